@@ -7,11 +7,11 @@ from litlab.util.lazy import export_lazily
 if TYPE_CHECKING:
     from litlab.callbacks.activation_checkpointing import ActivationCheckpointing
     from litlab.callbacks.agc import AGC
+    from litlab.callbacks.averaging import EMA, SWA
     from litlab.callbacks.baselines import Baselines
     from litlab.callbacks.batch_finder import BatchFinder
     from litlab.callbacks.compile import Compile
     from litlab.callbacks.confusion_matrix import ConfusionMatrix
-    from litlab.callbacks.ema import EMA
     from litlab.callbacks.free_gradients import FreeGradients
     from litlab.callbacks.freeze import Freeze, FreezeRule
     from litlab.callbacks.grad_norms import GradNorms
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from litlab.callbacks.progress import ProgressBar
     from litlab.callbacks.qat import QAT
     from litlab.callbacks.summary import RunSummary
-    from litlab.callbacks.swa import SWA
     from litlab.callbacks.vram import VRAM
 
 __all__ = [
