@@ -9,13 +9,12 @@ if TYPE_CHECKING:
     from litlab.callbacks.agc import AGC
     from litlab.callbacks.averaging import EMA, SWA
     from litlab.callbacks.baselines import Baselines
-    from litlab.callbacks.batch_finder import BatchFinder
     from litlab.callbacks.compile import Compile
     from litlab.callbacks.confusion_matrix import ConfusionMatrix
+    from litlab.callbacks.finder import BatchFinder, LRFinder
     from litlab.callbacks.free_gradients import FreeGradients
     from litlab.callbacks.freeze import Freeze, FreezeRule
     from litlab.callbacks.grad_norms import GradNorms
-    from litlab.callbacks.lr_finder import LRFinder
     from litlab.callbacks.memory_snapshot import MemorySnapshot
     from litlab.callbacks.model_summary import ModelSummary
     from litlab.callbacks.nan_guard import NaNGuard

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from litlab.callbacks import AGC, ActivationCheckpointing, Freeze
 from litlab.callbacks.averaging import AveragedWeights
-from litlab.callbacks.second_trainer import second_trainer
+from litlab.callbacks.finder import second_trainer
 from litlab.commands.check.cost import describe_cost
 from litlab.commands.check.groups import groups_table
 from litlab.commands.check.probe import Probe
