@@ -149,7 +149,7 @@ class LRFinder(Finder):
                 f"trainer.callbacks: LRFinder found no rate from {self.min_lr:g} to {self.max_lr:g} that lets the loss "
                 f"fall in {len(losses)} steps; set min_lr lower, max_lr higher, or more num_training_steps"
             )
-        return found, f"the loss falls fastest there, in {len(losses)} steps from {self.min_lr:g} on"
+        return found, f"by the curve of {len(losses)} steps in lr_finder.png"
 
 
 class _Sweep(Callback):
@@ -163,6 +163,7 @@ class _Sweep(Callback):
         self.factors = factors
         self.losses: list[float] = []  # up to the first one that is not finite
         self._rates: list[float] = []
+        self._parts: list[float] = []  # losses of the batches of a step
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for group in trainer.optimizers[0].param_groups:
@@ -176,9 +177,11 @@ class _Sweep(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        self._parts.append(float(outputs["loss"]))
         if trainer.global_step == len(self.losses):
             return  # gradients are being accumulated
-        loss = float(outputs["loss"])
+        loss = sum(self._parts) / len(self._parts)
+        self._parts = []
         if math.isfinite(loss):
             self.losses.append(loss)
         trainer.should_stop = not math.isfinite(loss) or len(self.losses) == len(self.factors)
@@ -231,13 +234,13 @@ def draw_lr_curve(rates: np.ndarray, losses: np.ndarray, found: float | None) ->
 
     figure = Figure(figsize=(7, 4.5), dpi=120, layout="constrained")
     axes = figure.add_subplot(xscale="log", xlabel="learning rate", ylabel="training loss")
+    if found is not None:
+        axes.axvline(found, color="tab:red", linestyle="--", label=f"suggestion: {found:g}")
     if len(losses):
         curve = smooth(losses)
         axes.plot(rates, losses.clip(max=curve.max()), ".", color="0.7", label="loss of a step")
         axes.plot(rates, curve, label="smoothed")
-    if found is not None:
-        axes.axvline(found, color="tab:red", linestyle="--", label=f"suggestion: {found:g}")
-    axes.legend()
+        axes.legend()
     return figure
 
 
@@ -303,7 +306,7 @@ def measure_speed(trainer: Trainer, pl_module: LightningModule, size: int) -> fl
         return None
     finally:
         garbage_collection_cuda()
-    if second.num_training_batches < TIMED + 2:  # the last one may be smaller
+    if not timer.seconds or second.num_training_batches < TIMED + 2:  # the last one may be smaller
         return None
     return size * second.accumulate_grad_batches / timer.seconds
 
@@ -407,5 +410,5 @@ def second_trainer(run: Trainer, callbacks: list[Callback], **settings: Any) -> 
         log.setLevel(level)
 
 
-def _do_nothing(stage: str | None = None) -> None:
+def _do_nothing(*arguments: Any, **settings: Any) -> None:
     pass
