@@ -28,17 +28,13 @@ from litlab.callbacks.reporting.folders import run_folder
 from litlab.errors import UserError
 from litlab.optim.param_groups import set_rate
 from litlab.parallel.groups import shards
-from litlab.types import PositiveFloat, PositiveInt, bounded
+from litlab.types import PositiveFloat, PositiveInt
 from litlab.util.device import is_out_of_memory
 from litlab.util.steps import LapTimer
 from litlab.util.team import typed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    Steps = int
-else:
-    Steps = bounded(int, ">= 20")  # fewer say nothing
 
 TIMED = 3  # optimizer steps with each batch size, after one that makes the optimizer's state
 AS_FAST = 0.98  # of the highest speed
@@ -114,7 +110,7 @@ class LRFinder(Finder):
     Args:
         min_lr: Where the search starts.
         max_lr: Where it ends, if the loss is finite until there.
-        num_training_steps: Optimizer steps of the search. Short data is gone through several times.
+        num_training_steps: Optimizer steps of the search, 20 at least. Short data is gone through several times.
         train: Whether the training follows. false: the fit ends with the search.
 
     Raises:
@@ -127,7 +123,7 @@ class LRFinder(Finder):
         self,
         min_lr: PositiveFloat = 1e-6,
         max_lr: PositiveFloat = 10.0,
-        num_training_steps: Steps = 100,
+        num_training_steps: PositiveInt = 100,
         train: bool = True,
     ) -> None:
         if min_lr >= max_lr:
@@ -218,7 +214,7 @@ def suggest_rate(rates: np.ndarray, losses: np.ndarray) -> float | None:
     noise = 1.3 * float(np.median(np.abs(np.diff(losses)))) + 1e-12  # knows nothing of trends
     lowest = int(curve.argmin())
     is_higher = curve > curve[: len(curve) // 10].mean() + noise
-    if lowest > 1 and curve[: lowest + 1].max() - curve[lowest] > noise:
+    if curve[: lowest + 1].max() - curve[lowest] > noise:
         slope = np.gradient(curve, np.log(rates))
         rate = rates[slope[: lowest + 1].argmin()]
     elif is_higher[-1]:
