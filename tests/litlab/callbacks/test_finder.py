@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -63,7 +64,9 @@ class Loaded(Data):
         assert self.set_up == 1
 
 
-def train(folder: Path, recipe, *callbacks, data=Loaded, schedule=None, param_groups=None, **settings):
+def train(
+    folder: Path, recipe, *callbacks, data: Callable[[], Data] = Loaded, schedule=None, param_groups=None, **settings
+):
     """A fit whose random numbers are those of one stream: nothing is seeded on the way."""
     seed_everything(3, verbose=False)
     model, data = Watched(recipe, schedule, param_groups), data()
