@@ -22,7 +22,7 @@ OF_CLASSIFIERS = {"cutmix", "ensemble", "label_smoothing", "mixup", "tta"}  # ot
 # What an overlay must be seen to have done, by the run folder and what was printed, after 8 steps.
 EFFECTS = {
     "agc": lambda folder, done: config_of(folder)["agc"]["init_args"]["factor"] == 0.1,
-    "batch_size_finder": lambda folder, done: (folder / "batch_size_fastest.yaml").is_file(),
+    "batch_size_finder": lambda folder, done: (folder / "batch_size.yaml").is_file(),
     "cutmix": lambda folder, done: _model(folder)["cutmix"] == 1.0,
     "ensemble": lambda folder, done: any("members.3." in key for key in checkpoint_of(folder)["state_dict"]),
     "label_smoothing": lambda folder, done: _model(folder)["label_smoothing"] == 0.1,

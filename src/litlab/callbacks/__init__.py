@@ -6,14 +6,13 @@ from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
     from litlab.callbacks.activation_checkpointing import ActivationCheckpointing
+    from litlab.callbacks.averaging import EMA, SWA
     from litlab.callbacks.baselines import Baselines
-    from litlab.callbacks.batch_finder import BatchFinder
     from litlab.callbacks.compile import Compile
     from litlab.callbacks.confusion_matrix import ConfusionMatrix
-    from litlab.callbacks.ema import EMA
+    from litlab.callbacks.finder import BatchFinder, LRFinder
     from litlab.callbacks.freeze import Freeze, FreezeRule
     from litlab.callbacks.gradients import AGC, FreeGradients, GradNorms
-    from litlab.callbacks.lr_finder import LRFinder
     from litlab.callbacks.memory import VRAM, MemorySnapshot
     from litlab.callbacks.model_summary import ModelSummary
     from litlab.callbacks.nan_guard import NaNGuard
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from litlab.callbacks.progress import ProgressBar
     from litlab.callbacks.qat import QAT
     from litlab.callbacks.summary import RunSummary
-    from litlab.callbacks.swa import SWA
 
 __all__ = [
     "AGC",

@@ -15,7 +15,11 @@ class Threads(Callback):
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self._before = number
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Set it."""
+        self._before = torch.get_num_threads()
         torch.set_num_threads(self.number)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        torch.set_num_threads(self._before)

@@ -5,8 +5,6 @@ import inspect
 import pytest
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
-from lightning.pytorch.loops.training_epoch_loop import _TrainingEpochLoop
-from lightning.pytorch.strategies import Strategy
 
 from litlab.callbacks import ProgressBar, StepProfiler
 
@@ -21,10 +19,9 @@ def test_bars_ask_whether_to_draw(stage):
 
 
 def test_a_second_trainer_leaves_signals_alone():
-    """What litlab/callbacks/side_run.py replaces."""
+    """What `train_copy` of litlab/callbacks/finder.py replaces."""
     trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     assert hasattr(trainer._signal_connector, "register_signal_handlers")
-    assert hasattr(trainer.fit_loop.epoch_loop, "_broadcast_sigterm_tensor")
 
 
 def test_a_profiler_knows_its_stage_and_names_its_files():
@@ -33,9 +30,3 @@ def test_a_profiler_knows_its_stage_and_names_its_files():
     profiler.setup("fit", local_rank=1)
     assert profiler._stage == "fit"
     assert profiler._prepare_filename(extension=".trace.json") == "fit-profile-1.trace.json"
-
-
-def test_batches_go_through_the_hooks_before_they_are_moved():
-    """`SWA` prepares batches as the training loop does."""
-    assert "_on_before_batch_transfer(batch" in inspect.getsource(_TrainingEpochLoop.advance)
-    assert "_apply_batch_transfer_handler" in inspect.getsource(Strategy.batch_to_device)

@@ -60,7 +60,7 @@ def test_techniques_that_go_together(resuming):
     saved = load_torch_file(resuming.folder / str(cell) / "lightning_logs/run/version_0/checkpoints/last.ckpt")
     assert saved["averaging_state"]["n_averaged"] == EPOCHS
     assert {group["method"] for group in saved["optimizer_states"][0]["param_groups"]} == {"muon", "sgd"}
-    assert saved["lr_finder"]["found"] != 0.01
+    assert saved["callbacks"]["LRFinder"]["found"] != 0.01
 
 
 @pytest.mark.matrix

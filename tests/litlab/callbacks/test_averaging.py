@@ -1,0 +1,229 @@
+"""EMA and SWA give the averages that plain torch code gives, which are validated, saved, tested and resumed."""
+
+from copy import deepcopy
+
+import pytest
+import torch
+from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.swa_utils import AveragedModel
+
+from litlab.callbacks import EMA, SWA
+from litlab.errors import UserError
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers", "ignore:The dirpath has changed", "ignore:.*callbacks used to create"
+)
+DECAY = 0.25  # reached by the warm-up in update 2: (1 + 2) / (10 + 2)
+EPOCHS, FIRST = 5, 2
+
+
+def equal(state, expected):
+    for name, value in expected.items():
+        torch.testing.assert_close(state[name], value, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def load(path):
+    return torch.load(path, weights_only=True)
+
+
+def fit(folder, model, *callbacks, resume=None, **options):
+    """Fit on four batches an epoch; the checkpoint of the last epoch is in FOLDER/last.ckpt."""
+    checkpoint = ModelCheckpoint(dirpath=folder, save_last=True)
+    trainer = make_trainer(folder, enable_checkpointing=True, callbacks=[*callbacks, checkpoint], **options)
+    trainer.fit(model, TinyData(16, 4), ckpt_path=resume, weights_only=True)
+    return trainer
+
+
+class Watch(Callback):
+    """Keeps the weights that are validated in each epoch, and the rates."""
+
+    def __init__(self):
+        self.validated, self.rates = [], []
+
+    def on_validation_batch_start(self, trainer, pl_module, *_):
+        if not trainer.sanity_checking and len(self.validated) <= trainer.current_epoch:
+            self.validated.append(deepcopy(pl_module.state_dict()))
+
+    def on_train_batch_start(self, trainer, pl_module, *_):
+        self.rates.append(float(trainer.optimizers[0].param_groups[0]["lr"]))
+
+
+class Reference(Callback):
+    """EMA written out; placed before EMA, so that it sees the step's weights."""
+
+    def __init__(self, every=1, start=0):
+        self.average, self.every, self.start = {}, every, start
+        self.update = -1  # the copy
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        step = trainer.global_step - 1
+        if (batch_idx + 1) % trainer.accumulate_grad_batches or step < self.start or (step - self.start) % self.every:
+            return
+        decay = min(DECAY, (1 + self.update) / (10 + self.update))
+        self.update += 1
+        for name, value in pl_module.state_dict().items():
+            old = self.average.get(name)
+            if old is None or not value.is_floating_point():
+                self.average[name] = value.clone()
+            else:
+                self.average[name] = decay * old + (1 - decay) * value
+
+
+@pytest.mark.parametrize(("every", "start", "accumulate"), [(1, 0, 1), (2, 0, 1), (1, 2, 1), (1, 0, 2)])
+def test_ema_is_validated_saved_loaded_and_tested(tmp_path, every, start, accumulate):
+    reference, watch, model = Reference(every, start), Watch(), Tiny()
+    ema = EMA(DECAY, every, start)
+    trainer = fit(tmp_path, model, reference, ema, watch, max_epochs=2, accumulate_grad_batches=accumulate)
+    saved = load(tmp_path / "last.ckpt")
+    for state in (watch.validated[-1], model.state_dict(), saved["state_dict"]):
+        equal(state, reference.average)
+    assert not torch.equal(saved["current_model_state"]["network.4.weight"], reference.average["network.4.weight"])
+    trainer.test(model, TinyData(16, 4), ckpt_path=tmp_path / "last.ckpt", weights_only=True, verbose=False)
+    equal(model.state_dict(), reference.average)  # Lightning's own fails here
+    equal(Tiny.load_from_checkpoint(tmp_path / "last.ckpt").state_dict(), reference.average)
+
+
+def falling(epoch):
+    return 1 - 0.2 * epoch
+
+
+class Model(Tiny):
+    """With a schedule."""
+
+    def __init__(self, rate=0.1, factor=falling) -> None:
+        self.rate, self.factor = rate, factor
+        torch.manual_seed(0)
+        super().__init__()
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=self.rate)
+        return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, self.factor)}
+
+
+def by_hand(batches):
+    """What torch's documentation does, with the rate of the first averaged epoch kept; the weights of each epoch."""
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    average, trained = AveragedModel(model, use_buffers=True), []
+    for epoch in range(EPOCHS):
+        optimizer.param_groups[0]["lr"] = 0.1 * falling(min(epoch, FIRST))
+        for images, labels in batches:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model.network(images), labels).backward()
+            optimizer.step()
+        trained.append(deepcopy(model.state_dict()))
+        if epoch >= FIRST:
+            average.update_parameters(model)
+    counter = "network.1.num_batches_tracked"
+    return trained, average.module.state_dict() | {counter: trained[-1][counter]}
+
+
+@pytest.mark.parametrize("rate", [0.1, torch.tensor(0.1)], ids=["", "in a tensor"])
+def test_the_mean_of_the_last_epochs_is_validated_saved_and_tested(tmp_path, rate):
+    watch, model = Watch(), Model(rate)
+    trainer = fit(tmp_path, model, SWA(FIRST / EPOCHS), watch, max_epochs=EPOCHS)
+    trained, average = by_hand(list(TinyData(16, 4).train_dataloader()))
+    for epoch in range(FIRST):
+        equal(watch.validated[epoch], trained[epoch])
+    saved = load(tmp_path / "last.ckpt")
+    for state in (watch.validated[-1], model.state_dict(), saved["state_dict"]):
+        equal(state, average)
+    equal(saved["current_model_state"], trained[-1])
+    assert watch.rates == pytest.approx([0.1 * falling(min(epoch, FIRST)) for epoch in range(EPOCHS) for _ in range(4)])
+    assert type(trainer.optimizers[0].param_groups[0]["lr"]) is type(rate)
+    trainer.test(model, TinyData(16, 4), ckpt_path=tmp_path / "last.ckpt", weights_only=True, verbose=False)
+    equal(model.state_dict(), average)
+
+
+def test_a_run_of_one_epoch_is_averaged_at_the_optimizers_own_rate(tmp_path):
+    """Not at the beginning of its warm-up."""
+    watch = Watch()
+    fit(tmp_path, Model(factor=lambda epoch: 0.01), SWA(), watch)
+    assert watch.rates == pytest.approx([0.1] * 4)
+
+
+@pytest.mark.parametrize("average", [lambda: EMA(0.9), lambda: SWA(0.0)], ids=["ema", "swa"])
+def test_resumes_exactly(tmp_path, average):
+    straight, resumed = Model(), Model()
+    fit(tmp_path / "straight", straight, average(), max_epochs=2)
+    fit(tmp_path / "half", Model(), average(), max_epochs=1)
+    fit(tmp_path / "resumed", resumed, average(), max_epochs=2, resume=tmp_path / "half/last.ckpt")
+    assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in straight.state_dict().items())
+
+
+def test_a_run_that_is_resumed_for_longer_goes_on_with_its_average(tmp_path):
+    fit(tmp_path, Model(), SWA(0.5), max_epochs=2)
+    assert load(tmp_path / "last.ckpt")["averaging_state"]["n_averaged"] == 1
+    watch = Watch()
+    fit(tmp_path / "longer", Model(), SWA(0.5), watch, max_epochs=6, resume=tmp_path / "last.ckpt")
+    assert load(tmp_path / "longer/last.ckpt")["averaging_state"]["n_averaged"] == 5
+    assert watch.rates == pytest.approx([0.1 * falling(1)] * 16)
+
+
+def test_a_second_fit_begins_anew(tmp_path):
+    models, ema = [Model(), Model()], EMA(0.9)
+    for number, model in enumerate(models):
+        fit(tmp_path / str(number), model, ema, max_epochs=2)
+    assert all(torch.equal(value, models[1].state_dict()[name]) for name, value in models[0].state_dict().items())
+
+
+@pytest.mark.parametrize("average", [SWA(0.9), EMA(0.9, start_step=1000)], ids=["swa", "ema"])
+def test_before_there_is_an_average_the_weights_in_training_are_validated_saved_and_kept(tmp_path, average, caplog):
+    watch, model = Watch(), Model()
+    fit(tmp_path, model, average, watch, max_epochs=10, limit_train_batches=1, max_steps=3)
+    assert not torch.equal(watch.validated[0]["network.0.weight"], Model().state_dict()["network.0.weight"])
+    equal(model.state_dict(), watch.validated[-1])
+    equal(load(tmp_path / "last.ckpt")["state_dict"], watch.validated[-1])
+    is_swa = isinstance(average, SWA)
+    assert ("swa: the run ended before the first epoch that is averaged" in caplog.text) == is_swa
+
+
+def test_saved_while_the_average_is_validated(tmp_path):
+    """An exception may end a validation, and another callback save."""
+
+    class Save(Callback):
+        def on_validation_batch_end(self, trainer, pl_module, *_):
+            trainer.save_checkpoint(tmp_path / "within.ckpt")
+
+        def on_validation_end(self, trainer, pl_module):
+            trainer.save_checkpoint(tmp_path / "after.ckpt")
+
+        def on_train_end(self, trainer, pl_module):
+            trainer.save_checkpoint(tmp_path / "end.ckpt")
+
+    fit(tmp_path, Tiny(), EMA(0.9), Save(), max_epochs=2)
+    after = load(tmp_path / "after.ckpt")
+    for other in (load(tmp_path / "within.ckpt"), load(tmp_path / "end.ckpt")):
+        for state in ("state_dict", "current_model_state"):
+            assert all(torch.equal(value, other[state][name]) for name, value in after[state].items())
+    weights = after["current_model_state"]
+    assert any(not torch.equal(value, weights[name]) for name, value in after["state_dict"].items())
+
+
+class WithSettings(nn.Flatten):
+    def get_extra_state(self):
+        return {"a": "setting"}
+
+    def set_extra_state(self, state):
+        assert state == {"a": "setting"}
+
+
+def test_modules_with_extra_state_and_shared_weights(tmp_path):
+    first = nn.Linear(4, 4)
+    second = nn.Linear(4, 4)
+    second.weight = first.weight
+    model = Tiny(network=nn.Sequential(WithSettings(), nn.Linear(192, 4), first, second))
+    fit(tmp_path, model, EMA(0.9))
+    saved = load(tmp_path / "last.ckpt")["state_dict"]
+    assert torch.equal(saved["network.2.weight"], saved["network.3.weight"])
+    assert torch.equal(saved["network.3.weight"], model.network[3].weight)
+    fit(tmp_path / "resumed", model, EMA(0.9), max_epochs=2, resume=tmp_path / "last.ckpt")
+
+
+def test_swa_needs_a_number_of_epochs(tmp_path):
+    with pytest.raises(UserError, match=r"^swa\.start: .*trainer\.max_epochs"):
+        fit(tmp_path, Model(), SWA(), max_epochs=-1, max_steps=2)
