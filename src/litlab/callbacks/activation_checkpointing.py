@@ -53,8 +53,8 @@ class ActivationCheckpointing(Callback):
             blocks = select_modules(pl_module, self.blocks, "activation_checkpointing.blocks")
         if not blocks:
             raise UserError(
-                "activation_checkpointing.blocks: model.network has no blocks to choose (modules with parts of their "
-                "own in a Sequential or ModuleList, recurrent layers); name some, or set activation_checkpointing to null"
+                "activation_checkpointing.blocks: model.network has no blocks to choose (modules with parts of "
+                "their own in a Sequential or ModuleList, recurrent layers); name some, or set activation_checkpointing to null"
             )
         names = list(blocks)[:: self.every]
         for name in names:
