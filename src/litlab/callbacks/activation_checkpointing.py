@@ -54,7 +54,8 @@ class ActivationCheckpointing(Callback):
         if not blocks:
             raise UserError(
                 "activation_checkpointing.blocks: model.network has no blocks to choose (modules with parts of "
-                "their own in a Sequential or ModuleList, recurrent layers); name some, or set activation_checkpointing to null"
+                "their own in a Sequential or ModuleList, recurrent layers); name some, or set "
+                "activation_checkpointing to null"
             )
         names = list(blocks)[:: self.every]
         for name in names:
