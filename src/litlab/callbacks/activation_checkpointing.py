@@ -25,7 +25,8 @@ class ActivationCheckpointing(Callback):
 
     Args:
         blocks: Patterns of the names of modules, dotted from the LightningModule, such as ``network.layer*``; see
-            `litlab.nn.selection`. Left out, the blocks of ``network`` that have parts of their own.
+            `litlab.nn.selection`. Left out, the blocks of ``network`` that have parts of their own, or its
+            recurrent layers if there are none.
         every: Every how many of these blocks are recomputed: 2 for every second one, starting with the first.
 
     Raises:
@@ -44,14 +45,17 @@ class ActivationCheckpointing(Callback):
             return
         if self.blocks is None:
             name_of = {module: name for name, module in pl_module.named_modules()}
-            blocks = find_blocks(getattr(pl_module, "network", pl_module)).values()
-            blocks = {name_of[block]: block for block in blocks if any(True for _ in block.children())}
+            network = getattr(pl_module, "network", pl_module)
+            inner = [block for block in find_blocks(network).values() if any(True for _ in block.children())]
+            recurrent = [layer for layer in network.modules() if isinstance(layer, nn.RNNBase)]
+            blocks = {name_of[block]: block for block in inner or recurrent}
         else:
             blocks = select_modules(pl_module, self.blocks, "activation_checkpointing.blocks")
         if not blocks:
             raise UserError(
-                "activation_checkpointing.blocks: model.network has no blocks to choose (modules with parts of their "
-                "own in a Sequential or ModuleList); name some, or set activation_checkpointing to null"
+                "activation_checkpointing.blocks: model.network has no blocks to choose (modules with parts of "
+                "their own in a Sequential or ModuleList, recurrent layers); name some, or set "
+                "activation_checkpointing to null"
             )
         names = list(blocks)[:: self.every]
         for name in names:

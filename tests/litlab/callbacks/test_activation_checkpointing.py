@@ -66,6 +66,7 @@ def test_which_blocks():
     assert chosen(resnet(), blocks=["network.layer4.*", "network.layer1.0.conv*"]) == [
         "network.layer1.0.conv1", "network.layer1.0.conv2", "network.layer4.0", "network.layer4.1"
     ]  # fmt: skip
+    assert chosen(Tiny(network=nn.ModuleDict({"rnn": nn.LSTM(2, 3), "head": nn.Linear(3, 1)}))) == ["network.rnn"]
 
 
 @pytest.mark.parametrize(
