@@ -41,7 +41,7 @@ def test_the_first_that_fits_is_a_command_line(run, short, tmp_path, monkeypatch
     assert "The first that fits" not in again.out
 
 
-@pytest.mark.parametrize("overlay", ["adamw8bit", "bf16_true", "ensemble", "optimizer_in_backward", "qat", "swa"])
+@pytest.mark.parametrize("overlay", ["bf16_true", "muon", "optimizer_in_backward", "qat", "swa"])
 def test_overlays_that_change_a_step(run, short, monkeypatch, overlay):
     shown = []
     monkeypatch.setattr(plan, "show", lambda ways, *_: shown.append(ways))

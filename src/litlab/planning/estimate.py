@@ -151,7 +151,7 @@ def estimate(layout: Layout, step: Ledger, devices: Devices, batches: int = 1) -
     shards = devices.count // layout.tensor if layout.kind in ("fsdp2", "offload") else 1
     stages = devices.count if layout.kind == "pipeline" else 1
     numbers = list(step.blocks.values())
-    if len(numbers) < stages:
+    if stages > max(1, len(numbers)):
         raise UserError(f"{stages} stages need at least {stages} blocks, and there are {len(numbers)}")
     parts = [_divide(step, [0, *blocks], layout.tensor, shards) for blocks in array_split(numbers, stages)]
     memory = max(parts, key=lambda part: max(kinds.total() for kinds in part.values()))
