@@ -178,8 +178,8 @@ class SWA(AveragedWeights):
     From the epoch ``start`` on, every epoch adds its weights to the mean, in which all have the same share, and each
     learning rate stays at what the schedule has made of it by then, so that the epochs differ (Izmailov et al. 2018,
     arXiv:1803.05407); only ReduceLROnPlateau goes on. If that is the run's first epoch, the rates are the optimizer's.
-    Statistics of batch norms are averaged, too: measured anew as in the paper, they were no better in a trial, for a
-    third more time.
+    Statistics of batch norms are averaged, too. The paper measures them anew, which takes a third more time and was no
+    better in a small trial, but for a learning rate so high that training hardly worked.
 
     Args:
         start: Share of the run's epochs that are over when the averaging starts.
