@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_iter, tree_map_only
 from torch.utils.data import DataLoader
 from torchmetrics import Metric
 
-from litlab.callbacks.free_gradients import FreeGradients
+from litlab.callbacks.gradients import FreeGradients
 from litlab.cli.precision import ExperimentTrainer
 from litlab.errors import UserError, first_line
 from litlab.nn.selection import find_blocks, select_modules
