@@ -254,7 +254,7 @@ class TabularData(ExperimentData):
     def open(self, stage: str | None) -> TabularMetadata:
         self.sizes = {split: len(rows) for split, rows in self.table.items() if len(rows)}
         metadata = measure(self.table["train"], self.targets, self.source_name)
-        if stage == "fit":
+        if stage in ("fit", None):
             from litlab.data.tables.leaks import warn_of_leaks
 
             warn_of_leaks(self.table["train"], self.table["test"], self.targets, self.source_name)
