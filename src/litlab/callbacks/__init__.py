@@ -7,17 +7,15 @@ from litlab.util.lazy import export_lazily
 if TYPE_CHECKING:
     from litlab.callbacks.activation_checkpointing import ActivationCheckpointing
     from litlab.callbacks.agc import AGC
-    from litlab.callbacks.baselines import Baselines
     from litlab.callbacks.batch_finder import BatchFinder
     from litlab.callbacks.compile import Compile
-    from litlab.callbacks.confusion_matrix import ConfusionMatrix
     from litlab.callbacks.ema import EMA
+    from litlab.callbacks.evaluation import Baselines, ConfusionMatrix
     from litlab.callbacks.free_gradients import FreeGradients
     from litlab.callbacks.freeze import Freeze, FreezeRule
     from litlab.callbacks.grad_norms import GradNorms
     from litlab.callbacks.lr_finder import LRFinder
     from litlab.callbacks.memory_snapshot import MemorySnapshot
-    from litlab.callbacks.model_summary import ModelSummary
     from litlab.callbacks.nan_guard import NaNGuard
     from litlab.callbacks.noise_scale import GradientNoiseScale
     from litlab.callbacks.optimizer_in_backward import OptimizerInBackward
@@ -46,7 +44,6 @@ __all__ = [
     "GradientNoiseScale",
     "LRFinder",
     "MemorySnapshot",
-    "ModelSummary",
     "NaNGuard",
     "OptimizerInBackward",
     "ProgressBar",

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from litlab.callbacks.few_steps import FewSteps
 from litlab.callbacks.finder import Finder, searches, write_overlay
-from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting import run_folder
 from litlab.callbacks.side_run import check_copies, side_run
 from litlab.errors import UserError
 from litlab.types import PositiveFloat, PositiveInt

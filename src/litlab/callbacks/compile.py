@@ -21,7 +21,7 @@ from litlab.callbacks.compile_parts import (
     most_unlike,
 )
 from litlab.callbacks.graph_breaks import GraphBreakLog, log_graph_breaks
-from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting import run_folder
 from litlab.errors import UserError
 from litlab.parallel.groups import divides_layers
 from litlab.types import ClosedUnitInterval

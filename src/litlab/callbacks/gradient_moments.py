@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from litlab.callbacks.reporting.protocols import HasBatchLoss
 from litlab.nn.fake_quantize import Rounding
 
 LARGEST = 2**25  # numbers in the gradients of the samples of a chunk, if there are several: 128 MiB in float32
@@ -38,7 +37,7 @@ class Moments(NamedTuple):
     parts: int
 
 
-def per_sample_moments(model: HasBatchLoss, batch: Any, context: Context, scale: float = 1.0) -> Moments:
+def per_sample_moments(model: Any, batch: Any, context: Context, scale: float = 1.0) -> Moments:
     """Take the gradient of each sample by itself, some at once (``torch.func.vmap``).
 
     Args:
@@ -71,7 +70,7 @@ def per_sample_moments(model: HasBatchLoss, batch: Any, context: Context, scale:
     return sums.moments(1, scale)
 
 
-def micro_batch_moments(model: HasBatchLoss, batch: Any, context: Context, scale: float = 1.0) -> Moments:
+def micro_batch_moments(model: Any, batch: Any, context: Context, scale: float = 1.0) -> Moments:
     """Take the gradients of up to 8 equal micro-batches, one after the other; samples that are left over don't count.
 
     They are drawn at random from the batch: neighbours may be alike, as texts of the same length.

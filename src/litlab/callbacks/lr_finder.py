@@ -12,8 +12,7 @@ from tqdm import tqdm
 
 from litlab.callbacks.finder import Finder, searches, write_overlay
 from litlab.callbacks.lr_curve import FEWEST, draw_lr_curve, suggestion
-from litlab.callbacks.reporting.figures import publish_figure
-from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.callbacks.side_run import check_copies, side_run
 from litlab.errors import UserError
 from litlab.optim.param_groups import set_rate

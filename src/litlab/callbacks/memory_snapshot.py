@@ -11,7 +11,7 @@ from lightning.pytorch.profilers import PyTorchProfiler
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.callbacks.profile import StepProfiler, torch_profiler
-from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting import run_folder
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt
 

@@ -20,10 +20,7 @@ from litlab.callbacks.gradient_moments import (
     why_micro_batches,
 )
 from litlab.callbacks.noise_scale_curve import Point, draw_noise_scale, estimates, in_words, next_point
-from litlab.callbacks.reporting.figures import publish_figure
-from litlab.callbacks.reporting.folders import run_folder
-from litlab.callbacks.reporting.protocols import HasBatchLoss
-from litlab.callbacks.reporting.tables import write_rows
+from litlab.callbacks.reporting import publish_figure, run_folder, write_rows
 from litlab.errors import UserError, first_line
 from litlab.parallel.groups import shards
 from litlab.types import PositiveInt
@@ -49,7 +46,7 @@ class GradientNoiseScale(Callback):
     training, which goes on as if there were none. Where a network can't be computed sample by sample (batch norms,
     recurrent layers, mixup, and what ``torch.func.vmap`` refuses), the gradients are those of up to 8 micro-batches,
     with the same expectation and more variance; a line says so. Where a batch holds samples that are alike, such as
-    texts of about the same length, the noise scale is too low. The model needs `HasBatchLoss`.
+    texts of about the same length, the noise scale is too low. The model needs ``batch_loss(batch)``.
 
     Args:
         every_n_steps: Optimizer steps from one measurement to the next; the first step is not measured.
@@ -72,7 +69,7 @@ class GradientNoiseScale(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse what it can't work with."""
-        if not isinstance(pl_module, HasBatchLoss):
+        if not hasattr(pl_module, "batch_loss"):
             raise UserError(
                 f"trainer.callbacks: {NAME} needs model.batch_loss(batch), which returns the mean loss and logs "
                 f"nothing, and {type(pl_module).__name__} does not have it; add it, or leave {NAME} out"

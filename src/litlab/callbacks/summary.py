@@ -3,16 +3,14 @@
 import statistics
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks.compile import Compile
-from litlab.callbacks.reporting.folders import run_folder
-from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
-from litlab.callbacks.vram import VRAM
+from litlab.callbacks.reporting import run_folder
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,88 +19,54 @@ if TYPE_CHECKING:
 class RunSummary(Callback):
     """Summarise a run: best metric, test metrics, epochs, minutes, memory, speed, and where to look next.
 
-    The table has the rows that are known: after ``validate`` or ``test`` alone, the metrics and the folder. If the data
-    was generated because the real one was missing, the table says so first, the run folder gets a file
-    ``GENERATED_DATA.txt``, and the loggers get ``data/generated`` = 1.
+    The table has the rows that are known: after ``validate`` or ``test`` alone, the metrics and the folder. If data was
+    generated or weights are random because the real ones were missing, the table says so first, and so does a file in
+    the run folder, ``GENERATED_DATA.txt`` or ``RANDOM_WEIGHTS.txt``.
     """
 
     def __init__(self) -> None:
-        self._rows: dict[str, str] = {}
-        self._results: dict[str, float] = {}  # metrics of the last validate or test
-        self._generated = self._random = ""
-        self._is_marked = False  # in the loggers
-        self._started = 0.0
+        self._warnings: dict[str, str] = {}
+        self._start = 0.0
+        self._minutes: float | None = None  # of the fit, once it is over
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Note where the run keeps its files and what its data is."""
         folder = run_folder(trainer)  # on every rank: it is broadcast
-        if folder is not None:
-            folder = _short(folder)
-            self._rows["run folder"] = str(folder)
-            if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
-                self._rows["TensorBoard"] = f"tensorboard --logdir {folder}"
         data = getattr(trainer, "datamodule", None)
-        if isinstance(data, MaybeGenerated) and data.generated:
-            what = data.description if isinstance(data, Described) else type(data).__name__
-            self._generated = f"GENERATED, not real: {what}. The metrics say nothing about the real data."
-            mark = None if folder is None else folder / "GENERATED_DATA.txt"
-            self._is_marked = mark is not None and mark.exists()  # in a run that is resumed
-            if mark is not None and trainer.is_global_zero:
-                mark.write_text(f"This run used data that is {self._generated}\n", encoding="utf-8")
+        if getattr(data, "generated", False):
+            description = getattr(data, "description", type(data).__name__)
+            self._warnings["DATA"] = f"GENERATED, not real: {description}. The metrics say nothing about the real data."
+        for module in pl_module.modules():  # see `litlab.nn.pretrained`
+            if hasattr(module, "stand_in"):
+                self._warnings["WEIGHTS"] = str(module.stand_in)
 
-        note = None if folder is None else folder / "RANDOM_WEIGHTS.txt"
-        found = (module.stand_in for module in pl_module.modules() if hasattr(module, "stand_in"))  # see `pretrained`
-        self._random = str(next(found, note.read_text("utf-8") if note is not None and note.is_file() else ""))
-        if self._random and note is not None and trainer.is_global_zero:
-            note.write_text(self._random, encoding="utf-8")
+        # Later commands on the run find the warnings in its folder.
+        for name, file in {"DATA": "GENERATED_DATA.txt", "WEIGHTS": "RANDOM_WEIGHTS.txt"}.items():
+            if folder is None:
+                continue
+            if name in self._warnings and trainer.is_global_zero:
+                (folder / file).write_text(self._warnings[name], encoding="utf-8")
+            elif (folder / file).is_file():
+                self._warnings.setdefault(name, (folder / file).read_text(encoding="utf-8"))
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Start the clock; mark generated data in the loggers."""
-        self._started = time.perf_counter()
-        if self._generated and not self._is_marked:
-            for logger in trainer.loggers:
-                logger.log_metrics({"data/generated": 1.0}, step=0)
+        self._start = time.perf_counter()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note the results of the fit."""
-        limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs >= 0 else "no limit"
-        self._rows["epochs"] = f"{trainer.current_epoch} of {limit}"
-        callbacks = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-        minutes = (time.perf_counter() - self._started) / 60
-        before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks) / 60  # the run's record has it
-        self._rows["minutes"] = f"{before + minutes:.2f}"
-        if before:
-            self._rows["minutes"] += f" ({minutes:.2f} since it was resumed)"
-        for callback in callbacks:
-            if isinstance(callback, VRAM) and callback.peak_gib is not None:
-                self._rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
-                self._rows["samples/s"] = f"{statistics.median(callback.samples_per_second):,.0f} (median epoch)"
-        self._note_compilation(trainer)
-        checkpoint = trainer.checkpoint_callback
-        if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_path and trainer.is_global_zero:
-            if checkpoint.best_model_score is not None:
-                self._rows[f"best {checkpoint.monitor}"] = f"{float(checkpoint.best_model_score):.4g}"
-            self._rows["best checkpoint"] = str(_short(Path(checkpoint.best_model_path)))
+        self._minutes = (time.perf_counter() - self._start) / 60
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep the metrics of ``validate`` alone; the progress bar shows those inside a fit."""
-        if trainer.state.fn == "validate":
-            self._keep_results(trainer)
+    def print_summary(self, trainer: Trainer) -> None:
+        """Print the table. Call it on every rank; the first one prints.
 
-    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep the test metrics."""
-        self._keep_results(trainer)
-        self._note_compilation(trainer)
+        Args:
+            trainer: The trainer that ran, after its ``fit`` and the test that may follow.
+        """
+        from rich import get_console
 
-    def _keep_results(self, trainer: Trainer) -> None:
-        self._results = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        table = self.make_table(trainer)
+        if trainer.is_global_zero and table.row_count:
+            get_console().print(table)
 
-    def _note_compilation(self, trainer: Trainer) -> None:
-        for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-            if isinstance(callback, Compile) and callback.mode is not None:
-                self._rows["compile"] = callback.report()
-
-    def table(self) -> "Table":
+    def make_table(self, trainer: Trainer) -> "Table":
         """Return the table of what is known so far."""
         from rich.table import Table
         from rich.text import Text
@@ -110,34 +74,47 @@ class RunSummary(Callback):
         table = Table(show_header=False, title="Run summary", title_justify="left")
         table.add_column(overflow="fold")
         table.add_column(overflow="fold")  # paths are long
-        if self._generated:
-            table.add_row("DATA", Text(self._generated), style="bold red")
-        if self._random:
-            table.add_row("WEIGHTS", Text(self._random), style="bold red")
-        metrics = {name: f"{value:.4g}" for name, value in self._results.items()}
-        best = {name: value for name, value in self._rows.items() if name.startswith("best ")}
-        rest = {name: value for name, value in self._rows.items() if name not in best}
-        path = best.pop("best checkpoint", None)
-        rows = best | metrics | rest | ({} if path is None else {"best checkpoint": path})
-        for name, value in rows.items():
+        for name, value in self._warnings.items():
+            table.add_row(name, Text(value), style="bold red")
+        for name, value in self._summarize(trainer).items():
             table.add_row(Text(name), Text(value))  # not strings: brackets in a path are not markup
         return table
 
-    def print_summary(self, trainer: Trainer) -> None:
-        """Print the table on rank zero, if anything is known.
+    def _summarize(self, trainer: Trainer) -> dict[str, str]:
+        rows: dict[str, str] = {}
+        callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+        folder, checkpoint = run_folder(trainer), trainer.checkpoint_callback
+        best_path = checkpoint.best_model_path if isinstance(checkpoint, ModelCheckpoint) else ""
 
-        Args:
-            trainer: The trainer that ran, after its ``fit`` and the test that may follow.
-        """
-        if not trainer.is_global_zero:
-            return
-        from rich import get_console
+        # Results.
+        if self._minutes is not None and best_path and checkpoint.best_model_score is not None:
+            rows[f"best {checkpoint.monitor}"] = f"{float(checkpoint.best_model_score):.4g}"
+        if trainer.state.fn != "fit":
+            for name, value in trainer.callback_metrics.items():
+                rows[name] = f"{float(value):.4g}"
 
-        table = self.table()
-        if table.row_count:
-            get_console().print(table)
+        # What it took.
+        if self._minutes is not None:
+            minutes_before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks) / 60  # `RunRecord`
+            rows["epochs"] = str(trainer.current_epoch)
+            rows["minutes"] = f"{minutes_before + self._minutes:.2f}"
+        for callback in callbacks:
+            if getattr(callback, "peak_gib", None) is not None:  # of `VRAM`
+                rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
+                rows["samples/s"] = f"{statistics.median(callback.samples_per_second):,.0f} (median epoch)"
+            if isinstance(callback, Compile) and callback.mode is not None:
+                rows["compile"] = callback.report()
+
+        # Where to look next.
+        if folder is not None:
+            rows["run folder"] = _shorten(folder)
+            if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
+                rows["TensorBoard"] = f"tensorboard --logdir {_shorten(folder)}"
+        if self._minutes is not None and best_path:
+            rows["best checkpoint"] = _shorten(Path(best_path))
+        return rows
 
 
-def _short(path: Path) -> Path:
+def _shorten(path: Path) -> str:
     """Return a path as one would type it here: relative to the working directory if it is inside."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -5,7 +5,7 @@ import torch
 from lightning.pytorch import Trainer
 from torch import Tensor
 
-from litlab.callbacks.reporting import gather_rows
+from litlab.callbacks.evaluation import gather_rows
 
 MEASURES = ["mse", "mae", "mase", "coverage"]
 

@@ -6,16 +6,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks.reporting import (
-    TextFacts,
-    class_names,
-    facts,
-    from_test_step,
-    gather_rows,
-    markdown_table,
-    publish_table,
-    run_folder,
-)
+from litlab.callbacks.evaluation import class_names, data_with, from_test_step, gather_rows
+from litlab.callbacks.reporting import markdown_table, publish_table, run_folder
 from litlab.types import PositiveInt
 
 
@@ -56,7 +48,7 @@ class TextSamples(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        self._numbers.append(facts(self, trainer, TextFacts).sample_index("test", batch_idx))
+        self._numbers.append(data_with(self, trainer, "text", "sample_index").sample_index("test", batch_idx))
         probability, predicted = logits.float().softmax(dim=1).max(dim=1)
         self._rows.append(torch.stack([part.float() for part in (batch[1], predicted, probability)], dim=1))
         self._classes = logits.shape[1]
@@ -77,7 +69,7 @@ class TextSamples(Callback):
         mistakes = mistakes[mistakes[:, 3].argsort(descending=True, stable=True)[: self.samples]]
         right = right[torch.linspace(0, len(right) - 1, min(self.samples, len(right))).round().long()]
 
-        names, text = class_names(trainer, self._classes), facts(self, trainer, TextFacts).text
+        names, text = class_names(trainer, self._classes), data_with(self, trainer, "text").text
         header, table, shown = ["number", "text", "true", "prediction", "probability"], [], []
         for title, some in {"The most confident mistakes": mistakes, "Classified right": right}.items():
             part = [
