@@ -8,6 +8,7 @@ Inherit, and name the config and the settings that make the experiment small:
         loss_at_start = math.log(10)
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,13 @@ from litlab.cli.config import Command
 from litlab.cli.quiet import silence_noise
 from litlab.cli.trainer import build_trainer
 
-Experiment = tuple[LightningModule, LightningDataModule, Trainer]
-SMALL = ("--trainer.accelerator=cpu", "--trainer.logger=false", "--trainer.limit_val_batches=0", "--checkpoint=null")
+SMALL = (
+    "--trainer.accelerator=cpu", "--trainer.precision=32-true", "--trainer.logger=false",
+    "--trainer.limit_val_batches=0", "--checkpoint=null", "--early_stopping=null",
+)  # fmt: skip
 
 
-def build_experiment(*flags: str) -> Experiment:
+def build_experiment(*flags: str) -> tuple[LightningModule, LightningDataModule, Trainer]:
     """Return the model, data and Trainer that a command line of ``fit`` describes, connected and not run."""
     silence_noise()
     experiment = fit.build(Command(["fit", *flags]))
@@ -35,19 +38,20 @@ def build_experiment(*flags: str) -> Experiment:
     return experiment.model, experiment.data, trainer
 
 
-class Losses(Callback):
-    """Keeps the first batch of a fit and the loss of each step."""
+class Record(Callback):
+    """Keeps what the tests need of a fit: its weights before and after, the loss of each step, the last batch."""
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.values: list[float] = []
+    def __init__(self, model: LightningModule) -> None:
+        self.model = model
+        self.before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+        self.losses: list[float] = []
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        loss = outputs["loss"] if isinstance(outputs, dict) else outputs
-        self.values.append(loss.item())
-        if len(self.values) == 1:
-            self.batch = batch
+        loss: Tensor = outputs["loss"] if isinstance(outputs, dict) else outputs
+        self.losses.append(loss.item())
+        self.batch = batch
 
 
 class ModuleContract:
@@ -60,7 +64,7 @@ class ModuleContract:
             where it depends on the batch.
         tolerance: Relative, of the loss at the start.
         overfit_steps: Steps on one batch after which `overfit_share` of its first loss is left at most.
-        overfit_share: As label smoothing keeps a loss above zero, it may have to be larger.
+        overfit_share: It may have to be larger where label smoothing keeps a loss above zero.
     """
 
     config: Path
@@ -75,64 +79,47 @@ class ModuleContract:
         return self.loss_at_start
 
     @pytest.fixture
-    def build(self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any) -> Callable[..., Experiment]:
-        """Build the experiment, with further flags."""
+    def fit(self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any) -> Callable[..., Record]:
+        """Fit the experiment, with further flags."""
         monkeypatch.chdir(tmp_path)
 
-        class Fixtures(dict[str, Any]):
-            def __missing__(self, name: str) -> Any:
-                return request.getfixturevalue(name)
+        def fill_in(setting: str) -> str:
+            return re.sub(r"\{(\w+)\}", lambda match: str(request.getfixturevalue(match[1])), setting)
 
-        settings = [setting.format_map(Fixtures()) for setting in self.settings]
-        return lambda *flags: build_experiment(
-            "--config", str(self.config), *SMALL, "--early_stopping=null", *settings, *flags
-        )
+        def fit_experiment(*flags: str) -> Record:
+            settings = [fill_in(setting) for setting in self.settings]
+            model, data, trainer = build_experiment("--config", str(self.config), *SMALL, *settings, *flags)
+            record = Record(model)
+            trainer.callbacks.append(record)  # pyright: ignore[reportAttributeAccessIssue]
+            trainer.fit(model, data)
+            return record
 
-    def test_the_loss_starts_near_its_theory_and_a_step_changes_what_is_trained(
-        self, build: Callable[..., Experiment]
-    ) -> None:
-        """Every parameter that is trained gets a gradient, and no other one changes."""
-        model, data, trainer = build("--trainer.max_steps=1", "--trainer.precision=32-true")
-        before, losses = _copy_weights(model), _fit(model, data, trainer)
-        theory = self.theory(losses.batch)
-        assert losses.values[0] == pytest.approx(theory, rel=self.tolerance), (
-            f"the first loss is {losses.values[0]:.4g}, and {theory:.4g} by theory; check the loss, the initial weights "
-            "of the last layer, and whether outputs and labels have the same scale"
+        return fit_experiment
+
+    def test_first_loss_and_first_step(self, fit: Callable[..., Record]) -> None:
+        """The first loss is that of an untrained network; a step changes every parameter that is trained, no other."""
+        record = fit("--trainer.max_steps=1")
+        first, theory = record.losses[0], self.theory(record.batch)
+        assert first == pytest.approx(theory, rel=self.tolerance), (
+            f"the loss starts at {first:.4g}, not {theory:.4g}; check the initial weights and what the loss compares"
         )
-        for name, parameter in model.named_parameters():
-            is_changed = not parameter.equal(before[name])
+        for name, parameter in record.model.named_parameters():
+            is_changed = not parameter.equal(record.before[name])
             assert is_changed == parameter.requires_grad, (
-                f"{name}: requires_grad is {parameter.requires_grad}, and a step has "
-                f"{'changed it' if is_changed else 'not changed it; check that forward uses it'}"
+                f"{name}: changed {is_changed}; check requires_grad and forward"
             )
 
     @pytest.mark.filterwarnings("ignore:You requested to overfit but enabled train dataloader shuffling")
-    def test_overfits_one_batch(self, build: Callable[..., Experiment]) -> None:
+    def test_overfits_one_batch(self, fit: Callable[..., Record]) -> None:
         """It can memorise a batch."""
-        losses = _fit(*build(f"--trainer.max_epochs={self.overfit_steps}", "--trainer.overfit_batches=1"))
-        first, last = losses.values[0], losses.values[-1]
+        losses = fit(f"--trainer.max_epochs={self.overfit_steps}", "--trainer.overfit_batches=1").losses
+        first, last = losses[0], losses[-1]
         assert last < self.overfit_share * first, (
-            f"on one batch the loss went from {first:.4g} to {last:.4g} in {self.overfit_steps} steps, not below "
-            f"{self.overfit_share:.0%} of it; check that labels belong to their inputs, the learning rate and dropout"
+            f"on one batch the loss went from {first:.4g} to {last:.4g} only; check the labels and the learning rate"
         )
 
-    def test_the_same_twice(self, build: Callable[..., Experiment]) -> None:
+    def test_the_same_twice(self, fit: Callable[..., Record]) -> None:
         """The same seed gives the same weights."""
-        weights = []
-        for _ in range(2):
-            model, data, trainer = build("--trainer.max_steps=3")
-            _fit(model, data, trainer)
-            weights.append(_copy_weights(model))
-        different = [name for name, weight in weights[0].items() if not weight.equal(weights[1][name])]
-        assert not different, f"{different[0]} differs in a second fit; check for random numbers that no seed sets"
-
-
-def _fit(model: LightningModule, data: LightningDataModule, trainer: Trainer) -> Losses:
-    losses = Losses()
-    trainer.callbacks.append(losses)  # pyright: ignore[reportAttributeAccessIssue]
-    trainer.fit(model, data)
-    return losses
-
-
-def _copy_weights(model: LightningModule) -> dict[str, Tensor]:
-    return {name: weight.detach().clone() for name, weight in model.state_dict().items()}
+        first, second = (fit("--trainer.max_steps=3").model.state_dict() for _ in range(2))
+        differing = [name for name in first if not first[name].equal(second[name])]
+        assert not differing, f"{differing} differ in a second fit; check for random numbers that no seed sets"

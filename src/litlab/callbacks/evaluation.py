@@ -2,22 +2,23 @@
 
 import json
 import math
-from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torchmetrics.functional import confusion_matrix
+from tqdm import tqdm
 
-from litlab.callbacks.reporting import format_value, publish_figure, publish_table, run_folder
+from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
 from litlab.errors import UserError
 from litlab.metrics import gathering
 from litlab.parallel.groups import data_group
-from litlab.util.text import print_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 MOST_CLASSES = 20  # whose numbers are in the picture, and whose rows on the console
 
@@ -58,16 +59,16 @@ class ConfusionMatrix(Callback):
         folder = run_folder(trainer)  # on every rank, like the sum
         if self.counts is None:
             return
-        self.counts = trainer.strategy.reduce(self.counts, reduce_op="sum")  # pyright: ignore[reportAttributeAccessIssue]
+        summed: Any = trainer.strategy.reduce(self.counts, reduce_op="sum")
+        self.counts = counts = summed.cpu()
         if not trainer.is_global_zero:
             return
-        counts = self.counts.cpu()
         names = class_names(trainer, len(counts))
         publish_figure(trainer, folder, "confusion_matrix", draw_confusion_matrix(counts, names))
-        header, rows = tabulate_classes(counts, names)
-        publish_table(trainer, folder, "classes", header, rows)
-        if len(rows) <= MOST_CLASSES:
-            print_rows("Test: each class", header, rows)
+        table = tabulate_classes(counts, names)
+        publish_table(trainer, folder, "classes", table)
+        if len(table) <= MOST_CLASSES:
+            print_table("Test: each class", table)
 
 
 class Baselines(Callback):
@@ -79,7 +80,7 @@ class Baselines(Callback):
     """
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        data = getattr(trainer, "datamodule", None)
+        data: Any = getattr(trainer, "datamodule", None)
         if not hasattr(data, "baselines"):
             return
         folder = run_folder(trainer)  # on every rank, like the barrier
@@ -87,60 +88,40 @@ class Baselines(Callback):
             self._compare(trainer, type(pl_module).__name__, data, folder)
         trainer.strategy.barrier("baselines")
 
-    def _compare(self, trainer: Trainer, model: str, data: Any, folder: Any) -> None:
-        from rich import get_console
+    def _compare(self, trainer: Trainer, model: str, data: Any, folder: Path | None) -> None:
+        from pandas import DataFrame
 
         limit: Any = trainer.limit_test_batches  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(limit, int) or limit != 1.0:  # 1.0 is all of them, 1 is one batch
-            get_console().print("Baselines: left out, as this is a test of a part of the test split")
+            tqdm.write("Baselines: left out, as this is a test of a part of the test split")
             return
-        get_console().print("Computing the baselines ...")
-        baselines = data.baselines()
+        tqdm.write("Computing the baselines ...")
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        results = {model: metrics, **data.baselines()}
 
-        metrics: dict[str, None] = {}  # in the order in which they come
-        for values in baselines.values():
-            metrics |= dict.fromkeys(values)
-        logged = trainer.callback_metrics
-        results = {model: {name: float(logged[name]) for name in metrics if name in logged}, **baselines}
-
-        header = ["model", *(name.removeprefix("test/") for name in metrics)]
-        rows = []
-        for name, values in results.items():
-            rows.append([name, *(values.get(metric, math.nan) for metric in metrics)])
-        print_rows("Test: the model beside its baselines", header, rows)
-        publish_table(trainer, None, "baselines", header, rows)
+        table = DataFrame.from_dict(results, orient="index").rename(columns=lambda name: name.removeprefix("test/"))
+        table = table.rename_axis("model").reset_index()
+        print_table("Test: the model beside its baselines", table)
+        publish_table(trainer, None, "baselines", table)
         if folder is not None:
             (folder / "baselines.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
-def tabulate_classes(counts: Tensor, names: list[str]) -> tuple[list[str], list[list[Any]]]:
-    """Return header and rows of a table of the classes, the one with the lowest recall first.
+def tabulate_classes(counts: Tensor, names: list[str]) -> "DataFrame":
+    """Return a table of the classes: test samples, precision, recall and F1; the lowest recall comes first.
 
     Args:
         counts: Samples by (true class, predicted class), int64 of shape (classes, classes).
         names: Name of each class.
     """
+    from pandas import DataFrame
+
     correct, true, predicted = counts.diagonal(), counts.sum(dim=1), counts.sum(dim=0)
-    precision, recall, f1 = correct / predicted, correct / true, 2 * correct / (true + predicted)  # NaN: 0 / 0
-    rows = []
-    for number in recall.argsort(stable=True).tolist():
-        rows.append([names[number], *(column[number].item() for column in (true, precision, recall, f1))])
-    return ["class", "test samples", "precision", "recall", "F1"], rows
-
-
-def print_rows(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table to the console: names in its first column, numbers in the others."""
-    from rich import get_console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table()
-    for number, name in enumerate(header):
-        table.add_column(name, justify="right" if number else "left")
-    for row in rows:  # not strings: brackets in a name are not markup
-        table.add_row(*(Text(format_value(value, digits=4)) for value in row))
-    get_console().print(title)
-    print_table(table, get_console())
+    table = DataFrame({"class": names, "test samples": true.numpy()})
+    table["precision"] = (correct / predicted).numpy()  # NaN: none was predicted
+    table["recall"] = (correct / true).numpy()
+    table["F1"] = (2 * correct / (true + predicted)).numpy()
+    return table.sort_values("recall", kind="stable")
 
 
 def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
@@ -158,8 +139,6 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     axes = figure.add_subplot()
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     plot_confusion_matrix(shares, axes, add_text=len(counts) <= MOST_CLASSES, labels=list(names), cmap="Blues")
-    correct, total = int(counts.diagonal().sum()), int(counts.sum())
-    axes.set_title(f"{correct:,} of {total:,} correct ({correct / max(total, 1):.1%})")
     return figure
 
 

@@ -20,7 +20,7 @@ from litlab.callbacks.gradient_moments import (
     why_micro_batches,
 )
 from litlab.callbacks.noise_scale_curve import Point, draw_noise_scale, estimates, in_words, next_point
-from litlab.callbacks.reporting import publish_figure, run_folder, write_rows
+from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.errors import UserError, first_line
 from litlab.parallel.groups import shards
 from litlab.types import PositiveInt
@@ -167,9 +167,11 @@ class GradientNoiseScale(Callback):
         folder = run_folder(trainer)
         if trainer.is_global_zero:
             publish_figure(trainer, folder, "noise_scale", draw_noise_scale(self.points), stage="fit")
+            from pandas import DataFrame
+
             rows = [(one.step, one.batch, one.noise_scale, one.grad_sq, one.trace) for one in self.points]
             if folder is not None:
-                write_rows(folder / "noise_scale.csv", HEADER, rows)
+                DataFrame(rows, columns=HEADER).to_csv(folder / "noise_scale.csv", index=False, float_format="%.6g")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the points, (point, 4), and why they are of micro-batches."""

@@ -4,19 +4,20 @@ TensorBoard, W&B and MLflow take pictures and tables; a logger of your own does 
 ``log_table``, or MLflow's ``run_id`` and client. Everything but `run_folder` is called on rank zero.
 """
 
-import csv
 import html
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger
+from tqdm import tqdm
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 MOST_ROWS = 100  # of a table in TensorBoard, which shows it as one text
 MOST_CHARACTERS = 300  # of a text in Markdown; the file has it whole
@@ -89,79 +90,52 @@ def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Fi
             logger.experiment.add_image(key, pixels, step, dataformats="HWC")
 
 
-def publish_table(
-    trainer: Trainer,
-    folder: Path | None,
-    name: str,
-    header: Sequence[str],
-    rows: Sequence[Sequence[object]],
-    file: str | None = None,
-    text: str | None = None,
-) -> None:
-    """Save a table of a test as a CSV file and log it as ``test/NAME``.
+def publish_table(trainer: Trainer, folder: Path | None, name: str, table: "DataFrame") -> None:
+    """Save a table of a test as ``NAME.csv`` and log it as ``test/NAME``.
 
     Args:
         trainer: The trainer whose loggers get it.
         folder: The run folder; None: no file is written.
         name: Name of the table.
-        header: Names of the columns.
-        rows: Their values.
-        file: Name of the file; ``NAME.csv`` by default.
-        text: The table in Markdown, where it is not simply one table.
+        table: The table; its index is left out.
     """
     if folder is not None:
-        write_rows(folder / (file or f"{name}.csv"), header, rows)
-    text = text or markdown_table(header, rows)
-    cells = [list(row) for row in rows]
+        table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
+    columns, rows = list(table.columns), table.to_numpy(object).tolist()
+    text = markdown_table(columns, rows)
 
     key, step = f"test/{name}", trainer.global_step
     loggers: list[Any] = trainer.loggers
     for logger in loggers:
         if hasattr(logger, "log_table"):
-            logger.log_table(key=key, columns=list(header), data=cells, step=step)
+            logger.log_table(key=key, columns=columns, data=rows, step=step)
         elif hasattr(logger, "run_id"):
             logger.experiment.log_text(logger.run_id, text, f"{key}.md")
-        elif isinstance(logger, TensorBoardLogger) and len(cells) <= MOST_ROWS:
+        elif isinstance(logger, TensorBoardLogger) and len(rows) <= MOST_ROWS:
             logger.experiment.add_text(key, text, step)
 
 
-def write_rows(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file.
-
-    Args:
-        path: The file; an existing one is replaced.
-        header: Names of the columns.
-        rows: Their values. Floats get six significant digits; NaN is an empty field.
-    """
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(header)
-        for row in rows:
-            writer.writerow([format_value(value) for value in row])
+def print_table(title: str, table: "DataFrame") -> None:
+    """Print a table to the console, also while a progress bar is shown there."""
+    text = table.to_string(index=False, na_rep="", float_format="{:.4g}".format)
+    tqdm.write(f"{title}\n{text}")
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def markdown_table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a table in Markdown: long texts cut, nothing in them taken for markup.
 
     Args:
         header: Names of the columns.
-        rows: Their values, numbers as in `write_rows`.
+        rows: Their values. Floats get six significant digits.
     """
-    lines = [[_escape(name) for name in header], ["---"] * len(header)]
+    lines = [[_escape(name) for name in header]]
+    lines.append(["---"] * len(lines[0]))
     for row in rows:
-        lines.append([_escape(format_value(value)) for value in row])
+        lines.append([_escape(value) for value in row])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def format_value(value: object, digits: int = 6) -> str:
-    """Return a value as tables show it: floats with so many significant digits, NaN as nothing."""
-    if not isinstance(value, float):
-        return str(value)
-    return "" if math.isnan(value) else f"{value:.{digits}g}"
-
-
-def _escape(text: str) -> str:
-    text = " ".join(text.split())
-    if len(text) > MOST_CHARACTERS:
-        text = f"{text[: MOST_CHARACTERS - 1]}…"
+def _escape(value: object) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = textwrap.shorten(text, MOST_CHARACTERS, placeholder="…")
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(text, quote=False))

@@ -1,12 +1,12 @@
 """The results of a finished run in one table."""
 
+import os
 import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks.compile import Compile
@@ -25,34 +25,30 @@ class RunSummary(Callback):
     """
 
     def __init__(self) -> None:
-        self._warnings: dict[str, str] = {}
-        self._start = 0.0
-        self._minutes: float | None = None  # of the fit, once it is over
+        self._warnings: dict[str, str] = {}  # by the name of their file
+        self._start: float | None = None  # of a fit
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        folder = run_folder(trainer)  # on every rank: it is broadcast
+        if stage == "fit":
+            self._start = time.perf_counter()
         data = getattr(trainer, "datamodule", None)
         if getattr(data, "generated", False):
             description = getattr(data, "description", type(data).__name__)
-            self._warnings["DATA"] = f"GENERATED, not real: {description}. The metrics say nothing about the real data."
-        for module in pl_module.modules():  # see `litlab.nn.pretrained`
-            if hasattr(module, "stand_in"):
-                self._warnings["WEIGHTS"] = str(module.stand_in)
+            text = f"GENERATED, not real: {description}. The metrics say nothing about the real data."
+            self._warnings["GENERATED_DATA.txt"] = text
+        for module in pl_module.modules():
+            if hasattr(module, "stand_in"):  # see `litlab.nn.pretrained`
+                self._warnings["RANDOM_WEIGHTS.txt"] = str(module.stand_in)
 
         # Later commands on the run find the warnings in its folder.
-        for name, file in {"DATA": "GENERATED_DATA.txt", "WEIGHTS": "RANDOM_WEIGHTS.txt"}.items():
-            if folder is None:
-                continue
-            if name in self._warnings and trainer.is_global_zero:
-                (folder / file).write_text(self._warnings[name], encoding="utf-8")
-            elif (folder / file).is_file():
-                self._warnings.setdefault(name, (folder / file).read_text(encoding="utf-8"))
-
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._start = time.perf_counter()
-
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._minutes = (time.perf_counter() - self._start) / 60
+        folder = run_folder(trainer)  # on every rank: it is broadcast
+        if folder is None or not trainer.is_global_zero:
+            return
+        for name, text in self._warnings.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        for name in ("GENERATED_DATA.txt", "RANDOM_WEIGHTS.txt"):
+            if (folder / name).is_file():
+                self._warnings[name] = (folder / name).read_text(encoding="utf-8")
 
     def print_summary(self, trainer: Trainer) -> None:
         """Print the table. Call it on every rank; the first one prints.
@@ -74,30 +70,31 @@ class RunSummary(Callback):
         table = Table(show_header=False, title="Run summary", title_justify="left")
         table.add_column(overflow="fold")
         table.add_column(overflow="fold")  # paths are long
-        for name, value in self._warnings.items():
-            table.add_row(name, Text(value), style="bold red")
-        for name, value in self._summarize(trainer).items():
+        for name, text in self._warnings.items():
+            table.add_row(Path(name).stem, Text(text), style="bold red")
+        for name, value in self._collect(trainer).items():
             table.add_row(Text(name), Text(value))  # not strings: brackets in a path are not markup
         return table
 
-    def _summarize(self, trainer: Trainer) -> dict[str, str]:
+    def _collect(self, trainer: Trainer) -> dict[str, str]:
         rows: dict[str, str] = {}
+        checkpoint: Any = trainer.checkpoint_callback
+        best_path = getattr(checkpoint, "best_model_path", "")
+        folder = run_folder(trainer)
         callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-        folder, checkpoint = run_folder(trainer), trainer.checkpoint_callback
-        best_path = checkpoint.best_model_path if isinstance(checkpoint, ModelCheckpoint) else ""
 
         # Results.
-        if self._minutes is not None and best_path and checkpoint.best_model_score is not None:
+        if best_path and checkpoint.best_model_score is not None:
             rows[f"best {checkpoint.monitor}"] = f"{float(checkpoint.best_model_score):.4g}"
         if trainer.state.fn != "fit":
             for name, value in trainer.callback_metrics.items():
                 rows[name] = f"{float(value):.4g}"
 
         # What it took.
-        if self._minutes is not None:
-            minutes_before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks) / 60  # `RunRecord`
+        if self._start is not None:
+            seconds_before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks)  # of `RunRecord`
             rows["epochs"] = str(trainer.current_epoch)
-            rows["minutes"] = f"{minutes_before + self._minutes:.2f}"
+            rows["minutes"] = f"{(seconds_before + time.perf_counter() - self._start) / 60:.2f}"
         for callback in callbacks:
             if getattr(callback, "peak_gib", None) is not None:  # of `VRAM`
                 rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
@@ -107,14 +104,9 @@ class RunSummary(Callback):
 
         # Where to look next.
         if folder is not None:
-            rows["run folder"] = _shorten(folder)
+            rows["run folder"] = os.path.relpath(folder)
             if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
-                rows["TensorBoard"] = f"tensorboard --logdir {_shorten(folder)}"
-        if self._minutes is not None and best_path:
-            rows["best checkpoint"] = _shorten(Path(best_path))
+                rows["TensorBoard"] = f"tensorboard --logdir {os.path.relpath(folder)}"
+        if best_path:
+            rows["best checkpoint"] = os.path.relpath(best_path)
         return rows
-
-
-def _shorten(path: Path) -> str:
-    """Return a path as one would type it here: relative to the working directory if it is inside."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

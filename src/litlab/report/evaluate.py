@@ -102,7 +102,8 @@ def _test(argv: list[str], generated: bool) -> Evaluation:
         generated: Whether the data of the run was generated.
     """
     experiment = build(Command(argv))
-    data, model = experiment.data, experiment.model
+    data: Any = experiment.data
+    model = experiment.model
     trainer = build_trainer(experiment, None)
     if isinstance(data, ExperimentData):
         data.generated, data.fallback = data.generated or generated, None

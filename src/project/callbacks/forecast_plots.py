@@ -112,7 +112,7 @@ class ForecastPlots(Callback):
         if len(names) > 1:
             panels = {f"mean of {len(names)} targets, scaled": (errors.mae.mean(1), errors.coverage.mean(1)), **panels}
         publish_figure(trainer, folder, "error_by_step", draw_error_by_step(panels, aim))
-        publish_table(trainer, folder, "forecast_metrics", *errors.tabulate_steps(names, scale))
+        publish_table(trainer, folder, "forecast_metrics", errors.tabulate_steps(names, scale))
 
         # Errors by time.
         origins = times[errors.starts + self._past - 1]
@@ -120,7 +120,7 @@ class ForecastPlots(Callback):
         origins, errors.measures = origins[order], errors.measures[order]
         periods = np.array_split(np.arange(len(origins)), min(self.periods, len(origins)))
         publish_figure(trainer, folder, "backtest", draw_backtest(origins, errors.measures, periods, aim))
-        publish_table(trainer, folder, "backtest", *errors.tabulate_periods(origins, periods))
+        publish_table(trainer, folder, "backtest", errors.tabulate_periods(origins, periods))
 
     def _cut(self, times: np.ndarray, rows: np.ndarray) -> Window:
         horizon = (len(rows) - self._past) // 4

@@ -7,7 +7,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from litlab.callbacks.evaluation import class_names, data_with, from_test_step, gather_rows
-from litlab.callbacks.reporting import markdown_table, publish_table, run_folder
+from litlab.callbacks.reporting import publish_table, run_folder
 from litlab.types import PositiveInt
 
 
@@ -16,7 +16,7 @@ class TextSamples(Callback):
 
     The most confident mistakes, most confident first, and as many texts that are classified right, spread evenly over
     the test set; of all ranks, and the same ones for any number of ranks. They go to the loggers as a table or
-    text (``test/texts``) and to the run folder as ``test_texts.csv``.
+    text (``test/texts``) and to the run folder as ``texts.csv``.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
     (batch,). The data module offers ``sample_index("test", batch_idx)``, which returns the numbers of the samples in a
@@ -62,6 +62,8 @@ class TextSamples(Callback):
         if not trainer.is_global_zero or not len(rows):
             return
 
+        from pandas import DataFrame
+
         # Sorted by number first, so that the choice is the same for any batches and ranks.
         rows = rows[rows[:, 0].argsort()]
         correct = rows[:, 1] == rows[:, 2]
@@ -70,12 +72,10 @@ class TextSamples(Callback):
         right = right[torch.linspace(0, len(right) - 1, min(self.samples, len(right))).round().long()]
 
         names, text = class_names(trainer, self._classes), data_with(self, trainer, "text").text
-        header, table, shown = ["number", "text", "true", "prediction", "probability"], [], []
-        for title, some in {"The most confident mistakes": mistakes, "Classified right": right}.items():
-            part = [
+        table = []
+        for number, label, predicted, probability in torch.cat([mistakes, right]).tolist():
+            table.append(
                 [int(number), text("test", int(number)), names[int(label)], names[int(predicted)], probability]
-                for number, label, predicted, probability in some.tolist()
-            ]
-            table += part
-            shown.append(f"### {title}\n\n{markdown_table(header, part) if part else 'None.'}")
-        publish_table(trainer, folder, "texts", header, table, file="test_texts.csv", text="\n\n".join(shown))
+            )
+        columns = ["number", "text", "true", "prediction", "probability"]
+        publish_table(trainer, folder, "texts", DataFrame(table, columns=columns))
