@@ -6,7 +6,6 @@ TensorBoard, W&B and MLflow take pictures and tables; a logger of your own does 
 
 import html
 import re
-import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,5 +136,5 @@ def markdown_table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> s
 
 def _escape(value: object) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    text = textwrap.shorten(text, MOST_CHARACTERS, placeholder="…")
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", html.escape(text, quote=False))
+    text = html.escape(" ".join(text.split())[:MOST_CHARACTERS], quote=False)
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", text)
