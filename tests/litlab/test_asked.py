@@ -3,14 +3,11 @@
 import ast
 import re
 from collections.abc import Iterator
-from inspect import getmembers, isclass
 from pathlib import Path
-from typing import get_type_hints
 
 from lightning.pytorch import LightningDataModule, LightningModule
 
 import litlab
-from litlab.callbacks.reporting import HasBatchLoss, HasCoverage, protocols
 from litlab.data import ExperimentData
 from litlab.tasks import ExperimentModule
 from tests.conftest import ROOT
@@ -62,14 +59,11 @@ def table() -> dict[str, set[str]]:
 
 
 def wanted() -> dict[str, set[str]]:
-    """What the code reads, and what the protocols of callbacks declare."""
+    """What the code reads."""
     found: dict[str, set[str]] = {"model": set(), "data": set()}
     for path in MODULES:
         for kind, name in asked(ast.parse(path.read_text())):
             found[kind].add(name)
-    for _, cls in getmembers(protocols, isclass):
-        if cls.__module__ == protocols.__name__:
-            found["model" if cls in (HasCoverage, HasBatchLoss) else "data"] |= get_type_hints(cls).keys()
     return found
 
 

@@ -7,14 +7,12 @@ from litlab.util.lazy import export_lazily
 if TYPE_CHECKING:
     from litlab.callbacks.activation_checkpointing import ActivationCheckpointing
     from litlab.callbacks.averaging import EMA, SWA
-    from litlab.callbacks.baselines import Baselines
     from litlab.callbacks.compile import Compile
-    from litlab.callbacks.confusion_matrix import ConfusionMatrix
+    from litlab.callbacks.evaluation import Baselines, ConfusionMatrix
     from litlab.callbacks.finder import BatchFinder, LRFinder
     from litlab.callbacks.freeze import Freeze, FreezeRule
     from litlab.callbacks.gradients import AGC, FreeGradients, GradNorms
     from litlab.callbacks.memory import VRAM, MemorySnapshot
-    from litlab.callbacks.model_summary import ModelSummary
     from litlab.callbacks.nan_guard import NaNGuard
     from litlab.callbacks.optimizer_in_backward import OptimizerInBackward
     from litlab.callbacks.profiler import StepProfiler
@@ -39,7 +37,6 @@ __all__ = [
     "GradNorms",
     "LRFinder",
     "MemorySnapshot",
-    "ModelSummary",
     "NaNGuard",
     "OptimizerInBackward",
     "ProgressBar",

@@ -13,7 +13,7 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch import nn
 from torch._dynamo.utils import calculate_time_spent
 
-from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting import run_folder
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks, select_modules
 from litlab.parallel.groups import divides_layers

@@ -22,8 +22,7 @@ from lightning.pytorch.utilities.memory import garbage_collection_cuda
 from lightning.pytorch.utilities.parsing import lightning_getattr, lightning_hasattr, lightning_setattr
 from lightning.pytorch.utilities.seed import isolate_rng
 
-from litlab.callbacks.reporting.figures import publish_figure
-from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.errors import UserError
 from litlab.optim.param_groups import set_rate
 from litlab.parallel.groups import shards

@@ -9,7 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.callbacks.batches import tensors
-from litlab.callbacks.reporting.folders import run_folder
+from litlab.callbacks.reporting import run_folder
 from litlab.errors import UserError
 from litlab.parallel.groups import data_ranks
 from litlab.types import NonNegativeInt, PositiveInt

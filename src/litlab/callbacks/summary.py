@@ -1,18 +1,17 @@
 """The results of a finished run in one table."""
 
+import os
 import statistics
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.memory import VRAM
-from litlab.callbacks.reporting.folders import run_folder
-from litlab.callbacks.reporting.protocols import Described, MaybeGenerated
+from litlab.callbacks.reporting import run_folder
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,88 +20,50 @@ if TYPE_CHECKING:
 class RunSummary(Callback):
     """Summarise a run: best metric, test metrics, epochs, minutes, memory, speed, and where to look next.
 
-    The table has the rows that are known: after ``validate`` or ``test`` alone, the metrics and the folder. If the data
-    was generated because the real one was missing, the table says so first, the run folder gets a file
-    ``GENERATED_DATA.txt``, and the loggers get ``data/generated`` = 1.
+    The table has the rows that are known: after ``validate`` or ``test`` alone, the metrics and the folder. If data was
+    generated or weights are random because the real ones were missing, the table says so first, and so does a file in
+    the run folder, ``GENERATED_DATA.txt`` or ``RANDOM_WEIGHTS.txt``.
     """
 
     def __init__(self) -> None:
-        self._rows: dict[str, str] = {}
-        self._results: dict[str, float] = {}  # metrics of the last validate or test
-        self._generated = self._random = ""
-        self._is_marked = False  # in the loggers
-        self._started = 0.0
+        self._warnings: dict[str, str] = {}  # by the name of their file
+        self._start: float | None = None  # of a fit
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Note where the run keeps its files and what its data is."""
-        folder = run_folder(trainer)  # on every rank: it is broadcast
-        if folder is not None:
-            folder = _short(folder)
-            self._rows["run folder"] = str(folder)
-            if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
-                self._rows["TensorBoard"] = f"tensorboard --logdir {folder}"
+        if stage == "fit":
+            self._start = time.perf_counter()
         data = getattr(trainer, "datamodule", None)
-        if isinstance(data, MaybeGenerated) and data.generated:
-            what = data.description if isinstance(data, Described) else type(data).__name__
-            self._generated = f"GENERATED, not real: {what}. The metrics say nothing about the real data."
-            mark = None if folder is None else folder / "GENERATED_DATA.txt"
-            self._is_marked = mark is not None and mark.exists()  # in a run that is resumed
-            if mark is not None and trainer.is_global_zero:
-                mark.write_text(f"This run used data that is {self._generated}\n", encoding="utf-8")
+        if getattr(data, "generated", False):
+            description = getattr(data, "description", type(data).__name__)
+            text = f"GENERATED, not real: {description}. The metrics say nothing about the real data."
+            self._warnings["GENERATED_DATA.txt"] = text
+        for module in pl_module.modules():
+            if hasattr(module, "stand_in"):  # see `litlab.nn.pretrained`
+                self._warnings["RANDOM_WEIGHTS.txt"] = str(module.stand_in)
 
-        note = None if folder is None else folder / "RANDOM_WEIGHTS.txt"
-        found = (module.stand_in for module in pl_module.modules() if hasattr(module, "stand_in"))  # see `pretrained`
-        self._random = str(next(found, note.read_text("utf-8") if note is not None and note.is_file() else ""))
-        if self._random and note is not None and trainer.is_global_zero:
-            note.write_text(self._random, encoding="utf-8")
+        # Later commands on the run find the warnings in its folder.
+        folder = run_folder(trainer)  # on every rank: it is broadcast
+        if folder is None or not trainer.is_global_zero:
+            return
+        for name, text in self._warnings.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        for name in ("GENERATED_DATA.txt", "RANDOM_WEIGHTS.txt"):
+            if (folder / name).is_file():
+                self._warnings[name] = (folder / name).read_text(encoding="utf-8")
 
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Start the clock; mark generated data in the loggers."""
-        self._started = time.perf_counter()
-        if self._generated and not self._is_marked:
-            for logger in trainer.loggers:
-                logger.log_metrics({"data/generated": 1.0}, step=0)
+    def print_summary(self, trainer: Trainer) -> None:
+        """Print the table. Call it on every rank; the first one prints.
 
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note the results of the fit."""
-        limit = trainer.max_epochs if trainer.max_epochs is not None and trainer.max_epochs >= 0 else "no limit"
-        self._rows["epochs"] = f"{trainer.current_epoch} of {limit}"
-        callbacks = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-        minutes = (time.perf_counter() - self._started) / 60
-        before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks) / 60  # the run's record has it
-        self._rows["minutes"] = f"{before + minutes:.2f}"
-        if before:
-            self._rows["minutes"] += f" ({minutes:.2f} since it was resumed)"
-        for callback in callbacks:
-            if isinstance(callback, VRAM) and callback.peak_gib is not None:
-                self._rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
-                self._rows["samples/s"] = f"{statistics.median(callback.samples_per_second):,.0f} (median epoch)"
-        self._note_compilation(trainer)
-        checkpoint = trainer.checkpoint_callback
-        if isinstance(checkpoint, ModelCheckpoint) and checkpoint.best_model_path and trainer.is_global_zero:
-            if checkpoint.best_model_score is not None:
-                self._rows[f"best {checkpoint.monitor}"] = f"{float(checkpoint.best_model_score):.4g}"
-            self._rows["best checkpoint"] = str(_short(Path(checkpoint.best_model_path)))
+        Args:
+            trainer: The trainer that ran, after its ``fit`` and the test that may follow.
+        """
+        from rich import get_console
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep the metrics of ``validate`` alone; the progress bar shows those inside a fit."""
-        if trainer.state.fn == "validate":
-            self._keep_results(trainer)
+        table = self.make_table(trainer)
+        if trainer.is_global_zero and table.row_count:
+            get_console().print(table)
 
-    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keep the test metrics."""
-        self._keep_results(trainer)
-        self._note_compilation(trainer)
-
-    def _keep_results(self, trainer: Trainer) -> None:
-        self._results = {name: float(value) for name, value in trainer.callback_metrics.items()}
-
-    def _note_compilation(self, trainer: Trainer) -> None:
-        for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-            if isinstance(callback, Compile) and callback.mode is not None:
-                self._rows["compile"] = f"{callback.seconds:.1f} s"
-
-    def table(self) -> "Table":
+    def make_table(self, trainer: Trainer) -> "Table":
         """Return the table of what is known so far."""
         from rich.table import Table
         from rich.text import Text
@@ -110,34 +71,43 @@ class RunSummary(Callback):
         table = Table(show_header=False, title="Run summary", title_justify="left")
         table.add_column(overflow="fold")
         table.add_column(overflow="fold")  # paths are long
-        if self._generated:
-            table.add_row("DATA", Text(self._generated), style="bold red")
-        if self._random:
-            table.add_row("WEIGHTS", Text(self._random), style="bold red")
-        metrics = {name: f"{value:.4g}" for name, value in self._results.items()}
-        best = {name: value for name, value in self._rows.items() if name.startswith("best ")}
-        rest = {name: value for name, value in self._rows.items() if name not in best}
-        path = best.pop("best checkpoint", None)
-        rows = best | metrics | rest | ({} if path is None else {"best checkpoint": path})
-        for name, value in rows.items():
+        for name, text in self._warnings.items():
+            table.add_row(Path(name).stem, Text(text), style="bold red")
+        for name, value in self._collect(trainer).items():
             table.add_row(Text(name), Text(value))  # not strings: brackets in a path are not markup
         return table
 
-    def print_summary(self, trainer: Trainer) -> None:
-        """Print the table on rank zero, if anything is known.
+    def _collect(self, trainer: Trainer) -> dict[str, str]:
+        rows: dict[str, str] = {}
+        checkpoint: Any = trainer.checkpoint_callback
+        best_path = getattr(checkpoint, "best_model_path", "")
+        folder = run_folder(trainer)
+        callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
 
-        Args:
-            trainer: The trainer that ran, after its ``fit`` and the test that may follow.
-        """
-        if not trainer.is_global_zero:
-            return
-        from rich import get_console
+        # Results.
+        if best_path and checkpoint.best_model_score is not None:
+            rows[f"best {checkpoint.monitor}"] = f"{float(checkpoint.best_model_score):.4g}"
+        if trainer.state.fn != "fit":
+            for name, value in trainer.callback_metrics.items():
+                rows[name] = f"{float(value):.4g}"
 
-        table = self.table()
-        if table.row_count:
-            get_console().print(table)
+        # What it took.
+        if self._start is not None:
+            seconds_before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks)  # of `RunRecord`
+            rows["epochs"] = str(trainer.current_epoch)
+            rows["minutes"] = f"{(seconds_before + time.perf_counter() - self._start) / 60:.2f}"
+        for callback in callbacks:
+            if isinstance(callback, VRAM) and callback.peak_gib is not None:
+                rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
+                rows["samples/s"] = f"{statistics.median(callback.samples_per_second):,.0f} (median epoch)"
+            if isinstance(callback, Compile) and callback.mode is not None:
+                rows["compile"] = f"{callback.seconds:.1f} s"
 
-
-def _short(path: Path) -> Path:
-    """Return a path as one would type it here: relative to the working directory if it is inside."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        # Where to look next.
+        if folder is not None:
+            rows["run folder"] = os.path.relpath(folder)
+            if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
+                rows["TensorBoard"] = f"tensorboard --logdir {os.path.relpath(folder)}"
+        if best_path:
+            rows["best checkpoint"] = os.path.relpath(best_path)
+        return rows

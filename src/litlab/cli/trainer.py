@@ -8,7 +8,6 @@ from jsonargparse import Namespace
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
-from lightning.pytorch.callbacks import ModelSummary as LightningModelSummary
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities.model_helpers import is_overridden
@@ -16,7 +15,6 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from litlab import parallel  # noqa: F401 - its strategies have names
 from litlab.callbacks.finder import Finder
 from litlab.callbacks.gradients import FreeGradients
-from litlab.callbacks.model_summary import ModelSummary
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
 from litlab.checkpointing.internals import log_at_step
@@ -89,7 +87,7 @@ def build_loggers(command: Command, named: Any, run: RunFolder, checkpoint: dict
 def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any]) -> list[Callback]:
     """Put the callbacks of a command in order: finders, sections, those of the machinery, and ``trainer.callbacks``.
 
-    A progress bar, summary or LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's.
+    A progress bar or LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's.
 
     Args:
         experiment: The `litlab.cli.fit.Experiment`.
@@ -112,8 +110,6 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
         shown.append(LearningRateMonitor())
     if settings["enable_progress_bar"] is not False and not _has(named, LightningProgressBar):
         shown.append(ProgressBar())
-    if settings["enable_model_summary"] is not False and not _has(named, LightningModelSummary):
-        shown.append(ModelSummary())
 
     record = RunRecord(command.settings)
     own = [FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.callbacks.reporting import class_names, spread
+from litlab.callbacks.evaluation import class_names, pick_evenly
 from litlab.report.blocks import Block, Figure, Gallery, Paragraph, Section, Table
 from litlab.report.drawings import MOST_CLASSES, draw_matrix, draw_reliability
 from litlab.report.samples import EvaluationContext, Render, RenderedSample, row_table
@@ -67,7 +67,7 @@ class Classification:
         self._seen += len(labels)
 
     def _keep(self, show: Any, labels: Tensor, predicted: Tensor, confidence: Tensor, number: int) -> None:
-        for place in spread(SHOWN, len(self._some), number, self.test.batches, len(labels)).tolist():
+        for place in pick_evenly(SHOWN, len(self._some), number, self.test.batches, len(labels)).tolist():
             self._some.append((int(labels[place]), int(predicted[place]), float(confidence[place]), show(place)))
         wrong = torch.where(predicted == labels, -1.0, confidence)
         best, places = wrong.topk(min(SHOWN, len(wrong)))

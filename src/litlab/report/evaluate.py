@@ -7,7 +7,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from litlab.callbacks.reporting import ClassNames, Labelled
+from litlab.callbacks.evaluation import class_names
 from litlab.cli.config import Command
 from litlab.cli.fit import build
 from litlab.cli.messages import describe_error
@@ -102,7 +102,8 @@ def _test(argv: list[str], generated: bool) -> Evaluation:
         generated: Whether the data of the run was generated.
     """
     experiment = build(Command(argv))
-    data, model = experiment.data, experiment.model
+    data: Any = experiment.data
+    model = experiment.model
     trainer = build_trainer(experiment, None)
     if isinstance(data, ExperimentData):
         data.generated, data.fallback = data.generated or generated, None
@@ -122,9 +123,8 @@ def _test(argv: list[str], generated: bool) -> Evaluation:
         samples=[] if kind is None else kind.samples(),
         sizes=dict(getattr(data, "sizes", {})),
     )
-    if isinstance(kind, Classification) and isinstance(data, Labelled):
-        names = data.class_names if isinstance(data, ClassNames) else range(kind.classes)
-        evaluation.class_names = [str(name) for name in names]
+    if isinstance(kind, Classification) and hasattr(data, "labels"):
+        evaluation.class_names = class_names(trainer, kind.classes)
         labels = {split: data.labels(split) for split in data.sizes}
         evaluation.counts = {
             split: found.cpu().bincount(minlength=kind.classes).tolist()

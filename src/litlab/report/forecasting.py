@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.callbacks.reporting import HasCoverage, SeriesFacts, spread
+from litlab.callbacks.evaluation import pick_evenly
 from litlab.report.blocks import Block, Figure, Paragraph, Section, Table
 from litlab.report.drawings import draw_steps, draw_window
 from litlab.report.samples import EvaluationContext
@@ -26,9 +26,9 @@ class Forecasting:
     task = "time-series-forecasting"
 
     def __init__(self, test: EvaluationContext) -> None:
-        data = getattr(test.trainer, "datamodule", None)
-        self.data = data if isinstance(data, SeriesFacts) else None
-        self.aim = test.model.coverage if isinstance(test.model, HasCoverage) else None
+        data: Any = getattr(test.trainer, "datamodule", None)
+        self.data = data if hasattr(data, "target_names") else None
+        self.aim = getattr(test.model, "coverage", None)
         self.test = test
         self._sums = torch.zeros(0)  # (absolute, squared, covered, width; horizon, column), float64
         self._count = 0
@@ -58,7 +58,7 @@ class Forecasting:
         self._sums = sums if not self._count else self._sums + sums
         self._count += len(future)
         starts = batch["start"] if "start" in batch else torch.zeros(len(future))
-        for place in spread(WINDOWS, len(self._windows), number, self.test.batches, len(future)).tolist():
+        for place in pick_evenly(WINDOWS, len(self._windows), number, self.test.batches, len(future)).tolist():
             parts = torch.stack([future[place], forecast[place], lower[place], upper[place]])
             self._windows.append((int(starts[place]), past[place], parts))
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.callbacks.reporting import spread
+from litlab.callbacks.evaluation import pick_evenly
 from litlab.report.blocks import Block, Figure, Paragraph, Section, Table
 from litlab.report.drawings import draw_histogram, draw_scatter
 from litlab.report.samples import EvaluationContext, Render, number, row_table
@@ -53,7 +53,7 @@ class Regression:
         show = self.test.renderer.of_batch(batch, number)
         if show is None:
             return
-        for place in spread(SHOWN, len(self._some), number, self.test.batches, len(true)).tolist():
+        for place in pick_evenly(SHOWN, len(self._some), number, self.test.batches, len(true)).tolist():
             self._some.append((true[place], predicted[place], show(place)))
         errors = (predicted - true).abs().amax(dim=1)
         sizes, places = errors.topk(min(SHOWN, len(errors)))

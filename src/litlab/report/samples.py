@@ -10,7 +10,6 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks.reporting import ImageFacts, TextFacts
 from litlab.data import ExperimentData
 from litlab.data.serving import Serving
 from litlab.errors import UserError
@@ -49,7 +48,8 @@ class SampleRenderer:
     """Tells what the samples of a DataModule look like, as far as it can.
 
     Args:
-        data: The DataModule. Images need nothing of it, but `ImageFacts` help; texts need `TextFacts`, rows a
+        data: The DataModule. Images need nothing of it, but its ``mean`` and ``std`` help; texts need its
+            ``text`` and ``sample_index``, rows a
             ``serving()`` of the kind ``rows``.
     """
 
@@ -66,7 +66,7 @@ class SampleRenderer:
             batch: The batch, as ``test_step`` got it.
             number: Number of the batch in the test, from 0.
         """
-        if isinstance(self.data, TextFacts):
+        if hasattr(self.data, "sample_index"):
             self.kind, data, places = "texts", self.data, self.data.sample_index("test", number)
             return lambda place: lambda: RenderedSample(text=_cut(data.text("test", int(places[place]))))
         inputs = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
@@ -114,7 +114,7 @@ def _image(image: Tensor, data: Any) -> Render:
 
 def _pixels(image: Tensor, data: Any) -> Tensor:
     """Return an image (channel, height, width) as it was before it was normalised, from 0 to 1."""
-    if isinstance(data, ImageFacts):
+    if hasattr(data, "std"):
         mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (data.mean, data.std))
         return (image * std + mean).clamp(0, 1)
     low, high = float(image.min()), float(image.max())

@@ -14,7 +14,7 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.callbacks.reporting.loggers import log_file, log_settings
+from litlab.callbacks.reporting import log_settings
 from litlab.errors import first_line
 from litlab.runs import results
 from litlab.runs.folder import RunFolder, read_json, write_json, write_text
@@ -31,7 +31,7 @@ class RunRecord(Callback):
     """Keep the record of a run in its folder.
 
     - ``config.yaml``, the resolved config, is written as a fit begins. Checkpoints hold it, too, as text. Every logger
-      gets it as flat hyper-parameters, those that keep files as a file, both with secrets masked.
+      gets it as flat hyper-parameters, with secrets masked.
     - ``provenance.json`` says what the run is made from. A resumed fit adds its own, under ``continued``.
     - ``status.json`` and ``metrics.json`` are written after each validation and epoch, and as a fit ends, in whatever
       way. ``validate`` and ``test`` put their metrics into those of the run they belong to.
@@ -79,10 +79,9 @@ class RunRecord(Callback):
         self._write_origin(trainer, run)
 
         write_text(run.config, self._config)
-        masked = mask(settings)
-        self._flat_config = {re.sub(r"[^\w./ :-]", "_", name): value for name, value in flatten(masked).items()}
+        settings = flatten(mask(settings))
+        self._flat_config = {re.sub(r"[^\w./ :-]", "_", name): value for name, value in settings.items()}
         log_settings(trainer, self._flat_config)
-        log_file(trainer, run.config.name, _dump(masked))
         save_logger_ids(trainer.loggers, run)
 
     def _write_origin(self, trainer: Trainer, run: RunFolder) -> None:

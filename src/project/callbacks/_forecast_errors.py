@@ -1,11 +1,16 @@
 """Errors of the forecasts of a test, by horizon step and target and by window."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from lightning.pytorch import Trainer
 from torch import Tensor
 
-from litlab.callbacks.reporting import gather_rows
+from litlab.callbacks.evaluation import gather_rows
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 MEASURES = ["mse", "mae", "mase", "coverage"]
 
@@ -60,29 +65,33 @@ class ForecastErrors:
         self.measures = torch.stack([squared, absolute, absolute / self.naive_error, covered]).mean(dim=2).T.numpy()
         self.mse, self.mae, self.coverage = sums / len(starts)
 
-    def tabulate_steps(self, names: list[str], scale: Tensor) -> tuple[list[str], list[list[object]]]:
-        """Return header and rows of a table with a row for each horizon step, from 1, and target.
+    def tabulate_steps(self, names: list[str], scale: Tensor) -> "DataFrame":
+        """Return a table with a row for each horizon step, from 1, and target.
 
         Args:
             names: Name of each target.
             scale: Units of the user in one of the scaled data, shape (channel,).
         """
+        from pandas import DataFrame
+
         columns = [self.mse, self.mae, self.mae * scale, self.mae / self.naive_error, self.coverage]
         values = torch.stack(columns, dim=2).flatten(0, 1).tolist()
         keys = [[step, name] for step in range(1, len(self.mse) + 1) for name in names]
         rows = [[*key, *row] for key, row in zip(keys, values, strict=True)]
-        return ["step", "target", "mse", "mae", "mae_units", "mase", "coverage"], rows
+        return DataFrame(rows, columns=["step", "target", "mse", "mae", "mae_units", "mase", "coverage"])
 
-    def tabulate_periods(self, origins: np.ndarray, periods: list[np.ndarray]) -> tuple[list[str], list[list[object]]]:
-        """Return header and rows of a table with a row for each of some periods.
+    def tabulate_periods(self, origins: np.ndarray, periods: list[np.ndarray]) -> "DataFrame":
+        """Return a table with a row for each of some periods.
 
         Args:
             origins: Time of each window's origin, datetime64 of shape (window,).
             periods: Numbers of the windows in each.
         """
+        from pandas import DataFrame
+
         times = [text.replace("T", " ") for text in np.datetime_as_string(origins, unit="s").tolist()]
         rows = [
             [times[period[0]], times[period[-1]], len(period), *self.measures[period].mean(axis=0).tolist()]
             for period in periods
         ]
-        return ["first_origin", "last_origin", "windows", *MEASURES], rows
+        return DataFrame(rows, columns=["first_origin", "last_origin", "windows", *MEASURES])

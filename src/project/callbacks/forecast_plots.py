@@ -7,20 +7,13 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks.reporting import (
-    HasCoverage,
-    SeriesFacts,
-    facts,
-    from_test_step,
-    gather_rows,
-    publish_figure,
-    publish_table,
-    run_folder,
-    spread,
-)
+from litlab.callbacks.evaluation import data_with, from_test_step, gather_rows, pick_evenly
+from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
 from litlab.types import PositiveInt
 from project.callbacks._forecast_errors import ForecastErrors
 from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
+
+FACTS = "target_names", "times", "mean", "scale", "naive_error"  # of the data module
 
 
 class ForecastPlots(Callback):
@@ -82,10 +75,10 @@ class ForecastPlots(Callback):
         lower, upper = (outputs.get(name, nothing).detach().float() for name in ("lower", "upper"))
         past, future, start = batch["past"].float(), batch["future"].float(), batch["start"]
         if self._errors is None:
-            self._errors = ForecastErrors(facts(self, trainer, SeriesFacts).naive_error)
+            self._errors = ForecastErrors(data_with(self, trainer, *FACTS).naive_error)
         self._errors.add(start, future, forecast, lower, upper)
 
-        chosen = spread(self.windows, len(self._drawn), self._batches, sum(trainer.num_test_batches), len(start))
+        chosen = pick_evenly(self.windows, len(self._drawn), self._batches, sum(trainer.num_test_batches), len(start))
         self._batches += 1
         self._past = past.shape[1]
         if len(chosen):
@@ -103,9 +96,9 @@ class ForecastPlots(Callback):
         drawn = gather_rows(trainer, torch.stack(self._drawn))
         if not trainer.is_global_zero:
             return
-        data = facts(self, trainer, SeriesFacts)
+        data = data_with(self, trainer, *FACTS)
         names, times, scale = list(data.target_names), data.times, data.scale.cpu()
-        aim = pl_module.coverage if isinstance(pl_module, HasCoverage) else None
+        aim = getattr(pl_module, "coverage", None)
         targets = _spread_evenly(self.targets, len(names)).tolist()
 
         # Some windows: every rank kept as many as are drawn of all.
@@ -119,7 +112,7 @@ class ForecastPlots(Callback):
         if len(names) > 1:
             panels = {f"mean of {len(names)} targets, scaled": (errors.mae.mean(1), errors.coverage.mean(1)), **panels}
         publish_figure(trainer, folder, "error_by_step", draw_error_by_step(panels, aim))
-        publish_table(trainer, folder, "forecast_metrics", *errors.tabulate_steps(names, scale))
+        publish_table(trainer, folder, "forecast_metrics", errors.tabulate_steps(names, scale))
 
         # Errors by time.
         origins = times[errors.starts + self._past - 1]
@@ -127,7 +120,7 @@ class ForecastPlots(Callback):
         origins, errors.measures = origins[order], errors.measures[order]
         periods = np.array_split(np.arange(len(origins)), min(self.periods, len(origins)))
         publish_figure(trainer, folder, "backtest", draw_backtest(origins, errors.measures, periods, aim))
-        publish_table(trainer, folder, "backtest", *errors.tabulate_periods(origins, periods))
+        publish_table(trainer, folder, "backtest", errors.tabulate_periods(origins, periods))
 
     def _cut(self, times: np.ndarray, rows: np.ndarray) -> Window:
         horizon = (len(rows) - self._past) // 4

@@ -1,12 +1,14 @@
 """A grid of test images with their predictions."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks.reporting import ImageFacts, class_names, from_test_step, publish_figure, run_folder, spread
+from litlab.callbacks.evaluation import class_names, from_test_step, pick_evenly
+from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.errors import UserError
 from litlab.types import PositiveInt
 from project.callbacks._figures import make_axes
@@ -57,7 +59,7 @@ class ImagePlots(Callback):
                 "remove ImagePlots from trainer.callbacks"
             )
         batches = sum(trainer.num_test_batches)
-        chosen = spread(self.images, len(self._samples), self._batches, batches, len(images))
+        chosen = pick_evenly(self.images, len(self._samples), self._batches, batches, len(images))
         self._batches += 1
         if len(chosen):  # left on the device, which nothing waits for
             chosen = chosen.to(images.device, non_blocking=True)
@@ -70,7 +72,7 @@ class ImagePlots(Callback):
             return
         images, labels, probabilities = (torch.stack(part).cpu() for part in zip(*self._samples, strict=True))
         data = getattr(trainer, "datamodule", None)
-        pixels = denormalize(images.float(), data if isinstance(data, ImageFacts) else None)
+        pixels = denormalize(images.float(), getattr(data, "mean", None), getattr(data, "std", None))
         names = class_names(trainer, probabilities.shape[1])
         publish_figure(trainer, folder, "test_images", draw_images(pixels, labels, probabilities, names))
 
@@ -101,14 +103,14 @@ def draw_images(pixels: Tensor, labels: Tensor, probabilities: Tensor, names: li
     return figure
 
 
-def denormalize(images: Tensor, facts: ImageFacts | None) -> Tensor:
+def denormalize(images: Tensor, mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> Tensor:
     """Bring images (image, channel, height, width) back to pixels from 0 to 1.
 
     Where it is not known how they were normalised, their least value becomes 0 and their greatest 1, unless all are
     from 0 to 1.
     """
-    if facts is not None:
-        shift, factor = (torch.tensor(values).view(-1, 1, 1) for values in (facts.mean, facts.std))
+    if mean is not None and std is not None:
+        shift, factor = (torch.tensor(values).view(-1, 1, 1) for values in (mean, std))
         return (images * factor + shift).clamp(0, 1)
     low, high = images.min().clamp(max=0), images.max().clamp(min=1)
     return (images - low) / (high - low)

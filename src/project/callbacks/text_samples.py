@@ -6,16 +6,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks.reporting import (
-    TextFacts,
-    class_names,
-    facts,
-    from_test_step,
-    gather_rows,
-    markdown_table,
-    publish_table,
-    run_folder,
-)
+from litlab.callbacks.evaluation import class_names, data_with, from_test_step, gather_rows
+from litlab.callbacks.reporting import publish_table, run_folder
 from litlab.types import PositiveInt
 
 
@@ -24,7 +16,7 @@ class TextSamples(Callback):
 
     The most confident mistakes, most confident first, and as many texts that are classified right, spread evenly over
     the test set; of all ranks, and the same ones for any number of ranks. They go to the loggers as a table or
-    text (``test/texts``) and to the run folder as ``test_texts.csv``.
+    text (``test/texts``) and to the run folder as ``texts.csv``.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
     (batch,). The data module offers ``sample_index("test", batch_idx)``, which returns the numbers of the samples in a
@@ -56,7 +48,7 @@ class TextSamples(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        self._numbers.append(facts(self, trainer, TextFacts).sample_index("test", batch_idx))
+        self._numbers.append(data_with(self, trainer, "text", "sample_index").sample_index("test", batch_idx))
         probability, predicted = logits.float().softmax(dim=1).max(dim=1)
         self._rows.append(torch.stack([part.float() for part in (batch[1], predicted, probability)], dim=1))
         self._classes = logits.shape[1]
@@ -70,6 +62,8 @@ class TextSamples(Callback):
         if not trainer.is_global_zero or not len(rows):
             return
 
+        from pandas import DataFrame
+
         # Sorted by number first, so that the choice is the same for any batches and ranks.
         rows = rows[rows[:, 0].argsort()]
         correct = rows[:, 1] == rows[:, 2]
@@ -77,13 +71,11 @@ class TextSamples(Callback):
         mistakes = mistakes[mistakes[:, 3].argsort(descending=True, stable=True)[: self.samples]]
         right = right[torch.linspace(0, len(right) - 1, min(self.samples, len(right))).round().long()]
 
-        names, text = class_names(trainer, self._classes), facts(self, trainer, TextFacts).text
-        header, table, shown = ["number", "text", "true", "prediction", "probability"], [], []
-        for title, some in {"The most confident mistakes": mistakes, "Classified right": right}.items():
-            part = [
+        names, text = class_names(trainer, self._classes), data_with(self, trainer, "text").text
+        table = []
+        for number, label, predicted, probability in torch.cat([mistakes, right]).tolist():
+            table.append(
                 [int(number), text("test", int(number)), names[int(label)], names[int(predicted)], probability]
-                for number, label, predicted, probability in some.tolist()
-            ]
-            table += part
-            shown.append(f"### {title}\n\n{markdown_table(header, part) if part else 'None.'}")
-        publish_table(trainer, folder, "texts", header, table, file="test_texts.csv", text="\n\n".join(shown))
+            )
+        columns = ["number", "text", "true", "prediction", "probability"]
+        publish_table(trainer, folder, "texts", DataFrame(table, columns=columns))

@@ -1,15 +1,12 @@
 import fcntl
 import io
-import math
 import os
 import re
 import struct
 import termios
 from contextlib import contextmanager, redirect_stdout
-from types import SimpleNamespace
 
 import pytest
-from lightning.pytorch.callbacks import Timer
 
 from litlab.callbacks import ProgressBar, progress
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
@@ -76,18 +73,11 @@ def test_each_line_has_its_own_epochs_metrics(tmp_path, capsys):
     assert "hidden" not in out
 
 
-def test_disabled_is_silent(tmp_path, capsys):
-    bar = ProgressBar()
-    bar.disable()
-    make_trainer(tmp_path, enable_progress_bar=True, callbacks=[bar]).fit(Tiny(), TinyData())
-    assert capsys.readouterr().out == ""
-
-
-def fit_and_test(folder, bar, **options):
+def fit_and_test(folder, **options):
     """Two epochs and a test on a terminal; return what was on it after the fit, and all of it."""
-    trainer = make_trainer(folder, max_epochs=2, enable_progress_bar=True, callbacks=[bar])
     model, data = Tiny(), TinyData(samples=24)
     with terminal(**options) as screen:
+        trainer = make_trainer(folder, max_epochs=2, enable_progress_bar=True, callbacks=[ProgressBar()])
         trainer.fit(model, data)
         fitted = screen.getvalue()
         trainer.test(model, data, verbose=False)
@@ -104,44 +94,42 @@ def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
             metrics.append(trainer.fit_loop.batch_idx)
             return super().get_metrics(trainer, pl_module)
 
-    trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[Counted()], limit_val_batches=0)
     with terminal():
+        trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[Counted()], limit_val_batches=0)
         trainer.fit(Tiny(), TinyData(samples=100, batch_size=1))
     assert metrics == [0, 99, 99]  # the last one at the end of the epoch
 
 
 def test_terminal_shows_a_bar_and_keeps_the_lines(tmp_path):
-    fitted, screen = fit_and_test(tmp_path, ProgressBar())
+    fitted, screen = fit_and_test(tmp_path)
     assert "█" in fitted
     assert "Validation" in fitted
     lines = [line for line in screen.states() if "train/loss" in line]
     assert [re.match(r"epoch ([12])/2  train/loss [\d.]+  val/acc", line)[1] for line in lines] == ["1", "2"]
-    assert fitted.endswith("\r")  # the bar of the epochs is gone
     tested = screen.getvalue()[len(fitted) :]
     assert re.search(r"Testing.*█", tested)
     assert tested.endswith("\n")
 
 
-def test_bar_is_gone_when_training_fails(tmp_path):
+def test_an_error_begins_a_line_of_its_own(tmp_path):
     class Failing(Tiny):
         def training_step(self, batch, batch_idx):
             raise ValueError("here")
 
-    bar = ProgressBar()
-    trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[bar])
-    with terminal() as screen, pytest.raises(ValueError, match="here"):
-        trainer.fit(Failing(), TinyData())
-    assert bar.train_progress_bar.disable  # closed
-    assert screen.getvalue().endswith("\r")
+    with terminal() as screen:
+        trainer = make_trainer(tmp_path, enable_progress_bar=True, callbacks=[ProgressBar()])
+        with pytest.raises(ValueError, match="here"):
+            trainer.fit(Failing(), TinyData())
+    assert screen.getvalue().endswith("\n")
 
 
 @pytest.mark.parametrize("width", [60, 100])
-def test_bars_end_full_and_show_loss_and_time_left(tmp_path, monkeypatch, width):
+def test_bars_end_full_and_show_the_loss(tmp_path, monkeypatch, width):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_DRAWS", 0.0)
-    _, screen = fit_and_test(tmp_path, ProgressBar(), width=width)
+    _, screen = fit_and_test(tmp_path, width=width)
     bars = [line for line in screen.states() if re.match(r"(epoch \d/2|Validation.*|Testing.*):.*\|", line)]
     training = [line for line in bars if line.startswith("epoch")]
-    assert re.search(r"loss=\d\.\d+, left=0:00:0\d$", training[-1]), training
+    assert re.search(r"loss=\d\.\d+", training[-1]), training
     assert width - 15 < max(len(line) for line in bars) <= width
     counts = [int(re.search(r"(\d+)/6", line)[1]) for line in training if "1/2" in line[:10]]
     assert counts == sorted(counts)  # back from the validation it is where it was
@@ -158,41 +146,3 @@ def test_what_a_model_logs_for_the_bar_is_in_it(tmp_path):
     with terminal() as screen:
         make_trainer(tmp_path, enable_progress_bar=True, callbacks=[ProgressBar()]).fit(Logs(), TinyData())
     assert "speed=7.0" in screen.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("limits", "done", "left"),
-    [
-        ({"max_epochs": 10, "max_steps": -1}, (1, 49), 17.0),  # 8.5 epochs
-        ({"max_epochs": 10, "max_steps": 200}, (1, 49), 1.0),  # the steps end first
-        ({"max_epochs": -1, "max_steps": 400}, (1, 49), 5.0),
-        ({"max_epochs": -1, "max_steps": -1}, (1, 49), math.inf),
-        ({"max_epochs": None, "max_steps": -1}, (1, 49), math.inf),
-    ],
-)
-def test_time_left_is_that_of_the_whole_run(monkeypatch, limits, done, left):
-    """A run that is resumed in the middle of epoch 1 and does one more epoch, 100 steps, in 2 seconds."""
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    trainer = SimpleNamespace(num_training_batches=100, callbacks=[], current_epoch=0, global_step=50, **limits)
-    bar = ProgressBar()
-    bar._pace = 0.0, progress._share_done(trainer, 49)
-    now[0] = 2.0
-    trainer.current_epoch, trainer.global_step = done[0], 150
-    assert bar._run_left(trainer, done[1]) == pytest.approx(left)
-
-
-def test_time_left_ends_with_max_time(monkeypatch):
-    monkeypatch.setattr(Timer, "time_remaining", lambda self: 3.0)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: 2.0)
-    trainer = SimpleNamespace(
-        num_training_batches=100,
-        callbacks=[Timer("00:00:00:05")],
-        current_epoch=1,
-        global_step=100,
-        max_epochs=10,
-        max_steps=-1,
-    )
-    bar = ProgressBar()
-    bar._pace = 0.0, 0.0
-    assert bar._run_left(trainer, 0) == 3.0

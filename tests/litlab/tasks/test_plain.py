@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from litlab.tasks import Classifier
-from litlab.testing import ModuleContract
+from litlab.testing import ModuleContract, build_experiment
 from tests.litlab.tasks.plain import CountedPointsData, Points
 
 CONFIG = Path(__file__).parent / "plain/plain.yaml"
@@ -93,10 +93,10 @@ def test_what_it_lacks_is_left_out_in_one_line(run, tmp_path, model, data, line)
     assert json.loads((FOLDER / "status.json").read_text())["status"] == "finished"
 
 
-def test_what_the_command_line_builds_can_be_copied(request, monkeypatch, tmp_path):
+def test_what_the_command_line_builds_can_be_copied(monkeypatch, tmp_path):
     """Its optimizer is kept by a module that knows nothing of this project."""
-    model, _, _ = TestPoints.build.__wrapped__(TestPoints(), request)()
     monkeypatch.chdir(tmp_path)
+    model, _, _ = build_experiment("--config", str(CONFIG), "--trainer.accelerator=cpu", "--trainer.logger=false")
     twin = copy.deepcopy(model)
     assert isinstance(twin, Points)
     assert isinstance(twin.make_optimizer, partial)

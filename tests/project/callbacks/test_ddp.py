@@ -128,7 +128,7 @@ def test_two_processes_write_the_test_tables_of_one(tmp_path, monkeypatch, capsy
         assert out.count("baselines on 0") == 1
         assert "baselines on 1" not in out
         assert out.count("Test: the model beside its baselines") == 1
-    for name in ("text/test_texts.csv", "series/forecast_metrics.csv", "series/backtest.csv"):
+    for name in ("text/texts.csv", "series/forecast_metrics.csv", "series/backtest.csv"):
         one, two = ((tmp_path / devices / name).read_text() for devices in ("1", "2"))
         assert one == two
         assert one.count("\n") > 1

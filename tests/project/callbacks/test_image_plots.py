@@ -44,7 +44,7 @@ def test_samples_are_spread_and_true_to_their_batch(run):
         assert len(pixels) == 8
         assert set(true.tolist()) == {0, 1, 2, 3}
         for image, label, of_classes in zip(pixels, true, probabilities, strict=True):
-            row = (denormalize(images, None) - image).abs().amax((1, 2, 3)).argmin()
+            row = (denormalize(images) - image).abs().amax((1, 2, 3)).argmin()
             assert (labels[row], images[row, 0, 0, 0]) == (label, of_classes.argmax())
 
 
@@ -74,8 +74,8 @@ def test_pixels_are_those_of_the_files(run, tmp_path, images):
 
 def test_pixels_of_data_that_tells_no_normalisation():
     images = torch.rand(2, 3, 4, 4)
-    assert denormalize(images / 10, None).equal(images / 10)  # shown as they are
-    stretched = denormalize(4 * images - 2, None)
+    assert denormalize(images / 10).equal(images / 10)  # shown as they are
+    stretched = denormalize(4 * images - 2)
     assert (stretched.min(), stretched.max()) == (0, 1)
 
 

@@ -1,10 +1,9 @@
-"""Every shipped callback in a fit and a test with every shipped DataModule: it asks for what a protocol states only."""
+"""Every shipped callback in a fit and a test with every shipped DataModule: what it reads, and what it refuses."""
 
 import sys
 from importlib import import_module
-from inspect import getmembers, isclass
+from inspect import isclass
 from pkgutil import iter_modules
-from typing import get_type_hints
 
 import pytest
 import torch
@@ -12,39 +11,25 @@ from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.loggers import CSVLogger
 
 from litlab import callbacks as machinery
-from litlab.callbacks.reporting import (
-    ClassNames,
-    Described,
-    HasBaselines,
-    HasBatchLoss,
-    HasCoverage,
-    ImageFacts,
-    Labelled,
-    MaybeGenerated,
-    SeriesFacts,
-    TextFacts,
-    protocols,
-)
 from litlab.data import ImageData, SeriesData, TextData
 from litlab.errors import UserError
 from project import callbacks as plots
+from project.callbacks.forecast_plots import FACTS
 from tests.conftest import ROOT
 from tests.litlab.callbacks.tiny import make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
-PROTOCOLS = [cls for _, cls in getmembers(protocols, isclass) if cls.__doc__ and cls.__module__ == protocols.__name__]
-OF_A_MODEL = [HasCoverage, HasBatchLoss]
 FOLDERS = tuple(str(ROOT / f"src/{package}/callbacks/") for package in ("litlab", "project"))
-# What each callback that looks at the data gets from the DataModules that it is meant for, and the file that it writes.
-GETS: dict[str, tuple[list[type], str, set[str]]] = {
-    "ConfusionMatrix": ([ClassNames, Labelled], "confusion_matrix.png", {"ImageData", "TextData"}),
-    "Baselines": ([HasBaselines], "baselines.json", {"ImageData", "TextData", "SeriesData"}),
-    "RunSummary": ([MaybeGenerated], "", {"ImageData", "TextData", "SeriesData"}),
-    "ImagePlots": ([ClassNames, ImageFacts], "test_images.png", {"ImageData"}),
-    "TextSamples": ([ClassNames, TextFacts], "test_texts.csv", {"TextData"}),
-    "ForecastPlots": ([SeriesFacts], "forecasts.png", {"SeriesData"}),
-    "SinusoidPlots": ([], "sinusoids.png", set()),
+# What each callback that looks at the data reads of it, the file that it writes, and the data that it is meant for.
+READS: dict[str, tuple[set[str], str, set[str]]] = {
+    "ConfusionMatrix": ({"class_names"}, "confusion_matrix.png", {"ImageData", "TextData"}),
+    "Baselines": ({"baselines"}, "baselines.json", {"ImageData", "TextData", "SeriesData"}),
+    "RunSummary": ({"generated"}, "", {"ImageData", "TextData", "SeriesData"}),
+    "ImagePlots": ({"class_names", "mean", "std"}, "test_images.png", {"ImageData"}),
+    "TextSamples": ({"class_names", "text", "sample_index"}, "texts.csv", {"TextData"}),
+    "ForecastPlots": (set(FACTS), "forecasts.png", {"SeriesData"}),
+    "SinusoidPlots": (set(), "sinusoids.png", set()),
 }
 NEEDED = {"Freeze": {"rules": []}}  # arguments without a default
 SHIPPED = [cls for name in machinery.__all__ if issubclass(cls := getattr(machinery, name), Callback)]
@@ -119,53 +104,36 @@ def run(folder, data, *callbacks):
     """A fit of one step, and a test; return the model."""
     options = {"max_steps": 1, "limit_val_batches": 1}
     options["enable_progress_bar"] = any(isinstance(callback, machinery.ProgressBar) for callback in callbacks)
-    options["enable_model_summary"] = any(isinstance(callback, machinery.ModelSummary) for callback in callbacks)
     trainer = make_trainer(folder, logger=CSVLogger(folder, name="", version=""), callbacks=list(callbacks), **options)
     model = Answers(getattr(data, "num_classes", 0))
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
 
 
-def names(*asked):
-    return {name for protocol in asked for name in get_type_hints(protocol)}
-
-
 @pytest.mark.parametrize("kind", SHIPPED, ids=lambda cls: cls.__name__)
 def test_every_callback_with_every_data_module(kind, data, tmp_path):
-    gets, file, made_for = GETS.get(kind.__name__, ([], "", set()))
+    reads, file, made_for = READS.get(kind.__name__, (set(), "", set()))
     is_for_it, seen = type(data).__name__ in made_for, watch(data)
     callback = kind(**NEEDED.get(kind.__name__, {}))
-    if kind.__name__ in GETS and not is_for_it and kind is not machinery.Baselines:  # which leaves such data out
+    if kind.__name__ in READS and not is_for_it and kind is not machinery.Baselines:  # which leaves such data out
         with pytest.raises(UserError, match=rf"^{kind.__name__}: .*; .*remove {kind.__name__} from trainer\.callbacks"):
             run(tmp_path, data, callback)
     else:
         run(tmp_path, data, callback)
-        assert seen == (names(*gets) if is_for_it else set())
+        assert seen == (reads if is_for_it else set())
         assert not file or (tmp_path / file).is_file() == is_for_it
-    assert seen <= names(*PROTOCOLS)
 
 
 @pytest.mark.parametrize("data", [TextData, SeriesData], indirect=True, ids=lambda cls: cls.__name__)
 def test_a_fact_that_is_missing_is_named(data, tmp_path):
-    needs = {"TextData": ("TextSamples", TextFacts), "SeriesData": ("ForecastPlots", SeriesFacts)}
+    needs = {"TextData": ("TextSamples", ("text", "sample_index")), "SeriesData": ("ForecastPlots", FACTS)}
     name, needed = needs[type(data).__name__]
-    kind = next((cls for cls in SHIPPED if cls.__name__ == name), None)
-    for name in names(needed) if kind else ():  # it may have been removed with its experiment
+    kind = next(cls for cls in SHIPPED if cls.__name__ == name)
+    for name in needed:
         watch(data, hidden={name})
         with pytest.raises(UserError, match=rf"{kind.__name__}: {type(data).__name__} has no '{name}'; add it"):
             run(tmp_path, data, kind())
         data.__class__ = type(data).__base__
-
-
-def test_protocols_are_checked_at_runtime_and_documented():
-    documented = (ROOT / "docs/callbacks.md").read_text()
-    of_data = {ClassNames, Described, HasBaselines, ImageFacts, Labelled, MaybeGenerated, SeriesFacts, TextFacts}
-    assert of_data == set(PROTOCOLS) - set(OF_A_MODEL)
-    for protocol in PROTOCOLS:
-        assert not isinstance(object(), protocol)
-        assert protocol.__doc__
-        for name in names(protocol):
-            assert f"`{name}" in documented, name
 
 
 def test_facts_have_the_types_that_they_are_said_to_have(data):

@@ -1,0 +1,230 @@
+"""What is said at the end of a test: a classifier's confusions, the model beside baselines, and samples to look at."""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+from torchmetrics.functional import confusion_matrix
+from tqdm import tqdm
+
+from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
+from litlab.errors import UserError
+from litlab.metrics import gathering
+from litlab.parallel.groups import data_group
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+MOST_CLASSES = 20  # whose numbers are in the picture, and whose rows on the console
+
+
+class ConfusionMatrix(Callback):
+    """Draw a confusion matrix and tabulate precision, recall and F1 of each class, at the end of each test.
+
+    To the loggers, and to the run folder as ``confusion_matrix.png`` and ``classes.csv``; up to 20 classes to the
+    console, too. They count every test sample, over all ranks. Class names are the data module's ``class_names``, if
+    it has them.
+
+    The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
+    (batch,).
+
+    Raises:
+        UserError: If the model's ``test_step`` returns no ``logits``.
+    """
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.counts: Tensor | None = None  # (true class, predicted class), int64
+
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
+        counts = confusion_matrix(
+            logits.argmax(dim=1), batch[1], "multiclass", num_classes=logits.shape[1], validate_args=False
+        )
+        self.counts = counts if self.counts is None else self.counts + counts
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        folder = run_folder(trainer)  # on every rank, like the sum
+        if self.counts is None:
+            return
+        summed: Any = trainer.strategy.reduce(self.counts, reduce_op="sum")
+        self.counts = counts = summed.cpu()
+        if not trainer.is_global_zero:
+            return
+        names = class_names(trainer, len(counts))
+        publish_figure(trainer, folder, "confusion_matrix", draw_confusion_matrix(counts, names))
+        table = tabulate_classes(counts, names)
+        publish_table(trainer, folder, "classes", table)
+        if len(table) <= MOST_CLASSES:
+            print_table("Test: each class", table)
+
+
+class Baselines(Callback):
+    """Show the model's test metrics beside those of methods that need little training or none.
+
+    After a test of the whole test split the data module's ``baselines()``, if it has them, is called on the first rank;
+    it returns the metrics of each on the test split: ``{"seasonal naive": {"test/mse": 0.6, ...}, ...}``. The table,
+    with the model in its first row, goes to the console and the loggers, and to the run folder as ``baselines.json``.
+    """
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        data: Any = getattr(trainer, "datamodule", None)
+        if not hasattr(data, "baselines"):
+            return
+        folder = run_folder(trainer)  # on every rank, like the barrier
+        if trainer.is_global_zero:
+            self._compare(trainer, type(pl_module).__name__, data, folder)
+        trainer.strategy.barrier("baselines")
+
+    def _compare(self, trainer: Trainer, model: str, data: Any, folder: Path | None) -> None:
+        from pandas import DataFrame
+
+        limit: Any = trainer.limit_test_batches  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(limit, int) or limit != 1.0:  # 1.0 is all of them, 1 is one batch
+            tqdm.write("Baselines: left out, as this is a test of a part of the test split")
+            return
+        tqdm.write("Computing the baselines ...")
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        results = {model: metrics, **data.baselines()}
+
+        table = DataFrame.from_dict(results, orient="index").rename(columns=lambda name: name.removeprefix("test/"))
+        table = table.rename_axis("model").reset_index()
+        print_table("Test: the model beside its baselines", table)
+        publish_table(trainer, None, "baselines", table)
+        if folder is not None:
+            (folder / "baselines.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
+
+def tabulate_classes(counts: Tensor, names: list[str]) -> "DataFrame":
+    """Return a table of the classes: test samples, precision, recall and F1; the lowest recall comes first.
+
+    Args:
+        counts: Samples by (true class, predicted class), int64 of shape (classes, classes).
+        names: Name of each class.
+    """
+    from pandas import DataFrame
+
+    correct, true, predicted = counts.diagonal(), counts.sum(dim=1), counts.sum(dim=0)
+    table = DataFrame({"class": names, "test samples": true.numpy()})
+    table["precision"] = (correct / predicted).numpy()  # NaN: none was predicted
+    table["recall"] = (correct / true).numpy()
+    table["F1"] = (2 * correct / (true + predicted)).numpy()
+    return table.sort_values("recall", kind="stable")
+
+
+def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
+    """Draw the shares of each true class that were predicted as each class, with numbers for up to 20 classes.
+
+    Args:
+        counts: Samples by (true class, predicted class), shape (classes, classes).
+        names: Name of each class.
+    """
+    from matplotlib.figure import Figure
+    from torchmetrics.utilities.plot import plot_confusion_matrix
+
+    inches = min(max(5.0, 0.8 * len(counts)), 16.0)
+    figure = Figure(figsize=(inches, inches), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
+    plot_confusion_matrix(shares, axes, add_text=len(counts) <= MOST_CLASSES, labels=list(names), cmap="Blues")
+    return figure
+
+
+# What a callback that looks at a test needs: facts of the data module, tensors of the test step, samples of all ranks.
+
+
+def data_with(callback: Callback, trainer: Trainer, *names: str) -> Any:
+    """Return the data module, which has all that a callback needs of it.
+
+    Args:
+        callback: The callback that needs it.
+        trainer: The trainer that has the data module.
+        *names: The attributes that it needs.
+
+    Raises:
+        UserError: The data module lacks one.
+    """
+    data = getattr(trainer, "datamodule", None)
+    for name in names:
+        if not hasattr(data, name):
+            who = type(callback).__name__
+            raise UserError(
+                f"{who}: {type(data).__name__} has no '{name}'; add it to the data module, "
+                f"or remove {who} from trainer.callbacks"
+            )
+    return data
+
+
+def class_names(trainer: Trainer, classes: int) -> list[str]:
+    """Return the data module's ``class_names``, or the numbers of the classes where it has none."""
+    names = getattr(getattr(trainer, "datamodule", None), "class_names", None)
+    return list(names or map(str, range(classes)))
+
+
+def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any, name: str, shape: str) -> Tensor:
+    """Return one of the tensors that ``test_step`` returned.
+
+    Args:
+        callback: The callback that needs it.
+        pl_module: The model.
+        outputs: What its ``test_step`` returned.
+        name: Key of the tensor.
+        shape: Its shape in words, for the error message.
+
+    Raises:
+        UserError: It is not there.
+    """
+    if not isinstance(outputs, dict) or name not in outputs:
+        who = type(callback).__name__
+        raise UserError(
+            f"{who}: {type(pl_module).__name__}.test_step must return a dict with '{name}' {shape}; "
+            f"return it, or remove {who} from trainer.callbacks"
+        )
+    return outputs[name].detach()
+
+
+def pick_evenly(count: int, kept: int, batch: int, batches: int | float, size: int) -> Tensor:
+    """Choose samples of a batch so that those of all batches are spread evenly over a test.
+
+    Args:
+        count: Number of samples to keep of the whole test.
+        kept: Number of samples kept so far.
+        batch: Number of this batch, from 0.
+        batches: Number of batches of the test; infinity where it is unknown, which takes the first samples.
+        size: Samples in this batch.
+
+    Returns:
+        Positions in the batch, int64 of shape (chosen,), often none; fewer in all than `count` if a batch has fewer
+        samples than are due.
+    """
+    due = count if math.isinf(batches) else int((batch + 1) * count / batches + 0.5)
+    chosen = max(0, min(due - kept, size))
+    return torch.linspace(0, size - 1, chosen).round().long()
+
+
+def gather_rows(trainer: Trainer, rows: Tensor) -> Tensor:
+    """Return the rows of all ranks, in the order of the ranks. Call it on every rank.
+
+    Args:
+        trainer: The trainer whose ranks they are.
+        rows: Shape (rows, ...) on any device; the number of rows may differ between ranks.
+
+    Returns:
+        Shape (all rows, ...), on the CPU.
+    """
+    rows = rows.cpu()
+    if trainer.world_size == 1:
+        return rows
+    return torch.cat(gathering.gather_rows(rows, data_group(trainer)))

@@ -1,0 +1,140 @@
+"""Put settings, pictures and tables where people look for them: in the loggers and the folder of a run.
+
+TensorBoard, W&B and MLflow take pictures and tables; a logger of your own does if it has W&B's ``log_image`` and
+``log_table``, or MLflow's ``run_id`` and client. Everything but `run_folder` is called on rank zero.
+"""
+
+import html
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger
+from tqdm import tqdm
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+MOST_ROWS = 100  # of a table in TensorBoard, which shows it as one text
+MOST_CHARACTERS = 300  # of a text in Markdown; the file has it whole
+
+
+def run_folder(trainer: Trainer) -> Path | None:
+    """Return the folder of this run, that of the first logger, and create it; None for a run without one.
+
+    A run without a logger has none, and neither has one with ``fast_dev_run``. Call it on every rank: it is broadcast.
+    """
+    folder = trainer.log_dir if trainer.loggers else None  # without loggers it would be the working directory
+    if folder is None:
+        return None
+    if trainer.is_global_zero:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return Path(folder)
+
+
+def log_settings(trainer: Trainer, settings: Mapping[str, Any]) -> None:
+    """Send the settings of a run to every logger.
+
+    Args:
+        trainer: The trainer whose loggers get them.
+        settings: Plain values by dotted name.
+    """
+    for logger in trainer.loggers:
+        new = dict(settings)
+        if isinstance(logger, MLFlowLogger):  # it refuses to change a value, and a resumed run may train for longer
+            run = logger.experiment.get_run(str(logger.run_id)).to_dictionary()
+            for name in run["data"]["params"]:
+                new.pop(name, None)
+        logger.log_hyperparams(new)  # pyright: ignore[reportArgumentType]
+
+
+def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Figure", stage: str = "test") -> None:
+    """Save a figure as ``NAME.png`` and log it as ``STAGE/NAME``.
+
+    Args:
+        trainer: The trainer whose loggers get it.
+        folder: The run folder; None for a run without one.
+        name: Name of the figure.
+        figure: The figure, made with matplotlib's objects: pyplot keeps a global state.
+        stage: What stands before the name in the loggers.
+    """
+    if folder is None and not trainer.loggers:
+        return
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+    from PIL import Image
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # names of classes and columns may hold a $, which would begin a formula
+
+    # Rendered once, for all.
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())[:, :, :3]  # (height, width, colour)
+    if folder is not None:
+        Image.fromarray(pixels).save(folder / f"{name}.png")
+
+    key, step = f"{stage}/{name}", trainer.global_step
+    loggers: list[Any] = trainer.loggers
+    for logger in loggers:
+        if hasattr(logger, "log_image"):
+            logger.log_image(key=key, images=[pixels], step=step)
+        elif hasattr(logger, "run_id"):
+            logger.experiment.log_image(logger.run_id, pixels, f"{key}.png")
+        elif isinstance(logger, TensorBoardLogger):
+            logger.experiment.add_image(key, pixels, step, dataformats="HWC")
+
+
+def publish_table(trainer: Trainer, folder: Path | None, name: str, table: "DataFrame") -> None:
+    """Save a table of a test as ``NAME.csv`` and log it as ``test/NAME``.
+
+    Args:
+        trainer: The trainer whose loggers get it.
+        folder: The run folder; None: no file is written.
+        name: Name of the table.
+        table: The table; its index is left out.
+    """
+    if folder is not None:
+        table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
+    columns, rows = list(table.columns), table.to_numpy(object).tolist()
+    text = markdown_table(columns, rows)
+
+    key, step = f"test/{name}", trainer.global_step
+    loggers: list[Any] = trainer.loggers
+    for logger in loggers:
+        if hasattr(logger, "log_table"):
+            logger.log_table(key=key, columns=columns, data=rows, step=step)
+        elif hasattr(logger, "run_id"):
+            logger.experiment.log_text(logger.run_id, text, f"{key}.md")
+        elif isinstance(logger, TensorBoardLogger) and len(rows) <= MOST_ROWS:
+            logger.experiment.add_text(key, text, step)
+
+
+def print_table(title: str, table: "DataFrame") -> None:
+    """Print a table to the console, also while a progress bar is shown there."""
+    text = table.to_string(index=False, na_rep="", float_format="{:.4g}".format)
+    tqdm.write(f"{title}\n{text}")
+
+
+def markdown_table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table in Markdown: long texts cut, nothing in them taken for markup.
+
+    Args:
+        header: Names of the columns.
+        rows: Their values. Floats get six significant digits.
+    """
+    lines = [[_escape(name) for name in header]]
+    lines.append(["---"] * len(lines[0]))
+    for row in rows:
+        lines.append([_escape(value) for value in row])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _escape(value: object) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = html.escape(" ".join(text.split())[:MOST_CHARACTERS], quote=False)
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", text)
