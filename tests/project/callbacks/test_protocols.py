@@ -1,4 +1,4 @@
-"""Every shipped callback in a fit and a test with every shipped DataModule: what it reads of it, and what it refuses."""
+"""Every shipped callback in a fit and a test with every shipped DataModule: what it reads, and what it refuses."""
 
 import sys
 from importlib import import_module
