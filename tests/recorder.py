@@ -1,13 +1,12 @@
 """Loggers that note what they get, with the methods of well-known ones."""
 
-from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.loggers.logger import Logger
 
 
 class Recorder(Logger):
-    """Takes pictures, tables and files the way ``WandbLogger`` does.
+    """Takes pictures and tables the way ``WandbLogger`` does.
 
     Args:
         api_key: A secret, which nobody may log.
@@ -21,7 +20,6 @@ class Recorder(Logger):
         self.settings: list[dict[str, Any]] = []
         self.pictures: dict[str, Any] = {}
         self.tables: dict[str, tuple[list[str], list[list[Any]]]] = {}
-        self.files: dict[str, str] = {}
 
     name = "recorder"
     version = "1"
@@ -42,9 +40,6 @@ class Recorder(Logger):
     def log_table(self, key: str, columns: list[str], data: list[list[Any]], step: int | None = None) -> None:
         self.tables[key] = columns, data
 
-    def log_artifact(self, path: str, name: str, type: str) -> None:
-        self.files[Path(path).name] = Path(path).read_text()
-
 
 class Client:
     """What of ``MlflowClient`` is used: everything belongs to a run."""
@@ -60,10 +55,6 @@ class Client:
     def log_text(self, run_id: str, text: str, artifact_file: str) -> None:
         assert run_id == "r1"
         self.texts[artifact_file.removesuffix(".md")] = text
-
-    def log_artifact(self, run_id: str, local_path: str) -> None:
-        assert run_id == "r1"
-        self.texts[Path(local_path).name] = Path(local_path).read_text()
 
 
 class RunRecorder(Logger):

@@ -80,7 +80,7 @@ class RunSummary(Callback):
     def _collect(self, trainer: Trainer) -> dict[str, str]:
         rows: dict[str, str] = {}
         checkpoint: Any = trainer.checkpoint_callback
-        best_path = getattr(checkpoint, "best_model_path", "")
+        best_path = getattr(checkpoint, "best_model_path", "") if self._start is not None else ""
         folder = run_folder(trainer)
         callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
 

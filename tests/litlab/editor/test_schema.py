@@ -91,7 +91,7 @@ def test_names_are_offered_with_what_they_mean(schemas):
     callbacks = definitions["lightning.pytorch.callbacks.callback.Callback:names"]
     assert callbacks["examples"][0] == "Pictures"  # the team's first
     assert dict(zip(*callbacks["then"].values(), strict=True))["Pictures"] == "A callback with a setting."
-    assert {"EMA", "EarlyStopping", "lightning.pytorch.callbacks.ModelSummary"} <= set(callbacks["examples"])
+    assert {"EMA", "EarlyStopping", "ModelSummary"} <= set(callbacks["examples"])
     networks = definitions["torch.nn.modules.module.Module:names"]["examples"]
     assert {"ThreeLayers", "auks.images.MNASNet", "torchvision.models.resnet18", "litlab.nn.pretrained"} <= set(
         networks

@@ -16,6 +16,7 @@ class TestCifarCNN(ModuleContract):
     config = CONFIGS / "cifar.yaml"
     settings = ("--data.dataset=folder", "--data.path={images}", "--data.batch_size=40", "--model.width=16")
     loss_at_start = math.log(10)
+    overfit_share = 0.5  # labels are smoothed
 
     def test_first_training_batch_whitens_the_patches(self, build):
         model, data, trainer = build(
