@@ -1,21 +1,15 @@
 """Activation checkpointing: less memory for more computation."""
 
-from collections.abc import Iterator
-from itertools import chain
-
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
-from torchmetrics import Metric, MetricCollection
 
-from litlab.callbacks.chosen_modules import called_modules, matching_modules
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
+from litlab.nn.selection import find_blocks, select_modules
 from litlab.optim.parameters import member_networks
 from litlab.types import PositiveInt
 from litlab.util.text import some
-
-CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 class ActivationCheckpointing(Callback):
@@ -29,8 +23,8 @@ class ActivationCheckpointing(Callback):
     Args:
         blocks: Patterns of the names of modules, dotted from the LightningModule, such as ``network.layer*``; ``*``
             stands for anything, dots included, and of modules within each other the outer one counts. A ModuleList
-            stands for the modules in it. Left out, the blocks of ``network`` (of the model, if it has none): the
-            modules with parts of their own in its Sequentials and ModuleLists, and its recurrent layers.
+            stands for the modules in it. Left out, the blocks of ``network`` (of the model, if it has none) that have
+            parts of their own; see `litlab.nn.selection.find_blocks`.
         every: Every how many of these blocks are recomputed: 2 for every second one, starting with the first.
 
     Raises:
@@ -47,9 +41,9 @@ class ActivationCheckpointing(Callback):
         if stage != "fit":
             return
         if self.blocks is None:
-            found = _blocks(pl_module)
+            found = _find_blocks(pl_module)
         else:
-            found = called_modules(matching_modules(pl_module, self.blocks, "activation_checkpointing.blocks"))
+            found = select_modules(pl_module, self.blocks, "activation_checkpointing.blocks")
         chosen = dict(list(found.items())[:: self.every])
         if own := [name for name, block in chosen.items() if "forward" in vars(block)]:
             raise UserError(
@@ -78,28 +72,19 @@ class ActivationCheckpointing(Callback):
         self._changed = []
 
 
-def _blocks(module: LightningModule) -> dict[str, nn.Module]:
-    """Return the blocks of a module's network, by their names."""
+def _find_blocks(module: LightningModule) -> dict[str, nn.Module]:
+    """Return the blocks with parts of their own of a module's network; of an ensemble, those of its members."""
     network = getattr(module, "network", None)
     whole = {"network": network} if isinstance(network, nn.Module) else {"": module}
-    networks = member_networks(module) or whole
-    found = dict(chain.from_iterable(_parts(one, name) for name, one in networks.items()))
-    if not found:
+    blocks = {}
+    for name, part in (member_networks(module) or whole).items():
+        for path, block in find_blocks(part).items():
+            if any(True for _ in block.children()):
+                blocks[f"{name}.{path}".lstrip(".")] = block
+    if not blocks:
         raise UserError(
             f"activation_checkpointing.blocks: model.network ({type(network or module).__name__}) has no blocks "
-            "to choose (modules with parts of their own in a Sequential or ModuleList, recurrent layers); name some, "
-            "or set activation_checkpointing to null"
+            "to choose (modules with parts of their own in a Sequential or ModuleList); name some, or set "
+            "activation_checkpointing to null"
         )
-    return found
-
-
-def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
-    for key, child in module.named_children():
-        path = f"{name}.{key}" if name else key
-        if isinstance(child, Metric | MetricCollection):
-            continue
-        is_block = type(module) in CONTAINERS and type(child) not in CONTAINERS and any(True for _ in child.children())
-        if is_block or isinstance(child, nn.RNNBase):
-            yield path, child
-        else:
-            yield from _parts(child, path)
+    return blocks

@@ -8,7 +8,8 @@ from torch.optim import Optimizer
 
 from litlab.callbacks.gradients import check_gradients
 from litlab.errors import UserError
-from litlab.optim.parameters import last_layer, match_rules, named_parameters
+from litlab.nn.selection import select_parameters
+from litlab.optim.parameters import last_layer
 from litlab.types import PositiveFloat
 
 
@@ -51,8 +52,7 @@ class AGC(Callback):
         if self.exclude is None:
             excluded = last_layer(pl_module)
         else:
-            named = named_parameters(pl_module)
-            excluded = [named[name] for name in match_rules(named, self.exclude, "agc.exclude")]
+            excluded = select_parameters(pl_module, self.exclude, "agc.exclude").values()
         self._excluded = set(map(id, excluded))
 
     @torch.no_grad()

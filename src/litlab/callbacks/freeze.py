@@ -10,7 +10,8 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.optim.parameters import match_rules, matches, named_parameters, summarise
+from litlab.nn.selection import matches, select_parameters
+from litlab.optim.parameters import summarise
 from litlab.parallel.groups import shards
 from litlab.types import NonNegativeInt
 
@@ -55,9 +56,12 @@ class Freeze(Callback):
         """Find the parameters, and freeze them before a strategy looks at them."""
         if stage != "fit":
             return
-        parameters = named_parameters(pl_module)
+        parameters = dict(pl_module.named_parameters())
         rules = [(rule, math.inf if rule.epochs is None else rule.epochs) for rule in self.rules]
-        rule_of = match_rules(parameters, [rule.params for rule in self.rules], "freeze.rules")
+        rule_of = {}
+        for number, rule in reversed(list(enumerate(self.rules))):  # the first one that matches is written last
+            selected = select_parameters(pl_module, rule.params, f"freeze.rules[{number}]")
+            rule_of |= dict.fromkeys(selected, number)
         trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
         self.until = {name: rules[rule][1] for name, rule in rule_of.items() if name in trained}
         if trained == {name for name, end in self.until.items() if end > 0}:
@@ -81,7 +85,7 @@ class Freeze(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse an optimizer that leaves out what is to be trained later."""
         known = {id(p) for optimizer in trainer.optimizers for group in optimizer.param_groups for p in group["params"]}
-        named = named_parameters(pl_module).items()
+        named = pl_module.named_parameters()
         missing = [name for name, p in named if 0 < self.until.get(name, 0) < math.inf and id(p) not in known]
         if missing:
             raise UserError(
@@ -111,7 +115,7 @@ class Freeze(Callback):
                 norm.train(epoch >= end)
         if frozen == self._frozen:
             return []
-        for name, parameter in named_parameters(pl_module).items():
+        for name, parameter in pl_module.named_parameters():
             if name in self.until:
                 parameter.requires_grad_(name not in frozen)
         thawed = [name for name in self.until if name in self._frozen - frozen]

@@ -6,7 +6,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch.optim import Optimizer
 
 from litlab.callbacks.gradients import check_gradients
-from litlab.optim.parameters import named_parameters
 from litlab.parallel.foreach import local_part, norms_of
 
 
@@ -26,7 +25,7 @@ class GradNorms(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse what it can't work with, and note the names."""
         check_gradients(trainer, "grad_norms")
-        self._names = {id(parameter): name for name, parameter in named_parameters(pl_module).items()}
+        self._names = {id(parameter): name for name, parameter in pl_module.named_parameters()}
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         """Log the norms, if this is a step that is logged."""

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from litlab.optim.parameters import match_rules, member_networks, named_parameters
+from litlab.nn.selection import select_parameters
+from litlab.optim.parameters import member_networks
 from litlab.types import NonNegativeFloat, OpenUnitInterval, PositiveFloat
 
 
@@ -19,8 +20,7 @@ class GroupRule:
     """What differs for the parameters whose names match.
 
     Args:
-        params: Pattern of names, or several, as `fit --check` lists them. ``*`` stands for anything; the name of a
-            module, such as network.layer4, for all parameters in it.
+        params: Pattern of names, or several, as `fit --check` lists them; see `litlab.nn.selection`.
         lr_scale: Factor on the optimizer's learning rate.
         weight_decay: In place of the optimizer's.
     """
@@ -63,14 +63,16 @@ class ParamGroups:
         Raises:
             UserError: If a pattern matches nothing.
         """
-        named = named_parameters(module)
-        names = {parameter: name for name, parameter in named.items()}
-        rule_of = match_rules(named, [rule.params for rule in self.rules], "model.param_groups.rules")
+        names = {parameter: name for name, parameter in module.named_parameters()}
+        rule_of = {}
+        for number, rule in reversed(list(enumerate(self.rules))):  # the first one that matches is written last
+            selected = select_parameters(module, rule.params, f"model.param_groups.rules[{number}]")
+            rule_of |= dict.fromkeys(selected, rule)
         scale_of = {} if self.layer_decay is None else _layer_scales(module, self.layer_decay)
 
         def settings_of(parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
             name = names[parameter]
-            rule = self.rules[rule_of[name]] if name in rule_of else GroupRule(name)
+            rule = rule_of.get(name, GroupRule(name))
             scale = rule.lr_scale * scale_of.get(name, 1.0)
             decay = rule.weight_decay
             if decay is None:

@@ -1,62 +1,13 @@
-"""Parameters by patterns of their names, and by the kind of layer that has them."""
+"""Parameters by the kind of layer that has them."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
-from itertools import accumulate, chain, takewhile
+from itertools import takewhile
 from typing import Any
 
 from torch import nn
 
-from litlab.errors import UserError
-from litlab.util.text import nearest
-
-
-def named_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Return all parameters by their names, without what FSDP adds to them."""
-    return {name.replace("_fsdp_wrapped_module.", ""): parameter for name, parameter in module.named_parameters()}
-
-
-# By name
-
-
-def matches(name: str, patterns: str | Iterable[str]) -> bool:
-    """Return whether a name matches one of some patterns, or lies in a module that does.
-
-    Args:
-        name: Such as ``network.layer1.0.weight``.
-        patterns: One or several. ``*`` stands for anything, dots included; ``network.layer1`` also matches everything
-            in that module.
-    """
-    patterns = [patterns] if isinstance(patterns, str) else patterns
-    return any(fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*") for pattern in patterns)
-
-
-def match_rules(names: Iterable[str], rules: Iterable[str | Sequence[str]], key: str) -> dict[str, int]:
-    """Find for each name the first of some rules that matches it.
-
-    Args:
-        names: Names of parameters.
-        rules: The patterns of each rule.
-        key: The setting that holds the rules, for messages.
-
-    Returns:
-        Number of the rule, for the names that one matches.
-
-    Raises:
-        UserError: If a pattern matches nothing.
-    """
-    rule_of: dict[str, int] = {}
-    for number, rule in enumerate(rules):
-        for pattern in [rule] if isinstance(rule, str) else rule:
-            matching = [name for name in names if matches(name, [pattern])]
-            if not matching:
-                modules = chain.from_iterable(accumulate(name.split("."), "{}.{}".format) for name in names)
-                known = nearest(pattern.removesuffix(".*"), modules)
-                raise UserError(f"{key}[{number}]: '{pattern}' matches no parameter of the model{known}")
-            for name in matching:
-                rule_of.setdefault(name, number)
-    return rule_of
+from litlab.nn.selection import select_parameters
 
 
 def summarise(names: Iterable[str]) -> str:
@@ -65,9 +16,6 @@ def summarise(names: Iterable[str]) -> str:
     shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*words, strict=False))))
     counts = Counter(".".join(name[: max(2, shared)]) for name in words)
     return ", ".join(part if count == 1 else f"{part} ({count})" for part, count in counts.items())
-
-
-# By layer
 
 
 def member_networks(module: nn.Module) -> dict[str, nn.Module]:
@@ -107,8 +55,8 @@ def hidden_weights(module: nn.Module, others: Sequence[str] | None, key: str) ->
     Raises:
         UserError: If a pattern matches nothing.
     """
-    named = named_parameters(module)
-    left_out = last_layer(module) if others is None else [named[name] for name in match_rules(named, others, key)]
+    named = dict(module.named_parameters())
+    left_out = last_layer(module) if others is None else select_parameters(module, others, key).values()
     embeddings = [layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
     matrices = {p for name, p in named.items() if is_weight(name) and p.ndim > 1 and min(len(p), p[:1].numel()) > 1}
     return matrices.difference(left_out, embeddings)

@@ -1,12 +1,13 @@
 """How a network can be divided among processes, said beside the network."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
 from litlab.errors import UserError
+from litlab.nn.selection import find_blocks, is_callable
 
 ATTRIBUTE = "parallel_plan"  # of a network's class
 
@@ -16,8 +17,8 @@ class ParallelPlan:
     """Which parts of a network processes share, by their names in it; ``*`` stands for one part of a name.
 
     Args:
-        blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``. What is in none is gathered with the
-            network as a whole.
+        blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``; see `litlab.nn.selection`. What is in
+            none is gathered with the network as a whole.
         columns: Linear layers of which each process computes a part of the outputs: consecutive ones, such as those of
             whole heads.
         rows: Linear layers whose inputs are the parts that the layers before compute; their outputs are summed.
@@ -46,7 +47,7 @@ def networks(module: nn.Module) -> dict[str, nn.Module]:
     """
     found: dict[str, nn.Module] = {}
     for name, child in module.named_children():
-        if not _is_callable(child):
+        if not is_callable(child):
             found |= {f"{name}.{inner}": network for inner, network in networks(child).items()}
         elif not isinstance(child, nn.ParameterList | nn.ParameterDict) and _has_parameters(child):
             found[name] = child
@@ -65,27 +66,12 @@ def plan_of(network: nn.Module) -> ParallelPlan:
             f"trainer.strategy: {ATTRIBUTE} of {type(network).__name__} is a {type(plan).__name__}; it must be a "
             "litlab.parallel.ParallelPlan"
         )
-    return plan or ParallelPlan(blocks=tuple(_blocks(network)))
+    return plan or ParallelPlan(blocks=tuple(find_blocks(network)))
 
 
 def blocks_of(network: nn.Module) -> list[str]:
-    """Return the names of the blocks of a network, in order.
-
-    Raises:
-        UserError: If one can't be called, is within another, or is the network itself.
-    """
-    names = [name for pattern in plan_of(network).blocks for name in matches(network, pattern)]
-    for name in names:
-        what = f"trainer.strategy: {ATTRIBUTE} of {type(network).__name__} has the block {name!r}, which"
-        if not name:
-            raise UserError(f"{what} is the network itself; name parts of it")
-        if not _is_callable(network.get_submodule(name)):
-            raise UserError(f"{what} is a list and can't be called; name what is in it, such as '{name}.*'")
-        if outer := next((other for other in names if name.startswith(f"{other}.")), None):
-            raise UserError(f"{what} is within the block {outer!r}; leave one of them out")
-        if names.count(name) > 1:
-            raise UserError(f"{what} is named twice; leave one of them out")
-    return names
+    """Return the names of the blocks of a network, in order."""
+    return list(find_blocks(network))
 
 
 def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
@@ -126,19 +112,6 @@ def matches(network: nn.Module, pattern: str) -> list[str]:
             "module; its settings may be others than the plan is for"
         )
     return names
-
-
-def _blocks(network: nn.Module, prefix: str = "") -> Iterator[str]:
-    for name, child in network.named_children():
-        if isinstance(network, nn.ModuleList | nn.Sequential) and _is_callable(child):
-            if _has_parameters(child):
-                yield f"{prefix}{name}"
-        else:
-            yield from _blocks(child, f"{prefix}{name}.")
-
-
-def _is_callable(module: nn.Module) -> bool:
-    return not isinstance(module, nn.ModuleList | nn.ModuleDict) or type(module).forward is not nn.Module.forward
 
 
 def _has_parameters(module: nn.Module) -> bool:

@@ -17,7 +17,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.errors import UserError, building
 from litlab.optim import Muon, ParamGroups, Schedule
-from litlab.optim.parameters import named_parameters
 from litlab.optim.recipe import class_of, plain_recipe, rates_of, scale_rates
 from litlab.util.steps import steps_of_run
 
@@ -127,7 +126,7 @@ class ExperimentModule(LightningModule):
             UserError: If it does not take its settings, or a pattern of `param_groups` matches nothing.
         """
         with building("model.optimizer"):
-            named = named_parameters(self).items()
+            named = self.named_parameters()
             optimizer = self.optimizer([p for name, p in named if p.requires_grad or name in self.frozen_for_now])
             if isinstance(optimizer, Muon):
                 optimizer.divide(self)

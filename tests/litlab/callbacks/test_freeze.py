@@ -101,7 +101,7 @@ class Filtered(Tiny):
         (
             [FreezeRule("network.10", 1)],
             Tiny,
-            "freeze.rules[0]: 'network.10' matches no parameter of the model; did you mean 'network.1'?",
+            "freeze.rules[0]: 'network.10' matches no parameter of Tiny; did you mean 'network.1'?",
         ),
         (
             [FreezeRule("network", 1)],

@@ -1,6 +1,5 @@
 """What is divided, and what is refused: in one process, which takes part in a group that does not exist."""
 
-import re
 from collections import Counter
 from types import SimpleNamespace
 
@@ -17,7 +16,7 @@ from torchmetrics import MeanMetric
 
 from litlab.errors import UserError
 from litlab.parallel import ParallelPlan, PipelineStrategy, ShardedStrategy, sharding
-from litlab.parallel.plan import blocks_of, networks
+from litlab.parallel.plan import networks, plan_of
 from litlab.parallel.sharding import divide_tensors, policy_of, shard_fully
 from tests.litlab.parallel.tiny import Transformer
 
@@ -64,14 +63,6 @@ def divided(group, model, *shape, **settings):
     strategy._check()
     strategy._divide()
     return strategy
-
-
-def test_blocks_are_the_children_of_lists():
-    inside = ["layers.0", "layers.2", "grid.0.0", "grid.1.0", "inner.deep.list.0"]
-    assert blocks_of(Net()) == inside
-    assert blocks_of(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), Net())) == ["0", "2"]
-    assert blocks_of(nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])) == ["0", "1"]
-    assert blocks_of(nn.Linear(2, 2)) == []
 
 
 def test_networks_are_what_is_called():
@@ -139,24 +130,6 @@ def test_values_of_a_plan_have_types(wrong, words):
     assert str(raised.value).startswith(f"parallel_plan: {words}")
 
 
-@pytest.mark.parametrize(
-    ("blocks", "words"),
-    [
-        (["blocks"], "has the block 'blocks', which is a list and can't be called; name what is in it"),
-        (
-            ["blocks.*", "blocks.1.attention"],
-            "has the block 'blocks.1.attention', which is within the block 'blocks.1'",
-        ),
-        (["blocks.*", "blocks.0"], "has the block 'blocks.0', which is named twice; leave one of them out"),
-        ([""], "has the block '', which is the network itself; name parts of it"),
-    ],
-)
-def test_blocks_are_called_once_and_apart(monkeypatch, blocks, words):
-    monkeypatch.setattr(Transformer, "parallel_plan", ParallelPlan(blocks=blocks))
-    with pytest.raises(UserError, match=re.escape(f"trainer.strategy: parallel_plan of Transformer {words}")):
-        blocks_of(Transformer())
-
-
 def test_weights_and_numbers_that_can_not_be_divided(mesh):
     class Scaled(nn.Linear):
         heads = property(lambda self: 4)
@@ -177,7 +150,7 @@ def test_weights_and_numbers_that_can_not_be_divided(mesh):
 def test_a_plan_is_a_plan(monkeypatch):
     monkeypatch.setattr(Transformer, "parallel_plan", {"blocks": ["blocks.*"]})
     with pytest.raises(UserError, match=r"trainer.strategy: parallel_plan of Transformer is a dict; it must be"):
-        blocks_of(Transformer())
+        plan_of(Transformer())
 
 
 def test_one_weight_of_two_layers_stays_one_weight(mesh):

@@ -6,7 +6,7 @@ from lightning.pytorch import Trainer, seed_everything
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from litlab.callbacks.activation_checkpointing import _blocks
+from litlab.callbacks.activation_checkpointing import _find_blocks
 from litlab.errors import UserError
 from litlab.nn.ensemble import Ensemble
 from litlab.optim import Muon
@@ -74,7 +74,7 @@ def test_the_blocks_to_recompute_are_those_within_each_member():
     model = Classifier(
         lambda: nn.Sequential(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), nn.LSTM(3, 4)), members=2, num_classes=4
     )
-    assert set(_blocks(model)) == {f"network.members.{member}.1" for member in (0, 1)}
+    assert set(_find_blocks(model)) == {f"network.members.{member}.0" for member in (0, 1)}
 
 
 def test_muon_leaves_out_the_last_layer_of_each_member():

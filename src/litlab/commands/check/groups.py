@@ -4,7 +4,7 @@ from lightning.pytorch import LightningModule, Trainer
 from rich.markup import escape
 from rich.table import Table
 
-from litlab.optim.parameters import named_parameters, summarise
+from litlab.optim.parameters import summarise
 
 
 def groups_table(trainer: Trainer, module: LightningModule) -> Table | None:
@@ -17,7 +17,7 @@ def groups_table(trainer: Trainer, module: LightningModule) -> Table | None:
     table = Table(title="Parameter groups", title_justify="left")
     for title in ("parameters", "where", "rate", "weight decay"):
         table.add_column(title, overflow="fold")
-    rest = {parameter: name for name, parameter in named_parameters(module).items()}
+    rest = {parameter: name for name, parameter in module.named_parameters()}
 
     def add_row(parameters: list, rate: str, decay: str, style: str = "") -> None:
         names = [rest.pop(parameter) for parameter in parameters]
