@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_iter
 
 from litlab.callbacks.averaging import HALVES
-from litlab.parallel.plan import matches, networks, plan_of
+from litlab.nn.selection import find_blocks
+from litlab.parallel.plan import networks
 from litlab.planning.ledger import (
     ACTIVATIONS,
     BACKWARD,
@@ -88,10 +89,10 @@ class Step(Callback):
                 lambda one: self.ledger.own([one.grad] if one.grad is not None else [], GRADIENTS) and None
             )
         for network in networks(model).values():
-            names = [name for pattern in plan_of(network).blocks for name in matches(network, pattern)]
-            if names:
+            blocks = find_blocks(network)
+            if blocks:
                 network.register_forward_hook(self._note_output)
-            self._networks.append([self._watch(network.get_submodule(name)) for name in names])
+            self._networks.append([self._watch(block) for block in blocks.values()])
         self.result.blocks = [block for blocks in self._networks for block in blocks]
 
     def _watch(self, block: nn.Module) -> Block:
