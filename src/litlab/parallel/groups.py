@@ -117,9 +117,8 @@ class DataGroups(ModelParallelStrategy):
     @torch.no_grad()
     def _clip_norm(self, optimizer: Optimizer, most: float) -> None:
         """Scale gradients so that their norm over all processes is at most a number."""
-        parameters = [p for p in self.precision_plugin.main_params(optimizer) if p.grad is not None]
-        gradients: list[Any] = [parameter.grad for parameter in parameters]
-        gradients = [local_part(gradient) for gradient in gradients]
+        parameters: list[Any] = [p for p in self.precision_plugin.main_params(optimizer) if p.grad is not None]
+        gradients = [local_part(parameter.grad) for parameter in parameters]
         square = torch.zeros((), device=self.root_device)
         if gradients:  # a process may have none, but all take part in the sum
             holders = torch.tensor([self.count_holders(parameter) for parameter in parameters])

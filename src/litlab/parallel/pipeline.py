@@ -5,20 +5,115 @@ each micro-batch within the schedule.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from litlab.errors import UserError
-from litlab.parallel.stages import Stage, intercept
-from litlab.util.splitmix import mix
+from litlab.nn.selection import find_blocks
+from litlab.parallel.plan import check_weights
+from litlab.util.splitmix import GOLDEN, mix
 
+CALL = "_call_of_pipeline"  # of a module whose calls are intercepted
 Passed = tuple[Tensor | None, list[Tensor]]  # of a micro-batch: what a stage has received, and what it has computed
+
+
+class Stage:
+    """The part of a network that one process runs, by the network's own forward pass.
+
+    In it, blocks of earlier stages return what they get, this stage's first block gets what the stage before has sent,
+    and the forward pass is left where it calls the next stage's first block: with what that block would get. What is
+    not in a block, such as masks, is computed by each stage for itself, from the batch.
+
+    The weights of other stages' blocks are on the meta device: they take no memory and get no gradient.
+
+    torch's generators are seeded before each micro-batch and before each block. So what stages compute alike is alike,
+    and dropout does not depend on how many there are.
+
+    Args:
+        network: It is changed: from then on its foreign blocks are empty.
+        number: The number of this stage, from 0.
+        count: How many stages there are; at most as many as blocks.
+
+    Raises:
+        UserError: If a weight is in a block and elsewhere, or something around blocks is compiled or recomputed.
+    """
+
+    def __init__(self, network: nn.Module, number: int, count: int) -> None:
+        blocks = find_blocks(network)
+        check_weights(network, blocks)
+        _check_surroundings(network, list(blocks))
+        self.network = network
+        self.is_first, self.is_last = number == 0, number == count - 1
+        self._forward: Callable[..., Any] = network.forward
+        self._received: Tensor | None = None
+        self._seed = 0
+        self._next = 0  # block that is to be called
+
+        group = np.array_split(range(len(blocks)), count)[number]
+        self._first, self._last = group[0], group[-1]
+        self.own_parameters: set[nn.Parameter] = set()
+        for place, block in enumerate(blocks.values()):
+            intercept(block, partial(self._answer, place))
+            if place in group:
+                self.own_parameters.update(block.parameters())
+            else:
+                block.to("meta")
+
+        inside = tuple(f"{name}." for name in blocks)
+        self.outer_parameters = [p for name, p in network.named_parameters() if not name.startswith(inside)]
+
+    def run(self, forward: Callable[..., Any], received: Tensor | None, seed: int, args: Any, kwargs: Any) -> Any:
+        """Run this stage for a micro-batch.
+
+        Args:
+            forward: What runs the network, with its hooks.
+            received: What the stage before has sent; None in the first one.
+            seed: Of the random numbers, the same in all stages.
+            args: The network's positional arguments.
+            kwargs: The network's keyword arguments.
+
+        Returns:
+            What the next stage is sent; in the last stage what the network returns.
+
+        Raises:
+            UserError: If the network doesn't call its blocks in order.
+        """
+        self._received, self._seed, self._next = received, seed, 0
+        torch.manual_seed(seed)
+        try:
+            output = forward(*args, **kwargs)
+        except _Left as left:
+            return left.activation
+        if not self.is_last or self._next <= self._last:
+            raise self._refuse()
+        return output
+
+    def _answer(self, place: int, block: Callable[..., Any], activation: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Answer the call of a block, whichever stage it is in."""
+        if place != self._next:
+            raise self._refuse()
+        self._next += 1
+        if place < self._first:
+            return activation
+        if place > self._last:
+            raise _Left(activation)
+        if place == self._first and self._received is not None:
+            activation = self._received
+        torch.manual_seed(mix((self._seed + (place + 1) * GOLDEN) % 2**64))
+        return block(activation, *args, **kwargs)
+
+    def _refuse(self) -> UserError:
+        return UserError(
+            f"trainer.strategy: {type(self.network).__name__} can't be divided into stages, as its forward does not "
+            "call its blocks one after the other; use fsdp2, or give it a parallel_plan with other blocks"
+        )
 
 
 class Pipeline:
@@ -40,7 +135,7 @@ class Pipeline:
 
     def __init__(self, stage: Stage, microbatches: int, device: torch.device, group: Any) -> None:
         self.stage, self.microbatches, self.device, self.group = stage, microbatches, device, group
-        self.rank, self.last = dist.get_rank(), dist.get_world_size() - 1
+        self.rank = dist.get_rank()
         intercept(stage.network, self._run)
 
     def _run(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -108,11 +203,12 @@ class Pipeline:
         if self.stage.is_last:  # like the others' not with channels last
             outputs = [torch.cat(leaves).detach().contiguous() for leaves in zip(*parts, strict=True)]
         kinds: list[Any] = [spec, [output.to("meta") for output in outputs]]
-        dist.broadcast_object_list(kinds, self.last, self.group)
+        last = dist.get_world_size() - 1
+        dist.broadcast_object_list(kinds, last, self.group)
         if not self.stage.is_last:
             outputs = [torch.empty_like(kind, device=self.device) for kind in kinds[1]]
         for output in outputs:
-            dist.broadcast(output, self.last)
+            dist.broadcast(output, last)
         return outputs, kinds[0]
 
     def _pass_backward(self, passed: list[Passed], sizes: list[int], gradients: Sequence[Tensor]) -> None:
@@ -161,3 +257,45 @@ class _Bridge(torch.autograd.Function):
         with torch.enable_grad():
             ctx.pass_backward(gradients)
         return (None, None, *[None for _ in gradients])
+
+
+class _Left(BaseException):
+    """Carries what the next stage gets out of the network's forward pass, past whatever it catches."""
+
+    def __init__(self, activation: Tensor) -> None:
+        super().__init__()
+        self.activation = activation
+
+
+def intercept(module: nn.Module, call: Callable[..., Any]) -> None:
+    """Let a function answer the calls of a module; hooks and compiled code are part of the call that it is given.
+
+    The module gets a subclass of its class, as FSDP2 does it.
+
+    Args:
+        module: The module, changed in place.
+        call: Called with what calls the module, and with the arguments.
+    """
+    setattr(module, CALL, call)
+    module.__class__ = _make_intercepted(type(module))
+
+
+@cache  # modules of one class must stay so: torch.compile would compile each of them
+def _make_intercepted(kind: type[nn.Module]) -> type[nn.Module]:
+    def answer(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, CALL)(partial(kind.__call__, self), *args, **kwargs)
+
+    return type(kind.__name__, (kind,), {"__call__": answer, "__module__": kind.__module__})
+
+
+def _check_surroundings(network: nn.Module, blocks: list[str]) -> None:
+    """Refuse a compiled or recomputed forward pass that would be left in the middle."""
+    for name, module in network.named_modules():
+        is_around = not name or any(block.startswith(f"{name}.") for block in blocks)
+        is_compiled = getattr(module, "_compiled_call_impl", None) is not None
+        if is_around and (is_compiled or "forward" in vars(module)):
+            key = "compile.children" if is_compiled else "activation_checkpointing.blocks"
+            raise UserError(
+                f"{key}: with trainer.strategy pipeline it can't be {name or type(network).__name__} as a whole, which "
+                f"stages leave in the middle; name its blocks, such as '*.{blocks[0]}'"
+            )

@@ -10,9 +10,8 @@ from torch.optim import Optimizer
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks
 from litlab.parallel.groups import DataGroups, parameters_of
-from litlab.parallel.pipeline import Pipeline
+from litlab.parallel.pipeline import Pipeline, Stage
 from litlab.parallel.plan import networks
-from litlab.parallel.stages import Stage
 from litlab.types import PositiveInt
 
 

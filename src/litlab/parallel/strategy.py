@@ -147,10 +147,10 @@ def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
     # Layers
     styles: dict[str, ParallelStyle] = {}
     for name, layer in select_modules(network, plan.columns, f"parallel_plan.columns of {kind}").items():
-        _check_parts(f"{kind}.{name}.out_features", layer.out_features, mesh)
+        _check_parts(f"{kind}.{name} has {layer.out_features} features", layer.out_features, mesh)
         styles[name] = ColwiseParallel()
     for name, layer in select_modules(network, plan.rows, f"parallel_plan.rows of {kind}").items():
-        _check_parts(f"{kind}.{name}.in_features", layer.in_features, mesh)
+        _check_parts(f"{kind}.{name} has {layer.in_features} features", layer.in_features, mesh)
         styles[name] = RowwiseParallel()
     check_weights(network, styles)
     is_trained = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
@@ -163,15 +163,14 @@ def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
         path, _, attribute = pattern.rpartition(".")
         for name, owner in select_modules(network, path, f"parallel_plan.counts of {kind}").items():
             number = getattr(owner, attribute)
-            _check_parts(f"{kind}.{name}.{attribute}", number, mesh)
+            _check_parts(f"{kind}.{name}.{attribute} is {number}", number, mesh)
             setattr(owner, attribute, number // mesh.size())
 
 
-def _check_parts(name: str, number: Any, mesh: DeviceMesh) -> None:
+def _check_parts(fact: str, number: Any, mesh: DeviceMesh) -> None:
     if number % mesh.size():
         raise UserError(
-            f"trainer.strategy: {name} is {number}, which tensor_parallel_size {mesh.size()} does not divide; change "
-            "one of them"
+            f"trainer.strategy: {fact}, which tensor_parallel_size {mesh.size()} does not divide; change one of them"
         )
 
 

@@ -16,8 +16,7 @@ from torch import nn
 
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations
-from litlab.parallel.pipeline import Pipeline
-from litlab.parallel.stages import Stage
+from litlab.parallel.pipeline import Pipeline, Stage
 
 
 class Net(nn.Module):

@@ -9,7 +9,7 @@ from torch import nn
 
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations
-from litlab.parallel.stages import Stage
+from litlab.parallel.pipeline import Stage
 from tests.litlab.parallel import program
 
 

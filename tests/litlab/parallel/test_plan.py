@@ -86,8 +86,8 @@ def test_tensor_parallel_alone_divides_layers_alone_but_with_offload(mesh, offlo
     [
         ({}, {}, "^trainer.strategy: Transformer has no parallel_plan that says which layers to divide"),
         ({"columns": ["blocks.*.feedforward.9"]}, {}, "^parallel_plan.columns of Transformer: .* matches no module"),
-        ({"columns": ["head"]}, {}, "Transformer.head.out_features is 5, which tensor_parallel_size 2 does not divide"),
-        ({"rows": ["head"]}, {"size": 3, "heads": 3}, "Transformer.head.in_features is 3, which"),
+        ({"columns": ["head"]}, {}, "Transformer.head has 5 features, which tensor_parallel_size 2 does not divide"),
+        ({"rows": ["head"]}, {"size": 3, "heads": 3}, "Transformer.head has 3 features, which"),
         ({"rows": ["head"], "counts": ["blocks.*.attention.heads"]}, {"size": 6, "heads": 3}, "heads is 3, which"),
     ],
 )
