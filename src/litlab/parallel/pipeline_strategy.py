@@ -42,8 +42,8 @@ class PipelineStrategy(DataGroups):
         if blocks[largest] < self.world_size:
             raise UserError(
                 f"trainer.strategy: a pipeline of {self.world_size} processes needs at least {self.world_size} blocks, "
-                f"and model.{largest} has {blocks[largest]}; add layers, or a parallel_plan that names more, set "
-                "trainer.devices, or use fsdp2"
+                f"and model.{largest} has {blocks[largest]}; add layers or a parallel_plan with more "
+                "blocks, set fewer trainer.devices, or use fsdp2"
             )
         self._group: Any = dist.new_group(backend="gloo")
         for name, network in parts.items():
