@@ -23,6 +23,5 @@ def _build(name: str, **settings: Any) -> Strategy:
 
 
 # Names for trainer.strategy; their modules are imported when one is built.
-_sharded, _pipeline = partial(_build, "ShardedStrategy"), partial(_build, "PipelineStrategy")
-StrategyRegistry.register("fsdp2", _sharded, "Shard the model over all devices (FSDP2)")
-StrategyRegistry.register("pipeline", _pipeline, "Divide the model's blocks among all devices (GPipe)")
+for name, kind in {"fsdp2": "ShardedStrategy", "pipeline": "PipelineStrategy"}.items():
+    StrategyRegistry.register(name, partial(_build, kind))

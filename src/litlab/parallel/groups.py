@@ -1,43 +1,99 @@
-"""Which processes have the same samples, and which have parts of the model."""
+"""Which processes have the same samples, and which have parts of the model.
+
+Lightning's ModelParallelStrategy leaves dividing to the model's ``configure_model``, counts shared samples several
+times, and clips no mix of tensors and DTensors.
+"""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from lightning.fabric.utilities.device_dtype_mixin import _update_properties
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy, Strategy
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
+from torch.distributed.tensor import DTensor, Replicate
+from torch.optim import Optimizer
 from torchmetrics import Metric
-from typing_extensions import override
 
 from litlab.metrics.gathering import gather_rows
+from litlab.parallel.foreach import local_part, norms_of
+from litlab.parallel.tensors import divided_like
 
 
 class DataGroups(ModelParallelStrategy):
-    """A strategy with a mesh ``(data_parallel, tensor_parallel)`` of processes.
+    """A strategy that divides a model among a mesh ``(data_parallel, tensor_parallel)`` of processes.
 
     Along its second dimension processes have the same samples. So sums over all processes count each sample several
     times, and metrics are gathered along the first dimension only.
+
+    Checkpoints are those of any other strategy: one file, with whole weights, and the optimizer's states by number.
     """
 
-    @property
-    def replicas(self) -> int:
-        """Processes that have the same samples."""
-        return self.device_mesh["tensor_parallel"].size()
+    cpu_offload = False  # whether DTensors stay in host memory
+    _divided: nn.Module | None = None  # the model, where a test follows a fit
+
+    @abstractmethod
+    def divide(self, model: nn.Module) -> None:
+        """Divide a model in host memory, whose tensors are those of the first process."""
+
+    @abstractmethod
+    def gathered(self, state: dict[Any, Any]) -> dict[Any, Any]:
+        """Return what a checkpoint has of a ``state_dict``. All processes call this, with their parts of it."""
+
+    def count_holders(self, parameter: Tensor) -> int:
+        """Return how many processes hold the same part of a parameter."""
+        holders = self.world_size
+        if isinstance(parameter, DTensor):
+            for size, placement in zip(parameter.device_mesh.shape, parameter.placements, strict=True):
+                holders //= 1 if isinstance(placement, Replicate) else size
+        return holders
 
     @property
     def data_group(self) -> ProcessGroup:
         """The processes that share the samples with this one, one of each set of replicas."""
         return self.device_mesh["data_parallel"].get_group()
 
-    @abstractmethod
-    def gathered(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return what a checkpoint has of a ``state_dict``. All processes call this, with their parts of it."""
+    def setup(self, trainer: Trainer) -> None:
+        assert self.model is not None
+        assert self.accelerator is not None
+        self.accelerator.setup(trainer)
+        validation = trainer.fit_loop.epoch_loop.val_loop
+        for loop in (validation, trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
+            loop.inference_mode = False  # the buffers that FSDP2 makes in one could not be trained with later
 
-    def gather_in_data_group(self, module: nn.Module) -> None:
-        """Let all torchmetrics of a module gather from `data_group`."""
+        if self._divided is not self.model:
+            self.model = self.precision_plugin.convert_module(self.model)
+            for tensor in (*self.model.parameters(), *self.model.buffers()):
+                first = tensor.detach().to(self.root_device)
+                torch.distributed.broadcast(first, 0)
+                tensor.detach().copy_(first)
+            self.divide(self.model)
+            self._divided = self.model
+        self.model_to_device()
+        self._gather_metrics(self.model)
+        self.barrier()
 
+        if trainer.state.fn == "fit":
+            self.setup_optimizers(trainer)
+        self.setup_precision_plugin()
+        plugin: Any = self.precision_plugin
+        plugin.clip_grad_by_norm = self._clip_norm
+        plugin.clip_grad_by_value = self._clip_value
+
+    def model_to_device(self) -> None:
+        assert self.model is not None
+
+        def move(tensor: Tensor) -> Tensor:
+            stays = tensor.is_meta or (self.cpu_offload and isinstance(tensor, DTensor))
+            return tensor if stays else tensor.to(self.root_device)
+
+        self.model._apply(move)
+        _update_properties(self.model, device=self.root_device)
+
+    def _gather_metrics(self, module: nn.Module) -> None:
         def gather(value: Tensor, group: Any = None) -> list[Tensor]:  # a function is copied with a metric, a group not
             return gather_rows(value, self.data_group)
 
@@ -45,25 +101,67 @@ class DataGroups(ModelParallelStrategy):
             if isinstance(metric, Metric):
                 metric.dist_sync_fn = gather
 
-    @override
     def on_validation_start(self) -> None:
         assert self.lightning_module is not None
         share_buffers(self.lightning_module.trainer)  # as DDP does
 
     on_test_start = on_predict_start = on_validation_start
 
-    @override
     def reduce(self, tensor: Tensor | Any, group: Any = None, reduce_op: Any = "mean") -> Tensor:
         reduced = super().reduce(tensor, group, reduce_op)
-        if group is None and str(reduce_op).lower().endswith("sum") and isinstance(tensor, Tensor):
-            reduced = reduced / self.replicas if reduced.is_floating_point() else reduced // self.replicas
+        if group is None and reduce_op == "sum":  # over samples; Lightning's decisions are sums by ReduceOp
+            replicas = self.device_mesh["tensor_parallel"].size()
+            reduced = reduced / replicas if reduced.is_floating_point() else reduced // replicas
         return reduced
 
-    @override
-    def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
-        # Lightning's sums the decisions, which `reduce` would divide.
-        votes = super().reduce(torch.tensor(int(decision), device=self.root_device), reduce_op="sum").item()
-        return votes == self.world_size if all else votes > 0
+    @torch.no_grad()
+    def _clip_norm(self, optimizer: Optimizer, most: float) -> None:
+        """Scale gradients so that their norm over all processes is at most a number."""
+        parameters: list[Any] = [p for p in self.precision_plugin.main_params(optimizer) if p.grad is not None]
+        gradients = [local_part(parameter.grad) for parameter in parameters]
+        square = torch.zeros((), device=self.root_device)
+        if gradients:  # a process may have none, but all take part in the sum
+            holders = torch.tensor([self.count_holders(parameter) for parameter in parameters])
+            square += (norms_of(gradients).to(square.device).square() / holders.to(square.device)).sum()
+        torch.distributed.all_reduce(square)
+        if gradients:
+            factor = (most / (square.sqrt() + 1e-6)).clamp(max=1.0)
+            torch._foreach_mul_(gradients, factor.to(gradients[0].device))  # pyright: ignore[reportPrivateImportUsage]
+
+    @torch.no_grad()
+    def _clip_value(self, optimizer: Optimizer, most: float) -> None:
+        for parameter in self.precision_plugin.main_params(optimizer):
+            if parameter.grad is not None:
+                local_part(parameter.grad).clamp_(-most, most)
+
+    # Lightning's ModelParallelStrategy has files and an order of the optimizer's states of its own.
+    lightning_restore_optimizer: Any = Strategy.lightning_restore_optimizer
+    save_checkpoint = Strategy.save_checkpoint
+    load_checkpoint = Strategy.load_checkpoint
+
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        assert self.model is not None
+        return self.gathered(self.model.state_dict())
+
+    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+        assert self.model is not None
+        mine = self.model.state_dict()
+        parts = {name: divided_like(mine.get(name), value) for name, value in checkpoint["state_dict"].items()}
+        self.model.load_state_dict(parts, strict=strict)
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            parameters = parameters_of(optimizer)
+            state: dict[int, dict[str, Any]] = {}
+            for number, entries in saved["state"].items():
+                mine = parameters[number]
+                state[number] = {name: divided_like(mine, value) for name, value in entries.items()}
+            optimizer.load_state_dict({**saved, "state": state})
+
+
+def parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    """Return the parameters of an optimizer, in the order of the numbers in its ``state_dict``."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def shards(strategy: Strategy) -> bool:
@@ -89,10 +187,8 @@ def share_buffers(trainer: Trainer) -> None:
     """Copy the buffers, such as statistics of batch norm, from the first of the processes that share the data."""
     if data_ranks(trainer)["world_size"] == 1:
         return
-    group = data_group(trainer)
-    first = 0 if group is None else torch.distributed.get_global_rank(group, 0)
     for buffer in trainer.lightning_module.buffers():
-        torch.distributed.broadcast(buffer, first, group)
+        torch.distributed.broadcast(buffer, group=data_group(trainer), group_src=0)
 
 
 def data_group(trainer: Trainer) -> Any:

@@ -1,25 +1,119 @@
-"""Pipeline parallelism: micro-batches pass through the stages of a network, forwards and backwards."""
+"""Pipeline parallelism: micro-batches pass through the stages of a network, forwards and backwards.
 
-from collections import OrderedDict
+torch's own PipelineStage and its schedules need a module for each stage, the shapes of what is sent, and the loss of
+each micro-batch within the schedule.
+"""
+
 from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import groupby
+from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.distributed import P2POp, Work, all_reduce, batch_isend_irecv, broadcast
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from litlab.errors import UserError
-from litlab.parallel.passes import Passes
-from litlab.parallel.stages import Stage, devices_of, intercept
-from litlab.util.splitmix import mix
+from litlab.nn.selection import find_blocks
+from litlab.parallel.plan import check_weights
+from litlab.util.splitmix import GOLDEN, mix
 
-KEPT = 32  # kinds of batches whose passes are kept: those of torch 2.10 hold buffers for all that they receive
+CALL = "_call_of_pipeline"  # of a module whose calls are intercepted
+Passed = tuple[Tensor | None, list[Tensor]]  # of a micro-batch: what a stage has received, and what it has computed
 
-Outputs = tuple[Tensor, ...]
+
+class Stage:
+    """The part of a network that one process runs, by the network's own forward pass.
+
+    In it, blocks of earlier stages return what they get, this stage's first block gets what the stage before has sent,
+    and the forward pass is left where it calls the next stage's first block: with what that block would get. What is
+    not in a block, such as masks, is computed by each stage for itself, from the batch.
+
+    The weights of other stages' blocks are on the meta device: they take no memory and get no gradient.
+
+    torch's generators are seeded before each micro-batch and before each block. So what stages compute alike is alike,
+    and dropout does not depend on how many there are.
+
+    Args:
+        network: It is changed: from then on its foreign blocks are empty.
+        number: The number of this stage, from 0.
+        count: How many stages there are; at most as many as blocks.
+
+    Raises:
+        UserError: If a weight is in a block and elsewhere, or something around blocks is compiled or recomputed.
+    """
+
+    def __init__(self, network: nn.Module, number: int, count: int) -> None:
+        blocks = find_blocks(network)
+        check_weights(network, blocks)
+        _check_surroundings(network, list(blocks))
+        self.network = network
+        self.is_first, self.is_last = number == 0, number == count - 1
+        self._forward: Callable[..., Any] = network.forward
+        self._received: Tensor | None = None
+        self._seed = 0
+        self._next = 0  # block that is to be called
+
+        group = np.array_split(range(len(blocks)), count)[number]
+        self._first, self._last = group[0], group[-1]
+        self.own_parameters: set[nn.Parameter] = set()
+        for place, block in enumerate(blocks.values()):
+            intercept(block, partial(self._answer, place))
+            if place in group:
+                self.own_parameters.update(block.parameters())
+            else:
+                block.to("meta")
+
+        inside = tuple(f"{name}." for name in blocks)
+        self.outer_parameters = [p for name, p in network.named_parameters() if not name.startswith(inside)]
+
+    def run(self, forward: Callable[..., Any], received: Tensor | None, seed: int, args: Any, kwargs: Any) -> Any:
+        """Run this stage for a micro-batch.
+
+        Args:
+            forward: What runs the network, with its hooks.
+            received: What the stage before has sent; None in the first one.
+            seed: Of the random numbers, the same in all stages.
+            args: The network's positional arguments.
+            kwargs: The network's keyword arguments.
+
+        Returns:
+            What the next stage is sent; in the last stage what the network returns.
+
+        Raises:
+            UserError: If the network doesn't call its blocks in order.
+        """
+        self._received, self._seed, self._next = received, seed, 0
+        torch.manual_seed(seed)
+        try:
+            output = forward(*args, **kwargs)
+        except _Left as left:
+            return left.activation
+        if not self.is_last or self._next <= self._last:
+            raise self._refuse()
+        return output
+
+    def _answer(self, place: int, block: Callable[..., Any], activation: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Answer the call of a block, whichever stage it is in."""
+        if place != self._next:
+            raise self._refuse()
+        self._next += 1
+        if place < self._first:
+            return activation
+        if place > self._last:
+            raise _Left(activation)
+        if place == self._first and self._received is not None:
+            activation = self._received
+        torch.manual_seed(mix((self._seed + (place + 1) * GOLDEN) % 2**64))
+        return block(activation, *args, **kwargs)
+
+    def _refuse(self) -> UserError:
+        return UserError(
+            f"trainer.strategy: {type(self.network).__name__} can't be divided into stages, as its forward does not "
+            "call its blocks one after the other; use fsdp2, or give it a parallel_plan with other blocks"
+        )
 
 
 class Pipeline:
@@ -36,141 +130,124 @@ class Pipeline:
         stage: This process's part of the network, whose calls are taken over.
         microbatches: Parts of a batch that are under way at once; fewer where a batch has fewer samples.
         device: Where the process computes.
+        group: All processes, on the CPU: they tell each other of tensors without waiting for the device.
     """
 
-    def __init__(self, stage: Stage, microbatches: int, device: torch.device) -> None:
-        self.stage, self.microbatches, self.device = stage, microbatches, device
-        self._idle: OrderedDict[object, list[Passes]] = OrderedDict()
+    def __init__(self, stage: Stage, microbatches: int, device: torch.device, group: Any) -> None:
+        self.stage, self.microbatches, self.device, self.group = stage, microbatches, device, group
+        self.rank = dist.get_rank()
         intercept(stage.network, self._run)
 
     def _run(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what the network does; tensors with as many rows as the first one are divided."""
-        self.stage.forward = forward
         leaves, spec = tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim() and len(leaf)]
         if not tensors or any(tensor.requires_grad for tensor in tensors):
-            raise UserError(
-                f"trainer.strategy: with pipeline {type(self.stage.network).__name__} must be called with tensors of "
-                "one row per sample, none of which needs a gradient; use fsdp2"
-            )
+            raise self._refuse("must be called with tensors of one row per sample, none of which needs a gradient")
+
+        # Micro-batches
         rows = len(tensors[0])
         sizes = [len(part) for part in torch.arange(rows).tensor_split(min(self.microbatches, rows))]
-        parts = [leaf.split(sizes) if _has_rows(leaf, rows) else [leaf] * len(sizes) for leaf in leaves]
+        parts: list[Sequence[Any]] = []
+        for leaf in leaves:
+            has_rows = isinstance(leaf, Tensor) and leaf.dim() and len(leaf) == rows
+            parts.append(leaf.split(sizes) if has_rows else [leaf] * len(sizes))
         batches = [tree_unflatten(part, spec) for part in zip(*parts, strict=True)]
-        trains = torch.is_grad_enabled() and any(p.requires_grad for p in self.stage.network.parameters())
-        turns: list[tuple[Passes, int, Any]] = []
-        for size, group in groupby(zip(sizes, batches, strict=True), lambda pair: pair[0]):  # they differ by one
-            alike = [batch for _, batch in group]
-            passes = self._take(alike[0], len(alike), size, trains)
-            turns += [(passes, number, batch) for number, batch in enumerate(alike)]
-        results = self._forward(turns)
-        outputs = self._share(turns, results, rows)
-        if trains:
-            backward = partial(self._backward, turns, results, sizes)
+
+        passed, spec = self._pass_forward(forward, batches, sizes)
+        outputs, spec = self._share([mine for _, mine in passed], spec)
+        if any(len(output) != rows for output in outputs):
+            raise self._refuse("must return tensors of one row per sample")
+        if torch.is_grad_enabled() and any(p.requires_grad for p in self.stage.network.parameters()):
+            backward = partial(self._pass_backward, passed, sizes)
             outputs = _Bridge.apply(torch.zeros((), requires_grad=True), backward, *outputs)
-        else:
-            self._give_back(turns)
-        return tree_unflatten(list(outputs), turns[0][0].spec)
+        return tree_unflatten(outputs, spec)
 
-    def _forward(self, turns: Sequence[tuple[Passes, int, Any]]) -> list[Outputs]:
-        results: list[Outputs] = []
-        sends: list[Work] = []
-        seed = int(torch.randint(2**62, ())) if self.stage.network.training else None
-        with torch.random.fork_rng(devices_of(self.device), enabled=seed is not None):  # stages draw unlike numbers
-            for turn, (passes, number, batch) in enumerate(turns):
-                self.stage.seed = None if seed is None else mix(seed + turn)
-                _wait(_start(passes.stage.get_fwd_recv_ops(number)))
-                results.append(passes.forward(number, batch))
-                sends += _start(passes.stage.get_fwd_send_ops(number))
-        _wait(sends)
-        return results if self.stage.is_last else []
+    def _refuse(self, reason: str) -> UserError:
+        return UserError(f"trainer.strategy: with pipeline {type(self.stage.network).__name__} {reason}; use fsdp2")
 
-    def _share(self, turns: Sequence[tuple[Passes, int, Any]], results: list[Outputs], rows: int) -> Outputs:
+    def _pass_forward(
+        self, forward: Callable[..., Any], batches: list[Any], sizes: list[int]
+    ) -> tuple[list[Passed], Any]:
+        passed: list[Passed] = []
+        sends: list[Any] = []
+        kinds: list[Any] = [None]  # an empty tensor like those that are sent, of micro-batches of one size
+        received, spec = None, None
+        seed = int(torch.randint(2**62, ()))
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):  # stages draw unlike numbers
+            for number, (args, kwargs) in enumerate(batches):
+                is_new = number == 0 or sizes[number] != sizes[number - 1]
+                if not self.stage.is_first:
+                    if is_new:
+                        dist.recv_object_list(kinds, self.rank - 1, self.group)
+                    received = self._receive(kinds[0], self.rank - 1).requires_grad_(torch.is_grad_enabled())
+
+                output = self.stage.run(forward, received, mix(seed + number), args, kwargs)
+                if self.stage.is_last:
+                    outputs, spec = tree_flatten(output)
+                else:
+                    if torch.is_grad_enabled() and not output.requires_grad:  # where all before is frozen
+                        output = output.detach().requires_grad_()
+                    outputs = [output.contiguous()]
+                    if is_new:
+                        dist.send_object_list([outputs[0].detach().to("meta")], self.rank + 1, self.group)
+                    sends.append(dist.isend(outputs[0].detach(), self.rank + 1))
+                passed.append((received, outputs))
+        for send in sends:
+            send.wait()
+        return passed, spec
+
+    def _share(self, parts: list[list[Tensor]], spec: Any) -> tuple[list[Tensor], Any]:
         """Return the output for the whole batch, which the last stage has, in all processes."""
-        last = self.stage.count - 1
-        if results:
-            whole = (torch.cat([part.detach() for part in parts]) for parts in zip(*results, strict=True))
-            outputs = tuple(output.contiguous() for output in whole)  # not with channels last, as the others'
-        else:
-            kinds = turns[0][0].outputs
-            outputs = tuple(torch.empty((rows, *shape[1:]), dtype=dtype, device=self.device) for shape, dtype in kinds)
+        outputs: list[Tensor] = []
+        if self.stage.is_last:  # like the others' not with channels last
+            outputs = [torch.cat(leaves).detach().contiguous() for leaves in zip(*parts, strict=True)]
+        kinds: list[Any] = [spec, [output.to("meta") for output in outputs]]
+        last = dist.get_world_size() - 1
+        dist.broadcast_object_list(kinds, last, self.group)
+        if not self.stage.is_last:
+            outputs = [torch.empty_like(kind, device=self.device) for kind in kinds[1]]
         for output in outputs:
-            broadcast(output, last)
-        return outputs
+            dist.broadcast(output, last)
+        return outputs, kinds[0]
 
-    def _backward(self, turns: list[Any], results: list[Outputs], sizes: list[int], gradients: Outputs) -> None:
+    def _pass_backward(self, passed: list[Passed], sizes: list[int], gradients: Sequence[Tensor]) -> None:
         """Compute the gradients of this stage's parameters from those of the output."""
-        shared = [parameter for parameter in self.stage.shared if parameter.requires_grad]
-        before = [parameter.grad for parameter in shared]
-        for parameter in shared:
+        outer = [parameter for parameter in self.stage.outer_parameters if parameter.requires_grad]
+        earlier = [parameter.grad for parameter in outer]
+        for parameter in outer:
             parameter.grad = None
-        sends: list[Work] = []
-        parts = list(zip(*(gradient.split(sizes) for gradient in gradients), strict=True))
-        for turn, (passes, number, _) in enumerate(turns):
-            loss = _product(results[turn], parts[turn]) if results else None
-            _wait(_start(passes.stage.get_bwd_recv_ops(number)))
-            passes.stage.backward_one_chunk(number, loss=loss)
-            sends += _start(passes.stage.get_bwd_send_ops(number))
-        _wait(sends)
-        self._sum(shared, turns[0][0])
-        for parameter, gradient in zip(shared, before, strict=True):
-            if gradient is not None:
-                parameter.grad = gradient if parameter.grad is None else gradient.add_(parameter.grad)
-        self._give_back(turns)
-        turns.clear()
-        results.clear()
 
-    def _sum(self, parameters: list[torch.nn.Parameter], passes: Passes) -> None:
-        """Sum gradients over the stages; what has none in any stage keeps none, so that no optimizer changes it."""
-        mine = [parameter.grad is not None for parameter in parameters]
-        if passes.used is None:
-            flags = torch.tensor(mine, dtype=torch.int32, device=self.device)
-            all_reduce(flags)
-            passes.used = flags.bool().tolist()
-        if any(has and not used for has, used in zip(mine, passes.used, strict=True)):
-            raise UserError(
-                f"trainer.strategy: {type(self.stage.network).__name__} uses a weight outside of its blocks in some "
-                "batches only, whose gradient pipeline can't sum; use fsdp2"
-            )
-        works: list[Any] = []
-        for parameter, used in zip(parameters, passes.used, strict=True):
-            if used:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-                works.append(all_reduce(parameter.grad, async_op=True))
-        _wait(works)
+        sends: list[Any] = []
+        parts = zip(*(gradient.split(sizes) for gradient in gradients), strict=True)
+        for (received, outputs), part in zip(passed, parts, strict=True):
+            if not self.stage.is_last:
+                part = [self._receive(outputs[0], self.rank + 1)]
+            pairs = [pair for pair in zip(outputs, part, strict=True) if pair[0].requires_grad]
+            torch.autograd.backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
+            if received is not None:
+                assert received.grad is not None
+                sends.append(dist.isend(received.grad, self.rank - 1))
+        for send in sends:
+            send.wait()
 
-    def _take(self, batch: Any, count: int, size: int, trains: bool) -> Passes:
-        leaves, spec = tree_flatten(batch)
-        kinds = tuple((leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else _kind(leaf) for leaf in leaves)
-        kind = self.device.type
-        autocast = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind)
-        learning = trains and tuple(parameter.requires_grad for parameter in self.stage.shared)  # some may be unfrozen
-        mode = (learning, self.stage.network.training, torch.is_inference_mode_enabled(), autocast)
-        key = (repr(spec), kinds, count, mode)
-        idle = self._idle.get(key)
-        return idle.pop() if idle else Passes(self.stage, batch, count, size, trains, self.device, key)
+        for parameter, before in zip(outer, earlier, strict=True):
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            dist.all_reduce(gradient)
+            parameter.grad = gradient if before is None else before.add_(gradient)
 
-    def _give_back(self, turns: Sequence[tuple[Passes, int, Any]]) -> None:
-        for passes in {id(passes): passes for passes, _, _ in turns}.values():
-            passes.stage.clear_runtime_states()
-            self._idle.setdefault(passes.key, []).append(passes)
-            self._idle.move_to_end(passes.key)
-        while len(self._idle) > KEPT:
-            self._idle.popitem(last=False)
-
-
-def _kind(argument: Any) -> Any:
-    """Return what is alike in all processes and batches for one kind of argument; an address in memory is not."""
-    return argument if isinstance(argument, int | float | str | None) else type(argument)
+    def _receive(self, like: Tensor, peer: int) -> Tensor:
+        tensor = torch.empty_like(like, device=self.device)
+        dist.recv(tensor, peer)
+        return tensor
 
 
 class _Bridge(torch.autograd.Function):
     """Joins the autograd graph of the loss, which every process has, to those of the stages."""
 
     @staticmethod
-    def forward(ctx: Any, _: Tensor, backward: Callable[[Outputs], None], *outputs: Tensor) -> Outputs:
-        ctx.backward_of_stages = backward
+    def forward(ctx: Any, _: Tensor, backward: Callable[..., None], *outputs: Tensor) -> tuple[Tensor, ...]:
+        ctx.pass_backward = backward
         ctx.mark_non_differentiable(*[output for output in outputs if not output.is_floating_point()])
         return outputs
 
@@ -178,24 +255,47 @@ class _Bridge(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         with torch.enable_grad():
-            ctx.backward_of_stages(gradients)
+            ctx.pass_backward(gradients)
         return (None, None, *[None for _ in gradients])
 
 
-def _product(outputs: Outputs, gradients: Outputs) -> Tensor:
-    """Return a number whose gradient, as a function of the outputs, is the one that is given."""
-    pairs = [(out, gradient) for out, gradient in zip(outputs, gradients, strict=True) if out.requires_grad]
-    return torch.stack([(out * gradient).sum().float() for out, gradient in pairs]).sum()
+class _Left(BaseException):
+    """Carries what the next stage gets out of the network's forward pass, past whatever it catches."""
+
+    def __init__(self, activation: Tensor) -> None:
+        super().__init__()
+        self.activation = activation
 
 
-def _has_rows(leaf: Any, rows: int) -> bool:
-    return isinstance(leaf, Tensor) and leaf.dim() > 0 and len(leaf) == rows
+def intercept(module: nn.Module, call: Callable[..., Any]) -> None:
+    """Let a function answer the calls of a module; hooks and compiled code are part of the call that it is given.
+
+    The module gets a subclass of its class, as FSDP2 does it.
+
+    Args:
+        module: The module, changed in place.
+        call: Called with what calls the module, and with the arguments.
+    """
+    setattr(module, CALL, call)
+    module.__class__ = _make_intercepted(type(module))
 
 
-def _start(operations: list[P2POp]) -> list[Work]:
-    return batch_isend_irecv(operations) if operations else []
+@cache  # modules of one class must stay so: torch.compile would compile each of them
+def _make_intercepted(kind: type[nn.Module]) -> type[nn.Module]:
+    def answer(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, CALL)(partial(kind.__call__, self), *args, **kwargs)
+
+    return type(kind.__name__, (kind,), {"__call__": answer, "__module__": kind.__module__})
 
 
-def _wait(works: list[Work]) -> None:
-    for work in works:
-        work.wait()
+def _check_surroundings(network: nn.Module, blocks: list[str]) -> None:
+    """Refuse a compiled or recomputed forward pass that would be left in the middle."""
+    for name, module in network.named_modules():
+        is_around = not name or any(block.startswith(f"{name}.") for block in blocks)
+        is_compiled = getattr(module, "_compiled_call_impl", None) is not None
+        if is_around and (is_compiled or "forward" in vars(module)):
+            key = "compile.children" if is_compiled else "activation_checkpointing.blocks"
+            raise UserError(
+                f"{key}: with trainer.strategy pipeline it can't be {name or type(network).__name__} as a whole, which "
+                f"stages leave in the middle; name its blocks, such as '*.{blocks[0]}'"
+            )

@@ -1,31 +1,25 @@
 """How a network can be divided among processes, said beside the network."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.nn.selection import find_blocks, is_callable
-
-ATTRIBUTE = "parallel_plan"  # of a network's class
+from litlab.nn.selection import is_callable
 
 
 @dataclass(frozen=True)
 class ParallelPlan:
-    """Which parts of a network processes share, by their names in it; ``*`` stands for one part of a name.
+    """Which parts of a network processes share, by the patterns of `litlab.nn.selection`.
 
     Args:
-        blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``; see `litlab.nn.selection`. What is in
-            none is gathered with the network as a whole.
+        blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``, and that the stages of a pipeline are
+            made of. What is in none is gathered with the network as a whole.
         columns: Linear layers of which each process computes a part of the outputs: consecutive ones, such as those of
             whole heads.
         rows: Linear layers whose inputs are the parts that the layers before compute; their outputs are summed.
         counts: Attributes that say how many there are of what is divided, such as ``blocks.*.attention.num_heads``.
-
-    Raises:
-        UserError: If a value is of another type.
     """
 
     blocks: Sequence[str] = ()
@@ -33,11 +27,10 @@ class ParallelPlan:
     rows: Sequence[str] = ()
     counts: Sequence[str] = ()
 
-    def __post_init__(self) -> None:
-        for name in ("blocks", "columns", "rows", "counts"):
-            value = getattr(self, name)
-            if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
-                raise UserError(f"{ATTRIBUTE}: {name} is {value!r}; give a list of names, such as ['blocks.*']")
+
+def plan_of(network: nn.Module) -> ParallelPlan:
+    """Return the plan of a network, which is empty if it has none; `find_blocks` finds the blocks of both."""
+    return getattr(network, "parallel_plan", ParallelPlan())
 
 
 def networks(module: nn.Module) -> dict[str, nn.Module]:
@@ -47,31 +40,14 @@ def networks(module: nn.Module) -> dict[str, nn.Module]:
     """
     found: dict[str, nn.Module] = {}
     for name, child in module.named_children():
+        candidates = {name: child}
         if not is_callable(child):
-            found |= {f"{name}.{inner}": network for inner, network in networks(child).items()}
-        elif not isinstance(child, nn.ParameterList | nn.ParameterDict) and _has_parameters(child):
-            found[name] = child
-    return {name: one for name, one in found.items() if next(first for first in found if found[first] is one) == name}
-
-
-def plan_of(network: nn.Module) -> ParallelPlan:
-    """Return what the network says; else a plan that shards the blocks of its ModuleLists and Sequentials.
-
-    Raises:
-        UserError: If what it says is no `ParallelPlan`.
-    """
-    plan = getattr(network, ATTRIBUTE, None)
-    if plan is not None and not isinstance(plan, ParallelPlan):
-        raise UserError(
-            f"trainer.strategy: {ATTRIBUTE} of {type(network).__name__} is a {type(plan).__name__}; it must be a "
-            "litlab.parallel.ParallelPlan"
-        )
-    return plan or ParallelPlan(blocks=tuple(find_blocks(network)))
-
-
-def blocks_of(network: nn.Module) -> list[str]:
-    """Return the names of the blocks of a network, in order."""
-    return list(find_blocks(network))
+            candidates = {f"{name}.{inner}": network for inner, network in networks(child).items()}
+        for path, network in candidates.items():
+            is_list = isinstance(network, nn.ParameterList | nn.ParameterDict)
+            if not is_list and network not in found.values() and any(True for _ in network.parameters()):
+                found[path] = network
+    return found
 
 
 def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
@@ -86,33 +62,13 @@ def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
     Raises:
         UserError: If a weight is in two of them, or in one of them and in the rest of the module.
     """
-    parts = sorted(parts, key=len, reverse=True)
+    inner_first = sorted(parts, key=len, reverse=True)
     places: dict[nn.Parameter, tuple[str, str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        place = next((part for part in parts if name.startswith(f"{part}.")), "")
-        first, where = places.setdefault(parameter, (name, place))
-        if where != place:
+        part = next((part for part in inner_first if name.startswith(f"{part}.")), "")
+        other_name, other_part = places.setdefault(parameter, (name, part))
+        if other_part != part:
             raise UserError(
-                f"trainer.strategy: {first} and {name} of {type(module).__name__} are one weight, and it would divide "
-                "them one by one; use ddp"
+                f"trainer.strategy: {other_name} and {name} of {type(module).__name__} are one weight, and it would "
+                "divide them one by one; use ddp"
             )
-
-
-def matches(network: nn.Module, pattern: str) -> list[str]:
-    """Return the names of the modules that a pattern names.
-
-    Raises:
-        UserError: If there are none: the plan is for another network.
-    """
-    regex = re.compile(re.escape(pattern).replace(r"\*", r"[^.]+"))
-    names = [name for name, _ in network.named_modules() if regex.fullmatch(name)]
-    if not names:
-        raise UserError(
-            f"trainer.strategy: the parallel_plan of {type(network).__name__} names {pattern}, and there is no such "
-            "module; its settings may be others than the plan is for"
-        )
-    return names
-
-
-def _has_parameters(module: nn.Module) -> bool:
-    return any(True for _ in module.parameters())

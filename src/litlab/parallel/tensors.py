@@ -39,8 +39,11 @@ def copy_of(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 def divided_like(target: Any, value: Any) -> Any:
     """Return this process's part of a whole tensor, divided as another one is and on its device.
 
-    What is a part, or has another shape, stays as it is. Nothing is communicated.
+    Of a tensor that another stage of a pipeline has, that is an empty one. What is a part, or has another shape, stays
+    as it is. Nothing is communicated.
     """
-    if isinstance(value, DTensor) or not isinstance(target, DTensor) or getattr(value, "shape", None) != target.shape:
+    if isinstance(value, DTensor) or getattr(target, "shape", None) != getattr(value, "shape", None):
         return value
-    return distribute_tensor(value, target.device_mesh, target.placements, src_data_rank=None).to(target.device)
+    if isinstance(target, DTensor):
+        return distribute_tensor(value, target.device_mesh, target.placements, src_data_rank=None).to(target.device)
+    return value.to("meta") if isinstance(target, Tensor) and target.is_meta else value

@@ -105,15 +105,23 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resu
         (folder / f"{name}.json").write_text(json.dumps({"losses": losses.values, "metrics": metrics}))
 
 
-def run(folder: Path, world: int, cases: dict[str, dict]) -> None:
-    """Train in some processes; what they say is shown where one of them fails."""
+def start(script: Path, world: int, *arguments: object) -> list[Python]:
+    """Start a script in some processes, in the folder that is its first argument."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    processes = [
-        Python(Path(__file__), folder, json.dumps(cases), cwd=folder, environment={**paths, **rank})
-        for rank in ranks(world)
-    ]
-    printed = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * world, "\n".join(printed)
+    folder = Path(str(arguments[0]))
+    return [Python(script, *arguments, cwd=folder, environment={**paths, **rank}) for rank in ranks(world)]
+
+
+def wait(processes: list[Python], code: int = 0) -> list[str]:
+    """Return what processes have printed; it is shown where one of them fails."""
+    printed = ["".join(process.communicate()) for process in processes]
+    assert [process.returncode for process in processes] == [code] * len(processes), "\n".join(printed)
+    return printed
+
+
+def run(folder: Path, world: int, cases: dict[str, dict]) -> None:
+    """Train in some processes."""
+    wait(start(Path(__file__), world, folder, json.dumps(cases)))
 
 
 if __name__ == "__main__":

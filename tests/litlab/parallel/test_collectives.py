@@ -1,12 +1,10 @@
 """What processes send to each other in a training step: what the strategy needs, and nothing else."""
 
 import json
-import os
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.processes import Python, ranks
+from tests.litlab.parallel import program
 
 PROGRAM = """
 import json, sys
@@ -51,12 +49,7 @@ STEPS, BLOCKS = 4, 4
 def found(tmp_path_factory) -> dict[str, dict[str, int]]:
     folder = tmp_path_factory.mktemp("collectives")
     (folder / "program.py").write_text(PROGRAM)
-    path = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    started = [
-        Python(folder / "program.py", folder, cwd=folder, environment={**path, **rank}, merge=True) for rank in ranks(2)
-    ]
-    printed = [process.communicate()[0] for process in started]
-    assert [process.returncode for process in started] == [0, 0], "\n".join(printed)
+    program.wait(program.start(folder / "program.py", 2, folder))
     return json.loads((folder / "found.json").read_text())
 
 

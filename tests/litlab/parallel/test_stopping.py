@@ -1,12 +1,9 @@
 """A signal within a validation that two processes compute together, while a checkpoint is written in the background."""
 
-import os
-
 import pytest
 
 from litlab.checkpointing.io import AtomicCheckpointIO
-from tests.conftest import ROOT
-from tests.processes import Python, ranks
+from tests.litlab.parallel import program
 
 # The second process gets the signal when it begins a batch; the first one is late in the batch before.
 PROGRAM = """
@@ -40,7 +37,7 @@ trainer = Trainer(
     accelerator="cpu", devices=2, strategy=strategy, max_epochs=2, logger=False, num_sanity_val_steps=0,
     enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
     plugins=[ShardedCheckpointIO()],
-    callbacks=[Stop(), ExactResume(), StopSignals(), RunCheckpoint(sys.argv[1], every_minutes=None)],
+    callbacks=[Stop(), ExactResume(), StopSignals(), RunCheckpoint(sys.argv[1] + "/kept", every_minutes=None)],
 )
 trainer.fit(classifier(), Tokens(batch_size=4))
 """
@@ -49,13 +46,7 @@ trainer.fit(classifier(), Tokens(batch_size=4))
 @pytest.mark.parametrize("strategy", ["fsdp2", "pipeline"])
 def test_both_stop_after_the_same_batch_and_the_checkpoint_is_complete(tmp_path, strategy):
     (tmp_path / "program.py").write_text(PROGRAM)
-    path = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    processes = [
-        Python(tmp_path / "program.py", tmp_path / "kept", strategy, cwd=tmp_path, environment={**path, **rank})
-        for rank in ranks(2)
-    ]
-    printed = [process.communicate(60)[1] for process in processes]
-    assert [process.returncode for process in processes] == [143, 143], "\n".join(printed)
+    printed = program.wait(program.start(tmp_path / "program.py", 2, tmp_path, strategy), code=143)
     last = tmp_path / "kept/last.ckpt"
     steps = AtomicCheckpointIO().load_checkpoint(last)["global_step"]
     assert f"SIGTERM: stopped after {steps} optimizer steps; they are in {last}." in printed[0]
