@@ -27,6 +27,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils.data import dataloader
 from torchmetrics import Metric
 
+from litlab.callbacks import RunSummary
+
 expect_warnings = pytest.mark.filterwarnings(
     "ignore:.*pin_memory", "ignore:The number of training batches .* smaller than the logging"
 )
@@ -242,4 +244,5 @@ def on_fake_cuda(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
                 trainer.test(model, datamodule, verbose=False)
 
     monkeypatch.setattr(Trainer, "fit", fit_and_test)
+    monkeypatch.setattr(RunSummary, "print_summary", lambda *_: None)  # there are no numbers
     return steps

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch.distributed.run import get_args_parser
@@ -131,11 +132,11 @@ def test_sweep_to_result(here, fork_server, monkeypatch):
     class Fit(Python):
         """A fit of a seed, which starts at once."""
 
-        def __init__(self, words: list[str], start_new_session: bool) -> None:
+        def __init__(self, words: list[str], **options: Any) -> None:
             super().__init__(*words[1:], cwd=Path.cwd())
 
-        def wait(self, timeout: float = 240) -> int:
-            code = super().wait(timeout)
+        def wait(self, timeout: float | None = None) -> int:
+            code = super().wait(timeout or 240)
             for stream, text in zip((sys.stdout, sys.stderr), self.printed(), strict=True):
                 stream.write(text)
             return code
@@ -145,7 +146,7 @@ def test_sweep_to_result(here, fork_server, monkeypatch):
             return here([*words, "--trials", "2", "--workers", "1", "--", *BRIEF])
         return here([word.replace("0,1,2", "0,1") for word in words])
 
-    monkeypatch.setattr("litlab.commands.repeat.repeat.Popen", Fit)
+    monkeypatch.setattr("litlab.runs.children.Popen", Fit)
     monkeypatch.setenv("COLUMNS", "200")
     Path("benchmarks").mkdir()
     for name in ("README.md", "docs", "benchmarks/results"):

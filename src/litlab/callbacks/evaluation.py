@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
-from torchmetrics.functional import confusion_matrix
 from tqdm import tqdm
 
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
@@ -50,9 +49,7 @@ class ConfusionMatrix(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        counts = confusion_matrix(
-            logits.argmax(dim=1), batch[1], "multiclass", num_classes=logits.shape[1], validate_args=False
-        )
+        counts = count_pairs(batch[1], logits.argmax(dim=1), logits.shape[1])
         self.counts = counts if self.counts is None else self.counts + counts
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -69,6 +66,17 @@ class ConfusionMatrix(Callback):
         publish_table(trainer, folder, "classes", table)
         if len(table) <= MOST_CLASSES:
             print_table("Test: each class", table)
+
+
+def count_pairs(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
+    """Return the samples by (true class, predicted class), int64 of shape (classes, classes).
+
+    As a product of matrices, exact for up to 2**24 samples: torchmetrics (1.9) counts by bincount, which waits for a
+    GPU.
+    """
+    every = torch.arange(classes, device=labels.device)
+    is_true, is_chosen = (labels[:, None] == every).float(), (predicted[:, None] == every).float()
+    return (is_true.T @ is_chosen).long()
 
 
 class Baselines(Callback):

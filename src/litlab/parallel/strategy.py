@@ -71,17 +71,17 @@ class ShardedStrategy(DataGroups):
         if self._layer_sync is not None:
             self._layer_sync.apply(model)
 
-        data, layers = self.device_mesh["data_parallel"], self.device_mesh["tensor_parallel"]
-        is_sharded = data.size() > 1 or layers.size() == 1 or self.cpu_offload
+        data_mesh, layer_mesh = self.device_mesh["data_parallel"], self.device_mesh["tensor_parallel"]
+        is_sharded = data_mesh.size() > 1 or layer_mesh.size() == 1 or self.cpu_offload
         if is_sharded:
             blocks = [f"{name}.{block}" for name, network in parts.items() for block in find_blocks(network)]
             check_weights(model, [*parts, *blocks])
         for network in parts.values():
-            if layers.size() > 1:
-                divide_layers(network, layers)
+            if layer_mesh.size() > 1:
+                divide_layers(network, layer_mesh)
             if is_sharded:
                 precision = str(self.precision_plugin.precision)
-                shard_fully(network, data, precision, self.cpu_offload, self.reshard_after_forward)
+                shard_fully(network, data_mesh, precision, self.cpu_offload, self.reshard_after_forward)
 
     def setup_optimizers(self, trainer: Trainer) -> None:
         super().setup_optimizers(trainer)

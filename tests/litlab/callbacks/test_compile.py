@@ -194,7 +194,7 @@ def test_the_test_after_fit_uses_the_code_of_the_validation(tmp_path):
     model, data = Tiny(), TinyData(8)
     trainer.fit(model, data)
     assert compile.seconds > 0
-    assert f"{compile.seconds:.1f} s" in row(text_of(summary), "compile")
+    assert f"{compile.seconds:.1f} s" in row(text_of(summary, trainer), "compile")
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     trainer.test(model, data, verbose=False)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs
