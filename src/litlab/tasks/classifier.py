@@ -15,6 +15,7 @@ from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network
 from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction
 from litlab.nn.images import average_views, make_mix
+from litlab.parallel.groups import shards
 from litlab.tasks.supervised import Supervised
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -134,6 +135,13 @@ class Classifier(Supervised):
     def networks(self) -> list[Any]:
         """The network, or the members of the ensemble."""
         return list(self.network.members) if isinstance(self.network, Ensemble) else [self.network]
+
+    def setup(self, stage: str) -> None:
+        if stage == "fit" and self.members > 1 and shards(self.trainer.strategy):
+            raise UserError(
+                f"model.members: trainer.strategy {type(self.trainer.strategy).__name__} divides a network, and an "
+                "ensemble has several; use ddp or one device, or set model.members to 1"
+            )
 
     def on_fit_start(self) -> None:
         super().on_fit_start()

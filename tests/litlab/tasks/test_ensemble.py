@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from litlab.errors import UserError
 from litlab.nn.ensemble import Ensemble
 from litlab.optim import Muon
+from litlab.parallel import ShardedStrategy
 from litlab.tasks import Classifier
 
 SHAPE = (3, 32, 32)
@@ -89,3 +90,7 @@ def test_refusals():
         UserError, match=r"model\.members: all have the same weights and would learn the same; in Python"
     ):
         trained(Classifier(small(), members=2, num_classes=10))
+    model = Classifier(small, members=2, num_classes=10)
+    model.trainer = Trainer(accelerator="cpu", devices=1, strategy=ShardedStrategy(), logger=False)
+    with pytest.raises(UserError, match=r"model\.members: trainer.strategy ShardedStrategy divides a network, and an"):
+        model.setup("fit")
