@@ -1,4 +1,4 @@
-"""What each overlay costs and saves: step time or memory of the three experiments, with and without it.
+"""What each overlay costs and saves: speed or memory of the three experiments, with and without it.
 
     python benchmarks/techniques.py times [--experiments cifar text forecast] [--overlays ema muon ...] [--minutes 2]
     python benchmarks/techniques.py memory [--experiments ...] [--overlays ...]
@@ -17,6 +17,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from common import CONFIGS, earlier, project, save, summary
@@ -66,7 +67,7 @@ def without(experiment: str, overlay: str) -> tuple[str, ...]:
 
 
 def times(folder: Path, experiment: str, overlays: list[str], minutes: float) -> Rows:
-    """Return by overlay: milliseconds of a step, and how many times as fast it is; or why it was refused."""
+    """Return by overlay: samples per second, and how many times as many as without it; or why it was refused."""
     rows: Rows = {}
     groups: dict[tuple[bool, bool, tuple[str, ...]], list[str]] = {}
     for name in overlays:
@@ -77,29 +78,30 @@ def times(folder: Path, experiment: str, overlays: list[str], minutes: float) ->
             for name, row in compared(folder, experiment, names[start : start + GROUP], budget, flags).items():
                 if name == "baseline" and flags:
                     continue  # of another experiment
-                rows.setdefault(name, {"ms": []})
-                rows[name] |= {**row, "ms": rows[name]["ms"] + row["ms"]}
-    return {name: {**row, "ms": summary(row["ms"]) if row["ms"] else None} for name, row in rows.items()}
+                earlier_rates = rows.get(name, {}).get("samples/s", [])
+                rows[name] = {**row, "samples/s": earlier_rates + row["samples/s"]}
+    for row in rows.values():
+        row["samples/s"] = summary(row["samples/s"]) if row["samples/s"] else None
+    return rows
 
 
 def compared(folder: Path, experiment: str, overlays: list[str], minutes: float, more: tuple[str, ...]) -> Rows:
-    """Compare some overlays with ``baseline``; return the milliseconds of all rounds."""
+    """Compare some overlays with ``baseline``; return the samples per second of all rounds."""
     files = {f"{CONFIGS}/with/{name}.yaml": name for name in overlays}
     sides = ",".join(["baseline", *files])
     project(
         folder, "bench", f"--config={CONFIGS}/{experiment}.yaml", *more, f"--minutes={minutes}", f"--compare={sides}"
     )
-    record = json.loads((folder / f"lightning_logs/bench/{experiment}/compare.json").read_text())
+    trials = json.loads((folder / f"lightning_logs/bench/{experiment}/bench.json").read_text())["trials"]
+    usual = median(trials["baseline"]["rates"])
     found: Rows = {}
-    for trial in record["trials"]:
-        row = found.setdefault(files.get(trial["change"], trial["change"]), {"ms": []})
-        if trial["measured"] is None:
+    for side, trial in trials.items():
+        row = found[files.get(side, side)] = {"samples/s": trial["rates"]}
+        if trial["reason"]:
             row["refused"] = trial["reason"].removeprefix(f"{CONFIGS}/")
         else:
-            row["ms"] += [1000 * seconds for seconds in trial["measured"]["step_seconds"]]
-            row.setdefault("seconds of start-up", round(trial["measured"]["first_steps_seconds"], 1))
-    for path, ratio in record["ratios"].items():
-        found[files[path]]["times as fast"] = summary(ratio["turns"])
+            row["seconds of start-up"] = round(trial["startup"], 1)
+            row["times as fast"] = summary([rate / usual for rate in trial["rates"]])
     return found
 
 
@@ -141,12 +143,12 @@ def print_peak(arguments: list[str]) -> int:
 
 def show(title: str, rows: Rows) -> None:
     """Print what was measured."""
-    table = Table("overlay", "ms a step", "times as fast", "MiB of tensors", title=title)
+    table = Table("overlay", "samples/s", "times as fast", "MiB of tensors", title=title)
     for name, row in rows.items():
-        milliseconds, ratio = row.get("ms"), row.get("times as fast")
+        rates, ratio = row.get("samples/s"), row.get("times as fast")
         table.add_row(
             name,
-            "{median:.1f} ({min:.1f} to {max:.1f})".format(**milliseconds) if milliseconds else row.get("refused", ""),
+            "{median:.0f} ({min:.0f} to {max:.0f})".format(**rates) if rates else row.get("refused", ""),
             "{median:.2f} ({min:.2f} to {max:.2f})".format(**ratio) if ratio else "",
             str(row.get("MiB", "")),
         )

@@ -58,9 +58,8 @@ class ShardBatches(EpochSampler):
         count = len(self.shards)
         order = torch.randperm(count, generator=generator) if self.train else torch.arange(count)
         order_of_batches = torch.arange(len(self))
-        if (
-            self.train and self.lengths is not None
-        ):  # the same on all processes: none waits for another's longer samples
+        if self.train and self.lengths is not None:
+            # The same on all processes: none waits for another's longer samples.
             order_of_batches = (order_of_batches // _POOL + torch.rand(len(self), generator=generator)).argsort()
 
         # The share of this process in the epoch's sequence of shards, and the shard of each sample in it.

@@ -23,7 +23,8 @@ from litlab.callbacks.gradients import FreeGradients
 from litlab.cli.precision import ExperimentTrainer
 from litlab.errors import UserError, first_line
 from litlab.nn.selection import find_blocks, select_modules
-from litlab.parallel.plan import ParallelPlan, networks
+from litlab.parallel.plan import networks, plan_of
+from litlab.util.steps import Enough
 
 PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE = "parameters", "gradients", "optimizer state", "buffers, averages"
 SHARDED = (PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE)  # what FSDP2 divides
@@ -78,10 +79,6 @@ def measure(
                 f"({first_line(error)}); use --check, which measures"
             ) from error
     return ledger
-
-
-class Enough(Exception):
-    """The step has been looked at."""
 
 
 class FakeDevice(SingleDeviceStrategy):
@@ -228,7 +225,7 @@ class Ledger(TorchDispatchMode):
         for name, network in networks(model).items():
             for block in find_blocks(network).values():
                 self.blocks[block] = len(self.blocks) + 1
-            plan = getattr(network, "parallel_plan", ParallelPlan())
+            plan = plan_of(network)
             rows += select_modules(network, plan.rows, name).values()
             divided += [*rows, *select_modules(network, plan.columns, name).values()]
 

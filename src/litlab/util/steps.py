@@ -57,7 +57,7 @@ def is_part_of_step(callback: Callback) -> bool:
 
 
 class Enough(Exception):
-    """Enough steps were timed: leave the fit."""
+    """Enough steps were taken: leave the fit."""
 
 
 class LapTimer(Callback):

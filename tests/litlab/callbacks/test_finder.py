@@ -18,7 +18,8 @@ from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau
 
 from litlab.callbacks import AGC, BatchFinder, LRFinder
 from litlab.callbacks import finder as finder_module
-from litlab.callbacks.finder import second_trainer, suggest_rate
+from litlab.callbacks.finder import suggest_rate
+from litlab.callbacks.second_trainer import second_trainer
 from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
 from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
@@ -206,13 +207,12 @@ def test_the_search_is_the_same_with_one_cycle(tmp_path):
 
 
 def test_what_changes_a_step_comes_along(tmp_path, monkeypatch):
-    monkeypatch.setattr(AGC, "part_of_step", True, raising=False)
     agc, finders, settings = AGC(1e-3), [lr_finder(), lr_finder(), lr_finder()], []
     train(tmp_path, ADAM, finders[0], accumulate_grad_batches=2)
     train(tmp_path, ADAM, finders[1], AccumulationSchedule({0: 2}))
     assert finders[0].found == finders[1].found
-    second = finder_module.second_trainer
-    monkeypatch.setattr(finder_module, "second_trainer", lambda *a, **k: settings.append(a[1]) or second(*a, **k))
+    path = "litlab.callbacks.second_trainer.second_trainer"
+    monkeypatch.setattr(path, lambda *a, **k: settings.append(a[1]) or second_trainer(*a, **k))
     train(tmp_path, ADAM, finders[2], agc)
     copies = [callback for callback in settings[0] if isinstance(callback, AGC)]
     assert len(copies) == 1

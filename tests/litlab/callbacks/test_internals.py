@@ -19,7 +19,7 @@ def test_bars_ask_whether_to_draw(stage):
 
 
 def test_a_second_trainer_leaves_signals_alone():
-    """What `train_copy` of litlab/callbacks/finder.py replaces."""
+    """What `train_copy` of litlab/callbacks/second_trainer.py replaces."""
     trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     assert hasattr(trainer._signal_connector, "register_signal_handlers")
 

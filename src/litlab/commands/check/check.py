@@ -7,7 +7,7 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from rich.markup import escape
 from rich.table import Table
 
-from litlab.callbacks.finder import second_trainer
+from litlab.callbacks.second_trainer import second_trainer
 from litlab.commands.check.cost import describe_cost
 from litlab.commands.check.probe import Probe
 from litlab.errors import UserError
@@ -47,7 +47,9 @@ def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -
             description = getattr(data, "description", None) or type(data).__name__
             device = f"{second.strategy.root_device}, {second.precision}"
             print_facts([(name, description), ("device", device), *probe.facts])
-    terminal().print(groups_table(second, model) or "")
+    table = groups_table(second, model)
+    if table is not None:
+        terminal().print(table)
 
 
 def print_facts(facts: list[tuple[str, str]]) -> None:

@@ -8,10 +8,10 @@ from litlab.errors import UserError
 from litlab.util.options import Options
 
 DESCRIPTION = """\
-Write the data of an experiment into shards: a few large files for each split, in a new folder. StreamedImages or
-StreamedTexts reads them from there or, once you have copied the folder, from object storage (docs/streaming.md). All
-other arguments are settings. --data.cache none writes your own image files as they are, without decoding them into the
-cache first.
+Write the data of an experiment into shards: a few large files for each split, in a new folder. Images are read from
+there by --data.dataset shards, texts by StreamedTexts, also from object storage once you have copied the folder
+(docs/streaming.md). All other arguments are settings. --data.cache none writes your own image files as they are,
+without decoding them into the cache first.
 
   %(prog)s --config configs/mine.yaml --data.dataset folder --data.path DIR --data.cache none --output SHARDS
 """
