@@ -118,11 +118,12 @@ def write_split(folder: Path, samples: Iterable[Mapping[str, bytes | int]], coun
     """
     cache = _import_litdata().Cache(str(folder), chunk_bytes=size)
     names: list[str] = []
-    warnings.filterwarnings("ignore", "An item was larger than the target chunk size")
-    for number, sample in enumerate(progress_bar(samples, desc=f"writing {folder.name}", total=count)):
-        names = list(sample)
-        cache[number] = list(sample.values())  # dicts become Arrow tables where pyarrow is, which not all can read
-    cache.done()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "An item was larger than the target chunk size")
+        for number, sample in enumerate(progress_bar(samples, desc=f"writing {folder.name}", total=count)):
+            names = list(sample)
+            cache[number] = list(sample.values())  # dicts become Arrow tables where pyarrow is, which not all can read
+        cache.done()
     cache.merge(1)
     return {"names": names, "samples": [shard["chunk_size"] for shard in _read_index(folder)]}
 
