@@ -127,7 +127,7 @@ def start(arguments: list[str], folder: Path, ranks: list[dict[str, Any]]) -> No
 def predict(target: Path) -> None:
     """Write what the plan of a command line says, in bytes."""
     from litlab.cli.main import run_command
-    from litlab.planning import plan
+    from litlab.commands.plan import plan
 
     plan.list_others = lambda *_: []
     plan.show = lambda ways, *_: target.write_text(json.dumps(ways[0].memory.total()))

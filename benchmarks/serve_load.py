@@ -29,8 +29,8 @@ from common import save, summary
 from PIL import Image
 
 from litlab.artifact import is_exported
-from litlab.serve.answerer import Answerer
-from litlab.serve.model import load_model
+from litlab.commands.serve.answerer import Answerer
+from litlab.commands.serve.model import load_model
 from litlab.util.team import use_package
 
 CLIENTS = (1, 8, 32)
@@ -125,7 +125,7 @@ def measure(run: str, count: int, repeats: int, threads: int) -> dict[str, Any]:
     bodies = requests(answerer.served.manifest)
     sent = [("application/json", body) for body in bodies]
     reader, call = answerer.reader, answerer.served.run
-    from litlab.serve.body import read_body
+    from litlab.commands.serve.body import read_body
 
     read = [reader.read(read_body(*request)) for request in sent]
     alone = [reader.stack([asked]) for asked in read]

@@ -177,7 +177,7 @@ def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = PACKAG
 def fork_server(monkeypatch) -> Iterator[None]:
     """Lets a command in this process start its fits with the fork server of the tests, which has done the imports."""
     start_fork_server()
-    monkeypatch.setattr("litlab.sweep.sweep.use_fork_server", lambda threads=None: None)
+    monkeypatch.setattr("litlab.commands.sweep.sweep.use_fork_server", lambda threads=None: None)
     handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
     for signum, handler in handlers.items():

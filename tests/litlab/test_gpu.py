@@ -9,7 +9,7 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from litlab.doctor.rates import has_tf32
+from litlab.commands.doctor.rates import has_tf32
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores
 from tests.litlab.conftest import CONFIGS
 

@@ -11,8 +11,8 @@ import torch
 import yaml
 
 from litlab.artifact import Artifact
+from litlab.commands.export import latency, pipeline
 from litlab.errors import UserError
-from litlab.export import latency, pipeline
 from tests.conftest import CONFIGS, command
 from tests.project.old_torch import OLD_TORCH
 from tests.project.overlays import SMALL

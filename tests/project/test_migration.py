@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from litlab.sweep.check import completed_space
-from litlab.sweep.spec import read_spec
+from litlab.commands.sweep.check import completed_space
+from litlab.commands.sweep.spec import read_spec
 from tests.conftest import PACKAGE, ROOT, Outcome
 from tests.processes import Python
 

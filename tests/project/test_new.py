@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from litlab.commands.scaffold.new import KINDS, planned
+from litlab.commands.scaffold.remove import planned as plan_of_removal
+from litlab.commands.scaffold.tree import here
 from litlab.errors import UserError
-from litlab.scaffold.new import KINDS, planned
-from litlab.scaffold.remove import planned as plan_of_removal
-from litlab.scaffold.tree import here
 from tests.conftest import CONFIGS, ROOT
 
 EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
@@ -72,7 +72,7 @@ def test_the_page_shows_what_is_printed(run, tmp_path, monkeypatch):
     for name in ("src/project", "configs/with", "tests/project"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setattr("litlab.scaffold.tree.package_folder", lambda: tmp_path / "src/project")
+    monkeypatch.setattr("litlab.commands.scaffold.tree.package_folder", lambda: tmp_path / "src/project")
     typed, printed = re.findall(r"^```(?:bash|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[:2]
     done = run(*typed.split()[3:])
     assert (done.code, done.err) == (0, "")

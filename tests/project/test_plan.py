@@ -4,9 +4,9 @@ import shlex
 
 import pytest
 
+from litlab.commands.plan import plan
+from litlab.commands.plan.estimate import Layout
 from litlab.data import public
-from litlab.planning import plan
-from litlab.planning.estimate import Layout
 from tests.conftest import CONFIGS, PACKAGE
 from tests.project.overlays import EXPERIMENTS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.litlab.serve.client import Server
+from tests.litlab.commands.serve.client import Server
 from tests.project.old_torch import OLD_TORCH
 
 README = (ROOT / "README.md").read_text()

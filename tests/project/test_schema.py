@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from litlab.cli.main import COMMANDS
+from litlab.cli.commands import list_commands
 from litlab.util.yaml import Loader
 from tests.conftest import CONFIGS, ROOT
-from tests.litlab.editor.schemas import Editor, written
+from tests.litlab.commands.editor.schemas import Editor, written
 
 FILES = sorted(path for path in CONFIGS.rglob("*.yaml") if path.parent.name != "cluster")  # that is for Kubernetes
 MISSPELT = [*CONFIGS.glob("with/*.yaml"), *(CONFIGS / f"{name}.yaml" for name in ("cifar", "text", "sweeps/forecast"))]
@@ -96,7 +96,7 @@ def test_the_debugger_starts_commands_that_there_are(run, team, launch):
     assert launch["module"] in (team, "pytest")
     assert find_spec(launch["module"])
     if launch["module"] == team:
-        assert launch["args"][0] in COMMANDS["Train"]
+        assert launch["args"][0] in list_commands()
         arguments = [word.replace("${file}", "configs/linear.yaml") for word in launch["args"]]
         arguments = [str(ROOT / word) if word.startswith("configs/") else word for word in arguments]
         done = run(*arguments, "--print_config")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from litlab.sweep.check import completed_space
-from litlab.sweep.spec import read_spec
+from litlab.commands.sweep.check import completed_space
+from litlab.commands.sweep.spec import read_spec
 from tests.conftest import CONFIGS
 
 

@@ -15,7 +15,7 @@ import pytest
 from torch.distributed.run import get_args_parser
 
 from tests.conftest import PACKAGE, ROOT, Outcome
-from tests.litlab.serve.client import Response, Server
+from tests.litlab.commands.serve.client import Response, Server
 from tests.processes import Python, ranks
 from tests.project.tutorial import TUTORIALS, blocks, copy_project, follow, run_in_copy
 

@@ -14,6 +14,7 @@ from litlab.artifact import is_exported
 from litlab.checkpointing.internals import release_averages
 from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.weights import check_weights, initialise
+from litlab.cli.commands import import_command
 from litlab.cli.config import Command
 from litlab.cli.messages import saving_traceback
 from litlab.cli.output import check_prediction, check_writer
@@ -40,17 +41,13 @@ def fit(argv: list[str]) -> None:
     command = Command(argv)  # runs and bases become flags, then all is parsed, once
     config = command.config
     if config.plan is not None:
-        from litlab.planning.plan import plan_command
-
-        plan_command(command)
+        import_command("--plan")(command)
         return
 
     experiment = build(command)
     data, model = experiment.data, experiment.model
     if config.check:
-        from litlab.commands.check.check import check
-
-        check(build_trainer(experiment, None), model, data)
+        import_command("--check")(build_trainer(experiment, None), model, data)
         return
     if config.resume is not None and is_finished(command):
         return

@@ -114,7 +114,7 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
     record = RunRecord(command.settings)
     own = [FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]
     if "LITLAB_TRIAL" in os.environ:  # the sweep that started this process waits for its results
-        own.append(import_module("litlab.sweep.trial_report").TrialReport())
+        own.append(import_module("litlab.commands.sweep.trial_report").TrialReport())
     return [*finders, *section_callbacks(built), *shown, *own, *named]
 
 

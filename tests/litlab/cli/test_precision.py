@@ -10,7 +10,7 @@ from lightning.pytorch.plugins import MixedPrecision
 
 from litlab.cli import precision
 from litlab.cli.precision import ExperimentTrainer, auto_precision, find_devices
-from litlab.doctor.rates import has_tf32
+from litlab.commands.doctor.rates import has_tf32
 from litlab.errors import UserError
 from litlab.parallel import PipelineStrategy, ShardedStrategy
 from litlab.util.device import has_fast_bfloat16

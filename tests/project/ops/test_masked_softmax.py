@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
+from litlab.commands.export.operators import check_operators, operators_of
 from litlab.errors import UserError
-from litlab.export.operators import check_operators, operators_of
 from project.ops.masked_softmax import is_built, masked_softmax, plain_masked_softmax
 from project.ops.squared_relu import SquaredReLU
 

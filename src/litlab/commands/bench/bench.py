@@ -15,13 +15,13 @@ import yaml
 from litlab.cli.argv import has_flag
 from litlab.commands.bench.compare import Trial, Trials, choose_best, explain, search, take_turns
 from litlab.commands.bench.settings import LEARNS, Facts, Side, list_candidates, read_allowed, read_sides, title
-from litlab.commands.numbers import amount_of
 from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_child
 from litlab.runs.folder import ROOT, read_json, write_json, write_text
 from litlab.runs.masking import mask, mask_command
 from litlab.runs.provenance import command, now, versions, work_tree
 from litlab.runs.table import show_table
+from litlab.util.numbers import amount_of
 from litlab.util.options import Options, answer
 from litlab.util.team import package, typed
 from litlab.util.text import decimals

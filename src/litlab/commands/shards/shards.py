@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from litlab.commands.numbers import count
 from litlab.errors import UserError
+from litlab.util.numbers import count
 from litlab.util.options import Options
 
 DESCRIPTION = """\

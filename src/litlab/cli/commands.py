@@ -1,0 +1,88 @@
+"""The commands by name: one table, a line each.
+
+A command is a function ``(arguments) -> exit code``, imported when it is used. To take one away, delete its folder in
+litlab/commands: its lines here then mean nothing. To add one, give ``src/PACKAGE/commands/__init__.py`` a dictionary
+``COMMANDS`` with lines like these.
+"""
+
+import atexit
+import gc
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from litlab.errors import UserError
+from litlab.util.team import package, typed
+from litlab.util.text import nearest
+
+Table = dict[str, tuple[str, str]]  # name: module:function, help
+
+# These train or evaluate, and take every setting as a flag.
+EXPERIMENT: Table = {
+    "fit": ("litlab.cli.fit:fit", "train, then test the best checkpoint"),
+    "validate": ("litlab.cli.fit:evaluate", "evaluate a checkpoint on the validation split"),
+    "test": ("litlab.cli.fit:evaluate", "evaluate a checkpoint on the test split"),
+    "predict": ("litlab.cli.fit:predict", "read raw files and write a predictions file"),
+}
+# These have options of their own.
+OTHERS: Table = {
+    "sweep": ("litlab.commands.sweep.sweep:main", "search the settings of an experiment"),
+    "bench": ("litlab.commands.bench.bench:main", "find the settings that make an experiment faster on this machine"),
+    "runs": ("litlab.runs.table:main", "list runs: status, metrics, minutes, memory, commit"),
+    "compare": ("litlab.runs.compare:main", "show settings and metrics of runs side by side"),
+    "report": ("litlab.commands.report.report:main", "write a page about runs, for people who were not there"),
+    "reproduce": ("litlab.runs.reproduce:main", "print the commands that repeat a run on the same code"),
+    "export": ("litlab.commands.export.export:main", "write a run's model as a folder that works without this project"),
+    "serve": ("litlab.commands.serve.serve:main", "answer HTTP requests with a model, with a page to try it"),
+    "shards": ("litlab.commands.shards.shards:main", "write an experiment's data into a few large files, to stream"),
+    "consolidate": ("litlab.runs.consolidate:main", "write a sharded checkpoint as one file"),
+    "new": ("litlab.commands.scaffold.new:main", "write a new experiment: network or model, data, config and test"),
+    "rename": ("litlab.commands.scaffold.rename:main", "give the package another name"),
+    "doctor": ("litlab.commands.doctor.doctor:main", "check this machine: Python, torch, devices, memory, disk, data"),
+    "schema": ("litlab.commands.editor.schema:main", "write the JSON schema with which an editor checks configs"),
+    "completion": ("litlab.commands.editor.completion:main", "print the completion script of a shell"),
+}
+# These are flags of `fit`.
+FLAGS: Table = {
+    "--check": ("litlab.commands.check.check:check", "try a few steps"),
+    "--plan": ("litlab.commands.plan.plan:plan_command", "say what memory and traffic it takes"),
+    "--seeds": ("litlab.commands.repeat.repeat:main", "repeat the fit with other seeds"),
+    "--folds": ("litlab.commands.repeat.repeat:main", "repeat the fit with other folds"),
+}
+
+
+def list_commands() -> Table:
+    """Return all commands that are there: litlab's, and those of the team's package."""
+    table = EXPERIMENT | {name: entry for name, entry in OTHERS.items() if _exists(entry)}
+    module = f"{package()}.commands"
+    return table | import_module(module).COMMANDS if find_spec(module) else table
+
+
+def import_command(name: str) -> Callable[..., Any]:
+    """Import what runs a command, or a flag of ``fit``.
+
+    Raises:
+        UserError: If there is none; names the nearest.
+    """
+    table = FLAGS if name in FLAGS else list_commands()
+    if name not in table or not _exists(table[name]):
+        raise UserError(f"{name}: there is no such command{nearest(name, table, f'; see {typed()} --help')}")
+
+    module, _, function = table[name][0].partition(":")
+    if "torch" not in sys.modules:
+        gc.disable()  # or a fifth of the time goes to looking through millions of new objects, which all stay
+    try:
+        return getattr(import_module(module), function)
+    finally:
+        if not gc.isenabled():
+            gc.freeze()
+            atexit.register(gc.unfreeze)  # or libraries that count their objects at the end would find some left
+            gc.enable()
+
+
+def _exists(entry: tuple[str, str]) -> bool:
+    module = entry[0].partition(":")[0]
+    folder = module.rpartition(".")[0]
+    return find_spec(folder) is not None and find_spec(module) is not None

@@ -1,0 +1,106 @@
+"""8-bit and 4-bit models, by torchao."""
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from litlab.commands.export.servable import exported_program
+from litlab.data.serving import Serving
+from litlab.errors import UserError, first_line
+from litlab.nn.fake_quantize import LEAST, LINEAR, LINEAR_AND_CONVOLUTIONS, share_of
+from litlab.util.progress import progress_bar
+
+CALIBRATION = 32  # batches
+
+
+def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
+    """Quantize a model.
+
+    Args:
+        module: A `Servable`; the kinds but int8-static change it.
+        serving: Its inputs.
+        kind: One of `litlab.commands.export.export.KINDS`.
+        batches: Raw inputs of training batches, to measure the scales of int8-static.
+
+    Returns:
+        The quantized model, which takes the same inputs.
+
+    Raises:
+        UserError: torchao is missing, or has no kernels for this machine.
+    """
+    try:
+        torchao: Any = import_module("torchao.quantization")
+    except ModuleNotFoundError as error:
+        raise UserError("--quantize: it needs torchao; pip install '.[torchao]'") from error
+    if kind == "int8-static":
+        return _static(module, serving, batches)
+    if kind == "int8-dynamic":
+        torchao.quantize_(module, torchao.Int8DynamicActivationInt8WeightConfig())
+    elif kind == "int8-weights":
+        by_row = torchao.IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=torchao.PerAxis(0))
+        torchao.quantize_(module, by_row, filter_fn=lambda layer, _: isinstance(layer, nn.Embedding))
+        torchao.quantize_(module, torchao.Int8WeightOnlyConfig())
+    else:
+        _int4(module, torchao)
+    # As plain tensors: a graph file would hold torchao's classes, which not everybody has who loads it.
+    return import_module("torchao.utils").unwrap_tensor_subclass(module)
+
+
+def check_kind(module: nn.Module, kind: str) -> None:
+    """Refuse a kind that would leave most of a model as it is.
+
+    Raises:
+        UserError: What holds most of the weights is of another kind of layer.
+    """
+    static = kind == "int8-static"
+    share, other = share_of(module, LINEAR_AND_CONVOLUTIONS if static else LINEAR)
+    if share < LEAST:
+        what = "linear layers and convolutions" if static else "linear layers"
+        advice = "use int8-static" if other == "Conv2d" and not static else "leave --quantize out"
+        raise UserError(
+            f"--quantize {kind}: it is for {what}, which hold {share:.0%} of the weights; those of {other} would stay "
+            f"as they are; {advice}"
+        )
+
+
+def _int4(module: nn.Module, torchao: Any) -> None:
+    try:
+        torchao.quantize_(module, torchao.Int4WeightOnlyConfig(group_size=32))
+    except (ImportError, NotImplementedError) as error:  # no mslk; mslk without kernels for this device
+        raise UserError(
+            f"--quantize int4-weights: this machine has no kernels for it ({first_line(error).rstrip('.')}); use "
+            "int8-weights"
+        ) from error
+
+
+def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
+    """Quantize the graph of a model: PT2E with the quantizer of torch's compiler for x86.
+
+    Raises:
+        UserError: If the quantizer of this version does not know the layers of a graph of this torch.
+    """
+    steps: Any = import_module("torchao.quantization.pt2e.quantize_pt2e")
+    x86: Any = import_module("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
+    quantizer = x86.X86InductorQuantizer()
+    quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
+    prepared = steps.prepare_pt2e(exported_program(module, serving).module(), quantizer)
+    with torch.no_grad():
+        for _, raw in zip(progress_bar(range(CALIBRATION), desc="measuring scales"), batches, strict=False):
+            prepared(*raw)
+    converted = steps.convert_pt2e(prepared)
+    if not any("quantize" in str(node.target) for node in converted.graph.nodes):
+        version = import_module("torchao").__version__
+        raise UserError(
+            f"--quantize int8-static: torchao {version} quantizes nothing with torch {torch.__version__}; install a "
+            "newer torch, or use int8-dynamic"
+        )
+    return converted
+
+
+def traced(module: nn.Module, serving: Serving) -> ExportedProgram:
+    """Trace a model that may be quantized, as `exported_program`."""
+    return exported_program(module, serving, nested=not isinstance(module, torch.fx.GraphModule))
