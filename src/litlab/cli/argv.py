@@ -25,6 +25,12 @@ FOR_EXPORT = (
     "--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
     "--trainer.precision=32-true",
 )  # fmt: skip
+# Settings of the weights alone, on the CPU, in float32: neither plots nor compiling nor a logger.
+ALONE = (
+    "--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
+    "--trainer.precision=32-true", "--trainer.logger=false", "--trainer.callbacks=null", "--compile=null",
+    "--activation_checkpointing=null", "--vram=null", "--test_after_fit=true",
+)  # fmt: skip
 
 
 def pin_run(argv: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from litlab.cli.argv import ALONE
 from litlab.errors import UserError
 from litlab.util.numbers import count
 from litlab.util.options import Options, answer
@@ -19,12 +20,6 @@ KINDS = {
     "int4-weights": "weights of linear layers as int4; refused where torchao has no kernels for this CPU",
 }
 SIDES = ("eager", "compiled")
-# An export is of the weights alone, on the CPU, in float32: neither plots nor compiling nor a logger.
-ALONE = (
-    "--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
-    "--trainer.precision=32-true", "--trainer.logger=false", "--trainer.callbacks=null", "--compile=null",
-    "--activation_checkpointing=null", "--vram=null", "--test_after_fit=true",
-)  # fmt: skip
 DESCRIPTION = """\
 Write a run's model with its preprocessing as a folder that needs neither this project nor its checkpoint
 (docs/deploy.md). It is compared with the run on its validation data, and nothing is written where they differ.

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
+from litlab.commands.export.graph import check_axes
 from litlab.commands.export.noise import quiet_exporters
 from litlab.commands.export.operators import check_operators, operators_of, operators_of_script
-from litlab.commands.export.servable import check_axes
 from litlab.data.serving import Serving
 from litlab.errors import UserError, first_line
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from litlab.artifact.manifest import FILES
 from litlab.artifact.runtimes import Run, load_runtime
+from litlab.artifact.servable import Servable, describe
 from litlab.artifact.steps import restore, use_artifact
 from litlab.cli.trainer import explain_untestable
 from litlab.commands.export.folder import versions, write_folder
@@ -22,8 +23,7 @@ from litlab.commands.export.latency import of_module, of_runtime
 from litlab.commands.export.operators import calls_torchao, operators_of
 from litlab.commands.export.parity import compare
 from litlab.commands.export.quantize import check_kind, quantized, traced
-from litlab.commands.export.request import Source, Wanted, describe
-from litlab.commands.export.servable import Servable
+from litlab.commands.export.request import Source, Wanted
 from litlab.data import ExperimentData
 from litlab.data.serving import Serving
 from litlab.errors import UserError

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from litlab.commands.export.servable import exported_program
+from litlab.commands.export.graph import exported_program
 from litlab.data.serving import Serving
 from litlab.errors import UserError, first_line
 from litlab.nn.fake_quantize import LEAST, LINEAR, LINEAR_AND_CONVOLUTIONS, share_of

@@ -6,10 +6,8 @@ from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 
-from litlab.artifact.manifest import VERSION, sha256
 from litlab.data import ExperimentData
-from litlab.data.serving import Serving
-from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -48,26 +46,3 @@ class Source:
     checkpoint: dict[str, Any]
     run: RunFolder | None
     file: Path
-
-
-def describe(serving: Serving, run: RunFolder | None, checkpoint: Path) -> dict[str, Any]:
-    """Return what a manifest says of a model: what goes in and comes out, and the run that it is from.
-
-    Args:
-        serving: Inputs and outputs.
-        run: The run, if the checkpoint is in one.
-        checkpoint: The checkpoint's file.
-    """
-    return {
-        "version": VERSION,
-        "kind": serving.kind,
-        "inputs": [spec.as_dict() for spec in serving.inputs],
-        "outputs": [spec.as_dict() for spec in serving.outputs],
-        "limits": serving.most,
-        "facts": serving.facts(),
-        "run": {
-            "name": checkpoint.name if run is None else run.name,
-            "commit": None if run is None else read_json(run.provenance).get("commit"),
-            "checkpoint_sha256": sha256(checkpoint),
-        },
-    }

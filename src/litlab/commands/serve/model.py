@@ -48,8 +48,8 @@ def _of_run(run: str, settings: Sequence[str], threads: int) -> Model:
     """Build model and data of a run as ``test`` does. The data's files are not needed."""
     import torch
 
+    from litlab.cli.argv import ALONE
     from litlab.cli.quiet import silence_noise
-    from litlab.commands.export.export import ALONE
     from litlab.commands.serve.run_model import RunModel
 
     torch.set_num_threads(threads)

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 
 from litlab.artifact.artifact import checked
+from litlab.artifact.servable import Servable, describe
 from litlab.artifact.steps import restore, serving_data
 from litlab.cli.argv import pin_run
 from litlab.cli.config import Command
 from litlab.cli.fit import build
-from litlab.commands.export.request import describe
-from litlab.commands.export.servable import Servable
 from litlab.runs.folder import RunFolder
 
 

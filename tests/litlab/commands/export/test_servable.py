@@ -5,7 +5,8 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import nn
 
-from litlab.commands.export.servable import Servable, check_axes, exported_program
+from litlab.artifact.servable import Servable
+from litlab.commands.export.graph import check_axes, exported_program
 from litlab.data.serving import BATCH, Serving, TensorSpec
 from litlab.errors import UserError
 

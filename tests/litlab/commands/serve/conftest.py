@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from litlab.artifact.manifest import FILES, MANIFEST, sha256
-from litlab.commands.export.export import ALONE
-from litlab.commands.export.servable import exported_program
+from litlab.cli.argv import ALONE
+from litlab.commands.export.graph import exported_program
 from litlab.commands.serve.answerer import Answerer
 from litlab.commands.serve.model import load_model
 from litlab.commands.serve.run_model import RunModel

@@ -94,7 +94,8 @@ def test_corner_points_hold_every_corner_with_all_that_it_depends_on():
 
 def test_command_imports_neither_torch_nor_lightning():
     """Ten seconds of a core and half a GB; only the server that fits are forked from needs them. Nor plotly."""
-    modules = "litlab.commands.sweep.sweep, litlab.commands.sweep.check, litlab.commands.sweep.workers, litlab.commands.sweep.table, litlab.commands.sweep.report"
+    names = ("sweep", "check", "workers", "table", "report")
+    modules = ", ".join(f"litlab.commands.sweep.{name}" for name in names)
     code = f"import sys, {modules}; print({{'torch', 'lightning', 'plotly'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -1,12 +1,11 @@
-"""The model with its preprocessing, as one module and as a graph with free sizes."""
+"""A model with its preprocessing as a graph with free sizes."""
 
 import re
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
-from torch import Tensor, nn
+from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 from torch._subclasses.fake_tensor import UnsupportedOperatorException
 from torch.export import Dim, ExportedProgram
@@ -18,25 +17,6 @@ from litlab.errors import UserError, first_line
 
 # Of torch.export, about the model.
 REFUSALS = (TorchDynamoException, ConstraintViolationError, GuardOnDataDependentSymNode, UnsupportedOperatorException)
-
-
-class Servable(nn.Module):
-    """From raw inputs to answers: what is exported.
-
-    Args:
-        model: The trained model, whose ``predict_step`` is called.
-        serving: Preprocessing and units.
-    """
-
-    def __init__(self, model: LightningModule, serving: Serving) -> None:
-        super().__init__()
-        self.model = model
-        self.serving = serving
-        self.eval()
-
-    def forward(self, *raw: Tensor) -> tuple[Tensor, ...]:
-        """Return the outputs for a batch of raw inputs, both in the order of `serving`."""
-        return self.serving.decode(self.model.predict_step(self.serving.encode(*raw), 0))
 
 
 def exported_program(module: nn.Module, serving: Serving, nested: bool = True) -> ExportedProgram:
