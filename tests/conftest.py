@@ -32,11 +32,10 @@ LONGEST = {
     "test_new.py",
     "test_readme.py",
     "test_removal.py",
-    "test_rename_tree.py",
+    "test_rename.py",
     "test_seeds.py",
     "test_sweep.py",
     "test_tutorials.py",
-    "test_update.py",
     "test_wheel.py",
 }
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}

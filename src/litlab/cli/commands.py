@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.util.team import package, typed
+from litlab.util.team import package, package_folder, typed
 from litlab.util.text import nearest
 
 Table = dict[str, tuple[str, str]]  # name: module:function, help
@@ -56,8 +56,8 @@ FLAGS: Table = {
 def list_commands() -> Table:
     """Return all commands that are there: litlab's, and those of the team's package."""
     table = EXPERIMENT | {name: entry for name, entry in OTHERS.items() if _exists(entry)}
-    module = f"{package()}.commands"
-    return table | import_module(module).COMMANDS if find_spec(module) else table
+    has_own = (package_folder() / "commands/__init__.py").is_file()
+    return table | import_module(f"{package()}.commands").COMMANDS if has_own else table
 
 
 def import_command(name: str) -> Callable[..., Any]:

@@ -3,26 +3,33 @@
 import importlib.util
 import keyword
 import re
+import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
-from litlab.commands.scaffold.renaming import Plan, carry_out, place, planned
-from litlab.commands.scaffold.tree import Project, here
+from litlab.commands.scaffold.project import Project, find_project
 from litlab.errors import UserError
 from litlab.runs.provenance import GitError, git
 from litlab.util.options import Options, answer
-from litlab.util.text import print_table, some
 
 DESCRIPTION = """\
-Rename the package of the experiments: its folder, that of its tests, and what configs, pages, tests and other files in
-git say of it. Runs and checkpoints from before name its classes as they were, and can't be read under the new name.
-Everything must be committed, so that one commit holds the renaming, and git can undo it.
+Rename the package of the experiments: its folder, that of its tests, and what files in git say of it. Runs from before
+name its classes as they were, and can't be read under the new name. Everything must be committed, so that git can show
+what was changed, and undo it.
 
   %(prog)s acme
 """
-MOST = 20  # lines that are shown
-INSTALLED = Path(".venv/installed")  # of the Makefile: it installs where pyproject.toml is newer
+UPSTREAM = ("src/litlab/", "tests/litlab/")  # these never mention it
+# Where NAME is the package and not the word. PARTS are the modules in it, and in its tests.
+RULES = (
+    r"(?<=src/)NAME\b|(?<=tests[/.])NAME\b",
+    r"(?:(?<=-m )|(?<=-m\", \")|(?<=-m', '))NAME\b",  # python -m NAME, and as a list of words
+    r"(?<=\bfrom )NAME(?= import|\.)|(?<=\bimport )NAME\b",
+    r"(?<![\w./-])NAME(?=[./](?:PARTS)\b)",  # a class path, or a file
+    r"(?<=`)NAME(?=`|/)",
+    r"(?<=\")NAME(?=\"(?!:)|\[)",  # a whole string that is no key, such as "module": "NAME", or with extras
+    r"\bNAME(?=::)|(?<=torch\.ops\.)NAME\b|(?<=TORCH_LIBRARY\()NAME\b",  # its operators
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -34,44 +41,35 @@ def _rename(arguments: list[str]) -> int:
     options = Options("rename", DESCRIPTION)
     options.add_argument("name", metavar="NAME", help="the new name, as it is imported")
     new = options.parse_args(arguments).name
-    project = here("rename")
-    old = project.package
-    if new == old:
-        raise UserError(f"rename: {new} is its name already; choose another one")
-    check_package(new, project)
+
+    project = find_project("rename")
+    check_name(new)
     check_committed()
-    plan = planned(project, new)
-    carry_out(plan)
-    report(plan, old)
+    count = replace_mentions(project, new)
+    for folder in (project.source, project.tests):
+        git("mv", str(folder), str(folder.with_name(new)), at=Path.cwd())
+    sort_imports()
+
+    print(f"{project.package} is {new} now, in {count} files. Look at the changes, and at what is left:")
+    print(f"  git diff HEAD --stat\n  git grep --word-regexp {project.package}")
+    print(f"Next:\n  git add --all && git commit --message 'Rename {project.package} to {new}'")
+    print(f"  pip uninstall --yes {project.package} && pip install --no-deps --editable .\n  make lint test")
     return 0
 
 
-def check_package(name: str, project: Project) -> None:
+def check_name(name: str) -> None:
     """Check that the package can have a name, and nothing else has it.
-
-    Args:
-        name: What was typed.
-        project: Where the package is.
 
     Raises:
         UserError: If not.
     """
-    if not re.fullmatch(r"[A-Za-z](?:\w*[A-Za-z0-9])?", name, re.ASCII):
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UserError(
-            f"rename: {name!r} can't be the name of a package; use letters, digits and _, begin with a letter, and "
-            "don't end with _"
+            f"rename: {name!r} can't be a package; use lower-case letters, digits and _, begin with a letter"
         )
-    if keyword.iskeyword(name):
-        raise UserError(f"rename: {name} is a keyword of Python; choose another name")
-    if name.lower() != name and name.lower() == project.package.lower():
-        raise UserError(f"rename: {name} differs from {project.package} in its case alone; choose another name")
-    of_litlab = Path("tests/litlab/team") / name  # a package that its tests import
-    for folder in (Path(name), project.source.with_name(name), project.tests.with_name(name), of_litlab):
-        for path in (folder, folder.with_suffix(".py")):
-            if path.exists():
-                raise UserError(f"rename: there is {path} already; choose another name, or move that away")
-    if name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None:
-        raise UserError(f"rename: {name} is a module of Python or of an installed package; choose another name")
+    folders = [Path(name), Path("src", name), Path("tests", name)]
+    if any(folder.exists() for folder in folders) or importlib.util.find_spec(name) is not None:
+        raise UserError(f"rename: there is something of the name {name} already; choose another name")
 
 
 def check_committed() -> None:
@@ -81,43 +79,46 @@ def check_committed() -> None:
         UserError: If there is no repository, or something is not committed.
     """
     try:
-        states = git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", ".", at=Path.cwd())
-        git("rev-parse", "--verify", "HEAD", at=Path.cwd())
+        is_changed = git("status", "--porcelain", at=Path.cwd())
     except GitError as error:
-        raise UserError(
-            f"rename: git could not undo it here ({error}); git init && git add --all && git commit first"
-        ) from error
-    if changed := [state[3:] for state in states.split("\0")[:-1]]:
-        what = f"there are uncommitted changes ({some(changed)})"
-        raise UserError(f"rename: {what}; commit them first, or git stash --include-untracked")
+        raise UserError(f"rename: git could not undo it here ({error}); git init and commit first") from error
+    if is_changed:
+        raise UserError("rename: there are uncommitted changes; commit them first, or git stash --include-untracked")
 
 
-def report(plan: Plan, old: str) -> None:
-    """Print what was changed and what to do next."""
-    from rich.table import Table
+def replace_mentions(project: Project, new: str) -> int:
+    """Write the new name into all files that mention the package.
 
-    files: Counter[str] = Counter()
-    mentions: Counter[str] = Counter()
-    for file, count in plan.counts.items():
-        path = place(plan, file)
-        where = "/".join(path.parts[: 2 if path.parts[0] in ("src", "tests") else 1])
-        files[where] += 1
-        mentions[where] += count
-    table = Table("where", "files", "mentions")
-    for where in sorted(files, key=lambda where: (-mentions[where], where)):
-        table.add_row(where, str(files[where]), str(mentions[where]))
-    table.add_row("all", str(files.total()), str(mentions.total()))
-    print_table(table)
-    for folder, name in plan.moves:
-        print(f"{folder} is {name} now.")
-    if plan.left:
-        print("These lines may mean the package, too; they are as they were:")
-        print("\n".join(f"  {line}" for line in plan.left[:MOST]))
-        print(f"  and {len(plan.left) - MOST} more\n" if len(plan.left) > MOST else "", end="")
-    print(f"Next:\n  git add --all && git commit --message 'Rename {old} to {plan.new}'")
-    print(f"  pip uninstall --yes {old} && pip install --no-deps --editable .", end="")
-    print(f" && touch {INSTALLED}    # or make installs everything again" if INSTALLED.exists() else "")
-    print(f"  python -m {plan.new} schema    # for editors")
-    if len(plan.new) > len(old):
-        print("  make lint    # shows lines that have become too long")
-    print("  make test")
+    Args:
+        project: Where the package is.
+        new: Its new name.
+
+    Returns:
+        How many files were changed.
+    """
+    folders = (project.source, project.tests)
+    parts = {path.stem for folder in folders for path in folder.glob("[!.]*")}
+    rule = "|".join(RULES).replace("NAME", project.package).replace("PARTS", "|".join(sorted(map(re.escape, parts))))
+    mention = re.compile(rule)
+
+    count = 0
+    for name in git("ls-files", "-z", at=Path.cwd()).split("\0")[:-1]:
+        path = Path(name)
+        if name.startswith(UPSTREAM) or path.is_symlink() or not path.is_file():
+            continue
+        try:
+            text = path.read_bytes().decode()
+        except UnicodeDecodeError:
+            continue  # a picture or the like
+        changed = mention.sub(new, text)
+        if changed != text:
+            path.write_bytes(changed.encode())
+            count += 1
+    return count
+
+
+def sort_imports() -> None:
+    """Sort imports and break lines anew, where ruff is installed: both depend on the length of names."""
+    if importlib.util.find_spec("ruff"):
+        for arguments in (["check", "--select", "I", "--fix", "--quiet"], ["format", "--quiet"]):
+            subprocess.run([sys.executable, "-m", "ruff", *arguments, "--no-cache", "src", "tests"], check=False)

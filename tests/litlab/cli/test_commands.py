@@ -1,0 +1,30 @@
+"""The table of commands, and a team's own."""
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def team() -> str:
+    return "coots"
+
+
+@pytest.fixture(autouse=True)
+def coots(tmp_path, monkeypatch) -> None:
+    """A team with one command, which is one line in a table and a function."""
+    folder = tmp_path / "src/coots/commands"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    (folder / "__init__.py").write_text('COMMANDS = {"greet": ("coots.commands.greet:main", "say hello")}\n')
+    (folder / "greet.py").write_text('def main(arguments):\n    print("hello", *arguments)\n    return 3\n')
+    monkeypatch.syspath_prepend(str(tmp_path / "src"))
+
+
+def test_a_command_of_the_team(run):
+    assert "  greet       say hello\n" in run("--help").out
+    done = run("greet", "there")
+    assert (done.code, done.out) == (3, "hello there\n")
+
+
+def test_a_mistyped_command_names_the_nearest(run):
+    done = run("great")
+    assert (done.code, done.err) == (2, "error: great: there is no such command; did you mean 'greet'?\n")

@@ -1,0 +1,64 @@
+"""Any folder of litlab/commands can be deleted: what it did is gone, and all else works."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import litlab
+from tests.litlab.conftest import CONFIGS, TEAM
+from tests.processes import Python
+
+SOURCES = Path(litlab.__file__).parent
+FOLDERS = sorted(path.parent.name for path in SOURCES.glob("commands/*/__init__.py"))
+# Forked from a process that has imported torch and litlab: litlab is imported anew, from the copy.
+SCRIPT = """
+import sys
+from lightning.pytorch.strategies import StrategyRegistry
+for name in ("fsdp2", "pipeline"):
+    StrategyRegistry.remove(name)
+for name in [name for name in sys.modules if name.partition(".")[0] == "litlab"]:
+    del sys.modules[name]
+from litlab.cli.commands import FLAGS, OTHERS, list_commands
+from litlab.cli.main import run_command
+from litlab.util.team import use_package
+
+def run(*words):
+    sys.argv[1:] = words
+    try:
+        return run_command("auks")
+    except SystemExit as exit_:
+        return exit_.code or 0
+
+folder, config, table = sys.argv[1:]
+is_of = lambda entry: entry[0].startswith(f"litlab.commands.{folder}.")
+use_package("auks")
+gone = [name for name, entry in OTHERS.items() if is_of(entry)]
+assert set(gone) == OTHERS.keys() - list_commands().keys()
+for name in gone:
+    assert run(name) == 2
+for flag in [flag for flag, entry in FLAGS.items() if is_of(entry)]:
+    assert run("fit", f"--config={config}", flag, *(["1x1"] if flag == "--plan" else ["2"])[: flag != "--check"]) == 2
+for name in ["--help", *list_commands()]:
+    assert run(name, *["--help"][: name != "--help"]) == 0, name
+assert run("fit", f"--config={config}", "--trainer.max_epochs=1", "--trainer.accelerator=cpu") == 0
+assert run("test", "--run=last") == 0
+assert run("predict", "--run=last", f"--input={table}", "--output=predicted.csv") == 0
+"""
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_all_else_works_without(folder, tmp_path):
+    shutil.copytree(SOURCES, tmp_path / "src/litlab", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(tmp_path / "src/litlab/commands" / folder)
+    script, table = tmp_path / "script.py", tmp_path / "table.csv"
+    script.write_text(SCRIPT)
+    table.write_text("age,income,visits,distance,plan,city,channel\n30,2000,5,1.5,basic,city 01,phone\n")
+    path = os.pathsep.join(map(str, (tmp_path / "src", TEAM)))
+
+    words = (script, folder, CONFIGS / "table.yaml", table)
+    process = Python(*words, cwd=tmp_path, environment={"PYTHONPATH": path}, merge=True)
+    printed, _ = process.communicate()
+    assert process.wait() == 0, printed
+    assert (tmp_path / "predicted.csv").is_file()
