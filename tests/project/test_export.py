@@ -1,5 +1,6 @@
 """Every shipped kind of experiment leaves the lab, in every format, and does there what the run does."""
 
+import copy
 import csv
 import json
 import shutil
@@ -7,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import yaml
 
 from litlab.artifact import Artifact
-from litlab.commands.export import latency, pipeline
+from litlab.commands.export import export_run
+from litlab.commands.export.graph import trace
 from litlab.errors import UserError
 from tests.conftest import CONFIGS, command
 from tests.project.old_torch import OLD_TORCH
@@ -57,13 +58,11 @@ def runs(images, texts, series, tmp_path_factory) -> Path:
 def export(runs, run, monkeypatch):
     """Exports a run; returns the outcome and the folder."""
     monkeypatch.chdir(runs)
-    monkeypatch.setattr(latency, "_SECONDS", 0.05)
+    monkeypatch.setattr(export_run, "SECONDS", 0.05)
 
-    def export(name, form, *flags, compare="eager"):
+    def export(name, form, *flags):
         output = runs / "exported" / "-".join([name, form, *(flag.strip("-") for flag in flags)])
-        done = run(
-            "export", "--run", name, "--format", form, "--output", output, "--compare", compare, "--threads", 1, *flags
-        )
+        done = run("export", "--run", name, "--format", form, "--output", output, "--threads", 1, *flags)
         return done, output
 
     return export
@@ -93,15 +92,14 @@ def test_onnx_predicts_and_is_tested_like_the_run(name, export, run, runs, reque
     done, folder = export(name, "onnx")
     assert done.code == 0, done.err
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["parity"]["run"]["difference"] <= 1e-4
-    assert len(manifest["parity"]["run"]["sizes"]) >= 3, "several sizes of batches"
+    assert manifest["parity"]["difference"] <= 1e-4
+    assert len(manifest["parity"]["sizes"]) >= 3, "several sizes of batches"
     before, after = manifest["metrics"]["run"], manifest["metrics"]["exported"]
     assert before.keys() == after.keys()
     assert before == pytest.approx(after, rel=1e-3, abs=1e-5)
     assert all(entry["shape"] == AXES[entry["name"]] for entry in manifest["inputs"])
-    assert set(manifest["speed"]) == {"eager", "onnx"}
+    assert set(manifest["speed"]) == {"eager", "exported"}
     assert "Exported: " in done.out
-    assert "test metric" in done.out
     tested = run("test", "--run", folder)
     assert tested.code == 0, tested.err
     settings = yaml.safe_load(run("test", "--run", folder, "--print_config").out)["trainer"]
@@ -139,22 +137,20 @@ def test_torchs_own_formats(name, form, export):
     done, folder = export(name, form)
     assert done.code == 0, done.err
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["parity"]["run"]["difference"] <= (1e-4 if form == "aoti" else 1e-5)
-    assert ("no longer develops it" in done.out) == (form == "torchscript")
+    assert manifest["parity"]["difference"] <= (1e-4 if form == "aoti" else 1e-5)
     if name == "text":
-        lengths = {size[1] for size in manifest["parity"]["run"]["sizes"]}
+        lengths = {size[1] for size in manifest["parity"]["sizes"]}
         assert {1, 96} <= lengths, "from the shortest text to the longest"
 
 
 @pytest.mark.matrix
-def test_compiled_ahead_of_time_beside_a_compiled_model(export):
-    done, folder = export("tabular", "aoti", compare="eager,compiled")
+def test_compiled_ahead_of_time_is_for_one_version_of_torch(export):
+    done, folder = export("tabular", "aoti")
     assert done.code == 0, done.err
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert set(manifest["speed"]) == {"eager", "compiled", "aoti"}
     changed = {**manifest, "versions": {**manifest["versions"], "torch": "2.9.1"}}
     (folder / "manifest.json").write_text(json.dumps(changed))
-    with pytest.raises(UserError, match=r"compiled for torch 2.9.1, here is .*; export the run again"):
+    with pytest.raises(UserError, match=r"compiled for torch 2.9.1, here is .*\); export the run again"):
         Artifact(folder)
 
 
@@ -177,8 +173,8 @@ def test_quantized(name, form, kind, export):
         return
     assert done.code == 0, done.err
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert 0 < manifest["parity"]["run"]["difference"] < 0.2, "something is rounded"
-    assert manifest["parity"]["quantized"]["equal_classes"] >= 0.95
+    assert manifest["parity"]["equal_classes"] >= 0.95
+    assert manifest["metrics"]["exported"]["test/loss"] != manifest["metrics"]["run"]["test/loss"], "it is rounded"
     assert manifest["metrics"]["exported"]["test/loss"] == pytest.approx(
         manifest["metrics"]["run"]["test/loss"], rel=0.1
     )
@@ -211,31 +207,17 @@ def test_torchscript_takes_nothing_quantized(export):
 
 
 def test_a_graph_with_other_weights_is_not_kept(export, monkeypatch):
-    write = pipeline.write_graph
+    def trace_with_another_weight(module, serving):
+        changed = copy.deepcopy(module)
+        next(changed.parameters()).data += 0.05
+        return trace(changed, serving)
 
-    def with_another_weight(form, program, module, serving, path):
-        name = next(key for key in program.state_dict if key.endswith("layers.0.weight"))
-        program.state_dict[name].data[0] += 0.05
-        return write(form, program, module, serving, path)
-
-    monkeypatch.setattr(pipeline, "write_graph", with_another_weight)
-    # The program shares its weights with the model that it is compared with: a copy of these stays as it is.
-    traced = pipeline.traced
-    monkeypatch.setattr(pipeline, "traced", lambda module, serving: apart(traced(module, serving)))
+    monkeypatch.setattr(export_run, "trace", trace_with_another_weight)
     done, folder = export("tabular", "pt2", "--data.batch_size=64")
     assert done.code == 2, done.err
-    assert "the exported model differs from the run's by" in done.err.splitlines()[-1]
+    assert "the exported model differs by" in done.err.splitlines()[-1]
     assert not folder.exists()
     assert not list(folder.parent.glob(".*"))
-
-
-def apart(program):
-    """The same program with weights of its own."""
-    for name, tensor in program.state_dict.items():
-        program.state_dict[name] = (
-            torch.nn.Parameter(tensor.detach().clone()) if tensor.requires_grad else tensor.clone()
-        )
-    return program
 
 
 @pytest.fixture
@@ -264,8 +246,6 @@ def test_damaged_and_strange_folders_are_refused_in_one_line(exported, run, tmp_
     (exported / "model.onnx").write_bytes(graph)
     (exported / "manifest.json").write_text(json.dumps({**manifest, "version": 2}))
     assert "version 2 is for a later litlab than this one (1); update it" in refusal()
-    (exported / "manifest.json").write_text(json.dumps({**manifest, "inputs": None}))
-    assert "manifest.json is damaged (it has no valid 'inputs')" in refusal()
     (exported / "manifest.json").write_text("{")
     assert "manifest.json is damaged" in refusal()
     (exported / "manifest.json").write_text(json.dumps(manifest))
@@ -287,13 +267,13 @@ def test_wrong_inputs_are_refused_with_what_is_wanted(exported):
     answer = artifact(good)
     np.testing.assert_allclose(answer["probabilities"], example["expected_probabilities"], atol=1e-5)
     wrong = [
-        ({"numbers": good["numbers"]}, "input 'categories': it is missing"),
-        ({**good, "more": good["numbers"]}, "input 'more': the model has none of that name"),
-        ({**good, "numbers": good["numbers"].astype(np.float32)}, "input 'numbers': it is float32, not float64"),
-        ({**good, "numbers": good["numbers"][:, :-1]}, r"input 'numbers': its shape is \(2, .\), not \(batch, .\)"),
-        ({**good, "numbers": good["numbers"][0]}, "input 'numbers': its shape is"),
-        ({**good, "numbers": good["numbers"][:1]}, "the axis 'batch' has size 2, but 1 in another input"),
-        ({name: values[:0] for name, values in good.items()}, "the axis 'batch' has size 0, but it must be at least 1"),
+        ({"numbers": good["numbers"]}, "inputs: they are numbers; the model takes numbers, categories"),
+        ({**good, "more": good["numbers"]}, "inputs: they are numbers, categories, more; the model takes"),
+        ({**good, "numbers": good["numbers"].astype(np.float32)}, "input 'numbers': it is float32 of shape"),
+        ({**good, "numbers": good["numbers"][:, :-1]}, r"the model takes float64 of shape \(batch, 4\)"),
+        ({**good, "numbers": good["numbers"][0]}, "input 'numbers': it is"),
+        ({**good, "numbers": good["numbers"][:1]}, "with the same sizes in all inputs"),
+        ({name: values[:0] for name, values in good.items()}, "input 'numbers': it is"),
     ]
     for inputs, message in wrong:
         with pytest.raises(UserError, match=message):
@@ -310,10 +290,10 @@ def test_a_folder_with_other_files_is_left_alone_and_an_export_is_replaced(expor
     other = tmp_path / "mine"
     other.mkdir()
     (other / "manifest.json").write_text('{"name": "a page", "files": 3}')
-    for place, name in ((folder, "notes.txt"), (other, "manifest.json")):
+    for place in (folder, other):
         (place / "notes.txt").write_text("all of it")
         done = run("export", "--run", "tabular", "--format", "pt2", "--output", place)
         assert done.code == 2
-        assert f"holds other files ({name}); choose another place" in done.err.splitlines()[-1]
+        assert "holds other files; choose another place" in done.err.splitlines()[-1]
         assert (place / "notes.txt").read_text() == "all of it"
     (folder / "notes.txt").unlink()

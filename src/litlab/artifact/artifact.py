@@ -57,31 +57,23 @@ def checked(manifest: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> li
     Raises:
         UserError: One is missing, unknown, or of another type or shape.
     """
-    wanted = {entry["name"]: entry for entry in manifest["inputs"]}
-    for name in inputs:
-        if name not in wanted:
-            raise UserError(f"input {name!r}: the model has none of that name; it takes {', '.join(wanted)}")
-    free: dict[str, int] = {}
-    for name, entry in wanted.items():
-        if name not in inputs:
-            raise UserError(f"input {name!r}: it is missing; give {entry['what']}")
-        array, shape = inputs[name], entry["shape"]
-        if str(array.dtype) != entry["dtype"]:
-            raise UserError(f"input {name!r}: it is {array.dtype}, not {entry['dtype']}; convert it")
-        sizes = zip(array.shape, shape, strict=False)
-        if array.ndim != len(shape) or any(size != axis for size, axis in sizes if isinstance(axis, int)):
-            raise UserError(f"input {name!r}: its shape is {_text(array.shape)}, not {_text(shape)}")
-        for size, axis in zip(array.shape, shape, strict=True):
+    names = [entry["name"] for entry in manifest["inputs"]]
+    if set(inputs) != set(names):
+        raise UserError(f"inputs: they are {', '.join(inputs)}; the model takes {', '.join(names)}")
+
+    sizes: dict[str, int] = {}  # of the free axes, which several inputs share
+    for entry in manifest["inputs"]:
+        name, array, shape = entry["name"], inputs[entry["name"]], entry["shape"]
+        fits = array.ndim == len(shape) and str(array.dtype) == entry["dtype"]
+        for size, axis in zip(array.shape, shape, strict=False):
             if isinstance(axis, int):
-                continue
-            most = manifest.get("limits", {}).get(axis)
-            if size < 1 or (most is not None and size > most):
-                upto = "at least 1" if most is None else f"from 1 to {most}"
-                raise UserError(f"input {name!r}: the axis {axis!r} has size {size}, but it must be {upto}")
-            if free.setdefault(axis, size) != size:
-                raise UserError(f"input {name!r}: the axis {axis!r} has size {size}, but {free[axis]} in another input")
-    return [np.ascontiguousarray(inputs[name]) for name in wanted]
-
-
-def _text(shape: Any) -> str:
-    return f"({', '.join(map(str, shape))})"
+                fits = fits and size == axis
+            else:
+                most = manifest["limits"].get(axis, size)
+                fits = fits and 1 <= size <= most and sizes.setdefault(axis, size) == size
+        if not fits:
+            raise UserError(
+                f"input {name!r}: it is {array.dtype} of shape {array.shape}; the model takes {entry['dtype']} of "
+                f"shape ({', '.join(map(str, shape))}), with the same sizes in all inputs"
+            )
+    return [np.ascontiguousarray(inputs[name]) for name in names]

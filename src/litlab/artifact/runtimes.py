@@ -10,7 +10,7 @@ import numpy as np
 
 from litlab.errors import UserError, first_line
 
-OPERATORS = "torchao.quantization.pt2e"  # defines those of graphs that int8-static has made
+OPERATORS = "torchao.quantization.pt2e"  # defines those of quantized graphs
 Arrays = Sequence[np.ndarray]
 Run = Callable[[Arrays], list[np.ndarray]]
 
@@ -32,20 +32,15 @@ def load_runtime(form: str, file: Path, inputs: Sequence[str], versions: dict[st
         UserError: The runtime is missing, or it can't load the file.
     """
     try:
-        if form == "onnx":
-            return _onnx(file, inputs, threads)
-        return _torch(form, file, versions, threads)
-    except UserError:
-        raise
+        return _load_onnx(file, inputs, threads) if form == "onnx" else _load_torch(form, file, versions, threads)
+    except ModuleNotFoundError as error:
+        raise UserError(f"{file}: it needs {error.name}; pip install '.[export,torchao]'") from error
     except Exception as error:  # runtimes raise what they like for a file that they can't use
         raise UserError(f"{file}: it can't be loaded here ({first_line(error)}); export the run again") from error
 
 
-def _onnx(file: Path, inputs: Sequence[str], threads: int | None) -> Run:
-    try:
-        runtime: Any = import_module("onnxruntime")
-    except ModuleNotFoundError as error:
-        raise UserError("onnxruntime is not installed; pip install '.[export]'") from error
+def _load_onnx(file: Path, inputs: Sequence[str], threads: int | None) -> Run:
+    runtime: Any = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors
     if threads is not None:
@@ -54,22 +49,19 @@ def _onnx(file: Path, inputs: Sequence[str], threads: int | None) -> Run:
     return lambda arrays: session.run(None, dict(zip(inputs, arrays, strict=True)))
 
 
-def _torch(form: str, file: Path, versions: dict[str, str], threads: int | None) -> Run:
+def _load_torch(form: str, file: Path, versions: dict[str, str], threads: int | None) -> Run:
     import torch
 
     if threads is not None:
         torch.set_num_threads(threads)
-    made, here = versions.get("torch", ""), torch.__version__
-    if form == "aoti" and _minor(made) != _minor(here):  # its code calls functions of that version
-        raise UserError(f"{file}: it was compiled for torch {made}, here is {here}; export the run again")
-    if form == "pt2" and "torchao" in versions:
-        try:
-            import_module(OPERATORS)
-        except ModuleNotFoundError as error:
-            raise UserError(f"{file}: it needs torchao; pip install '.[torchao]'") from error
+    if "torchao" in versions:
+        import_module(OPERATORS)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"`torch.jit.\w+` is deprecated")
         if form == "aoti":
+            made, here = versions["torch"], torch.__version__
+            if made.split(".")[:2] != here.split(".")[:2]:  # its code calls functions of that version
+                raise RuntimeError(f"it was compiled for torch {made}, here is {here}")
             graph: Any = torch._inductor.aoti_load_package(str(file))  # the documented way
         elif form == "torchscript":
             graph = torch.jit.load(str(file)).eval()
@@ -81,7 +73,3 @@ def _torch(form: str, file: Path, versions: dict[str, str], threads: int | None)
             return [tensor.numpy() for tensor in graph(*map(torch.from_numpy, arrays))]
 
     return run
-
-
-def _minor(version: str) -> list[str]:
-    return version.split(".")[:2]

@@ -53,6 +53,11 @@ class Serving(nn.Module, ABC):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.most = dict(most or {})
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the inputs."""
+        return [spec.name for spec in self.inputs]
+
     # ---- inside of the graph
 
     @abstractmethod

@@ -1,10 +1,15 @@
-"""The files beside the graph: manifest, example, README and a script that runs it."""
+"""The folder of an export: where it is, and the files beside the graph."""
 
 import json
+import os
 import platform
 import shutil
 import subprocess
 import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,68 +18,141 @@ import numpy as np
 import torch
 import yaml
 
-from litlab.artifact.manifest import CHECKPOINT, EXAMPLE, FILES, MANIFEST, README, SCRIPT, sha256
-from litlab.artifact.runtimes import load_runtime
-from litlab.commands.export.formats import RUNTIME
-from litlab.commands.export.pages import readme, use_script
-from litlab.commands.export.request import Source, Wanted
+from litlab.artifact.manifest import CHECKPOINT, EXAMPLE, FILES, MANIFEST, SCRIPT, sha256
+from litlab.artifact.runtimes import OPERATORS, Run
+from litlab.cli.fit import Experiment
 from litlab.data.serving import Serving
+from litlab.errors import UserError
+from litlab.runs.folder import RunFolder
 from litlab.runs.masking import mask
+from litlab.util.files import check_folder
 
-KEPT = (
-    "epoch", "global_step", "pytorch-lightning_version", "hparams_name", "hyper_parameters", "datamodule_hparams_name",
-    "datamodule_hyper_parameters", "config",
-)  # fmt: skip
+OF_TRAINING = ("state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks")  # parts of a checkpoint
+LOAD = {
+    "onnx": 'import onnxruntime\n\nmodel = onnxruntime.InferenceSession(here / "{file}")',
+    "pt2": 'import torch\n\nmodel = torch.export.load(here / "{file}").module()',
+    "aoti": 'import torch\n\nmodel = torch._inductor.aoti_load_package(str(here / "{file}"))',
+    "torchscript": 'import torch\n\nmodel = torch.jit.load(here / "{file}")',
+}
+RUN_ONNX = "outputs = model.run(None, inputs)"
+RUN_TORCH = """\
+with torch.no_grad():
+    outputs = [tensor.numpy() for tensor in model(*map(torch.from_numpy, inputs.values()))]"""
+USE = '''\
+"""Run the exported model: python use.py [inputs.npz]. Needs numpy and {packages}, nothing else."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+here = Path(__file__).parent
+{load}
+manifest = json.loads((here / "{manifest}").read_text(encoding="utf-8"))
+arrays = np.load(sys.argv[1] if len(sys.argv) > 1 else here / "{example}")
+inputs = {{entry["name"]: arrays[entry["name"]] for entry in manifest["inputs"]}}
+{run}
+for entry, values in zip(manifest["outputs"], outputs):
+    print(entry["name"], values.shape)
+    print(values)
+    if len(sys.argv) == 1:  # the example knows what comes out
+        np.testing.assert_allclose(values, arrays["expected_" + entry["name"]], rtol=1e-3, atol=1e-3)
+'''
 
 
-def write_folder(folder: Path, source: Source, serving: Serving, found: dict[str, Any]) -> dict[str, Any]:
+def choose_folder(options: Namespace, run: RunFolder | None) -> Path:
+    """Return the folder to write.
+
+    Args:
+        options: ``output``, ``format`` and ``quantize``.
+        run: The run.
+
+    Raises:
+        UserError: If something else would be lost.
+    """
+    name = "-".join(filter(None, [options.format, options.quantize]))
+    default = Path("exported") if run is None else run.path / "exported"
+    folder = Path(os.path.abspath(options.output or default / name))
+    check_folder("--output", folder.parent)
+    if folder.exists() and (not folder.is_dir() or _find_other_files(folder)):
+        raise UserError(f"--output: {folder} holds other files; choose another place")
+    return folder
+
+
+def _find_other_files(folder: Path) -> set[str]:
+    """Return what is in a folder, and no export has put there; all of it where there is no export."""
+    try:
+        names = {MANIFEST, SCRIPT, *json.loads((folder / MANIFEST).read_bytes())["files"]}
+    except (OSError, ValueError, TypeError, KeyError):
+        names = set()
+    return {path.name for path in folder.iterdir()} - names
+
+
+@contextmanager
+def stage(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside the target, which it replaces at the end, or is removed where something failed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        yield folder
+        folder.chmod(0o755)  # temporary folders are private
+        if target.is_dir():
+            shutil.rmtree(target)
+        folder.rename(target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_folder(folder: Path, experiment: Experiment, serving: Serving, run: Run, manifest: dict[str, Any]) -> None:
     """Write the files beside the graph, and run the script once.
 
     Args:
         folder: The folder; the graph is in it.
-        source: What was exported.
+        experiment: What was exported.
         serving: Its inputs and outputs.
-        found: What the manifest says, but for the files.
-
-    Returns:
-        The manifest.
+        run: The exported model.
+        manifest: What the manifest says, but for the checksums.
 
     Raises:
         RuntimeError: The script does not work.
     """
-    form = found["format"]
+    form = manifest["format"]
     for name, text in serving.files().items():
         (folder / name).write_text(text, encoding="utf-8")
-    torch.save(stripped(source), folder / CHECKPOINT)
-    raw = {spec.name: tensor.numpy() for spec, tensor in zip(serving.inputs, serving.example(), strict=True)}
-    run = load_runtime(form, folder / FILES[form], list(raw), found["versions"], None)
-    answers = dict(zip((spec.name for spec in serving.outputs), run(list(raw.values())), strict=True))
-    example: dict[str, Any] = {**raw, **{f"expected_{name}": values for name, values in answers.items()}}
+    torch.save(strip_checkpoint(experiment), folder / CHECKPOINT)
+    raw = [tensor.numpy() for tensor in serving.example()]
+    expected = [f"expected_{spec.name}" for spec in serving.outputs]
+    example: dict[str, Any] = dict(zip([*serving.names, *expected], [*raw, *run(raw)], strict=True))
     np.savez(folder / EXAMPLE, **example)
-    (folder / SCRIPT).write_text(use_script(form, serving, "torchao" in found["versions"]), encoding="utf-8")
+
     names = [FILES[form], CHECKPOINT, EXAMPLE, *serving.files()]
-    manifest = {
-        **found,
-        "size_bytes": (folder / FILES[form]).stat().st_size,
-        "files": {name: sha256(folder / name) for name in names},
-    }
-    (folder / MANIFEST).write_text(
-        json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-    )
-    (folder / README).write_text(readme(manifest), encoding="utf-8")
-    _try_out(folder)
-    return manifest
+    manifest = manifest | {"files": {name: sha256(folder / name) for name in names}}
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+    packages = " and ".join(sorted(manifest["versions"].keys() & {"onnxruntime", "torch", "torchao"}))
+    load = LOAD[form].format(file=FILES[form])
+    if "torchao" in packages:
+        load = load.replace("\n", f"\nimport {OPERATORS}  # defines operators of the graph\n", 1)
+    run_lines = RUN_ONNX if form == "onnx" else RUN_TORCH
+    values = {"packages": packages, "manifest": MANIFEST, "example": EXAMPLE, "load": load, "run": run_lines}
+    (folder / SCRIPT).write_text(USE.format(**values), encoding="utf-8")
+
+    # As the next person will, in a process without this project.
+    done = subprocess.run([sys.executable, SCRIPT], cwd=folder, capture_output=True, text=True, check=False)
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{SCRIPT} of the export failed:\n{done.stdout}{done.stderr}")
 
 
-def stripped(source: Source) -> dict[str, Any]:
+def strip_checkpoint(experiment: Experiment) -> dict[str, Any]:
     """Return a checkpoint without weights and the state of the training: settings, and what data and model keep.
 
     Secrets in the settings are masked, because the folder leaves the house.
     """
-    own: dict[str, Any] = {}
-    source.model.on_save_checkpoint(own)
-    names = {*KEPT, type(source.data).__qualname__, *own}
-    kept: dict[str, Any] = {name: value for name, value in source.checkpoint.items() if name in names}
+    assert experiment.checkpoint is not None
+    kept = {name: value for name, value in experiment.checkpoint.items() if name not in OF_TRAINING}
     kept["state_dict"] = {}
     for name in ("hyper_parameters", "datamodule_hyper_parameters"):
         if name in kept:
@@ -84,16 +162,11 @@ def stripped(source: Source) -> dict[str, Any]:
     return kept
 
 
-def versions(wanted: Wanted, with_torchao: bool) -> dict[str, str]:
-    """Return the versions of what made the graph, and of what runs it."""
-    names = {"torch", RUNTIME[wanted.form]} | ({"onnx", "onnxscript"} if wanted.form == "onnx" else set())
-    names |= {"torchao"} if with_torchao else set()
-    return {"python": platform.python_version(), **{name: metadata.version(name) for name in sorted(names)}}
-
-
-def _try_out(folder: Path) -> None:
-    """Run the script in a process of its own, as the next person will."""
-    done = subprocess.run([sys.executable, SCRIPT], cwd=folder, capture_output=True, text=True, check=False)
-    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{SCRIPT} of the export failed:\n{done.stdout}{done.stderr}")
+def get_versions(options: Namespace) -> dict[str, str]:
+    """Return the versions of what runs a graph, and of torch, which made it."""
+    names = ["torch"]
+    if options.format == "onnx":
+        names.append("onnxruntime")
+    elif options.quantize is not None:
+        names.append("torchao")
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}

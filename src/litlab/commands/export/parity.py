@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ ROUNDING = 0.02  # mean difference that the rounding of quantized layers may mak
 EQUAL = 0.95  # share of equal classes, likewise
 
 
-@dataclass(frozen=True)
+@dataclass
 class Parity:
     """How much two models differ.
 
@@ -32,43 +31,39 @@ class Parity:
         sizes: Shapes of the first input that were compared.
     """
 
-    difference: float
-    mean_difference: float
-    equal_classes: float | None
-    samples: int
-    sizes: list[list[int]]
+    difference: float = 0.0
+    mean_difference: float = 0.0
+    equal_classes: float | None = None
+    samples: int = 0
+    sizes: list[list[int]] = field(default_factory=list)
 
-    def check(self, tolerance: float, quantized: bool) -> None:
+    def check(self, tolerance: float, is_quantized: bool) -> None:
         """Refuse models that differ by more than rounding.
 
         Args:
             tolerance: Largest difference allowed where nothing is quantized.
-            quantized: Whether the models compute with few bits, so that a difference in the last bit of a sum can
+            is_quantized: Whether the models compute with few bits, so that a difference in the last bit of a sum can
                 become one of a whole step.
 
         Raises:
             UserError: They do.
         """
-        if quantized:
-            good = self.mean_difference <= ROUNDING and (self.equal_classes is None or self.equal_classes >= EQUAL)
+        has_equal_classes = self.equal_classes is None or self.equal_classes >= EQUAL
+        if is_quantized:
+            is_good = self.mean_difference <= ROUNDING and has_equal_classes
         else:
-            good = self.difference <= tolerance
-        if not good:
-            allowed = f"{ROUNDING:g} on average" if quantized else f"{tolerance:g}"
-            equal = "" if self.equal_classes is None else f", {self.equal_classes:.2%} equal classes"
+            is_good = self.difference <= tolerance
+        if not is_good:
+            allowed = f"{ROUNDING:g} on average" if is_quantized else f"{tolerance:g}"
             raise UserError(
-                f"export: the exported model differs from the run's by {self.difference:.3g} "
-                f"({self.mean_difference:.3g} on average{equal}), where {allowed} is allowed; nothing was written"
+                f"export: the exported model differs by {self.difference:.3g} ({self.mean_difference:.3g} on average), "
+                f"where {allowed} is allowed; nothing was written"
             )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the entry of a manifest."""
-        return asdict(self)
 
 
 def compare(
     reference: nn.Module, run: Callable[[Arrays], Sequence[np.ndarray]], serving: Serving,
-    batches: Iterable[tuple[Tensor, ...]], total: int, what: str,
+    batches: Iterable[tuple[Tensor, ...]], total: int,
 ) -> Parity:  # fmt: skip
     """Compare a runtime with eager PyTorch, at several batch sizes, and at the ends of every other free size.
 
@@ -78,39 +73,37 @@ def compare(
         serving: Inputs and outputs.
         batches: Raw inputs.
         total: Number of samples in them.
-        what: What is compared, for the progress bar.
     """
-    unit, classes = serving.unit().double(), serving.outputs[0].name == "probabilities"
-    largest, summed, count, equal, samples = 0.0, 0.0, 0, 0, 0
-    sizes: list[list[int]] = []
-    with progress_bar(total=total, desc=what) as progress, torch.no_grad():
-        for raw, counted in _cut(batches, serving):
-            want = reference(*raw)
-            got = [torch.from_numpy(array) for array in run([tensor.numpy() for tensor in raw])]
-            for here, there in zip(want, got, strict=True):
-                error = _difference(here, there) / unit
-                largest = max(largest, error.max().item())
-                if counted:
-                    summed, count = summed + error.sum().item(), count + error.numel()
-            if list(raw[0].shape) not in sizes and len(sizes) < 12:
-                sizes.append(list(raw[0].shape))
-            if not counted:
-                continue
-            if classes:
-                equal += int((want[0].argmax(1) == got[0].argmax(1)).sum())
-            samples += raw[0].shape[0]
-            progress.update(raw[0].shape[0])
-    share = equal / samples if classes else None
-    return Parity(largest, summed / max(count, 1), share, samples, sizes)
+    parity, unit = Parity(), serving.unit().double()
+    has_classes = serving.outputs[0].name == "probabilities"
+    means: list[Tensor] = []
+    equal = 0
+    with progress_bar(total=total, desc="comparing") as progress, torch.no_grad():
+        for raw, is_sample in _cut(batches, serving):
+            expected = reference(*raw)
+            answers = [torch.from_numpy(array) for array in run([tensor.numpy() for tensor in raw])]
+            errors = [_measure_error(*pair) / unit for pair in zip(expected, answers, strict=True)]
+            parity.difference = max(parity.difference, *(error.max().item() for error in errors))
+            if list(raw[0].shape) not in parity.sizes and len(parity.sizes) < 12:
+                parity.sizes.append(list(raw[0].shape))
+            if is_sample:
+                parity.samples += len(raw[0])
+                means += [error.flatten(1).mean(1) for error in errors]
+                equal += int((expected[0].argmax(1) == answers[0].argmax(1)).sum())
+                progress.update(len(raw[0]))
+    parity.mean_difference = torch.cat(means).mean().item()
+    parity.equal_classes = equal / parity.samples if has_classes else None
+    return parity
 
 
-def _difference(here: Tensor, there: Tensor) -> Tensor:
+def _measure_error(expected: Tensor, answer: Tensor) -> Tensor:
     """Return how far outputs are apart, beyond two steps of their own type, which large numbers may have in float32.
 
     Where neither is a number they are equal, where one of them is not they are infinitely far apart.
     """
-    both = here.isnan() & there.isnan()
-    error = (here.double() - there.double()).abs() - 2 * torch.finfo(here.dtype).eps * here.double().abs()
+    both = expected.isnan() & answer.isnan()
+    steps = 2 * torch.finfo(expected.dtype).eps * expected.double().abs()
+    error = (expected.double() - answer.double()).abs() - steps
     return error.clamp(min=0.0).masked_fill(both, 0.0).nan_to_num(nan=math.inf)
 
 
@@ -122,25 +115,24 @@ def _cut(batches: Iterable[tuple[Tensor, ...]], serving: Serving) -> Iterator[tu
     for number, raw in enumerate(batches):
         start = 0
         if number == 0:
-            yield from ((made, False) for made in _stretched(raw, serving))
-        for size in CUTS if number == 0 else ():
-            if start + size < len(raw[0]):
-                yield tuple(tensor[start : start + size] for tensor in raw), True
-                start += size
+            for axis, most in serving.most.items():
+                for size in (1, most):
+                    yield _stretch(raw, serving, axis, size), False
+            for size in CUTS:
+                if start + size < len(raw[0]):
+                    yield tuple(tensor[start : start + size] for tensor in raw), True
+                    start += size
         yield tuple(tensor[start:] for tensor in raw), True
 
 
-def _stretched(raw: tuple[Tensor, ...], serving: Serving) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the first samples with a free axis as short and as long as can be."""
-    for axis, most in serving.most.items():
-        for size in (1, most):
-            found = []
-            for spec, tensor in zip(serving.inputs, raw, strict=True):
-                some = tensor[:2]
-                if axis in spec.shape:
-                    dim = spec.shape.index(axis)
-                    here = some.narrow(dim, 0, min(size, some.shape[dim]))
-                    missing = size - here.shape[dim]
-                    some = F.pad(here, [0, 0] * (here.ndim - 1 - dim) + [0, missing])
-                found.append(some)
-            yield tuple(found)
+def _stretch(raw: tuple[Tensor, ...], serving: Serving, axis: str, size: int) -> tuple[Tensor, ...]:
+    """Return the first two samples with a free axis cut or padded with zeros to a size."""
+    stretched = []
+    for spec, tensor in zip(serving.inputs, raw, strict=True):
+        some = tensor[:2]
+        if axis in spec.shape:
+            dim = spec.shape.index(axis)
+            some = some.narrow(dim, 0, min(size, some.shape[dim]))
+            some = F.pad(some, [0, 0] * (some.ndim - 1 - dim) + [0, size - some.shape[dim]])
+        stretched.append(some)
+    return tuple(stretched)

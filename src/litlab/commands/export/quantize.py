@@ -1,4 +1,4 @@
-"""8-bit and 4-bit models, by torchao."""
+"""8-bit models, by torchao."""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -6,18 +6,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.export import ExportedProgram
 
-from litlab.commands.export.graph import exported_program
+from litlab.commands.export.graph import trace
 from litlab.data.serving import Serving
-from litlab.errors import UserError, first_line
+from litlab.errors import UserError
 from litlab.nn.fake_quantize import LEAST, LINEAR, LINEAR_AND_CONVOLUTIONS, share_of
 from litlab.util.progress import progress_bar
 
 CALIBRATION = 32  # batches
 
 
-def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
+def quantize(module: nn.Module, serving: Serving, kind: str, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
     """Quantize a model.
 
     Args:
@@ -30,7 +29,7 @@ def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[
         The quantized model, which takes the same inputs.
 
     Raises:
-        UserError: torchao is missing, or has no kernels for this machine.
+        UserError: torchao is missing, or can't quantize with this version of torch.
     """
     try:
         torchao: Any = import_module("torchao.quantization")
@@ -40,12 +39,10 @@ def quantized(module: nn.Module, serving: Serving, kind: str, batches: Iterable[
         return _static(module, serving, batches)
     if kind == "int8-dynamic":
         torchao.quantize_(module, torchao.Int8DynamicActivationInt8WeightConfig())
-    elif kind == "int8-weights":
+    else:
         by_row = torchao.IntxWeightOnlyConfig(weight_dtype=torch.int8, granularity=torchao.PerAxis(0))
         torchao.quantize_(module, by_row, filter_fn=lambda layer, _: isinstance(layer, nn.Embedding))
         torchao.quantize_(module, torchao.Int8WeightOnlyConfig())
-    else:
-        _int4(module, torchao)
     # As plain tensors: a graph file would hold torchao's classes, which not everybody has who loads it.
     return import_module("torchao.utils").unwrap_tensor_subclass(module)
 
@@ -67,16 +64,6 @@ def check_kind(module: nn.Module, kind: str) -> None:
         )
 
 
-def _int4(module: nn.Module, torchao: Any) -> None:
-    try:
-        torchao.quantize_(module, torchao.Int4WeightOnlyConfig(group_size=32))
-    except (ImportError, NotImplementedError) as error:  # no mslk; mslk without kernels for this device
-        raise UserError(
-            f"--quantize int4-weights: this machine has no kernels for it ({first_line(error).rstrip('.')}); use "
-            "int8-weights"
-        ) from error
-
-
 def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
     """Quantize the graph of a model: PT2E with the quantizer of torch's compiler for x86.
 
@@ -87,7 +74,7 @@ def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor,
     x86: Any = import_module("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
-    prepared = steps.prepare_pt2e(exported_program(module, serving).module(), quantizer)
+    prepared = steps.prepare_pt2e(trace(module, serving).module(), quantizer)
     with torch.no_grad():
         for _, raw in zip(progress_bar(range(CALIBRATION), desc="measuring scales"), batches, strict=False):
             prepared(*raw)
@@ -99,8 +86,3 @@ def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor,
             "newer torch, or use int8-dynamic"
         )
     return converted
-
-
-def traced(module: nn.Module, serving: Serving) -> ExportedProgram:
-    """Trace a model that may be quantized, as `exported_program`."""
-    return exported_program(module, serving, nested=not isinstance(module, torch.fx.GraphModule))

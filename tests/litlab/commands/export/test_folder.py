@@ -4,11 +4,7 @@ from types import SimpleNamespace
 
 import yaml
 
-from litlab.commands.export.folder import stripped
-
-
-class Data:
-    """A DataModule as a checkpoint knows it."""
+from litlab.commands.export.folder import strip_checkpoint
 
 
 def test_settings_stay_and_weights_and_secrets_do_not():
@@ -18,8 +14,7 @@ def test_settings_stay_and_weights_and_secrets_do_not():
         "config": yaml.safe_dump({"trainer": {"logger": logger}, "data": {"path": "ähren.csv"}}),
         "hyper_parameters": {"width": 3, "hf_token": "hf_abcdefghijklmnopqrstu"},
     }  # fmt: skip
-    model = SimpleNamespace(on_save_checkpoint=lambda own: own.update(own=None))
-    kept = stripped(SimpleNamespace(model=model, data=Data(), checkpoint=checkpoint))
+    kept = strip_checkpoint(SimpleNamespace(checkpoint=checkpoint))
     assert kept["state_dict"] == {}
     assert set(kept) == {"state_dict", "epoch", "Data", "own", "config", "hyper_parameters"}
     assert (kept["epoch"], kept["Data"], kept["own"]) == (3, {"mean": 2.0}, 5)

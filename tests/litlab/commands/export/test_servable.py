@@ -6,8 +6,8 @@ from lightning.pytorch import LightningModule
 from torch import nn
 
 from litlab.artifact.servable import Servable
-from litlab.commands.export.graph import check_axes, exported_program
-from litlab.data.serving import BATCH, Serving, TensorSpec
+from litlab.commands.export.graph import check_axes, trace
+from litlab.data.serving import BATCH, TIME, Serving, TensorSpec
 from litlab.errors import UserError
 
 
@@ -50,7 +50,7 @@ def constant(rows):
 
 
 def test_a_graph_is_for_batches_of_any_size():
-    program = exported_program(Servable(Model(torch.tanh), Rows()), Rows())
+    program = trace(Servable(Model(torch.tanh), Rows()), Rows())
     assert program.module()(torch.ones(7, 3))[0].shape == (7, 1)
 
 
@@ -63,8 +63,28 @@ def test_a_graph_is_for_batches_of_any_size():
 )
 def test_what_cannot_be_traced(before, message):
     with pytest.raises(UserError, match=message) as refused:
-        exported_program(Servable(Model(before), Rows()), Rows())
+        trace(Servable(Model(before), Rows()), Rows())
     assert "\n" not in str(refused.value)
+
+
+class Recurrent(LightningModule):
+    """A layer that torch.export unrolls."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(1, 4, batch_first=True)
+
+    def predict_step(self, batch, batch_idx):
+        return self.gru(batch.unsqueeze(2))[0][:, -1]
+
+
+def test_a_recurrent_layer_of_any_length_is_named():
+    serving = Rows()
+    serving.inputs, serving.most = (TensorSpec("rows", "float32", (BATCH, TIME), "numbers"),), {TIME: 9}
+    with pytest.raises(
+        UserError, match=r"'time' a constant; it unrolls model.gru \(GRU\) .*; choose --format torchscript"
+    ):
+        trace(Servable(Recurrent(), serving), serving)
 
 
 def test_axes_are_compared():

@@ -15,7 +15,7 @@ import torch
 
 from litlab.artifact.manifest import FILES, MANIFEST, sha256
 from litlab.cli.argv import ALONE
-from litlab.commands.export.graph import exported_program
+from litlab.commands.export.graph import trace
 from litlab.commands.serve.answerer import Answerer
 from litlab.commands.serve.model import load_model
 from litlab.commands.serve.run_model import RunModel
@@ -127,7 +127,7 @@ def answerers(example, tmp_path_factory) -> Callable[[str, str], Answerer]:
 
 def export(model: RunModel, folder: Any) -> None:
     """What ``export`` writes, as far as a server reads it."""
-    torch.export.save(exported_program(model.servable, model.servable.serving), folder / FILES["pt2"])
+    torch.export.save(trace(model.servable, model.servable.serving), folder / FILES["pt2"])
     for name, text in model.files.items():
         (folder / name).write_text(text)
     digests = {name: sha256(folder / name) for name in (FILES["pt2"], *model.files)}
