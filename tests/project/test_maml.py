@@ -2,17 +2,12 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule
 from torch import nn
 from torch.func import functional_call
 
-from litlab.errors import UserError
-from project.callbacks.sinusoid_plots import SinusoidPlots
 from project.data.sinusoids import Sinusoids
 from project.models.maml import MAML
 from tests.conftest import CONFIGS, command, settings_of
@@ -81,7 +76,6 @@ def test_the_two_are_compared_in_one_table_and_tested_again(trained, run, monkey
     done = run("test", "--run", "maml/version_0")
     assert done.code == 0, done.err
     assert results(trained / "version_0") == before
-    assert (trained / "version_0/sinusoids.png").stat().st_size > 10_000
 
 
 def test_a_resumed_run_gets_the_same_tasks(run, tmp_path, monkeypatch):
@@ -125,12 +119,6 @@ def test_steps_on_a_gpu_wait_for_nothing_and_mix_no_devices(on_fake_cuda, run, m
     done = run("fit", "--config", CONFIG, *FEW)
     assert done.code == 0, done.err
     assert (on_fake_cuda["train"], on_fake_cuda["test"]) == (3, 2)
-
-
-def test_the_plots_are_of_maml_alone():
-    trainer: Any = SimpleNamespace(is_global_zero=True)
-    with pytest.raises(UserError, match=r"^SinusoidPlots: .*; remove SinusoidPlots from trainer\.callbacks"):
-        SinusoidPlots().on_test_batch_end(trainer, LightningModule(), None, {}, 0)
 
 
 @pytest.mark.parametrize(

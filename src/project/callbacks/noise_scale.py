@@ -1,7 +1,7 @@
 """The gradient noise scale: which batch size a training could make use of."""
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -12,13 +12,8 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.errors import UserError
 from litlab.types import PositiveInt
-from project.callbacks._figures import BLUE, RED, add_legend, make_axes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MICRO_BATCHES = 8
 DECAY = 0.9  # of the averages, from one measurement to the next
@@ -54,7 +49,7 @@ class GradientNoiseScale(Callback):
     batches of that many samples takes twice the fewest steps and twice the fewest samples.
 
     Logged every `every_n_steps` steps, before the step: ``noise_scale/simple`` in samples, and its two parts
-    ``noise_scale/trace`` and ``noise_scale/grad_sq``. A fit ends with a line and ``noise_scale.png`` in the run folder.
+    ``noise_scale/trace`` and ``noise_scale/grad_sq``. A fit ends with a line.
     A measurement computes the training loss of the batch once more; the training goes on as if there were none. Where
     a batch holds samples that are alike, such as texts of about the same length, the noise scale is too low.
 
@@ -109,8 +104,7 @@ class GradientNoiseScale(Callback):
             logger.log_metrics({f"noise_scale/{name}": value for name, value in values.items()}, step=step)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        folder = run_folder(trainer)  # on every rank
-        if self.points and trainer.is_global_zero:
+        if self.points:
             # Equation 2.11 of the paper: it takes S (1 + N / B) steps to a loss, where S is the fewest.
             point = self.points[-1]
             saved = point.noise_scale / (point.noise_scale + point.batch) / 2
@@ -119,7 +113,6 @@ class GradientNoiseScale(Callback):
                 f"twice the batch takes about {saved:.0%} fewer steps and {1 - 2 * saved:.0%} more samples to the same "
                 "loss, by the model of McCandlish et al. (2018)"
             )
-            publish_figure(trainer, folder, "noise_scale", draw_noise_scale(self.points), stage="fit")
 
     def state_dict(self) -> dict[str, Any]:
         return {"points": [tuple(point) for point in self.points]}
@@ -161,16 +154,3 @@ def estimate_noise(model: Any, batch: Any, samples: int) -> Tensor:
     grad_sq = (count * square_of_mean - mean_square) / (count - 1)
     trace = (mean_square - square_of_mean) * size * count / (count - 1)
     return torch.stack([grad_sq, trace])
-
-
-def draw_noise_scale(points: list[Point]) -> "Figure":
-    """Draw noise scale and batch size over the steps, on a logarithmic axis."""
-    figure, grid = make_axes(1, 1, 7, 4.5)
-    axes = grid[0, 0]
-    steps = [point.step for point in points]
-    axes.plot(steps, [point.noise_scale for point in points], ".-", color=BLUE, label="gradient noise scale")
-    axes.plot(steps, [point.batch for point in points], "--", color=RED, label="batch size of a step")
-    axes.set(xlabel="optimizer step", ylabel="samples", yscale="log")
-    axes.yaxis.set_major_formatter("{x:,g}")  # the default one writes formulas, which reports show as they are
-    add_legend(figure, axes)
-    return figure

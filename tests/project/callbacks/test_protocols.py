@@ -29,7 +29,6 @@ READS: dict[str, tuple[set[str], str, set[str]]] = {
     "ImagePlots": ({"class_names", "mean", "std"}, "test_images.png", {"ImageData"}),
     "TextSamples": ({"class_names", "text", "sample_index"}, "texts.csv", {"TextData"}),
     "ForecastPlots": (set(FACTS), "forecasts.png", {"SeriesData"}),
-    "SinusoidPlots": (set(), "sinusoids.png", set()),
 }
 NEEDED = {"Freeze": {"rules": []}}  # arguments without a default
 SHIPPED = [cls for name in machinery.__all__ if issubclass(cls := getattr(machinery, name), Callback)]
