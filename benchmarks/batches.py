@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import save, summary
+from common import save, summarise
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
@@ -97,7 +97,7 @@ def text_benchmark(data: TextData, repeats: int) -> dict[str, Any]:
             speeds.setdefault(name, []).append(speed)
     return compared("TextData", speeds) | {
         "texts": data.sizes,
-        "padded_tokens_per_real_token": {name: summary(values) for name, values in ratios.items()},
+        "padded_tokens_per_real_token": {name: summarise(values) for name, values in ratios.items()},
     }
 
 
@@ -119,7 +119,7 @@ def series_benchmark(data: SeriesData, repeats: int) -> dict[str, Any]:
 
 
 def compared(ours: str, speeds: dict[str, list[float]]) -> dict[str, Any]:
-    table = {name: summary(values) for name, values in speeds.items()}
+    table = {name: summarise(values) for name, values in speeds.items()}
     best = max(values["median"] for name, values in table.items() if name != ours)
     return {"per_second": table, "ratio": table[ours]["median"] / best}
 

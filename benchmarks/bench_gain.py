@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import CONFIGS, save, split_flags, summary
+from common import CONFIGS, save, split_flags, summarise
 
 
 def command(folder: Path, *arguments: object) -> float:
@@ -40,7 +40,7 @@ def measured(folder: Path, experiment: str, chosen: argparse.Namespace, more: li
     seconds = command(folder, "bench", f"--minutes={chosen.minutes}", *allowed, *base)
     found = folder / "lightning_logs/bench" / experiment
     record = json.loads((found / "bench.json").read_text())
-    trials = {name: trial["reason"] or summary(trial["rates"]) for name, trial in record["trials"].items()}
+    trials = {name: trial["reason"] or summarise(trial["rates"]) for name, trial in record["trials"].items()}
     result = {"bench_seconds": seconds, "samples_per_second": trials, "best": record["best"]}
     if record["best"] == "baseline":
         return result
@@ -54,9 +54,9 @@ def measured(folder: Path, experiment: str, chosen: argparse.Namespace, more: li
             times.append(command(folder, "fit", *base, *overlay, *limits))
             print(f"{experiment}, {side}: {times[-1]:.1f} s", file=sys.stderr)
     ratios = [shipped / tuned for shipped, tuned in zip(*sides.values(), strict=True)]
-    seconds_of_fit = {side: summary(times) for side, times in sides.items()}
+    seconds_of_fit = {side: summarise(times) for side, times in sides.items()}
     overlay_text = (found / "bench.yaml").read_text()
-    return {**result, "overlay": overlay_text, "fit_seconds": seconds_of_fit, "times_as_fast": summary(ratios)}
+    return {**result, "overlay": overlay_text, "fit_seconds": seconds_of_fit, "times_as_fast": summarise(ratios)}
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ def split_flags() -> tuple[list[str], list[str]]:
     return own[:end], own[end + 1 :]
 
 
-def summary(values: list[float]) -> dict[str, float]:
+def summarise(values: list[float]) -> dict[str, float]:
     """Median, least and greatest of the repeats."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
@@ -89,6 +89,7 @@ def earlier(name: str, rows: Collection[str]) -> dict[str, Any]:
 def save(name: str, results: dict[str, Any]) -> None:
     """Print the results and write them, with the environment, to ``results/NAME.json``; without folders of here."""
     text = PATH.sub("", json.dumps({**environment(), **results}, indent=2))
+    text = re.sub(r"[\[{][^\[\]{}]*[\]}]", lambda part: " ".join(part[0].split()), text)  # the innermost on one line
     print(text)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(text + "\n")

@@ -1,4 +1,4 @@
-"""What the operators of `project.ops` gain over the compositions that they replace, and what building them takes.
+"""What the operators of `project.ops` gain over the compositions that they replace.
 
 python benchmarks/operators.py
 python benchmarks/operators.py --repeats 5   shorter
@@ -8,39 +8,22 @@ measured in turns. A ratio is that of the two times of one turn: above 1 the ope
 """
 
 import argparse
-import os
-import resource
-import subprocess
-import sys
-import sysconfig
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
-from common import save, summary
+from common import save, summarise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from project.models.transformer_classifier import TransformerClassifier
-from project.networks.attention import MultiHeadAttention, math_attention
-from project.ops.build import build
+from project.networks.attention import math_attention
 from project.ops.masked_softmax import is_built, masked_softmax, plain_masked_softmax
 from project.ops.squared_relu import SquaredReLU
 
 BATCH, HEADS, HEAD_DIM = 32, 4, 24  # of text.yaml
 TOKENS = (96, 200, 400)
-LOAD = """
-import time
-import torch
-from project.ops.masked_softmax import is_built
-
-start = time.perf_counter()
-assert is_built("cpu")
-print(time.perf_counter() - start)
-"""
 
 
 def in_turns(variants: dict[str, Callable[[], Any]], repeats: int) -> dict[str, Any]:
@@ -61,7 +44,7 @@ def in_turns(variants: dict[str, Callable[[], Any]], repeats: int) -> dict[str, 
 
 
 def rounded(values: list[float]) -> dict[str, float]:
-    return {name: float(f"{value:.3g}") for name, value in summary(values).items()}
+    return {name: float(f"{value:.3g}") for name, value in summarise(values).items()}
 
 
 def kept(call: Callable[[], Tensor]) -> float:
@@ -118,30 +101,6 @@ def attentions(tokens: int, dropout: float, repeats: int) -> dict[str, Any]:
     return in_turns({name: both_passes(call, inputs, grad) for name, call in calls.items()}, repeats)
 
 
-def training_steps(dropout: float, repeats: int) -> dict[str, Any]:
-    """Whole steps of text.yaml's network, with the tokens, batch size and sizes that it has."""
-    ids = torch.randint(2, 20000, (BATCH, 96)).masked_fill(~padding(96)[:, 0, 0], 0)
-    inputs, labels = {"ids": ids}, torch.randint(4, (BATCH,))
-
-    def step_of(form: str) -> Callable[[], None]:
-        torch.manual_seed(0)
-        model = TransformerClassifier(
-            vocab_size=20000, max_tokens=96, num_classes=4, positions="learned", stem=3,
-            pooling=("mean", "max", "attention"), embedding_dropout=0.3, dropout=0.2, head_dropout=0.4,
-            attention=partial(MultiHeadAttention, dropout=dropout, implementation=form),
-        ).train()  # fmt: skip
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-
-        def step() -> None:
-            optimizer.zero_grad()
-            F.cross_entropy(model(inputs), labels).backward()
-            optimizer.step()
-
-        return step
-
-    return in_turns({form: step_of(form) for form in ("sdpa", "math", "fused_softmax")}, repeats)
-
-
 def activations(rows: int, repeats: int) -> dict[str, Any]:
     """Return the time of a hidden layer's activation, and what it and the linear layers around it keep."""
     x = torch.randn(rows, 192, requires_grad=True)
@@ -152,46 +111,6 @@ def activations(rows: int, repeats: int) -> dict[str, Any]:
     times = in_turns({n: both_passes(partial(f, x), (x,), grad) for n, f in functions.items()}, repeats)
     kept_mib = {n: kept(lambda f=f: layers[1](f(layers[0](tokens)))) for n, f in functions.items()}
     return {"forward and backward": times, "MiB kept for backward, with linear layers": kept_mib}
-
-
-def building(repeats: int) -> dict[str, Any]:
-    """Seconds of the processor for a build in an empty folder, and seconds in which a later process loads it."""
-    results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        cold, warm = [], []
-        for number in range(repeats):
-            os.environ["TORCH_EXTENSIONS_DIR"] = f"{folder}/{number}"
-            cold.append(of_compiler(partial(run_python, LOAD)))
-            warm.append(float(run_python(LOAD)))
-        results |= {"cold, C++": rounded(cold), "warm, C++": rounded(warm)}
-        try:
-            results["cold, CUDA"] = of_compiler(lambda: build("masked_softmax", "cuda"))
-        except (OSError, RuntimeError) as error:
-            results["cold, CUDA"] = str(error).splitlines()[0]
-        del os.environ["TORCH_EXTENSIONS_DIR"]
-    names = ("torch/csrc/stable/ops.h", "torch/extension.h")
-    return results | {"a header alone": {name: of_compiler(partial(read_header, name)) for name in names}}
-
-
-def run_python(program: str) -> str:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-
-
-def of_compiler(call: Callable[[], Any]) -> float:
-    """Return the seconds of the processor that the processes of a call take."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    call()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2)
-
-
-def read_header(name: str) -> None:
-    """Let the compiler read a file that only includes this one."""
-    from torch.utils import cpp_extension  # warns where no GPU is
-
-    folders = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
-    flags = ["-std=c++20", "-fsyntax-only", "-x", "c++", "-", *(f"-I{folder}" for folder in folders)]
-    subprocess.run(["c++", *flags], input=f"#include <{name}>\n", text=True, check=True)
 
 
 if __name__ == "__main__":
@@ -207,9 +126,6 @@ if __name__ == "__main__":
         "softmax": {name: softmaxes(tokens, repeats) for name, tokens in lengths.items()},
         "attention, forward and backward": {n: attentions(tokens, 0.0, repeats) for n, tokens in lengths.items()},
         "attention with dropout": {n: attentions(tokens, 0.1, repeats) for n, tokens in lengths.items()},
-        "training step of text.yaml": training_steps(0.0, repeats),
-        "training step of text.yaml, attention with dropout": training_steps(0.1, repeats),
         "activation": {f"{BATCH} x {tokens} x 192": activations(BATCH * tokens, repeats) for tokens in TOKENS[::2]},
-        "seconds to build": building(max(1, repeats // 4)),
     }
     save("operators", results)

@@ -10,7 +10,7 @@ import argparse
 import time
 
 import torch
-from common import save, summary
+from common import save, summarise
 from lightning.pytorch import Trainer
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
@@ -83,7 +83,7 @@ def main() -> None:
         speeds["ImageData"].append(ours(data, 400))
         speeds["torchvision, 0 workers"].append(theirs(dataset, 0))
         speeds["torchvision, 2 workers"].append(theirs(dataset, 2))
-    table = {name: summary(values) for name, values in speeds.items()}
+    table = {name: summarise(values) for name, values in speeds.items()}
     best = max(table["torchvision, 0 workers"]["median"], table["torchvision, 2 workers"]["median"])
     save("pipeline", {"images_per_second": table, "ratio": table["ImageData"]["median"] / best})
 

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from common import save, summary
+from common import save, summarise
 from PIL import Image
 
 from litlab.artifact import is_exported
@@ -150,11 +150,11 @@ def measure(run: str, count: int, repeats: int, threads: int) -> dict[str, Any]:
                 if repeat:
                     found.setdefault(name, []).append(speed)
     served = {
-        name: {key: summary([one[key] for one in ones]) for key in ones[0]}
+        name: {key: summarise([one[key] for one in ones]) for key in ones[0]}
         for name, ones in found.items()
         if name not in loops
     }
-    bare = {name: summary(found[name]) for name in loops}
+    bare = {name: summarise(found[name]) for name in loops}
     best = bare["batch 1"]["median"]
     return {
         "format": answerer.served.manifest["format"],

@@ -24,7 +24,7 @@ from contextlib import contextmanager, redirect_stdout
 from functools import partial
 
 import torch
-from common import save, summary
+from common import save, summarise
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
 from torch import nn
@@ -187,7 +187,7 @@ def main() -> None:
     for _ in range(arguments.repeats):
         for name, side in sides.items():
             microseconds[name].append(side())
-    table = {name: summary(values) for name, values in microseconds.items()}
+    table = {name: summarise(values) for name, values in microseconds.items()}
     medians = {name: row["median"] for name, row in table.items()}
     if arguments.bars:
         ratios = {f"{name} / no bar": median / medians["no bar"] for name, median in medians.items()}
