@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from benchmarks.peak_memory import peak_tensor_bytes
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
+from tests.peak_memory import peak_tensor_bytes
 
 
 class Block(nn.Module):
