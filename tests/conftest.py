@@ -109,7 +109,7 @@ def _one_command_per_process(_settings_at_start):
 
 @pytest.fixture
 def short(request) -> Callable[[Path], list[str]]:
-    """Flags that make an experiment small, as short/ in the team's tests says of its data, for one epoch on the CPU."""
+    """Flags that make an experiment small, as tests/template/short/ says of its data, for one epoch on the CPU."""
     brief = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
     limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
 
@@ -138,10 +138,10 @@ def settings_of(config: Path) -> dict[str, Any]:
 
 
 def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:
-    """Flags with which a file in short/, in the team's tests, makes the data of a class small, if there is one."""
-    if not (Path(__file__).parent / f"{PACKAGE}/short/{name}.py").is_file():
+    """Flags with which a file in tests/template/short/ makes the data of a class small, if there is one."""
+    if not (Path(__file__).parent / f"template/short/{name}.py").is_file():
         return []
-    return import_module(f"tests.{PACKAGE}.short.{name}").settings(request.getfixturevalue)
+    return import_module(f"tests.template.short.{name}").settings(request.getfixturevalue)
 
 
 @pytest.fixture

@@ -9,12 +9,10 @@ import torch
 import torch._dynamo.utils
 
 from tests.conftest import CONFIGS, Outcome, settings_of, shell
-from tests.project.overlays import (
+from tests.template.overlays import (
     EFFECTS,
     OF_CLASSIFIERS,
-    OVERLAYS,
     SMALL,
-    THERE,
     callbacks_of,
     checkpoint_of,
     config_of,
@@ -37,14 +35,7 @@ FEWER = {  # steps of a search, or between measurements
 }
 STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
 COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
-FIRST = [pytest.param(name, marks=[] if name in THERE[:1] else pytest.mark.matrix) for name in THERE]
-# Each has its own test below; that of memory_budget is in tests/litlab/callbacks/test_compile.py.
-BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "memory_budget"}
-PARALLEL = {"fsdp2", "tensor_parallel", "fsdp2_tensor_parallel", "pipeline", "offload"}  # in test_parallel.py
-
-
-def test_every_overlay_has_an_effect_that_is_checked():
-    assert {path.stem for path in OVERLAYS} == EFFECTS.keys() | BY_THEMSELVES | PARALLEL
+FIRST = [pytest.param(name, marks=[] if name == "cifar" else pytest.mark.matrix) for name in SMALL]
 
 
 @pytest.fixture
@@ -73,7 +64,7 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
 @pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead
 @pytest.mark.parametrize(("number", "overlay"), list(enumerate(sorted(EFFECTS.keys() - COMPILED))), ids=str)
 def test_overlay(fit, number, overlay):
-    experiment = "cifar" if overlay in {*OF_CLASSIFIERS, "qat"} else THERE[number % len(THERE)]
+    experiment = "cifar" if overlay in {*OF_CLASSIFIERS, "qat"} else tuple(SMALL)[number % len(SMALL)]
     # torchao compiles its step, seconds for each shape; tests/litlab/optim has what it does.
     with torch.compiler.set_stance("force_eager" if overlay == "adamw8bit" else "default"):
         folder, done = fit(experiment, [overlay], *filter(None, [GIVEN_UP.get(overlay, {}).get(experiment)]))

@@ -17,7 +17,7 @@ from torch.distributed.run import get_args_parser
 from tests.conftest import PACKAGE, ROOT, Outcome
 from tests.litlab.commands.serve.client import Response, Server
 from tests.processes import Python, ranks
-from tests.project.tutorial import TUTORIALS, blocks, copy_project, follow, run_in_copy
+from tests.template.tutorial import TUTORIALS, blocks, copy_project, follow, run_in_copy
 
 PAGES = sorted(TUTORIALS.glob("*.md"))
 BRIEF = ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--trainer.log_every_n_steps=1"]

@@ -8,7 +8,7 @@ from litlab.commands.plan import plan
 from litlab.commands.plan.estimate import Layout
 from litlab.data import public
 from tests.conftest import CONFIGS, PACKAGE
-from tests.project.overlays import EXPERIMENTS
+from tests.template.shipped import EXPERIMENTS
 
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)

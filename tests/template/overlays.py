@@ -9,15 +9,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.conftest import CONFIGS
 
-EXPERIMENTS = sorted(CONFIGS.glob("*.yaml"))
-OVERLAYS = sorted((CONFIGS / "with").glob("*.yaml"))
 # For each experiment a small model, and batches small enough for 8 steps of one epoch.
 SMALL = {
     "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
     "text": ["--model.embed_dim=16", "--data.batch_size=12"],
     "forecast": ["--model.hidden_size=16", "--data.batch_size=32"],
 }
-THERE = [name for name in SMALL if (CONFIGS / f"{name}.yaml").is_file()]
 OF_CLASSIFIERS = {"cutmix", "ensemble", "label_smoothing", "mixup", "tta"}  # other models refuse them
 # What an overlay must be seen to have done, by the run folder and what was printed, after 8 steps.
 EFFECTS = {
@@ -62,6 +59,11 @@ EFFECTS = {
     "swa": lambda folder, done: checkpoint_of(folder)["averaging_state"]["n_averaged"] == 1,
     "warm_restarts": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["T_mult"] == 2,
 }
+
+# These have tests of their own.
+BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "memory_budget"}
+PARALLEL = {"fsdp2", "tensor_parallel", "fsdp2_tensor_parallel", "pipeline", "offload"}
+OVERLAYS = [CONFIGS / f"with/{name}.yaml" for name in sorted(EFFECTS.keys() | BY_THEMSELVES | PARALLEL)]
 
 
 def config_of(folder: Path) -> dict:

@@ -1,3 +1,3 @@
 """The tiny images, which are larger and coloured: the network is sized by them."""
 
-from tests.project.short.CIFAR10Data import settings as settings
+from tests.template.short.CIFAR10Data import settings as settings

@@ -1,18 +1,18 @@
 """Every shipped experiment trains, validates and tests on a CUDA device that does not exist: see tests/fake_cuda.py.
 
-A step that waits for the device, or mixes devices, fails here. A new config is tried by being there.
+A step that waits for the device, or mixes devices, fails here.
 """
 
 import pytest
 
-from tests.conftest import CONFIGS
 from tests.fake_cuda import FEW, expect_warnings
 from tests.fake_cuda import on_fake_cuda as on_fake_cuda
+from tests.template import shipped
 
 LIKE_OTHERS = ("forecast_small", "mlp", "transfer")  # their models and data, and torchvision's layers
 EXPERIMENTS = [
     pytest.param(path, marks=pytest.mark.matrix if path.stem in LIKE_OTHERS else [], id=path.stem)
-    for path in sorted(CONFIGS.glob("*.yaml"))
+    for path in shipped.EXPERIMENTS
     if path.stem != "maml"  # the device has no gradient within a step; test_maml.py makes one up
 ]
 

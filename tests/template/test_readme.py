@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.litlab.commands.serve.client import Server
-from tests.project.old_torch import OLD_TORCH
+from tests.template.old_torch import OLD_TORCH
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = [
@@ -51,7 +51,9 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, chi
     projects.sort(key=lambda command: " report " in command)  # of the run that `make fit` leaves, which is below
     for command in projects:
         arguments = shlex.split(command)[3:]
-        if arguments[0] == "new":  # it writes into the root of the project; tests/project/test_new.py runs this command
+        if (
+            arguments[0] == "new"
+        ):  # it writes into the root of the project; tests/template/test_new.py runs this command
             assert command in (ROOT / "docs/experiments.md").read_text()
             continue
         if arguments[0] in ("runs", "compare"):

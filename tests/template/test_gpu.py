@@ -4,8 +4,9 @@ import pytest
 import torch
 from lightning.pytorch import Trainer
 
-from tests.conftest import CONFIGS, settings_of
+from tests.conftest import settings_of
 from tests.litlab.test_gpu import NoWaiting
+from tests.template.shipped import EXPERIMENTS
 
 pytestmark = [
     pytest.mark.gpu,
@@ -13,7 +14,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("config", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
 def test_experiment_trains_as_shipped_and_waits_for_nothing(run, short, monkeypatch, config):
     watch, fit = NoWaiting(), Trainer.fit
     monkeypatch.setattr(Trainer, "fit", lambda self, *a, **k: (self.callbacks.append(watch), fit(self, *a, **k)))

@@ -3,7 +3,6 @@
 import sys
 from importlib import import_module
 from inspect import isclass
-from pkgutil import iter_modules
 
 import pytest
 import torch
@@ -13,9 +12,9 @@ from lightning.pytorch.loggers import CSVLogger
 from litlab import callbacks as machinery
 from litlab.data import ImageData, SeriesData, TextData
 from litlab.errors import UserError
-from project import callbacks as plots
 from tests.conftest import ROOT
 from tests.litlab.callbacks.tiny import make_trainer
+from tests.template.shipped import CALLBACKS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
@@ -32,9 +31,9 @@ READS: dict[str, tuple[set[str], str, set[str]]] = {
 }
 NEEDED = {"Freeze": {"rules": []}}  # arguments without a default
 SHIPPED = [cls for name in machinery.__all__ if issubclass(cls := getattr(machinery, name), Callback)]
-for module in iter_modules(plots.__path__, "project.callbacks."):
-    found = [thing for thing in vars(import_module(module.name)).values() if isclass(thing)]
-    SHIPPED += [cls for cls in found if issubclass(cls, Callback) and cls.__module__ == module.name]
+for module in (import_module(f"project.callbacks.{name}") for name in CALLBACKS):
+    classes = [thing for thing in vars(module).values() if isclass(thing)]
+    SHIPPED += [cls for cls in classes if issubclass(cls, Callback) and cls.__module__ == module.__name__]
 # These ask for a network with blocks, an optimizer with a rate, a batch size or a loss: they have tests of their own.
 APART = ("ActivationCheckpointing", "BatchFinder", "GradientNoiseScale", "LRFinder")
 SHIPPED = [cls for cls in SHIPPED if cls.__name__ not in APART]

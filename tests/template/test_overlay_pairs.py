@@ -1,6 +1,6 @@
 """Overlays stacked in pairs on the three experiments: they run, or one line says why not.
 
-pytest -m matrix -n 3 tests/project/test_overlay_pairs.py     an hour and a half on two cores
+pytest -m matrix -n 3 tests/template/test_overlay_pairs.py     an hour and a half on two cores
 
 What is refused is listed in docs/techniques.md, and nothing else is. A test that finds another refusal fails with the
 row for that table.
@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.conftest import CONFIGS, ROOT, settings_of, shell, small_data
-from tests.project.overlays import OVERLAYS, SMALL
+from tests.template.overlays import OVERLAYS, SMALL
 
 PAGE = ROOT / "docs/techniques.md"
 ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| ([\w, ]+) \| (.*) \|$", re.MULTILINE)

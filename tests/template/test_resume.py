@@ -17,7 +17,6 @@ EXPERIMENTS = {
     "tabular": (600, ["--model=Regressor", "--data.target=[spend]", "--model.network.hidden_sizes=[8]"]),
 }
 INTERRUPTIONS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
-THERE = [name for name in EXPERIMENTS if (CONFIGS / f"{name}.yaml").is_file()]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ ELSEWHERE = ("forecast", "maml")  # tests/litlab and test_maml.py resume the sam
 
 
 @pytest.mark.parametrize(
-    "experiment", [pytest.param(name, marks=pytest.mark.matrix if name in ELSEWHERE else []) for name in THERE]
+    "experiment", [pytest.param(name, marks=pytest.mark.matrix if name in ELSEWHERE else []) for name in EXPERIMENTS]
 )
 def test_a_resumed_run_is_exact(resuming, experiment):
     assert resuming.interrupted(Cell(experiment, "kill", "inside", workers=2))[1] == []
@@ -43,6 +42,6 @@ def test_a_resumed_run_is_exact(resuming, experiment):
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("interruption", INTERRUPTIONS, ids=str)
-@pytest.mark.parametrize("experiment", THERE)
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_however_it_is_interrupted(resuming, experiment, interruption):
     assert resuming.interrupted(Cell(experiment, *interruption))[1] == []

@@ -15,8 +15,8 @@ from litlab.commands.export import export_run
 from litlab.commands.export.graph import trace
 from litlab.errors import UserError
 from tests.conftest import CONFIGS, command
-from tests.project.old_torch import OLD_TORCH
-from tests.project.overlays import SMALL
+from tests.template.old_torch import OLD_TORCH
+from tests.template.overlays import SMALL
 
 NOT_WITH_OLD_TORCH = pytest.mark.skipif(OLD_TORCH, reason="torch 2.10 and 2.11 can't export it")
 EXPERIMENTS = ("cifar", "text", "forecast", "tabular")
