@@ -47,7 +47,6 @@ def test_check_finds_nothing_wrong(run, short, tmp_path, experiment):
 @pytest.mark.parametrize(
     ("config", "overlay"),
     [
-        # test_overlay_pairs.py has the others, too.
         pytest.param(one, over, marks=[] if one.stem == "cifar" else pytest.mark.matrix)
         for one in EXPERIMENTS
         for over in OVERLAYS

@@ -2,22 +2,17 @@
 
 import json
 import re
-import shlex
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from torch.distributed.run import get_args_parser
 
 from tests.conftest import PACKAGE, ROOT, Outcome
-from tests.litlab.commands.serve.client import Response, Server
-from tests.processes import Python, ranks
-from tests.template.tutorial import TUTORIALS, blocks, copy_project, follow, run_in_copy
+from tests.processes import Python
+from tests.template.tutorial import TUTORIALS, copy_project, follow, run_in_copy
 
 PAGES = sorted(TUTORIALS.glob("*.md"))
 BRIEF = ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--trainer.log_every_n_steps=1"]
@@ -74,25 +69,7 @@ def test_first_hour(here):
     assert (RUN / "cifar/version_0/report/index.html").is_file()
 
 
-def test_own_csv(here):
-    for _ in follow("own_csv.md", here):
-        pass
-    assert [Path(name).read_text().count("\n") for name in ("classes.csv", "tomorrow.csv", "leaves.csv")] == [
-        601, 25, 801
-    ]  # fmt: skip
-
-
-def test_own_model(copy):
-    [script] = [block.text for block in blocks("first_hour.md") if block.file == "make_photos.py"]
-    exec(script, {})
-    for block in follow("own_model.md", lambda words: run_in_copy(brief(words))):
-        if block.kind == "python":
-            assert "shortcut" in (copy / "src/project/networks/shapes.py").read_text()
-    config = (RUN / "shapes/version_0/config.yaml").read_text()
-    assert "blocks: 3" in config
-
-
-def test_own_datamodule(copy):
+def test_own_data(copy):
     def stopped(_: str) -> Outcome:
         """Ctrl-C, in the third epoch."""
         fit = ["fit", "--config", "configs/meters.yaml", *BRIEF, "--trainer.max_epochs=12"]
@@ -109,106 +86,10 @@ def test_own_datamodule(copy):
         return run_in_copy([*brief(words), *(["--trainer.max_epochs=12"] if whole else [])])
 
     others = {"python -m project fit --config configs/meters.yaml --trainer.max_epochs 200": stopped}
-    for _ in follow("own_datamodule.md", verb, others):
+    for _ in follow("own_data.md", verb, others):
         pass
     stopped_run, whole = (
         json.loads((RUN / name / "metrics.json").read_text()) for name in ("meters/version_1", "meters_whole/version_0")
     )
     assert stopped_run["test"] == whole["test"]
     assert stopped_run["best"]["value"] == whole["best"]["value"]
-
-
-def test_reading_a_profile(copy):
-    for _ in follow("reading_a_profile.md", lambda words: run_in_copy(brief(words))):
-        pass
-    written = [
-        sum(file.stat().st_size for file in (RUN / f"histograms/version_{number}").glob("events.out.tfevents.*"))
-        for number in range(2)
-    ]
-    assert written[0] > 3 * written[1] > 0  # histograms of 20 steps, and of one epoch
-
-
-def test_sweep_to_result(here, fork_server, monkeypatch):
-    class Fit(Python):
-        """A fit of a seed, which starts at once."""
-
-        def __init__(self, words: list[str], **options: Any) -> None:
-            super().__init__(*words[1:], cwd=Path.cwd())
-
-        def wait(self, timeout: float | None = None) -> int:
-            code = super().wait(timeout or 240)
-            for stream, text in zip((sys.stdout, sys.stderr), self.printed(), strict=True):
-                stream.write(text)
-            return code
-
-    def verb(words: list[str]) -> Outcome:
-        if words[:2] == ["sweep", "--config"]:
-            return here([*words, "--trials", "2", "--workers", "1", "--", *BRIEF])
-        return here([word.replace("0,1,2", "0,1") for word in words])
-
-    monkeypatch.setattr("litlab.runs.children.Popen", Fit)
-    monkeypatch.setenv("COLUMNS", "200")
-    Path("benchmarks").mkdir()
-    for name in ("README.md", "docs", "benchmarks/results"):
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, name)
-    for _ in follow("sweep_to_result.md", verb):
-        pass
-    assert (RUN / "reports/tuned-seeds_0.html").is_file()
-    assert "test/acc" in Path("benchmarks/results/experiments/tuned.json").read_text()
-
-
-def test_many_gpus(here, run, tmp_path):
-    def two_processes(command: str) -> Outcome:
-        words = brief(shlex.split(command)[3:])
-        both = [Python("-m", PACKAGE, *words, cwd=tmp_path, environment=rank) for rank in ranks(2)]
-        codes = [process.wait() for process in both]
-        return Outcome(max(codes), *both[0].printed())
-
-    def valid(words: list[str]) -> Outcome:
-        """Nothing here has such devices, or so many: the command is read, but not run."""
-        return run(*words, "--print_config")
-
-    def torchrun(command: str) -> Outcome:
-        options = get_args_parser().parse_args(shlex.split(command)[1:])
-        assert (options.module, options.training_script) == (True, PACKAGE)
-        words = options.training_script_args
-        assert words[words.index("--trainer.devices") + 1] == options.nproc_per_node
-        return valid([word for word in words if word not in ("--resume", "auto")])
-
-    others = {"torchrun": torchrun, "python -m project fit --config configs/tabular.yaml": two_processes}
-    for _ in follow("many_gpus.md", valid, others):
-        pass
-    metrics = json.loads((RUN / "tabular/version_0/metrics.json").read_text())
-    assert "test/acc" in metrics["test"]
-
-
-def test_from_run_to_service(here, tmp_path):
-    [script] = [block.text for block in blocks("own_csv.md") if block.file == "make_tables.py"]
-    exec(script, {})
-    servers: list[Server] = []
-
-    def serve(command: str) -> Outcome:
-        servers.append(Server(tmp_path, *shlex.split(command)[4:], package=PACKAGE))
-        return Outcome(0, servers[0].printed(), "")
-
-    def curl(command: str) -> Outcome:
-        """What curl would send, and what it prints."""
-        words = shlex.split(command)
-        path = words[1].removeprefix("localhost:8000")
-        if "-F" in words:
-            response = servers[0].form(Path(words[-1].removeprefix("file=@")).read_bytes())
-        elif "-d" in words:
-            response = servers[0].post(words[-1].encode(), dict([words[words.index("-H") + 1].split(": ")]))
-        else:
-            response = servers[0].get(path)
-        statuses.append(response)
-        return Outcome(0, response.body.decode(), "")
-
-    statuses: list[Response] = []
-    try:
-        for _ in follow("from_run_to_service.md", here, {"python -m project serve": serve, "curl": curl}):
-            pass
-        assert [response.status for response in statuses] == [200, 200, 422, 200]
-    finally:
-        assert all(server.end() == 0 for server in servers)
