@@ -1,13 +1,12 @@
-"""The schemas of the team's configs, written once."""
+"""The schema of the team's configs, written once."""
 
 from typing import Any
 
 import pytest
 
-from tests.litlab.commands.editor.schemas import written
+from tests.litlab.commands.editor.schemas import write_schema
 
 
 @pytest.fixture(scope="session")
-def schemas(tmp_path_factory) -> dict[str, dict[str, Any]]:
-    """What the command ``schema`` writes, by the name of the file."""
-    return written("auks", tmp_path_factory.mktemp("schemas"))
+def schema(tmp_path_factory) -> dict[str, Any]:
+    return write_schema("auks", tmp_path_factory.mktemp("schema"))
