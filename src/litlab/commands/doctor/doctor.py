@@ -47,20 +47,23 @@ def main(arguments: list[str]) -> int:
     Options("doctor", DESCRIPTION).parse_args(arguments)
     failed = False
     gc.disable()  # or a fifth of the time goes to looking through what torch's import makes
-    with ThreadPoolExecutor(len(CHECKS)) as threads:
-        for name, lines in zip(CHECKS, threads.map(run_check, CHECKS.values()), strict=True):
+    with ThreadPoolExecutor(1) as thread:
+        processes = thread.submit(run_check, "processes")  # they import torch, too, meanwhile
+        for name in CHECKS:
+            lines = processes.result() if name == "processes" else run_check(name)
             for status, text in lines:
                 print(f"{status:4} {name}: {printable(text)}", flush=True)
                 failed = failed or status == FAIL
+    gc.enable()
     return int(failed)
 
 
-def run_check(check: tuple[Check, str]) -> list[Line]:
+def run_check(name: str) -> list[Line]:
     """Return the lines of a check; an exception is one of them."""
-    function, remedy = check
+    check, remedy = CHECKS[name]
     lines: list[Line] = []
     try:
-        for line in function():
+        for line in check():
             lines.append(line)  # what comes before an exception is kept
     except ModuleNotFoundError as error:
         lines.append((FAIL, f"{error}; {INSTALL}"))

@@ -1,4 +1,7 @@
-"""What is installed: Python, packages, torch and what it computes on, a compiler."""
+"""What is installed: Python, packages, torch and what it computes on, a compiler.
+
+Packages are imported by the checks that use them: any of them may be missing or broken.
+"""
 
 import importlib.util
 import os
@@ -16,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from litlab.commands.doctor.line import FAIL, GIB, OK, WARN, Line
+from litlab.commands.doctor.machine import count_cores
 from litlab.errors import first_line
 from litlab.util.team import package, package_folder
 
@@ -99,8 +103,17 @@ def describe_build() -> str:
 
 
 def check_devices() -> Iterator[Line]:
-    """Multiply matrices on each GPU, or find out why torch uses none."""
+    """Count torch's threads, and multiply matrices on each GPU, or find out why torch uses none."""
+    if "torch" not in sys.modules:  # the line before says why
+        return
     import torch
+
+    cores, threads = count_cores(), torch.get_num_threads()
+    if threads <= max(1, cores):
+        yield OK, f"CPU, {threads} threads"
+    else:
+        text = f"CPU, {threads} threads, which wait for each other on {cores:g} cores"
+        yield WARN, f"{text}; export OMP_NUM_THREADS={max(1, int(cores))}"
 
     for number in range(torch.cuda.device_count()):
         device = torch.device("cuda", number)

@@ -41,14 +41,7 @@ def count_cores() -> float:
 
 
 def check_cores() -> Iterator[Line]:
-    import torch
-
-    cores, threads = count_cores(), torch.get_num_threads()
-    text = f"{cores:g} of {os.cpu_count()}, torch computes with {threads} threads"
-    if threads <= max(1, cores):
-        yield OK, text
-    else:
-        yield WARN, f"{text}, which wait for each other; export OMP_NUM_THREADS={max(1, int(cores))}"
+    yield OK, f"{count_cores():g} of {os.cpu_count()}"
 
 
 def check_memory() -> Iterator[Line]:

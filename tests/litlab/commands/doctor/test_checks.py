@@ -1,5 +1,6 @@
 """What each check says where something is wrong; drivers, compilers and control groups are made up."""
 
+import os
 import shutil
 import sys
 from importlib import metadata
@@ -76,7 +77,7 @@ def test_why_torch_has_no_gpu(programs, monkeypatch, script, hidden, built, stat
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     monkeypatch.setattr(torch.version, "cuda", built)
-    [line] = installation.check_devices()
+    _, line = installation.check_devices()
     assert line[0] == status
     assert line[1].startswith(text)
 
@@ -87,7 +88,7 @@ def test_a_gpu_whose_memory_others_use_is_a_warning(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "H100")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**32, 2**36))
     monkeypatch.setattr(installation, "multiply_on", lambda device: None)
-    [(status, text), *_] = installation.check_devices()
+    _, (status, text), *_ = installation.check_devices()
     assert (status, text) == ("warn", "H100, 4.0 of 64.0 GiB free; nvidia-smi lists the programs that use it")
 
 
@@ -111,7 +112,8 @@ def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "GROUP", tmp_path / "own")
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: range(8), raising=False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    [(status, text)] = machine.check_cores()
+    assert list(machine.check_cores()) == [("ok", f"1.5 of {os.cpu_count()}")]
+    (status, text), *_ = installation.check_devices()
     assert (status, text.partition("; ")[2]) == ("warn", "export OMP_NUM_THREADS=1")
     [(status, text)] = machine.check_memory()
     assert (status, text.partition("; ")[0]) == ("warn", "1.0 of 1.0 GiB free")
@@ -128,7 +130,7 @@ def test_little_room_is_a_warning(tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_written_fails_and_data_is_listed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").touch()
-    [(status, text)] = run_check((machine.check_disk, "make room"))
+    [(status, text)] = run_check("disk")
     assert status == "FAIL"
     assert "data" in text
     (tmp_path / "data").unlink()

@@ -37,6 +37,7 @@ def test_with_a_torch_that_fails_at_import_the_rest_is_checked(tmp_path):
     assert "FAIL torch: ImportError: libcudart.so.13: cannot open shared object file; pip install --force" in out
     assert "FAIL processes: two of them can't sum a tensor (ImportError: libcudart.so.13" in out
     assert "ok   packages: " in out
+    assert " devices: " not in out
 
 
 def test_in_an_environment_without_packages_it_says_so(tmp_path):
@@ -47,9 +48,10 @@ def test_in_an_environment_without_packages_it_says_so(tmp_path):
         assert f"FAIL {name}: No module named '{module}'; activate the environment" in out
 
 
-def test_what_comes_before_an_exception_is_kept():
+def test_what_comes_before_an_exception_is_kept(monkeypatch):
     def check():
         yield "ok", "a fact"
         raise OSError("disk full\nsecond line")
 
-    assert run_check((check, "make room")) == [("ok", "a fact"), ("FAIL", "OSError: disk full; make room")]
+    monkeypatch.setitem(CHECKS, "mine", (check, "make room"))
+    assert run_check("mine") == [("ok", "a fact"), ("FAIL", "OSError: disk full; make room")]
