@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft7Validator
 
 from litlab.cli.commands import list_commands
 from litlab.util.yaml import Loader
@@ -28,8 +28,8 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def validator(team, _team, tmp_path_factory) -> Draft202012Validator:
-    return Draft202012Validator(write_schema(team, tmp_path_factory.mktemp("schema")))
+def validator(team, _team, tmp_path_factory) -> Draft7Validator:
+    return Draft7Validator(write_schema(team, tmp_path_factory.mktemp("schema")))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -67,7 +67,7 @@ def add_flags(
         above: The classes that the setting belongs to: their own settings are not repeated.
     """
     values = flags.setdefault(flag, [])
-    values += [str(value) for value in schema.get("enum", [])]
+    values += map(str, schema.get("enum", []))
     if "boolean" in schema.get("type", ""):
         values += ["true", "false"]
 

@@ -10,7 +10,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from litlab.util.files import check_folder
 from litlab.util.options import Options
 from litlab.util.team import is_own
 
@@ -24,10 +23,9 @@ config names it. Write it again when a class or its arguments have changed.
 
 def main(arguments: list[str]) -> int:
     Options("schema", DESCRIPTION).parse_args(arguments)
-    check_folder("schema", FILE.parent)
     schema = make_schema()
     FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps(schema), encoding="utf-8")
+    FILE.write_text(json.dumps(schema))
     print(f"Written: {FILE}")
     return 0
 
@@ -40,6 +38,7 @@ def make_schema() -> Schema:
 
     settings = schema["properties"]
     del settings["allow_modules"]  # a flag alone
+    schema["$schema"] = "http://json-schema.org/draft-07/schema#"  # which all editors know
     schema["patternProperties"] = {rf"^({'|'.join(settings)})\.": {}}  # trainer.max_epochs: 3
     return schema
 
@@ -78,6 +77,8 @@ def relax(schema: Any) -> Any:
     relaxed = {key: relax(part) for key, part in schema.items() if key != "required" or isinstance(part, dict)}
     settings = relaxed.get("properties", {})
     settings.pop("$schema", None)  # jsonargparse's own way to name the schema
+    if "prefixItems" in relaxed:  # of a tuple; draft 7 doesn't have it
+        relaxed["items"] = {"anyOf": relaxed.pop("prefixItems")}
     lists = {f"{key}+": setting for key, setting in settings.items() if takes_list(setting)}
     settings.update(lists)
     return relaxed
@@ -97,9 +98,9 @@ def describe_class(base: str, definition: Schema) -> Schema:
     """
     blocks: dict[str, Schema] = {}
     for block in definition.get("anyOf", []):
-        path = block.get("properties", {}).get("class_path", {}).get("const")
-        if path is not None:
-            blocks[path] = block
+        class_path = block.get("properties", {}).get("class_path", {})
+        if "const" in class_path:
+            blocks[class_path["const"]] = block
     if not blocks:
         return definition
 
@@ -128,5 +129,5 @@ def describe_class(base: str, definition: Schema) -> Schema:
         "if": {"type": "string"},
         "then": any_name,
         "else": {"properties": {"class_path": any_name}, "allOf": rules},
-        "dependentSchemas": {"class_path": {"propertyNames": {"enum": ["class_path", "init_args", "dict_kwargs"]}}},
+        "dependencies": {"class_path": {"propertyNames": {"enum": ["class_path", "init_args", "dict_kwargs"]}}},
     }

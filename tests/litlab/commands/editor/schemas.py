@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft7Validator
 from jsonschema.exceptions import best_match
 
 from litlab.util.yaml import Loader
@@ -21,7 +21,7 @@ def write_schema(package: str, folder: Path) -> dict[str, Any]:
     return json.loads((folder / ".vscode/schemas/fit.json").read_text())
 
 
-def find_mistake(validator: Draft202012Validator, text: str) -> str:
+def find_mistake(validator: Draft7Validator, text: str) -> str:
     """Return what an editor underlines in YAML, as its place and the reason; empty where nothing is wrong."""
     error = best_match(validator.iter_errors(yaml.load(text, Loader)))
     return "" if error is None else f"{'.'.join(map(str, error.absolute_path))}: {error.message}"
