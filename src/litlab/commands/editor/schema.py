@@ -75,12 +75,15 @@ def relax(schema: Any) -> Any:
         return schema
 
     relaxed = {key: relax(part) for key, part in schema.items() if key != "required" or isinstance(part, dict)}
-    settings = relaxed.get("properties", {})
-    settings.pop("$schema", None)  # jsonargparse's own way to name the schema
     if "prefixItems" in relaxed:  # of a tuple; draft 7 doesn't have it
         relaxed["items"] = {"anyOf": relaxed.pop("prefixItems")}
-    lists = {f"{key}+": setting for key, setting in settings.items() if takes_list(setting)}
-    settings.update(lists)
+
+    # Where no alternative fits, an editor asks for the first one: null is the last
+    relaxed.get("anyOf", []).sort(key=lambda part: part.get("type") == "null")
+
+    settings = relaxed.get("properties", {})
+    settings.pop("$schema", None)  # jsonargparse's own way to name the schema
+    settings.update({f"{key}+": setting for key, setting in settings.items() if takes_list(setting)})
     return relaxed
 
 
@@ -129,5 +132,4 @@ def describe_class(base: str, definition: Schema) -> Schema:
         "if": {"type": "string"},
         "then": any_name,
         "else": {"properties": {"class_path": any_name}, "allOf": rules},
-        "dependencies": {"class_path": {"propertyNames": {"enum": ["class_path", "init_args", "dict_kwargs"]}}},
     }

@@ -28,7 +28,6 @@ WRONG = {
     "trainer: {max_epoch: 3}": "trainer: Additional properties are not allowed ('max_epoch' was unexpected)",
     "trainer: {max_epochs+: [3]}": "trainer: Additional properties are not allowed ('max_epochs+'",
     "checkpoint: {montor: val/acc}": "checkpoint: ",
-    "model: {class_path: mine.Model, width: 3}": "model: ",
     "model: {init_args: {label_smothing: 0.1}}": "model: ",
     "data: {class_path: ImageData, init_args: {image_size: [3]}}": "data.init_args.image_size: [3] is too short",
     "data: {class_path: ImageData, init_args: {image_size: [3, a]}}": "data.init_args.image_size.1: 'a' is not ",
