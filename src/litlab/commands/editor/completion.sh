@@ -24,20 +24,20 @@ _PACKAGE_runs() {  # as commands name them: run, experiment, last, best
 }
 
 _PACKAGE_complete() {
-  local word=${COMP_WORDS[COMP_CWORD]} flag=${COMP_WORDS[COMP_CWORD-1]} at=1 verb= line
+  local word=${COMP_WORDS[COMP_CWORD]} flag=${COMP_WORDS[COMP_CWORD-1]} at=1 verb= prefix= line
   if [ "${COMP_WORDS[0]}" != PACKAGE ]; then  # python
     [ "${COMP_WORDS[1]} ${COMP_WORDS[2]}" = "-m PACKAGE" ] || return 0
     at=3
   fi
-  if [ "$word" = "=" ]; then  # --flag=value is three words
-    word=
-  elif [ "$flag" = "=" ]; then
-    flag=${COMP_WORDS[COMP_CWORD-2]}
-  fi
+  case $word/$flag in  # --flag=value is three words in bash, one in zsh
+    =/*) word= ;;
+    */=) flag=${COMP_WORDS[COMP_CWORD-2]} ;;
+    --*=*) flag=${word%%=*} prefix=${word%%=*}= word=${word#*=} ;;
+  esac
   [ "$COMP_CWORD" -gt "$at" ] && verb=${COMP_WORDS[at]}
   COMPREPLY=()
   while IFS= read -r line; do
-    COMPREPLY+=("$line")
+    COMPREPLY+=("$prefix$line")
   done <<EOF
 $(case $verb/$flag/$word in
   */*/-*) _PACKAGE_words "$verb" "$flag" "$word" ;;
@@ -46,7 +46,7 @@ $(case $verb/$flag/$word in
   *) _PACKAGE_words "$verb" "$flag" "$word" ;;
   esac)
 EOF
-  [ "${COMPREPLY[0]}" ] || COMPREPLY=()  # nothing: names of files
+  [ "${COMPREPLY[0]}" != "$prefix" ] || COMPREPLY=()  # nothing: names of files
   if [ "${#COMPREPLY[@]}" = 1 ] && [[ ${COMPREPLY[0]} == *. ]]; then
     compopt -o nospace 2>/dev/null
   fi
@@ -56,5 +56,5 @@ EOF
 if [ -n "$ZSH_VERSION" ]; then
   autoload -Uz compinit bashcompinit && compinit && bashcompinit
 fi
-PACKAGE() { python -m PACKAGE "$@"; }
+type PACKAGE >/dev/null 2>&1 || PACKAGE() { python -m PACKAGE "$@"; }
 complete -o default -F _PACKAGE_complete PACKAGE python python3
