@@ -9,7 +9,6 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from litlab.commands.doctor.rates import has_tf32
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores
 from tests.litlab.conftest import CONFIGS
 
@@ -113,7 +112,7 @@ def test_mixed_precision_takes_less_memory(fit):
     assert half < full
 
 
-@pytest.mark.skipif(not has_tf32(GPU), reason="needs a GPU with units for TF32")
+@pytest.mark.skipif(not has_fast_bfloat16(GPU), reason="needs a GPU from Ampere on, with units for TF32")
 def test_tf32_rounds_products(fit):
     a, b = torch.randn(2, 512, 512, device=GPU)
     errors = {}

@@ -10,7 +10,6 @@ from lightning.pytorch.plugins import MixedPrecision
 
 from litlab.cli import precision
 from litlab.cli.precision import ExperimentTrainer, auto_precision, find_devices
-from litlab.commands.doctor.rates import has_tf32
 from litlab.errors import UserError
 from litlab.parallel import PipelineStrategy, ShardedStrategy
 from litlab.util.device import has_fast_bfloat16
@@ -131,8 +130,3 @@ def test_tf32(wanted, matmul, convolutions):
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("highest", True)
     ExperimentTrainer(tf32=wanted, accelerator="cpu", **QUIET)
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == (matmul, convolutions)
-
-
-@pytest.mark.parametrize(("major", "there"), [(9, True), (8, True), (7, False)])
-def test_gpus_with_tf32(gpus, major, there):
-    assert has_tf32(gpus(major)[0]) is there

@@ -1,125 +1,72 @@
 """``python -m PACKAGE doctor``: what of this machine is fine, and what to do about the rest."""
 
-import json
-import os
-import shutil
-import sys
-import textwrap
-import time
-from dataclasses import asdict
-from itertools import groupby
-from operator import attrgetter
+import gc
+from concurrent.futures import ThreadPoolExecutor
 
-from litlab.commands.doctor.line import (
-    DATA,
-    DEVICES,
-    DISK,
-    ENVIRONMENT,
-    FAILED,
-    GROUPS,
-    MACHINE,
-    NOTE,
-    OK,
-    PROCESSES,
-    PYTHON,
-    TOOLS,
-    WARNING,
-    Line,
-)  # fmt: skip
-from litlab.commands.doctor.run_checks import Check, run_checks
-from litlab.util.options import Options, answer
+from litlab.commands.doctor.installation import (
+    check_compiler,
+    check_devices,
+    check_packages,
+    check_python,
+    check_torch,
+)
+from litlab.commands.doctor.line import FAIL, Check, Line
+from litlab.commands.doctor.machine import check_cores, check_data, check_disk, check_memory, check_shared_memory
+from litlab.commands.doctor.processes import check_processes
+from litlab.errors import first_line, printable
+from litlab.util.options import Options
 
 DESCRIPTION = """\
-Check this machine: Python and packages, torch and its devices with measured speeds, memory, disk, the data
-of the configs, compiler, processes and extras. Each line is ok, a note (optional, or it can't be checked), a
-warning, or failed, with what to do. Nothing is installed, downloaded or changed.
+Check this machine: Python, packages, torch, devices, compiler, cores, memory, disk, data and processes that
+compute together. Nothing is installed, downloaded or changed.
 
-Exit code: 0, also with warnings; 1 if something failed; 2 for wrong arguments.
+Each line is ok, warn (runs work, but slower or not in all ways) or FAIL (something will not run), and says
+what to do.
+
+Exit code: 0, also with warnings; 1 if a check failed.
 """
-CHECKS = (
-    Check(PYTHON, "packages", "litlab.commands.doctor.packages", "packages"),
-    Check(PYTHON, "torch", "litlab.commands.doctor.torch_build", "torch_build"),
-    Check(DEVICES, "GPU", "litlab.commands.doctor.gpus", "gpus"),
-    Check(MACHINE, "machine", "litlab.commands.doctor.machine", "machine"),
-    Check(DEVICES, "devices", "litlab.commands.doctor.devices", "devices", needs_torch=True, alone=True),
-    Check(DATA, "experiments", "litlab.commands.doctor.team", "experiments", needs_torch=True),
-    Check(DISK, "disk", "litlab.commands.doctor.disk", "disk"),
-    Check(TOOLS, "compiler", "litlab.commands.doctor.tools", "tools"),
-    Check(PROCESSES, "processes", "litlab.commands.doctor.processes", "processes", needs_torch=True),
-    Check(ENVIRONMENT, "environment", "litlab.commands.doctor.environment", "environment"),
-)
-COLOURS = {OK: "32", NOTE: "2", WARNING: "33", FAILED: "1;31"}  # of terminals
-WIDEST = 120  # columns
-NAMES = 17  # columns of the names, with a space
+INSTALL = "activate the environment of the project, or pip install -e ."
+
+# By the name of the line: the check, and what to do where it raises an exception.
+CHECKS: dict[str, tuple[Check, str]] = {
+    "Python": (check_python, INSTALL),
+    "packages": (check_packages, INSTALL),
+    "torch": (check_torch, "pip install --force-reinstall torch torchvision, both from the same index"),
+    "devices": (check_devices, "install a torch that is built for them (pytorch.org/get-started)"),
+    "compiler": (check_compiler, "install g++"),
+    "cores": (check_cores, INSTALL),
+    "memory": (check_memory, INSTALL),
+    "/dev/shm": (check_shared_memory, "docker run --shm-size 8g, or --ipc host"),
+    "disk": (check_disk, "make room, or work in another folder"),
+    "data": (check_data, "make it a folder that can be read"),
+    "processes": (check_processes, INSTALL),
+}
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``doctor``.
-
-    Returns:
-        The exit code: 0; 1 if something failed; 2 for wrong arguments; 130 after Ctrl-C.
-    """
-    return answer(_doctor, arguments)
-
-
-def _doctor(arguments: list[str]) -> int:
-    options = Options("doctor", DESCRIPTION)
-    options.add_argument("--json", action="store_true", help="print all facts as JSON (docs/doctor.md)")
-    chosen = options.parse_args(arguments)
-    start = time.monotonic()
-    try:
-        lines = run_checks(CHECKS, _notice)
-    finally:
-        _notice([])  # after Ctrl-C some are still waiting
-    lines.sort(key=lambda line: GROUPS.index(line.group))
-    seconds, failed = time.monotonic() - start, any(line.status == FAILED for line in lines)
-    if chosen.json:
-        print(json.dumps({"ok": not failed, "seconds": round(seconds, 1), "lines": list(map(asdict, lines))}, indent=2))
-    else:
-        width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
-        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        print(table(lines, width, coloured))
-        print(f"\n{summary(lines).capitalize()} ({seconds:.0f} s)")
+    Options("doctor", DESCRIPTION).parse_args(arguments)
+    failed = False
+    gc.disable()  # or a fifth of the time goes to looking through what torch's import makes
+    with ThreadPoolExecutor(1) as thread:
+        processes = thread.submit(run_check, "processes")  # they import torch, too, meanwhile
+        for name in CHECKS:
+            lines = processes.result() if name == "processes" else run_check(name)
+            for status, text in lines:
+                print(f"{status:4} {name}: {printable(text)}", flush=True)
+                failed = failed or status == FAIL
+    gc.enable()
     return int(failed)
 
 
-def _notice(waiting: list[str]) -> None:
-    """Show what is being checked, on terminals only."""
-    if sys.stderr.isatty():
-        room = shutil.get_terminal_size().columns - 1
-        text = f"Checking {', '.join(waiting)} ..."[:room] if waiting else ""
-        print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
-
-
-def table(lines: list[Line], width: int, coloured: bool = False) -> str:
-    """Return the lines under their headings, as plain text.
-
-    Args:
-        lines: The lines, in the order of their groups.
-        width: Columns to fit into.
-        coloured: Whether the statuses are coloured.
-    """
-    shown, indent = [], " " * (2 + 9 + NAMES)
-    for group, members in groupby(lines, attrgetter("group")):
-        shown += ["", group] if shown else [group]
-        for line in members:
-            word = f"{line.status.upper() if line.status == FAILED else line.status:9}"
-            if coloured:
-                word = f"\x1b[{COLOURS[line.status]}m{word}\x1b[0m"
-            rows = _wrapped(line.what, width - len(indent))
-            if line.remedy:
-                rows += _wrapped(f"-> {line.remedy}", width - len(indent))
-            beside = rows.pop(0) if len(line.name) < NAMES else ""
-            shown += [f"  {word}{line.name:{NAMES}}{beside}".rstrip(), *(indent + row for row in rows)]
-    return "\n".join(shown)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Fold a text between words: paths and commands stay whole, to be copied."""
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-
-
-def summary(lines: list[Line]) -> str:
-    """Return how many lines failed or warn, in words."""
-    failed, warnings = (sum(line.status == status for line in lines) for status in (FAILED, WARNING))
-    return f"{failed or 'nothing'} failed, {warnings or 'no'} warning{'' if warnings == 1 else 's'}"
+def run_check(name: str) -> list[Line]:
+    """Return the lines of a check; an exception is one of them."""
+    check, remedy = CHECKS[name]
+    lines: list[Line] = []
+    try:
+        for line in check():
+            lines.append(line)  # what comes before an exception is kept
+    except ModuleNotFoundError as error:
+        lines.append((FAIL, f"{error}; {INSTALL}"))
+    except Exception as error:  # as of a broken library
+        lines.append((FAIL, f"{type(error).__name__}: {first_line(error)}; {remedy}"))
+    return lines

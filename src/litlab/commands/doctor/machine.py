@@ -1,83 +1,95 @@
-"""Cores and memory, as far as a container lets this process have them."""
+"""What a container or a cluster leaves to this process: cores, memory, disk; and the data that is there."""
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from litlab.commands.doctor.cgroups import core_quota, memory_room
-from litlab.commands.doctor.line import GIB, MACHINE, OK, WARNING, Line, gib
+from litlab.commands.doctor.line import GIB, OK, WARN, Line
+from litlab.runs.folder import ROOT as RUNS
+from litlab.util.text import some
 
-SHARED = Path("/dev/shm")  # Linux: tensors go through it from loader workers to the training, and NCCL uses it
-LEAST_FREE = 2 * GIB  # the reference experiments need less
-LEAST_SHARED = GIB
-
-
-def machine() -> Iterator[Line]:
-    """Look at cores, memory and shared memory."""
-    yield cores(core_quota())
-    yield memory(memory_room())
-    if SHARED.is_dir():
-        yield shared_memory(shutil.disk_usage(SHARED))
+CGROUPS = Path("/sys/fs/cgroup")
+GROUP = Path("/proc/self/cgroup")  # which of them this process is in
+SHARED = Path("/dev/shm")  # tensors go through it from loader workers to the training; NCCL uses it, too
+DATA = Path("data")
+ENOUGH = 2 * GIB  # the reference experiments need less
 
 
-def usable_cores(quota: float | None) -> float:
-    """Return how many cores this process may keep busy.
+def read_limits(name: str) -> Iterator[list[str]]:
+    """Yield the words of a control file, as cpu.max, of the process's control group and of those that it is in.
 
-    Args:
-        quota: What a container's control group leaves it; None for all.
+    Of version 2 only. Within a container the path may be that of the host, which is not there.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if quota is None else min(cores, quota)
+    if not GROUP.is_file():
+        return
+    path = GROUP.read_text().rpartition("::")[2].strip()
+    group = CGROUPS / path.lstrip("/")
+    for folder in (group, *group.parents):
+        if (folder / name).is_file():
+            yield (folder / name).read_text().split()
 
 
-def cores(quota: float | None) -> Line:
-    """Describe the cores, and warn where others keep them busy.
-
-    Args:
-        quota: As of `usable_cores`.
-    """
-    usable, every, load = usable_cores(quota), os.cpu_count() or 1, os.getloadavg()[0]
-    what = f"{every}"
-    if usable < every:
-        what = f"{usable:g} of {every}, by {'the affinity of this process' if usable != quota else 'its container'}"
-    facts = {"cores": every, "usable": usable, "quota": quota, "load": round(load, 2)}
-    if load > 1.5 * every:
-        what = f"{what}; other programs are busy (load {load:.1f})"
-        return Line(MACHINE, "cores", WARNING, what, "see which with top; all measured rates are too low", facts)
-    return Line(MACHINE, "cores", OK, what, facts=facts)
+def count_cores() -> float:
+    """Return how many cores this process may keep busy."""
+    cores: float = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for quota, period in read_limits("cpu.max"):
+        if quota != "max":
+            cores = min(cores, int(quota) / int(period))
+    return cores
 
 
-def memory(room: tuple[int, int] | None) -> Line:
-    """Describe the free memory, and warn where it is little.
+def check_cores() -> Iterator[Line]:
+    yield OK, f"{count_cores():g} of {os.cpu_count()}"
 
-    Args:
-        room: Limit of the container and what is left of it, in bytes; None without a limit.
-    """
+
+def check_memory() -> Iterator[Line]:
     import psutil
 
-    found = psutil.virtual_memory()
-    total, free, whose = found.total, found.available, ""
-    if room is not None and room[1] < free:
-        (total, free), whose = room, " of the container's limit"
-    facts = {"total_gib": gib(total), "free_gib": gib(free), "limit_gib": None if room is None else gib(room[0])}
-    what = f"{gib(free)} of {gib(total)} GiB free{whose}"
-    if free >= LEAST_FREE:
-        return Line(MACHINE, "memory", OK, what, facts=facts)
-    remedy = "end other programs, or raise the container's limit (docker run --memory)"
-    return Line(MACHINE, "memory", WARNING, what, remedy, facts)
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
+    for (limit,) in read_limits("memory.max"):
+        if limit != "max":
+            total, free = min(total, int(limit)), min(free, int(limit))
+    text = f"{free / GIB:.1f} of {total / GIB:.1f} GiB free"
+    if free >= ENOUGH:
+        yield OK, text
+    else:
+        yield WARN, f"{text}; end other programs, or raise the container's limit (docker run --memory)"
 
 
-def shared_memory(usage: tuple[int, int, int]) -> Line:
-    """Describe /dev/shm, and warn where it is little.
+def check_shared_memory() -> Iterator[Line]:
+    if not SHARED.is_dir():  # only Linux has it
+        return
+    free = shutil.disk_usage(SHARED).free
+    if free >= GIB:
+        yield OK, f"{free / GIB:.1f} GiB free"
+    else:
+        text = f"{free / GIB:.1f} GiB free, so that loader workers and NCCL may end with a bus error"
+        yield WARN, f"{text}; docker run --shm-size 8g, or --ipc host"
 
-    Args:
-        usage: Its total, used and free bytes.
+
+def check_disk() -> Iterator[Line]:
+    """Write a little where data, runs and compiled code go, or where their folders would be made.
+
+    Raises:
+        OSError: If nothing can be written; it names the folder.
     """
-    total, _, free = usage
-    facts = {"total_gib": gib(total), "free_gib": gib(free)}
-    what = f"{gib(free)} of {gib(total)} GiB free in {SHARED}"
-    if free >= LEAST_SHARED:
-        return Line(MACHINE, "shared memory", OK, what, facts=facts)
-    what += ": loader workers and NCCL may run out of it (bus error)"
-    return Line(MACHINE, "shared memory", WARNING, what, "docker run --shm-size 8g, or --ipc host", facts)
+    for folder in (DATA, RUNS, Path(tempfile.gettempdir())):
+        parents = [parent for parent in (folder, *folder.absolute().parents) if parent.exists()]
+        with tempfile.TemporaryFile(dir=parents[0], buffering=0) as stream:
+            stream.write(bytes(2**16))
+        free = shutil.disk_usage(parents[0]).free
+        if free >= ENOUGH:
+            yield OK, f"{free / GIB:.1f} GiB free for {folder}"
+        else:
+            yield WARN, f"{free / GIB:.1f} GiB free for {folder}; make room, data sets and checkpoints need more"
+
+
+def check_data() -> Iterator[Line]:
+    names = sorted(path.name for path in DATA.glob("[!.]*"))
+    if names:
+        yield OK, f"{DATA}/ holds {some(names)}"
+    else:
+        yield OK, f"{DATA}/ is empty: a fit downloads its public data set, or says what it needs"

@@ -1,72 +1,74 @@
-"""Whether two processes of this machine can compute together."""
+"""Whether two processes of this machine can compute together.
 
-import os
-import socket
+``python -m litlab.commands.doctor.processes STORE RANK`` is one of them.
+"""
+
+import gc
+import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from datetime import timedelta
+from tempfile import TemporaryDirectory
 
-from litlab.commands.doctor.line import FAILED, OK, PROCESSES, WARNING, Line
-from litlab.util.text import some
+from litlab.commands.doctor.line import FAIL, OK, Line
 
 SIZE = 2
-SECONDS = 60.0  # that they may take: most of it for importing torch on a slow disk
+SECONDS = 60.0  # that they may take: most of it for importing torch from a slow disk
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+REMEDY = (
+    f"export GLOO_SOCKET_IFNAME={LOOPBACK}, or add '127.0.0.1 HOSTNAME' to /etc/hosts; "
+    "on GPUs NCCL_DEBUG=INFO says more"
+)
 
 
-def processes() -> Iterator[Line]:
+def check_processes() -> Iterator[Line]:
     """Let two processes sum a tensor, with NCCL on two GPUs, else with gloo."""
-    yield all_reduce(SECONDS)
-    try:
-        socket.gethostbyname(socket.gethostname())
-    except OSError as error:
-        name = socket.gethostname()
-        what = f"{name} has no address ({error.strerror}): gloo may hang"
-        remedy = f"add '127.0.0.1 {name}' to /etc/hosts, or export GLOO_SOCKET_IFNAME={LOOPBACK}"
-        yield Line(PROCESSES, "host name", WARNING, what, remedy, {"name": name})
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", __name__, f"{folder}/store"]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+        ranks = [subprocess.Popen([*command, str(rank)], **pipes) for rank in range(SIZE)]
+        try:
+            outputs = [rank.communicate(timeout=SECONDS)[0] for rank in ranks]
+        except subprocess.TimeoutExpired:
+            for rank in ranks:
+                rank.kill()
+                rank.communicate()
+            yield FAIL, f"two of them have no sum of a tensor in {SECONDS:g} s; {REMEDY}"
+            return
+
+    if any(rank.returncode for rank in ranks):
+        errors = re.findall(r"^[\w.]+Error: .*", "".join(outputs), re.MULTILINE)
+        yield FAIL, f"two of them can't sum a tensor ({''.join(errors[:1])}); {REMEDY}"
+    else:
+        yield OK, f"two of them have summed a tensor with {outputs[0].split()[-1]}"
 
 
-def all_reduce(seconds: float) -> Line:
-    """Sum a tensor over two processes.
+def sum_tensor(store: str, rank: int) -> None:
+    """Sum a tensor over all processes, and print the backend.
 
     Args:
-        seconds: How long they may take.
+        store: File by which they find each other.
+        rank: Number of this process.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(SIZE)}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "litlab.commands.doctor.rank"],
-            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-        for rank in range(SIZE)
-    ]
-    end, said, hung = time.monotonic() + seconds, [], False
-    for rank in ranks:
-        try:
-            said.append(rank.communicate(timeout=max(0.1, end - time.monotonic())))
-        except subprocess.TimeoutExpired:
-            hung = True
-            for other in ranks:
-                other.kill()
-            said.append(rank.communicate())
-    backend = said[0][0].split()[-1:]  # NCCL_DEBUG prints more
-    if all(rank.returncode == 0 for rank in ranks):
-        what = f"two processes have summed a tensor with {backend[0]}"
-        return Line(PROCESSES, "all-reduce", OK, what, facts={"backend": backend[0], "works": True, "errors": []})
-    errors = [line.strip() for _, noise in said for line in noise.splitlines() if "Error" in line]
-    errors.sort(key=lambda line: "timed out" in line.lower())  # one that waits for the other has less to say
-    what = f"no sum in {seconds:g} s" if hung else "two processes can't sum a tensor"
-    interfaces = some([name for _, name in socket.if_nameindex()])
-    remedy = (
-        f"export GLOO_SOCKET_IFNAME={LOOPBACK} (there are {interfaces}); on GPUs set NCCL_DEBUG=INFO in a fit to see "
-        "more, and try NCCL_P2P_DISABLE=1"
-    )
-    facts = {"backend": None, "works": False, "errors": errors}
-    return Line(PROCESSES, "all-reduce", FAILED, f"{what}{f': {errors[0]}' if errors else ''}", remedy, facts)
+    gc.disable()  # as in `litlab.commands.doctor.doctor`
+    import torch
+    import torch.distributed as dist
+
+    device = torch.device("cpu")
+    if torch.cuda.device_count() >= SIZE:
+        device = torch.device("cuda", rank)
+        torch.cuda.set_device(device)
+    backend = "gloo" if device.type == "cpu" else "nccl"
+    timeout = timedelta(seconds=SECONDS / 2)
+    dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=SIZE, timeout=timeout)
+    tensor = torch.ones(1024, device=device)
+    dist.all_reduce(tensor)
+    if not (tensor == SIZE).all():
+        raise RuntimeError(f"the sum is {tensor[0].item()} instead of {SIZE}")
+    dist.destroy_process_group()
+    print(backend)
+
+
+if __name__ == "__main__":
+    sum_tensor(sys.argv[1], int(sys.argv[2]))

@@ -1,71 +1,89 @@
-"""``python -m PACKAGE completion``: the completion script of a shell."""
+"""``python -m PACKAGE completion``: the script with which bash and zsh complete commands, flags and class names."""
 
+import io
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
 from importlib.resources import files
-from shlex import quote
 
-from litlab.cli.commands import list_commands
-from litlab.commands.editor.schema import all_schemas
-from litlab.util.options import Options, answer
-from litlab.util.team import package, typed
+from litlab.cli.commands import EXPERIMENT, FLAGS, import_command, list_commands
+from litlab.commands.editor.schema import Schema, make_schema
+from litlab.util.options import Options
+from litlab.util.team import package
 
-SHELLS = ("bash", "zsh")
 DESCRIPTION = """\
-Print a script with which a shell completes commands, flags, choices, class names, configs, runs and metrics, of
-`{command}` and of `{package}`, a function that the script defines (docs/editor.md). Nothing is computed when
-you press TAB: write it again when a class or its arguments have changed.
+Print a script with which bash and zsh complete commands, flags, choices, class names and runs, of
+`python -m {package}` and of `{package}`, a function that it defines (docs/editor.md). Print it again when a
+class or its arguments have changed.
 
-  %(prog)s bash > ~/.{package}-completion.bash && echo source ~/.{package}-completion.bash >> ~/.bashrc
-  %(prog)s zsh > ~/.{package}-completion.zsh && echo source ~/.{package}-completion.zsh >> ~/.zshrc
+  %(prog)s > ~/.{package}-completion.sh && echo source ~/.{package}-completion.sh >> ~/.bashrc
 """
+NO_SETTINGS = ("--config", "--help", "--print_config", "--run", "--input", "--output", "--allow_modules", *FLAGS)
+DEEPEST = 3  # dots of a flag, as in --model.schedule.scheduler.warmup
+OPTION = re.compile(r"^  (--[\w-]+)(?: \{(.*?)\})?", re.MULTILINE)  # as --help lists it, with its choices
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``completion``.
-
-    Args:
-        arguments: What follows the command on the command line.
-
-    Returns:
-        The exit code: 0; 2 after one line on what is wrong.
-    """
-    return answer(_completion, arguments)
-
-
-def _completion(arguments: list[str]) -> int:
-    options = Options("completion", DESCRIPTION.format(command=typed(), package=package()))
-    options.add_argument("shell", choices=SHELLS, help="the shell")
-    shell = options.parse_args(arguments).shell
-    schemas = all_schemas()
-    from litlab.commands.editor.words import all_words
-
-    print(script(shell, *all_words(schemas)), end="")
+    Options("completion", DESCRIPTION.format(package=package())).parse_args(arguments)
+    script = (files("litlab.commands.editor") / "completion.sh").read_text()
+    table = "\n".join(list_rows())
+    print(script.replace("@TABLE@", table).replace("PACKAGE", package()), end="")
     return 0
 
 
-def script(shell: str, flags: dict[str, list[str]], values: dict[str, list[str]]) -> str:
-    """Return the script of a shell.
+def list_rows() -> Iterator[str]:
+    """Yield rows of words: a command, one of its flags, the values of the flag.
+
+    A dash in place of the command stands for those that take every setting as a flag.
+    """
+    yield " ".join(["commands", *list_commands()])
+
+    # Settings, by the schema
+    schema = make_schema()
+    flags: dict[str, list[str]] = {flag: [] for flag in NO_SETTINGS}
+    for key, setting in schema["properties"].items():
+        add_flags(flags, f"--{key}", setting, schema["$defs"])
+    for flag, values in flags.items():
+        yield " ".join(["-", flag, *dict.fromkeys(values)])
+
+    # Options of the other commands, by their help
+    for name in list_commands().keys() - EXPERIMENT:
+        with redirect_stdout(io.StringIO()) as printed, suppress(SystemExit):
+            import_command(name)(["--help"])
+        for flag, choices in OPTION.findall(printed.getvalue()):
+            yield " ".join([name, flag, *choices.split(",")])
+
+
+def add_flags(
+    flags: dict[str, list[str]], flag: str, schema: Schema, classes: dict[str, Schema], above: tuple[str, ...] = ()
+) -> None:
+    """Add a setting and the settings of the classes that it takes, with the values that can be listed.
 
     Args:
-        shell: ``bash`` or ``zsh``.
-        flags: The flags of each command.
-        values: The values of flags, by command and flag; ``*`` stands for any command.
+        flags: The values by flag, such as ``--model.optimizer.lr``.
+        flag: That of the setting.
+        schema: That of the setting.
+        classes: The schemas of classes.
+        above: The classes that the setting belongs to: their own settings are not repeated.
     """
-    commands = [*list_commands(), "--help"]
-    parts = [
-        f"# Completion for {shell}, printed by: {typed('completion', shell)}\n",
-        _case("commands", {"*": commands}),
-        _case("flags", flags),
-        _case("values", values),
-        *((files("litlab.commands.editor") / f"shell/{name}.sh").read_text() for name in ("common", shell)),
-    ]
-    return "\n".join(parts).replace("PACKAGE", package())
+    values = flags.setdefault(flag, [])
+    values += map(str, schema.get("enum", []))
+    if "boolean" in schema.get("type", ""):
+        values += ["true", "false"]
 
+    # What else the same flag takes: alternatives, items of a list, classes by their names
+    alternatives = [*schema.get("anyOf", []), schema.get("items"), schema.get("then")]
+    name = schema.get("$ref", "").rpartition("/")[2]
+    if name and name not in above:
+        alternatives.append(classes[name])
+        above = (*above, name)
+    for rule in schema.get("else", {}).get("allOf", []):
+        if "then" in rule:
+            alternatives.append(rule["then"]["properties"]["init_args"])
+    for alternative in filter(None, alternatives):
+        add_flags(flags, flag, alternative, classes, above)
 
-def _case(name: str, answers: dict[str, list[str]]) -> str:
-    """Return a shell function that prints the words for its argument."""
-    together: dict[str, list[str]] = {}
-    for argument, words in answers.items():
-        pattern = f"*{quote(argument[1:])}" if argument.startswith("*") else quote(argument)
-        together.setdefault(" ".join(words), []).append(pattern)
-    rows = [f"    {' | '.join(patterns)}) printf '%s\\n' {quote(words)} ;;" for words, patterns in together.items()]
-    return "\n".join([f"_PACKAGE_{name}() {{", "  case $1 in", *rows, "  esac", "}\n"])
+    # The settings of a block
+    if flag.count(".") < DEEPEST:
+        for key, setting in schema.get("properties", {}).items():
+            add_flags(flags, f"{flag}.{key}", setting, classes, above)

@@ -1,58 +1,135 @@
-"""``python -m PACKAGE schema``: JSON schemas with which an editor checks and completes configs."""
+"""``python -m PACKAGE schema``: the JSON schema with which an editor checks and completes configs.
+
+jsonargparse makes a schema of the parser. It is meant for whole configs which name classes by their paths; here it is
+opened for overlays, short names, ``KEY+`` and classes that are not imported.
+"""
 
 import json
+from abc import ABCMeta
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from litlab.util.files import check_folder, write_atomically
-from litlab.util.options import Options, answer
-from litlab.util.progress import progress_bar
+from litlab.util.options import Options
+from litlab.util.team import is_own
 
-FOLDER = Path(".vscode/schemas")
+Schema = dict[str, Any]
+FILE = Path(".vscode/schemas/fit.json")
 DESCRIPTION = """\
-Write the JSON schemas of configs and sweep files into .vscode/schemas/, for editors (docs/editor.md). The
-first line of a config names its schema. Write them again when a class or its arguments have changed.
+Write the JSON schema of configs into .vscode/schemas/, for editors (docs/editor.md). The first line of a
+config names it. Write it again when a class or its arguments have changed.
 """
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``schema``.
-
-    Args:
-        arguments: What follows the command on the command line.
-
-    Returns:
-        The exit code: 0; 2 after one line on what is wrong.
-    """
-    return answer(_schema, arguments)
-
-
-def _schema(arguments: list[str]) -> int:
     Options("schema", DESCRIPTION).parse_args(arguments)
-    check_folder("schema", FOLDER)
-    schemas = all_schemas()
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, schema in schemas.items():
-        text = json.dumps(schema, separators=(",", ":"))
-        write_atomically(FOLDER / f"{name}.json", lambda stream, text=text: stream.write(text.encode()))
-    print(f"Written: {FOLDER}/{{{','.join(schemas)}}}.json")
+    schema = make_schema()
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    FILE.write_text(json.dumps(schema))
+    print(f"Written: {FILE}")
     return 0
 
 
-def all_schemas() -> dict[str, dict[str, Any]]:
-    """Import the team's package, and return the schemas of its configs and sweep files, by the name of their file."""
-    with progress_bar(total=3, desc="reading classes and their settings") as progress:
-        from litlab.cli.quiet import silence_noise
-        from litlab.cli.resolve import import_all_classes
+def make_schema() -> Schema:
+    """Return the schema of experiments and overlays: the settings of ``fit``, none of which is required."""
+    schema = relax(read_parser())
+    for base, definition in schema["$defs"].items():
+        schema["$defs"][base] = describe_class(base, definition)
 
-        silence_noise()
-        import_all_classes()
-        progress.update(1)
-        from litlab.commands.editor.configs import config_schemas
-        from litlab.commands.editor.sweeps import sweep_schema
+    settings = schema["properties"]
+    del settings["allow_modules"]  # a flag alone
+    schema["$schema"] = "http://json-schema.org/draft-07/schema#"  # which all editors know
+    schema["patternProperties"] = {rf"^({'|'.join(settings)})\.": {}}  # trainer.max_epochs: 3
+    return schema
 
-        schemas = config_schemas()
-        progress.update(1)
-        schemas["sweep"] = sweep_schema(schemas["fit"])
-        progress.update(1)
-    return schemas
+
+def read_parser() -> Schema:
+    """Import every class that a config could name, and return jsonargparse's schema of what ``fit`` takes."""
+    from jsonargparse import set_parsing_settings
+    from lightning.pytorch import LightningDataModule, LightningModule
+
+    from litlab.cli.config import ExperimentParser
+    from litlab.cli.precision import ExperimentTrainer
+    from litlab.cli.quiet import silence_noise
+    from litlab.cli.resolve import import_all_classes
+    from litlab.cli.sections import add_arguments
+
+    silence_noise()
+    import_all_classes()
+    set_parsing_settings(subclasses_disabled=[ABCMeta])  # jsonargparse takes it for a class and fails
+
+    parser = ExperimentParser()
+    parser.add_argument("--seed_everything", type=bool | int)
+    parser.add_lightning_class_args(ExperimentTrainer, "trainer")
+    parser.add_lightning_class_args(LightningModule, "model", subclass_mode=True)
+    parser.add_lightning_class_args(LightningDataModule, "data", subclass_mode=True)
+    add_arguments(parser, "fit")
+    return json.loads(parser.get_completion_script("jsonschema"))
+
+
+def relax(schema: Any) -> Any:
+    """Return a schema in which no key is required, as overlays have few, and ``KEY+`` appends to the list of KEY."""
+    if isinstance(schema, list):
+        return [relax(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+
+    relaxed = {key: relax(part) for key, part in schema.items() if key != "required" or isinstance(part, dict)}
+    if "prefixItems" in relaxed:  # of a tuple; draft 7 doesn't have it
+        relaxed["items"] = {"anyOf": relaxed.pop("prefixItems")}
+
+    # Where no alternative fits, an editor asks for the first one: null is the last
+    relaxed.get("anyOf", []).sort(key=lambda part: part.get("type") == "null")
+
+    settings = relaxed.get("properties", {})
+    settings.pop("$schema", None)  # jsonargparse's own way to name the schema
+    settings.update({f"{key}+": setting for key, setting in settings.items() if takes_list(setting)})
+    return relaxed
+
+
+def takes_list(setting: Schema) -> bool:
+    return any(part.get("type") == "array" for part in [setting, *setting.get("anyOf", [])])
+
+
+def describe_class(base: str, definition: Schema) -> Schema:
+    """Return the schema of a setting that takes a class: its name, or a block with ``class_path`` and ``init_args``.
+
+    Args:
+        base: Name of the class whose subclasses fit.
+        definition: jsonargparse's schema, with an alternative for each subclass. Where one of them is wrong, an editor
+            can't tell which was meant; here the settings follow from the name.
+    """
+    blocks: dict[str, Schema] = {}
+    for block in definition.get("anyOf", []):
+        class_path = block.get("properties", {}).get("class_path", {})
+        if "const" in class_path:
+            blocks[class_path["const"]] = block
+    if not blocks:
+        return definition
+
+    # A short name is enough where no other class has it; any other path may lead to a class
+    counts = Counter(path.rpartition(".")[2] for path in blocks)
+    short_names = [name for name, count in counts.items() if count == 1]
+    any_name: Schema = {"type": "string", "anyOf": [{"enum": short_names}, {"pattern": r"\."}]}
+
+    # The settings of each class; of the hundreds of modules only ours
+    rules: list[Schema] = []
+    unnamed: list[Schema] = []  # of an overlay: a config before it has named the class
+    for path, block in blocks.items():
+        short = path.rpartition(".")[2]
+        if base == "Module" and not is_own(path):
+            continue
+        block["properties"]["class_path"] = {}
+        unnamed.append({"$ref": f"#/$defs/{base}/else/allOf/{len(rules)}/then"})
+        if short == base:
+            unnamed.append(block["properties"]["init_args"])  # ema: {decay: 0.99}
+        names = {"enum": [short, path] if short in short_names else [path]}
+        rules.append({"if": {"required": ["class_path"], "properties": {"class_path": names}}, "then": block})
+    rules.append({"if": {"required": ["class_path"]}, "else": {"anyOf": unnamed}})
+
+    return {
+        "type": ["string", "object"],
+        "if": {"type": "string"},
+        "then": any_name,
+        "else": {"properties": {"class_path": any_name}, "allOf": rules},
+    }

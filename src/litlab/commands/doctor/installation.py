@@ -1,0 +1,191 @@
+"""What is installed: Python, packages, torch and what it computes on, a compiler.
+
+Packages are imported by the checks that use them: any of them may be missing or broken.
+"""
+
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from litlab.commands.doctor.line import FAIL, GIB, OK, WARN, Line
+from litlab.commands.doctor.machine import count_cores
+from litlab.errors import first_line
+from litlab.util.team import package, package_folder
+
+if TYPE_CHECKING:
+    import torch
+
+# What torch.compile includes: the headers of Python, which are a package of their own on some systems, and of C++.
+SOURCE = """\
+#include <Python.h>
+#include <vector>
+extern "C" int size() { return static_cast<int>(std::vector<int>{1}.size()); }
+"""
+
+
+def check_python() -> Iterator[Line]:
+    from packaging.specifiers import SpecifierSet
+
+    version = platform.python_version()
+    needed, _ = read_requirements()
+    if SpecifierSet(needed).contains(version, prereleases=True):
+        yield OK, f"{version} in {sys.prefix}"
+    else:
+        yield FAIL, f"{version} in {sys.prefix}, and the project needs {needed}; make a new environment with it"
+
+
+def check_packages() -> Iterator[Line]:
+    """Compare the installed versions with what the project needs; ``pip check`` looks at what these need themselves."""
+    from packaging.requirements import Requirement
+
+    count = 0
+    is_complete = True
+    for text in read_requirements()[1]:
+        requirement = Requirement(text)
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        count += 1
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            version = "missing"
+        if version == "missing" or not requirement.specifier.contains(version, prereleases=True):
+            is_complete = False
+            needed = f"{requirement.name}{requirement.specifier}"
+            yield FAIL, f"{requirement.name} is {version}, and the project needs {needed}; pip install '{needed}'"
+    if is_complete:
+        yield OK, f"the {count} that the project needs are there"
+
+
+def read_requirements() -> tuple[str, list[str]]:
+    """Return the versions of Python and the packages that the project needs.
+
+    The pyproject.toml of a checkout counts: the installed metadata stays as it was when a newer one is pulled.
+    """
+    for folder in package_folder().resolve().parents[:2]:  # of src/PACKAGE/ or of PACKAGE/
+        file = folder / "pyproject.toml"
+        if file.is_file():
+            project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+            return project["requires-python"], project["dependencies"]
+    distribution = metadata.distribution(package())
+    return "".join(distribution.metadata.get_all("Requires-Python", [])), distribution.requires or []
+
+
+def check_torch() -> Iterator[Line]:
+    """Hand an array to NumPy, and call an operator of torchvision: builds that don't fit each other fail here."""
+    import torch
+    import torchvision
+
+    torch.zeros(1).numpy()
+    torchvision.ops.nms(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.ones(1), 0.5)
+    yield OK, f"{torch.__version__}, built for {describe_build()}; torchvision {torchvision.__version__} fits it"
+
+
+def describe_build() -> str:
+    import torch
+
+    if torch.version.cuda:
+        return f"CUDA {torch.version.cuda}"
+    if torch.version.hip:
+        return f"ROCm {torch.version.hip}"
+    return "Apple's GPUs and CPUs" if torch.backends.mps.is_built() else "CPUs only"
+
+
+def check_devices() -> Iterator[Line]:
+    """Count torch's threads, and multiply matrices on each GPU, or find out why torch uses none."""
+    if "torch" not in sys.modules:  # the line before says why
+        return
+    import torch
+
+    cores, threads = count_cores(), torch.get_num_threads()
+    if threads <= max(1, cores):
+        yield OK, f"CPU, {threads} threads"
+    else:
+        text = f"CPU, {threads} threads, which wait for each other on {cores:g} cores"
+        yield WARN, f"{text}; export OMP_NUM_THREADS={max(1, int(cores))}"
+
+    for number in range(torch.cuda.device_count()):
+        device = torch.device("cuda", number)
+        multiply_on(device)
+        free, total = torch.cuda.mem_get_info(device)
+        text = f"{torch.cuda.get_device_name(device)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
+        if free > total / 2:
+            yield OK, text
+        else:
+            yield WARN, f"{text}; nvidia-smi lists the programs that use it"
+
+    if torch.cuda.is_available():
+        if importlib.util.find_spec("triton") is None:
+            yield WARN, "there is no Triton, with which torch.compile writes kernels; pip install triton"
+    elif torch.backends.mps.is_available():
+        multiply_on(torch.device("mps"))
+        yield OK, f"Apple GPU, {torch.mps.recommended_max_memory() / GIB:.1f} GiB"
+    else:
+        yield explain_no_gpu()
+
+
+def multiply_on(device: "torch.device") -> None:
+    import torch
+
+    ones = torch.ones(256, 256, device=device)
+    if (ones @ ones)[0, 0].item() != 256:
+        raise RuntimeError(f"{device} computes wrong products")
+
+
+def explain_no_gpu() -> Line:
+    """Say why torch has no GPU: there is none, the driver does not answer, or torch can't use it."""
+    import torch
+
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return OK, "no GPU, or no driver for one: fits run on the CPU"
+    query = [command, "--query-gpu=name", "--format=csv,noheader"]
+    smi = subprocess.run(query, capture_output=True, text=True, timeout=15, check=False)
+    names = ", ".join(smi.stdout.splitlines())
+    if smi.returncode != 0:
+        return FAIL, f"nvidia-smi says: {names or smi.stderr.strip()}; restart the machine, or docker run --gpus all"
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return WARN, f"{names}, hidden by CUDA_VISIBLE_DEVICES; unset CUDA_VISIBLE_DEVICES"
+    if not torch.version.cuda:
+        remedy = "pip install --force-reinstall torch torchvision, with the index that pytorch.org names for CUDA"
+        return FAIL, f"{names}, and torch is built for {describe_build()}; {remedy}"
+    try:
+        torch.cuda.init()
+        reason = "it finds none"
+    except (RuntimeError, AssertionError) as error:
+        reason = first_line(error)
+    return FAIL, f"{names}, which torch can't use ({reason}); update the driver, or install a torch for an older CUDA"
+
+
+def check_compiler() -> Iterator[Line]:
+    """Compile a few lines with the compiler that torch.compile takes."""
+    default = "clang++" if sys.platform == "darwin" else "g++"
+    command = shlex.split(os.environ.get("CXX", default))
+    without = "torch.compile and operators in C++ do not work without it"
+    remedy = "xcode-select --install" if sys.platform == "darwin" else "apt-get install g++ python3-dev, or set CXX"
+    if shutil.which(command[0]) is None:
+        yield WARN, f"there is no {command[0]}, and {without}; {remedy}"
+        return
+
+    with TemporaryDirectory() as folder:
+        source = Path(folder) / "size.cpp"
+        source.write_text(SOURCE)
+        include = f"-I{sysconfig.get_paths()['include']}"
+        words = [*command, "-std=c++17", "-c", include, str(source), "-o", str(source.with_suffix(".o"))]
+        compilation = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    if compilation.returncode == 0:
+        yield OK, f"{command[0]} compiles"
+    else:
+        errors = [line for line in compilation.stderr.splitlines() if "error" in line]
+        yield WARN, f"{command[0]} can't compile ({''.join(errors[:1])}), and {without}; {remedy}"

@@ -1,0 +1,149 @@
+"""What each check says where something is wrong; drivers, compilers and control groups are made up."""
+
+import os
+import shutil
+import sys
+from importlib import metadata
+
+import pytest
+import torch
+
+from litlab.commands.doctor import installation, machine, processes
+from litlab.commands.doctor.doctor import run_check
+from litlab.util.team import use_package
+
+NUMPY = metadata.version("numpy")
+COMPILER = "clang++" if sys.platform == "darwin" else "g++"
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="torch has a GPU")
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Writes programs into the only folder of PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+
+    def write(name: str, script: str) -> None:
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+
+    return write
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    """A team's package ``lab`` with the metadata of an installed distribution."""
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab/__init__.py").touch()
+    (tmp_path / "lab-1.0.dist-info").mkdir()
+    lines = ["Metadata-Version: 2.1", "Name: lab", "Version: 1.0", "Requires-Python: <3", "Requires-Dist: numpy<1",
+             "Requires-Dist: nowhere>=2", "Requires-Dist: never; extra == 'serve'", ""]  # fmt: skip
+    (tmp_path / "lab-1.0.dist-info/METADATA").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    use_package("lab")
+    yield tmp_path
+    use_package("auks")
+
+
+def test_a_python_and_packages_that_do_not_fit_fail(lab):
+    [(status, text)] = installation.check_python()
+    assert (status, text.partition(", and ")[2]) == ("FAIL", "the project needs <3; make a new environment with it")
+    assert list(installation.check_packages()) == [
+        ("FAIL", f"numpy is {NUMPY}, and the project needs numpy<1; pip install 'numpy<1'"),
+        ("FAIL", "nowhere is missing, and the project needs nowhere>=2; pip install 'nowhere>=2'"),
+    ]
+
+
+def test_the_pyproject_of_a_checkout_counts_more_than_what_was_installed(lab):
+    (lab / "pyproject.toml").write_text("[project]\nrequires-python = '>=3.11'\ndependencies = ['numpy']\n")
+    assert [status for status, _ in installation.check_python()] == ["ok"]
+    assert list(installation.check_packages()) == [("ok", "the 1 that the project needs are there")]
+
+
+@no_gpu
+@pytest.mark.parametrize(
+    ("script", "hidden", "built", "status", "text"),
+    [
+        (None, None, "13.2", "ok", "no GPU, or no driver for one"),
+        ("echo H100; echo H100", None, None, "FAIL", "H100, H100, and torch is built for "),
+        ("echo H100", "", "13.2", "warn", "H100, hidden by CUDA_VISIBLE_DEVICES; unset"),
+        ("echo H100", None, "13.2", "FAIL", "H100, which torch can't use ("),
+        ("echo 'Failed to initialize NVML'; exit 18", None, "13.2", "FAIL", "nvidia-smi says: Failed to initialize"),
+    ],
+)
+def test_why_torch_has_no_gpu(programs, monkeypatch, script, hidden, built, status, text):
+    if script:
+        programs("nvidia-smi", script)
+    if hidden is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    monkeypatch.setattr(torch.version, "cuda", built)
+    _, line = installation.check_devices()
+    assert line[0] == status
+    assert line[1].startswith(text)
+
+
+def test_a_gpu_whose_memory_others_use_is_a_warning(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "H100")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (2**32, 2**36))
+    monkeypatch.setattr(installation, "multiply_on", lambda device: None)
+    _, (status, text), *_ = installation.check_devices()
+    assert (status, text) == ("warn", "H100, 4.0 of 64.0 GiB free; nvidia-smi lists the programs that use it")
+
+
+def test_without_a_compiler_or_headers_there_is_a_warning(programs, monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    [(status, text)] = installation.check_compiler()
+    assert (status, text.partition(",")[0]) == ("warn", f"there is no {COMPILER}")
+    programs(COMPILER, "echo 'size.cpp:1:10: fatal error: Python.h: No such file' >&2; exit 1")
+    [(status, text)] = installation.check_compiler()
+    assert status == "warn"
+    assert text.startswith(f"{COMPILER} can't compile (size.cpp:1:10: fatal error: Python.h: No such file), and ")
+
+
+def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
+    (tmp_path / "job/step").mkdir(parents=True)
+    (tmp_path / "job/cpu.max").write_text("150000 100000\n")
+    (tmp_path / "job/step/cpu.max").write_text("max 100000\n")
+    (tmp_path / "job/memory.max").write_text(f"{2**30}\n")
+    (tmp_path / "own").write_text("0::/job/step\n")
+    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
+    monkeypatch.setattr(machine, "GROUP", tmp_path / "own")
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: range(8), raising=False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    assert list(machine.check_cores()) == [("ok", f"1.5 of {os.cpu_count()}")]
+    (status, text), *_ = installation.check_devices()
+    assert (status, text.partition("; ")[2]) == ("warn", "export OMP_NUM_THREADS=1")
+    [(status, text)] = machine.check_memory()
+    assert (status, text.partition("; ")[0]) == ("warn", "1.0 of 1.0 GiB free")
+
+
+def test_little_room_is_a_warning(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda path: usage._replace(free=2**26))
+    assert [status for status, _ in machine.check_disk()] == ["warn"] * 3
+    assert all("docker run --shm-size 8g" in text for _, text in machine.check_shared_memory())
+
+
+def test_a_folder_that_cannot_be_written_fails_and_data_is_listed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").touch()
+    [(status, text)] = run_check("disk")
+    assert status == "FAIL"
+    assert "data" in text
+    (tmp_path / "data").unlink()
+    (tmp_path / "data/cifar").mkdir(parents=True)
+    assert list(machine.check_data()) == [("ok", "data/ holds cifar")]
+
+
+@pytest.mark.parametrize(("interface", "seconds", "text"), [("nowhere", 60, "can't sum"), ("", 0.2, "have no sum")])
+def test_processes_that_do_not_compute_together_fail(monkeypatch, interface, seconds, text):
+    if interface:
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", interface)
+    monkeypatch.setattr(processes, "SECONDS", seconds)
+    [(status, line)] = processes.check_processes()
+    assert status == "FAIL"
+    assert line.startswith(f"two of them {text}")
+    assert interface in line
