@@ -169,10 +169,10 @@ async def read_fields(request: Request, most_bytes: int) -> dict[str, Any]:
     async def replay() -> Message:
         return {"type": "http.request", "body": bytes(body)}
 
-    form = Request(request.scope, replay).form(max_files=1, max_fields=FORM_FIELDS, max_part_size=most_bytes)
-    return {
-        name: await value.read() if isinstance(value, UploadFile) else value for name, value in (await form).items()
-    }
+    copy = Request(request.scope, replay)
+    async with copy.form(max_files=1, max_fields=FORM_FIELDS, max_part_size=most_bytes) as form:
+        items = form.items()
+        return {name: await value.read() if isinstance(value, UploadFile) else value for name, value in items}
 
 
 def parse_json(body: bytearray) -> dict[str, Any]:

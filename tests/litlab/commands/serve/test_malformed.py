@@ -70,6 +70,9 @@ OTHERS = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # Starlette closes the file of a cut form late
 @pytest.mark.parametrize("kind", FIELDS)
 def test_200_malformed_requests(client, kind):
     requests = [(body, JSON) for body in NOT_JSON] + [(b'{"text": "a"}', {"Content-Type": name}) for name in TYPES]
