@@ -137,7 +137,7 @@ class TextReader(Reader):
             text = text.encode()  # fails on halves of characters
         if not isinstance(text, bytes) or not text.strip():
             raise UserError("text: it is empty, or no text; send one")
-        [encoding] = self.tokenizer.encode_batch_fast([text.decode("utf-8-sig")], add_special_tokens=False)
+        encoding = self.tokenizer.encode(text.decode("utf-8-sig"), add_special_tokens=False)
         ids = torch.tensor(encoding.ids or [UNKNOWN])  # a text of nothing but <br /> has no tokens
         return Sample([cut_text(ids, self.longest, self.facts["both_ends"]).numpy()[None]], len(ids))
 

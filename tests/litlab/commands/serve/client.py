@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,6 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True)
 class Response:
-    """What came back."""
-
     status: int
     headers: dict[str, str]
     body: bytes
@@ -31,14 +30,7 @@ class Response:
 
 
 class Server:
-    """``python -m PACKAGE serve`` on a free port of this machine.
-
-    Args:
-        folder: Its working directory.
-        arguments: More of its command line.
-        environment: More variables.
-        package: The team's package.
-    """
+    """``python -m PACKAGE serve`` on a free port of this machine, in a folder."""
 
     def __init__(
         self, folder: Path, *arguments: object, environment: dict[str, Any] | None = None, package: str = "auks"
@@ -65,8 +57,8 @@ class Server:
             assert time.monotonic() < end, self.printed()
             time.sleep(0.02)
 
-    def get(self, path: str, **headers: str) -> Response:
-        return self.request("GET", path, None, headers)
+    def get(self, path: str) -> Response:
+        return self.request("GET", path, None, {})
 
     def post(self, body: bytes, headers: dict[str, str]) -> Response:
         return self.request("POST", "/predict", body, headers)
@@ -75,21 +67,21 @@ class Server:
         return self.post(*form(file))
 
     def request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Response:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
             return Response(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
-        finally:
-            connection.close()
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def end(self) -> int:
         """Stops it in order; its exit code."""
         self.process.terminate()
-        try:
-            return self.process.wait(60)
-        finally:
-            self.process.kill()
+        return self.process.wait(60)
 
 
 def form(file: bytes) -> tuple[bytes, dict[str, str]]:

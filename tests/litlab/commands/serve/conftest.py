@@ -23,13 +23,7 @@ from tests.litlab.conftest import BRIEF, CONFIGS
 
 @dataclass(frozen=True)
 class Example:
-    """A run, and what it predicts.
-
-    Args:
-        run: Its folder.
-        input: A file to predict from.
-        predicted: The rows that ``predict`` has written.
-    """
+    """A run, a file to predict from, and the rows that ``predict`` has written."""
 
     run: Path
     input: Path
@@ -48,11 +42,11 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
     inputs["texts"].write_text("\n".join([*lines[:4], f"class_0,{'wind <br /> Snow! ' * 30}"]) + "\n")
     inputs["series"].write_text("\n".join(series.read_text().splitlines()[:301]) + "\n")
     inputs["rows"].write_text(ROWS)
-    copies = {"images": folder / "images", "texts": folder / "train.csv", "series": folder / "train_series.csv"}
+    given = folder / "given"
     data = {
-        "images": ["--data.dataset=folder", f"--data.path={copies['images']}"],
-        "texts": ["--data.dataset=csv", f"--data.path={copies['texts']}"],
-        "series": ["--data.dataset=csv", f"--data.path={copies['series']}", "--data.targets=[load,heat]", *CALENDAR],
+        "images": ["--data.dataset=folder", f"--data.path={given}/images"],
+        "texts": ["--data.dataset=csv", f"--data.path={given}/texts.csv"],
+        "series": ["--data.dataset=csv", f"--data.path={given}/series.csv", "--data.targets=[load,heat]", *CALENDAR],
         "rows": [],
         "targets": ["--model=Regressor", "--model.network=auks.table.Flat", "--data.target=[spend]"],
     }
@@ -64,9 +58,9 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             torch.set_num_threads(1)
-            source = {"images": images, "texts": texts, "series": series}.get(kind)
-            if source is not None:
-                (shutil.copytree if source.is_dir() else shutil.copy)(source, copies[kind])
+            shutil.copytree(images, given / "images")
+            shutil.copy(texts, given / "texts.csv")
+            shutil.copy(series, given / "series.csv")
             config, name = CONFIGS / f"{configs.get(kind, kind)}.yaml", f"--experiment={kind}"
             assert command(patch, "fit", "--config", config, *data[kind], *BRIEF, name, package="auks") == 0
             run, output = folder / "lightning_logs" / kind / "version_0", folder / f"{kind}_predicted.csv"
@@ -74,9 +68,8 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
             assert command(patch, "predict", *arguments, package="auks") == 0
             form = "onnx" if kind in ("images", "texts") else "pt2"
             assert command(patch, "export", "--run", run, "--format", form, package="auks") == 0
-        for copy in (copies.get(kind), folder / "data"):
-            if copy is not None and copy.exists():
-                shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
+        shutil.rmtree(given)
+        shutil.rmtree(folder / "data", ignore_errors=True)
         return Example(run, inputs[kind], list(csv.DictReader(io.StringIO(output.read_text()))))
 
     return of

@@ -19,42 +19,33 @@ def send(client: Any, kind: str, way: str, example: Any) -> list[dict[str, Any]]
     content = example.input.read_bytes()
     if kind == "images":
         values = [base64.b64encode(content).decode()]
+    elif way == "csv in json":
+        values = [content.decode()]
     else:
         table = list(csv.DictReader(io.StringIO(content.decode())))
-        rows = [{name: parse(text, name in NUMBERS) for name, text in row.items()} for row in table]
+        rows = [{name: json.loads(text or "null") if name in NUMBERS else text or None for name, text in row.items()}
+                for row in table]  # fmt: skip
         values = [row["text"] for row in rows] if kind == "texts" else [rows]
-    if way == "csv in json":
-        values = [content.decode()]
-    if way == "form" and kind == "texts":
-        responses = [client.post("/predict", data={field: value}) for value in values]
-    elif way == "form":
-        responses = [client.post("/predict", files={"file": content})]
-    else:
+    if way != "form":
         responses = [client.post("/predict", json={field: value}) for value in values]
+    else:
+        parts = [{field: (None, value)} for value in values] if kind == "texts" else [{"file": content}]
+        responses = [client.post("/predict", files=part) for part in parts]
     assert {response.status_code for response in responses} == {200}, responses[0].text
     return [response.json() for response in responses]
-
-
-def parse(text: str, is_number: bool) -> Any:
-    if text == "":
-        return None
-    return json.loads(text) if is_number else text
 
 
 def lay_out(kind: str, answers: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Answers as the rows that ``predict`` writes."""
     if kind == "series":
-        [answer] = answers
-        columns: dict[str, list[Any]] = {"date": answer["times"]}
-        for name in answer["forecast"]:
-            columns |= {name: answer["forecast"][name]}
-            columns |= {f"{name}_{end}": answer[end][name] for end in ("lower", "upper")}
+        columns = {"date": answers[0]["times"], **answers[0]["forecast"]}
+        for end in ("lower", "upper"):
+            columns |= {f"{name}_{end}": values for name, values in answers[0][end].items()}
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    if kind in ("rows", "targets"):
-        answers = answers[0]["rows"]
+    rows = answers[0]["rows"] if kind in ("rows", "targets") else answers
     if kind == "targets":
-        return [{f"predicted_{name}": value for name, value in row["predicted"].items()} for row in answers]
-    return [{"prediction": row["class"], "probability": row["probability"], **row["probabilities"]} for row in answers]
+        return [{f"predicted_{name}": value for name, value in row["predicted"].items()} for row in rows]
+    return [{"prediction": row["class"], "probability": row["probability"], **row["probabilities"]} for row in rows]
 
 
 WAYS = [(kind, way) for kind in EXPORTS for way in ("json", "form")]
