@@ -1,168 +1,203 @@
-"""The HTTP interface: routes, and what goes wrong as JSON with one sentence."""
+"""The HTTP interface of each worker process: addresses, bodies, and what goes wrong as JSON with one sentence."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+import contextlib
+import gc
+import hmac
+import json
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
 
 from starlette.applications import Starlette
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Message
+from uvicorn.config import STARTUP_FAILURE
 
-from litlab.commands.serve.body import FORM, JSON, media_type, wrong_type
-from litlab.commands.serve.guard import Guard
-from litlab.commands.serve.limits import CHARACTERS, DROPPED, PIXELS, SECONDS_TO_READ, SERIES_ROWS, TABLE_ROWS
-from litlab.commands.serve.openapi import openapi
-from litlab.commands.serve.page import PAGE, POLICY
-from litlab.commands.serve.pool import Pool
-from litlab.commands.serve.refusal import Refusal, encoded
+from litlab.commands.serve.batching import Answer, Batcher
+from litlab.commands.serve.options import Options
+from litlab.errors import UserError, first_line
+from litlab.util.team import use_package
 
-_KEPT = ("kind", "inputs", "outputs", "limits", "facts", "run", "format", "quantize", "metrics", "parity", "versions")
-
-
-@dataclass(frozen=True)
-class Access:
-    """Who may use the server, and how large a body may be.
-
-    Args:
-        token: What a client must know; None: nobody is asked.
-        hosts: Names by which clients must call the server; None: any.
-        most_bytes: Of a body.
-    """
-
-    token: str | None
-    hosts: frozenset[str] | None
-    most_bytes: int
+WEB = Path(__file__).parent / "web"
+FORM_FIELDS = 16
+ADVICE = re.compile(r"[;:] [^;:]*\bdata\..*")  # on settings, for the command line
 
 
-def create_app(pool: Pool, access: Access) -> Guard:
+def create_app(options: Options) -> Starlette:
+    """Load the model and return the application, or end the process with a line on why the server can't start."""
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    use_package(options.package)
+    try:
+        from litlab.commands.serve.model import load_model  # not in the process that only listens
+
+        model = load_model(options.run, options.settings, options.workers)
+    except Exception as error:
+        from litlab.cli.messages import describe_error
+
+        print(f"error: {describe_error(error) or traceback.format_exc()}", file=sys.stderr, flush=True)
+        os._exit(STARTUP_FAILURE)  # a slow end would look like a worker that hangs
+    gc.freeze()  # or collections would look through all of torch, while requests wait
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    known = f"{model.manifest['run']['name']} ({model.manifest['kind']}, {model.manifest['format']})"
+    print(f"Serving {known} at http://{host}:{options.port}", flush=True)
+    return build_app(model.manifest, model.answer, options)
+
+
+def _end_with_server() -> None:
+    """End this process if the server was killed."""
+    server = multiprocessing.parent_process()
+    if server is not None:
+        server.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def build_app(manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], options: Options) -> Starlette:
     """Return the application.
 
     Args:
-        pool: Workers that are started.
-        access: Who may use it.
+        manifest: What is known of the model.
+        answer: Returns the answer to each of some requests.
+        options: Limits and token.
     """
-    interface = _Interface(pool, access)
-    app = Starlette(
-        routes=[
-            Route("/", interface.page),
-            Route("/health", interface.health),
-            Route("/info", interface.info),
-            Route("/predict", interface.predict, methods=["POST"]),
-            Route("/openapi.json", interface.openapi),
-            Route("/docs", interface.docs),
-        ],
-        exception_handlers={
-            HTTPException: _http_error,
-            Refusal: _refused,
-            ClientDisconnect: _gone,
-            Exception: _failed,
-        },
+    interface = Interface(manifest, answer, options)
+    local = ["localhost", "127.0.0.1", "[::1]", options.host]  # somebody's page could call this machine by another name
+    routes = [
+        Route("/", interface.show_page),
+        Route("/health", interface.tell_health),
+        Route("/info", interface.tell_info),
+        Route("/predict", interface.predict, methods=["POST"]),
+        Mount("/web", StaticFiles(directory=WEB)),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["*"] if options.token else local)],
+        exception_handlers=dict.fromkeys(
+            [HTTPException, UserError, UnicodeError, ClientDisconnect, Exception], tell_error
+        ),
+        lifespan=interface.keep_answering,
     )
-    app.router.redirect_slashes = False
-    return Guard(app, access.token, access.hosts)
 
 
-class _Interface:
-    def __init__(self, pool: Pool, access: Access) -> None:
-        self.pool, self.access = pool, access
-        self.about = {key: pool.manifest[key] for key in _KEPT if key in pool.manifest}
-        self.description = encoded(openapi(pool.manifest, access.token is not None))
+class Interface:
+    """The addresses of the server.
 
-    async def page(self, request: Request) -> Response:
-        return Response(PAGE, media_type="text/html", headers={"Content-Security-Policy": POLICY})
+    Args:
+        manifest: What is known of the model.
+        answer: Returns the answer to each of some requests.
+        options: Limits and token.
+    """
 
-    async def docs(self, request: Request) -> Response:
-        return RedirectResponse("/#programs")
+    def __init__(self, manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], options: Options) -> None:
+        self.manifest, self.options = manifest, options
+        self.batcher = Batcher(answer, options.batch_size)
+        self.inside = 0  # requests, from the reading of their bodies to their answers
 
-    async def openapi(self, request: Request) -> Response:
-        return Response(self.description, media_type=JSON)
+    @contextlib.asynccontextmanager
+    async def keep_answering(self, app: Starlette) -> AsyncIterator[None]:
+        """Let batches be answered while the server runs."""
+        answering = asyncio.create_task(self.batcher.run())
+        yield
+        answering.cancel()
 
-    async def health(self, request: Request) -> Response:
-        if not self.pool.ready:
-            raise Refusal(503, "the model is being loaded again", {"Retry-After": "5"})
-        return _json({"status": "ok", "workers": self.pool.ready})
+    async def show_page(self, request: Request) -> Response:
+        return FileResponse(WEB / "page.html")
 
-    async def info(self, request: Request) -> Response:
-        rules = self.pool.rules
-        limits = {
-            "body_bytes": self.access.most_bytes, "image_pixels": PIXELS, "text_characters": CHARACTERS,
-            "series_rows": SERIES_ROWS, "table_rows": TABLE_ROWS, "requests": rules.queue,
-            "batch_size": rules.batch_size, "seconds": rules.timeout,
-        }  # fmt: skip
-        server = {"workers": self.pool.ready, "inside": self.pool.inside, **asdict(self.pool.counts), "limits": limits}
-        return _json({**self.about, "server": server})
+    async def tell_health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def tell_info(self, request: Request) -> Response:
+        self._check_token(request)
+        return JSONResponse(self.manifest)
 
     async def predict(self, request: Request) -> Response:
-        content_type = request.headers.get("content-type", "")
-        if media_type(content_type) not in (JSON, FORM):
-            raise wrong_type(media_type(content_type))
-        async with self.pool.place():
-            body = await _read(request, self.access.most_bytes)
-            reply = await self.pool.ask(content_type, body)
-        return Response(reply.body, reply.status, media_type=JSON)
+        self._check_token(request)
+        if self.inside >= self.options.queue:
+            raise HTTPException(503, f"{self.inside} requests wait already; try again later", {"Retry-After": "1"})
+        self.inside += 1
+        try:
+            async with asyncio.timeout(self.options.timeout):
+                fields = await read_fields(request, int(1e6 * self.options.max_mb))
+                answer = await self.batcher.ask(fields)
+        except TimeoutError:
+            raise HTTPException(504, f"there was no answer within {self.options.timeout:g} seconds") from None
+        finally:
+            self.inside -= 1
+        return JSONResponse(answer)
+
+    def _check_token(self, request: Request) -> None:
+        if self.options.token is None:
+            return
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self.options.token.encode()):
+            message = "the token is missing or wrong; send the header 'Authorization: Bearer TOKEN'"
+            raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 
-async def _read(request: Request, most: int) -> bytes:
-    """Read a body, and keep no more of it than it may have.
-
-    What is too large is read on for a while and dropped: most clients look for an answer only when they have sent all.
+async def read_fields(request: Request, most_bytes: int) -> dict[str, Any]:
+    """Read a body, JSON or a form, as fields by their names. Files are bytes.
 
     Raises:
-        Refusal: It is too large, too slow, or not there.
-        ClientDisconnect: The client is gone.
+        HTTPException: It is too large, or damaged.
     """
-    close = {"Connection": "close"}
-    too_large = Refusal(413, f"the body has more than {most:,} bytes", close)
-    text = request.headers.get("content-length", "")
-    announced = int(text) if text.isdecimal() else 0
-    if announced > (most if "expect" in request.headers else DROPPED * most):  # the client waits for a word from here
-        raise too_large
+    # Of what is too large the rest is dropped, as most clients read no answer before they have sent all.
     body, size = bytearray(), 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= most_bytes:
+            body += chunk
+    if size > most_bytes:
+        raise HTTPException(413, f"the body has more than {most_bytes:,} bytes")
+
+    if request.headers.get("content-type", "").lower().startswith("application/json"):
+        return parse_json(body)
+
+    async def replay() -> Message:
+        return {"type": "http.request", "body": bytes(body)}
+
+    copy = Request(request.scope, replay)
+    async with copy.form(max_files=1, max_fields=FORM_FIELDS, max_part_size=most_bytes) as form:
+        items = form.items()
+        return {name: await value.read() if isinstance(value, UploadFile) else value for name, value in items}
+
+
+def parse_json(body: bytearray) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Raises:
+        HTTPException: It is none.
+    """
     try:
-        async with asyncio.timeout(SECONDS_TO_READ):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > DROPPED * most:
-                    raise too_large
-                if max(size, announced) <= most:
-                    body += chunk
-    except TimeoutError:
-        raise Refusal(408, f"the body did not come within {SECONDS_TO_READ:g} seconds", close) from None
-    if size > most:
-        raise too_large
-    if not body:
-        raise Refusal(400, "the body is empty")
-    return bytes(body)
+        content = json.loads(body.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, f"the body is not JSON in UTF-8 ({first_line(error)})") from None
+    if not isinstance(content, dict):
+        raise HTTPException(400, "the body must be a JSON object, such as {...}")
+    return content
 
 
-def _json(content: Mapping[str, Any]) -> Response:
-    return Response(encoded(dict(content)), media_type=JSON)
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number in JSON; send null for one that is missing")
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    return Response(error.body, error.status, error.headers, media_type=JSON)
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """Answer what Starlette refuses: routes that are not there, and methods that a route has not."""
-    assert isinstance(error, HTTPException)
-    told = {
-        404: "there is no such address; / is the page, /docs says more",
-        405: f"{request.method} is not the method of this address",
-    }
-    refusal = Refusal(error.status_code, told.get(error.status_code, error.detail), dict(error.headers or {}))
-    return await _refused(request, refusal)
-
-
-async def _gone(request: Request, error: Exception) -> Response:
-    """Answer nobody: the client has closed the connection while it sent the body."""
-    return Response(status_code=400)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    """Answer after a bug, whose traceback goes to the log."""
-    return await _refused(request, Refusal(500, "the server failed to answer this request; its log says more"))
+async def tell_error(request: Request, error: Exception) -> Response:
+    """Return the response to a request that is not answered. After a bug uvicorn logs the traceback."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    if isinstance(error, UserError | UnicodeError):  # halves of characters, or other bytes than UTF-8
+        return JSONResponse({"error": ADVICE.sub("", str(error))}, 422)
+    return JSONResponse({"error": "the server failed to answer this request; its log says more"}, 500)

@@ -4,9 +4,10 @@ import http.client
 import json
 import os
 import re
-import signal
+import subprocess
+import sys
 import time
-import uuid
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,12 @@ from typing import Any
 import psutil
 
 from tests.conftest import OFFLINE
-from tests.processes import Python
 
 JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True)
 class Response:
-    """What came back."""
-
     status: int
     headers: dict[str, str]
     body: bytes
@@ -30,107 +28,63 @@ class Response:
     def json(self) -> Any:
         return json.loads(self.body)
 
-    @property
-    def error(self) -> str:
-        """The sentence of an error, which is all that there is."""
-        content = self.json()
-        assert self.headers["content-type"] == "application/json"
-        assert list(content) == ["error"]
-        return content["error"]
-
 
 class Server:
-    """``python -m PACKAGE serve`` on a free port of this machine.
-
-    Args:
-        folder: Its working directory.
-        arguments: More of its command line.
-        environment: More variables.
-        package: The team's package.
-    """
+    """``python -m PACKAGE serve`` on a free port of this machine, in a folder."""
 
     def __init__(
         self, folder: Path, *arguments: object, environment: dict[str, Any] | None = None, package: str = "auks"
     ) -> None:
-        variables = {**OFFLINE, **(environment or {})}
-        command = ["-m", package, "serve", "--port", 0, *arguments]
-        self.process = Python(*command, cwd=folder, environment=variables)
-        until = time.monotonic() + 120
-        while not (found := re.search(r" at http://.*:(\d+)\n", self.printed())):
-            assert self.process.poll() is None, self.printed()
-            assert time.monotonic() < until, self.printed()
-            time.sleep(0.02)
-        self.port = int(found[1])
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        command = [sys.executable, "-m", package, "serve", "--port", "0", *map(str, arguments)]
+        self.log = folder / f"{time.monotonic_ns()}.log"
+        with self.log.open("w") as log:
+            variables = {**os.environ, **OFFLINE, **(environment or {})}
+            self.process = subprocess.Popen(command, cwd=folder, env=variables, stdout=log, stderr=log)
+        self.wait_for(lambda: self.process.poll() is not None or " at http" in self.printed())
+        assert self.process.poll() is None, self.printed()
+        self.port = int(re.findall(r" at http://.*:(\d+)\n", self.printed())[0])
 
     def printed(self) -> str:
-        return "".join(self.process.printed())
+        return self.log.read_text()
 
     def workers(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children()
+        children = psutil.Process(self.process.pid).children()
+        return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
 
-    def pause(self) -> None:
-        """Stops the workers, so that requests wait."""
-        for worker in self.workers():
-            worker.suspend()
-
-    def go_on(self) -> None:
-        for worker in self.workers():
-            worker.resume()
-
-    def inside(self, count: int) -> None:
-        """Waits until so many requests wait."""
-        self.until(lambda: self.get("/info").json()["server"]["inside"] == count)
-
-    def until(self, condition: Any, seconds: float = 60) -> None:
+    def wait_for(self, condition: Any, seconds: float = 120) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, self.printed()
             time.sleep(0.02)
 
-    def get(self, path: str, **headers: str) -> Response:
-        return self.request("GET", path, None, headers)
+    def get(self, path: str) -> Response:
+        return self.request("GET", path, None, {})
 
-    def ask(self, **content: Any) -> Response:
-        return self.post(json.dumps(content).encode(), JSON)
-
-    def post(self, body: Any, headers: dict[str, str]) -> Response:
+    def post(self, body: bytes, headers: dict[str, str]) -> Response:
         return self.request("POST", "/predict", body, headers)
 
-    def form(self, file: bytes | None = None, **fields: str) -> Response:
-        body, headers = form(file, **fields)
-        return self.post(body, headers)
+    def form(self, file: bytes) -> Response:
+        return self.post(*form(file))
 
-    def request(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Response:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
+    def request(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Response:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
-            found = {name.lower(): value for name, value in response.getheaders()}
-            return Response(response.status, found, response.read())
-        finally:
-            connection.close()
+            return Response(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def end(self) -> int:
         """Stops it in order; its exit code."""
-        if self.process.poll() is None:
-            os.kill(self.process.pid, signal.SIGCONT)
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(40)
-        finally:
-            self.process.kill()
+        self.process.terminate()
+        return self.process.wait(60)
 
 
-def form(file: bytes | None = None, **fields: str) -> tuple[bytes, dict[str, str]]:
-    """Body and headers of a form."""
-    boundary = uuid.uuid4().hex
-    parts = [(f'name="{name}"', text.encode()) for name, text in fields.items()]
-    if file is not None:
-        parts.append(('name="file"; filename="x"\r\nContent-Type: application/octet-stream', file))
-    head = f"--{boundary}\r\nContent-Disposition: form-data; "
-    body = b"".join(head.encode() + name.encode() + b"\r\n\r\n" + data + b"\r\n" for name, data in parts)
-    return body + f"--{boundary}--\r\n".encode(), {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+def form(file: bytes) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of a form with a file."""
+    part = b'--limit\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n' + file
+    return part + b"\r\n--limit--\r\n", {"Content-Type": "multipart/form-data; boundary=limit"}

@@ -77,7 +77,7 @@ function image(file) {
 async function series(file) {
   if (file) find("csv").value = await file.text();
   if (!find("csv").value.trim()) return tell("Paste a series, or choose a file.");
-  return ask({ series: find("csv").value, past: true });
+  return ask({ series: find("csv").value });
 }
 
 function row() {
@@ -179,5 +179,4 @@ find("access").addEventListener("submit", (event) => {
   tell("");
   begin().catch((error) => tell(error.message));
 });
-if (location.hash === "#programs") find("programs").open = true;
 begin().catch((error) => tell(token() || find("access").hidden ? error.message : ""));

@@ -1,0 +1,83 @@
+"""The flags of ``serve``."""
+
+import os
+from dataclasses import dataclass, field
+from functools import partial
+
+from litlab.artifact import is_exported
+from litlab.cli.argv import pin_run
+from litlab.errors import UserError
+from litlab.util.numbers import amount_of, count
+from litlab.util.options import Options as Parser
+from litlab.util.team import package
+
+TOKEN = "LITLAB_SERVE_TOKEN"
+DESCRIPTION = f"""\
+Answer HTTP requests with the model of a run, or with an exported one (docs/serve.md). There is a page
+for people at /, and for programs /predict, /info and /health. Ctrl-C stops the server.
+Who may use it: programs of this machine, or those who know the token in the variable {TOKEN}.
+All other arguments are settings of the run.
+
+  %(prog)s --run cifar
+  %(prog)s --run lightning_logs/cifar/version_0/exported/onnx --port 8080
+  {TOKEN}=... %(prog)s --run DIR --host 0.0.0.0
+"""
+
+
+@dataclass
+class Options:
+    """What is served, and how; each worker gets a copy.
+
+    Args:
+        run: Run, checkpoint or folder of an export.
+        host: Address to listen on.
+        port: Port; 0 for a free one.
+        workers: Processes, each with a model.
+        batch_size: Most requests that are computed together.
+        queue: Most requests of a worker at a time.
+        timeout: Seconds until a request is given up.
+        max_mb: Megabytes of the largest body.
+        settings: Settings of the run that differ.
+        token: What a client must know; None: nobody is asked.
+        package: The team's package.
+    """
+
+    run: str = ""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    batch_size: int = 32
+    queue: int = 128
+    timeout: float = 60.0
+    max_mb: float = 10.0
+    settings: list[str] = field(default_factory=list)
+    token: str | None = None
+    package: str = field(default_factory=package)
+
+
+def parse_options(arguments: list[str]) -> Options:
+    """Read the command line and the token. The run is named by its folder, as later workers must not find another one.
+
+    Raises:
+        UserError: They are wrong, or there is no such run.
+    """
+    parser = Parser("serve", DESCRIPTION)
+    add, seconds, megabytes = parser.add_argument, partial(amount_of, "seconds"), partial(amount_of, "megabytes")
+    add("--run", required=True, metavar="RUN", help="run, checkpoint, or folder of an export")
+    add("--host", help="address to listen on (default: 127.0.0.1, this machine alone)")
+    add("--port", type=int, help="port (default: 8000); 0 for a free one")
+    add("--workers", metavar="N", type=count, help="processes, each with a model (default: 1)")
+    add("--batch_size", metavar="N", type=count, help="most requests computed together (default: 32)")
+    add("--queue", metavar="N", type=count, help="most requests of a worker at a time; more get 503 (default: 128)")
+    add("--timeout", metavar="S", type=seconds, help="seconds after which a request gets 504 (default: 60)")
+    add("--max_mb", metavar="MB", type=megabytes, help="megabytes of a request's body (default: 10)")
+    options = Options()
+    _, options.settings = parser.parse_known_args(arguments, options)
+    if not 0 <= options.port <= 65_535:
+        raise UserError(f"--port: {options.port} is none; choose one up to 65535, or 0 for a free one")
+
+    options.token = os.environ.pop(TOKEN, None) or None  # processes that are started later don't find it there
+    if options.settings and is_exported(options.run):
+        raise UserError(f"serve: {options.settings[0]} is a setting of a run, and {options.run} is an exported model")
+    [_, _, options.run] = pin_run(["serve", "--run", options.run])
+    return options

@@ -1,0 +1,278 @@
+"""From what was sent to a model's inputs, and from its outputs to an answer: a reader for each kind of model.
+
+Inputs are read as ``predict`` reads them.
+"""
+
+import base64
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from litlab.data.frames import FileFormat
+from litlab.errors import UserError
+
+MOST_PIXELS = 40_000_000
+MOST_SERIES_ROWS = 50_000
+MOST_TABLE_ROWS = 1_000
+
+Fields = Mapping[str, Any]  # what was sent: values of JSON, texts and files (bytes) of a form, by their names
+Outputs = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A request, read.
+
+    Args:
+        inputs: The model's inputs in the order of its manifest; the first axis is the batch.
+        context: What the answer needs besides the outputs.
+    """
+
+    inputs: list[np.ndarray]
+    context: Any = None
+
+
+class Reader(ABC):
+    """Reads requests for one model.
+
+    Args:
+        manifest: The model's manifest.
+        files: Texts of the files that belong to the model, by their names.
+    """
+
+    field: ClassVar[str]  # what is sent is called so
+
+    def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        self.facts: dict[str, Any] = manifest["facts"]
+
+    @abstractmethod
+    def read(self, fields: Fields) -> Sample:
+        """Turn what was sent into inputs.
+
+        Raises:
+            UserError: It can't be used.
+        """
+
+    @abstractmethod
+    def answer(self, outputs: Outputs, context: Any) -> dict[str, Any]:
+        """Turn the outputs for a request into its answer, which is sent as JSON.
+
+        Raises:
+            UserError: A number is NaN or infinite.
+        """
+
+    def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
+        """Join the inputs of some requests."""
+        return [np.concatenate(arrays) for arrays in zip(*(sample.inputs for sample in samples), strict=True)]
+
+    def take(self, fields: Fields) -> Any:
+        """Return what is to be read: the field of the model's kind, or the file of a form.
+
+        Raises:
+            UserError: It is not there, or something else is.
+        """
+        for name in fields:
+            if name not in (self.field, "file"):
+                raise UserError(f"{name[:40]!r}: there is no such field; send {self.field!r} in JSON or a form")
+        value = fields.get(self.field, fields.get("file"))
+        if value is None:
+            raise UserError(f"there is no {self.field}; send it as {self.field!r}, or as the file 'file' of a form")
+        return value
+
+
+class ImageReader(Reader):
+    """Image files of any size, as files of a form or in base64."""
+
+    field = "image"
+
+    def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        from litlab.data.images.decode import ImageMetadata
+
+        super().__init__(manifest, files)
+        self.form = ImageMetadata(**self.facts)
+
+    def read(self, fields: Fields) -> Sample:
+        from litlab.data.images.decode import decode
+
+        content = self.take(fields)
+        if not isinstance(content, bytes):
+            try:
+                content = base64.b64decode(content.rpartition(",")[2], validate=True)  # of data:image/png;base64,...
+            except (AttributeError, ValueError):
+                raise UserError("image: it is not base64; encode the file's bytes") from None
+        with warnings.catch_warnings(action="ignore"):
+            image = decode(content, self.form, most_pixels=MOST_PIXELS)
+        if isinstance(image, str):
+            raise UserError(f"image: it can't be read ({image}); send another file")
+        return Sample([image[None]])
+
+    def answer(self, outputs: Outputs, context: Any) -> dict[str, Any]:
+        return answer_class(self.facts["class_names"], outputs["probabilities"][0])
+
+
+class TextReader(Reader):
+    """Texts, of which long ones are cut."""
+
+    field = "text"
+
+    def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        from tokenizers import Tokenizer
+
+        super().__init__(manifest, files)
+        self.longest = manifest["limits"]["time"]
+        self.tokenizer: Tokenizer = Tokenizer.from_str(files["tokenizer.json"])
+
+    def read(self, fields: Fields) -> Sample:
+        """Turn a text into one sample; the context is the number of its tokens."""
+        import torch
+
+        from litlab.data.text.tokenizer import UNKNOWN, cut_text
+
+        text = self.take(fields)
+        if isinstance(text, str):
+            text = text.encode()  # fails on halves of characters
+        if not isinstance(text, bytes) or not text.strip():
+            raise UserError("text: it is empty, or no text; send one")
+        encoding = self.tokenizer.encode(text.decode("utf-8-sig"), add_special_tokens=False)
+        ids = torch.tensor(encoding.ids or [UNKNOWN])  # a text of nothing but <br /> has no tokens
+        return Sample([cut_text(ids, self.longest, self.facts["both_ends"]).numpy()[None]], len(ids))
+
+    def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
+        """Join texts, padded to the longest with the id of padding, 0."""
+        texts = [sample.inputs[0] for sample in samples]
+        longest = max(ids.shape[1] for ids in texts)
+        return [np.concatenate([np.pad(ids, ((0, 0), (0, longest - ids.shape[1]))) for ids in texts])]
+
+    def answer(self, outputs: Outputs, context: int) -> dict[str, Any]:
+        """Return the class, how many tokens the text has, and how many of them were read."""
+        tokens = {"tokens": context, "tokens_read": min(context, self.longest)}
+        return answer_class(self.facts["class_names"], outputs["probabilities"][0]) | tokens
+
+
+class SeriesReader(Reader):
+    """The last rows of a series, as CSV or a list of objects."""
+
+    field = "series"
+
+    def read(self, fields: Fields) -> Sample:
+        """Turn a series into one sample; the context is what an answer repeats, and the times that follow."""
+        from litlab.data.series.regular import read_last_rows
+        from litlab.data.series.serving import make_calendar
+
+        facts: dict[str, Any] = self.facts | {"series_column": None}
+        rows = facts["context_length"]
+        columns = [facts["time_column"], *facts["targets"]]
+        sent = lay_out("series", self.take(fields), columns, MOST_SERIES_ROWS)
+        series = read_last_rows(sent, facts, setting="series", form=FileFormat())
+        values = series.table.to_numpy()[:rows]
+        inputs = [values[None]]
+        if facts["covariates"]:
+            inputs.append(make_calendar(series.times, facts["covariates"]).numpy()[None])
+        times = series.times.astype(str).tolist()
+        past = {"times": times[:rows], "values": self._name_columns(values)}
+        return Sample(inputs, {"times": times[rows:], "past": past})
+
+    def answer(self, outputs: Outputs, context: dict[str, Any]) -> dict[str, Any]:
+        """Return times, and for each column forecast and interval, whose ends are null where the run has none."""
+        check_finite(outputs["forecast"])
+        answer = dict(context)
+        for name, values in outputs.items():
+            answer[name] = self._name_columns(values[0]) if np.isfinite(values).all() else None
+        return answer
+
+    def _name_columns(self, values: np.ndarray) -> dict[str, list[float]]:
+        return dict(zip(self.facts["targets"], values.T.tolist(), strict=True))
+
+
+class RowReader(Reader):
+    """One row of a table or more, as CSV or a list of objects."""
+
+    field = "rows"
+
+    def read(self, fields: Fields) -> Sample:
+        from litlab.data.tables.reading import read_rows
+        from litlab.data.tables.serving import TabularMetadata
+
+        known = TabularMetadata(**self.facts)
+        sent = lay_out("rows", self.take(fields), [*known.numbers, *known.categories], MOST_TABLE_ROWS)
+        frame = read_rows(sent, known, FileFormat(), "rows", "error")
+        if not isinstance(sent, bytes) and len(frame) < len(sent):  # each is to get an answer
+            raise UserError("rows: in one of them everything is null; give a value")
+        return Sample(list(known.lay_out(frame)))
+
+    def answer(self, outputs: Outputs, context: Any) -> dict[str, Any]:
+        """Return for each row, in order, its class and probabilities, or a number for each target."""
+        if "probabilities" in outputs:
+            return {"rows": [answer_class(self.facts["class_names"], row) for row in outputs["probabilities"]]}
+        check_finite(outputs["predicted"])
+        return {"rows": [{"predicted": self._name_targets(row)} for row in outputs["predicted"].tolist()]}
+
+    def _name_targets(self, row: list[float]) -> dict[str, float]:
+        return dict(zip(self.facts["targets"], [float(f"{value:.7g}") for value in row], strict=True))
+
+
+def choose_reader(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Reader:
+    """Return the reader for a model.
+
+    Raises:
+        UserError: There is none for its kind.
+    """
+    readers = {"images": ImageReader, "texts": TextReader, "series": SeriesReader, "rows": RowReader}
+    if manifest["kind"] not in readers:
+        raise UserError(f"serve: it takes models of {', '.join(readers)}; this one is of {manifest['kind']}")
+    return readers[manifest["kind"]](manifest, files)
+
+
+def lay_out(name: str, value: Any, columns: Sequence[str], most: int) -> Any:
+    """Return rows as `litlab.data.frames.read_frame` takes them: the bytes of a CSV file, or a frame.
+
+    Args:
+        name: What they are called.
+        value: CSV as text or bytes, or a list of objects.
+        columns: What each object must have; more is left out.
+        most: Most rows.
+
+    Raises:
+        UserError: There are none or too many, or one is no object or lacks a column.
+    """
+    import pandas as pd
+
+    if isinstance(value, str):
+        value = value.encode()
+    if not value or not isinstance(value, bytes | list):
+        raise UserError(f"{name}: it must be a list of objects, one for each row, or the text of a CSV file")
+    count = len(value) if isinstance(value, list) else len(value.splitlines()) - 1
+    if count > most:
+        raise UserError(f"{name}: it has {count:,} rows; send at most {most:,}")
+    if isinstance(value, bytes):
+        return value
+    for number, row in enumerate(value):
+        place = f"{name}[{number}]"
+        if not isinstance(row, dict):
+            raise UserError(f"{place}: it must be an object, such as {{...}}")
+        for column in columns:
+            if column not in row:
+                raise UserError(f"{place}: it has no {column!r}; null stands for a value that is missing")
+    return pd.DataFrame(value, columns=list(columns), dtype=object)  # 3 stays 3, where others are missing, too
+
+
+def answer_class(names: Sequence[str], probabilities: np.ndarray) -> dict[str, Any]:
+    """Return the class of a sample, its probability, and all probabilities, which have the shape (class,)."""
+    check_finite(probabilities)
+    rounded = [round(float(value), 6) for value in probabilities]  # as in a file of predictions
+    best = int(probabilities.argmax())
+    return {
+        "class": names[best],
+        "probability": rounded[best],
+        "probabilities": dict(zip(names, rounded, strict=True)),
+    }
+
+
+def check_finite(values: np.ndarray) -> None:
+    """Refuse an answer that is none."""
+    if not np.isfinite(values).all():
+        raise UserError("the model's answer is not a finite number; are the values like those of the training?")
