@@ -18,9 +18,8 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 
-from litlab.callbacks.profiler import PARTS, method_of, part_of
+from litlab.callbacks.profiler import FETCH, METHODS, PARTS, method_of
 
-FETCH = "train_dataloader_next"
 KINDS = {  # of operations: words of their names, the first that fits
     "convolution": ("conv",),
     "matrix product": ("mm", "linear", "matmul", "dot"),
@@ -36,7 +35,7 @@ REST = "other operations"
 KIND_COLORS = (
     "#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#ff99c8", "#444444", "#8d99ae", "#cccccc",
 )  # fmt: skip
-PART_COLORS = ("#d62728", "#ff9896", "#f4a261", "#1f77b4", "#2ca02c", "#17becf", "#9467bd", "#bcbd22", "#bbbbbb")
+PART_COLORS = ("#d62728", "#ff9896", "#f4a261", "#1f77b4", "#2ca02c", "#9467bd", "#bbbbbb")
 Bars = list[tuple[float, float]]  # (start, length) in milliseconds
 
 
@@ -71,7 +70,7 @@ def lanes(events: list[dict[str, Any]]) -> dict[str, dict[str, Bars]]:
     places: dict[tuple[Any, ...], str] = {}
     for event in events:
         name, cat, bar = event["name"], event["cat"], (event["ts"], event["ts"] + event["dur"])
-        if cat == "user_annotation" and (part := part_of(name)) is not None:
+        if cat == "user_annotation" and (part := METHODS.get(method_of(name))) is not None:
             found["part of the step"].append((*bar, part))
         if cat in ("cpu_op", "kernel", "gpu_memcpy", "gpu_memset"):
             what = "thread" if cat == "cpu_op" else "device stream"

@@ -22,7 +22,7 @@ ROW = re.compile(r"^\| `(\w+)` \| `(\w+)` \| ([\w, ]+) \| (.*) \|$", re.MULTILIN
 SHORT = ["--trainer.max_epochs=2", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
 SHORT += [f"--trainer.limit_{split}_batches={count}" for split, count in (("train", 8), ("val", 2), ("test", 2))]
 SEARCHES = {  # in few steps, and measurements after few
-    "batch_size_finder": {"max_size": 32},
+    "batch_size_finder": {"max_val": 32},
     "lr_finder": {"num_training_steps": 30},
     "noise_scale": {"every_n_steps": 2},
 }

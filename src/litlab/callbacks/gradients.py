@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.nn.selection import select_parameters
 from litlab.optim.parameters import last_layer
 from litlab.parallel.foreach import local_part, norms_of
 from litlab.parallel.groups import shards
@@ -59,38 +58,26 @@ class AGC(Callback):
         factor: Largest norm of a unit's gradient, as a share of the norm of its weights. 0.01 in the paper for batches
             of 4,096 and SGD; smaller batches take larger ones.
         eps: Least norm that weights are taken to have, so that those that start at zero can grow.
-        exclude: Patterns of the names of parameters that are not clipped. Left out, the layer that is defined last.
 
     Raises:
-        UserError: In a fit, if a pattern matches nothing, the Trainer clips too, or the gradients are sharded or
-            not yet unscaled.
+        UserError: In a fit, if the gradients are sharded or not yet unscaled.
     """
 
     part_of_step = True
 
-    def __init__(
-        self, factor: PositiveFloat = 0.01, eps: PositiveFloat = 1e-3, exclude: list[str] | None = None
-    ) -> None:
-        self.factor, self.eps, self.exclude = factor, eps, exclude
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if stage == "fit" and trainer.gradient_clip_val is not None:
-            raise UserError(
-                f"agc: trainer.gradient_clip_val is {trainer.gradient_clip_val} and clips gradients too; set "
-                "trainer.gradient_clip_val or agc to null"
-            )
+    def __init__(self, factor: PositiveFloat = 0.01, eps: PositiveFloat = 1e-3) -> None:
+        self.factor = factor
+        self.eps = eps
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         _check_gradients(trainer, "agc")
-        self._excluded = set(last_layer(pl_module))
-        if self.exclude is not None:
-            self._excluded = set(select_parameters(pl_module, self.exclude, "agc.exclude").values())
+        self._last = set(last_layer(pl_module))
 
     @torch.no_grad()
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                if parameter.grad is not None and parameter not in self._excluded:
+                if parameter.grad is not None and parameter not in self._last:
                     largest = self.factor * _unit_norms(parameter).clamp(min=self.eps)
                     scale = largest / _unit_norms(parameter.grad).clamp(min=1e-6)
                     parameter.grad.mul_(scale.clamp(max=1.0))
@@ -118,16 +105,12 @@ class FreeGradients(Callback):
 
 def _check_gradients(trainer: Trainer, section: str) -> None:
     """Refuse a run whose gradients are not whole, or not unscaled, before the optimizer's step."""
-    if shards(trainer.strategy):
-        raise UserError(
-            f"{section}: trainer.strategy {type(trainer.strategy).__name__} gives each process a part of the "
-            f"gradients, and all of them are needed; use ddp or one device, or set {section} to null"
-        )
     scaler = getattr(trainer.precision_plugin, "scaler", None)
-    if scaler is not None and any(optimizer.defaults.get("fused") for optimizer in trainer.optimizers):
+    is_fused = any(optimizer.defaults.get("fused") for optimizer in trainer.optimizers)
+    if shards(trainer.strategy) or (scaler is not None and is_fused):
         raise UserError(
-            f"{section}: with trainer.precision {trainer.precision} a fused optimizer unscales the gradients itself, "
-            f"after they are needed; set model.optimizer.fused to null, or {section} to null"
+            f"{section}: gradients are sharded by trainer.strategy, or still scaled, as a fused optimizer unscales "
+            "them later; use ddp or one device, or set model.optimizer.fused to null"
         )
 
 

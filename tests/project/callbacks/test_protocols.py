@@ -37,7 +37,7 @@ for module in iter_modules(plots.__path__, "project.callbacks."):
     found = [thing for thing in vars(import_module(module.name)).values() if isclass(thing)]
     SHIPPED += [cls for cls in found if issubclass(cls, Callback) and cls.__module__ == module.name]
 # These ask for a network with blocks, an optimizer with a rate, a batch size or a loss: they have tests of their own.
-APART = ("ActivationCheckpointing", "BatchFinder", "GradientNoiseScale", "LRFinder")
+APART = ("ActivationCheckpointing", "GradientNoiseScale", "LRFinder")
 SHIPPED = [cls for cls in SHIPPED if cls.__name__ not in APART]
 
 
