@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from litlab.callbacks.compile import Compile
     from litlab.callbacks.evaluation import Baselines, ConfusionMatrix
     from litlab.callbacks.freeze import Freeze, FreezeRule
-    from litlab.callbacks.gradients import AGC, FreeGradients, GradNorms
+    from litlab.callbacks.gradients import AGC, GradNorms
     from litlab.callbacks.lr_finder import LRFinder
     from litlab.callbacks.memory import VRAM, MemorySnapshot
     from litlab.callbacks.nan_guard import NaNGuard
@@ -30,7 +30,6 @@ __all__ = [
     "Baselines",
     "Compile",
     "ConfusionMatrix",
-    "FreeGradients",
     "Freeze",
     "FreezeRule",
     "GradNorms",

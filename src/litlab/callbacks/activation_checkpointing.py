@@ -56,7 +56,7 @@ class ActivationCheckpointing(Callback):
             checkpoint_activations(block)
         rank_zero_info(f"activation_checkpointing: computed again in the backward pass: {some(list(blocks))}")
 
-    def teardown(self, *_: Any) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         """Leave the module as it was found."""
         for block in self._changed:
             keep_activations(block)

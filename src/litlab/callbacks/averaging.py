@@ -66,7 +66,7 @@ class AveragedWeights(Callback):
         averages, weights = [], []
         for name, weight in tensors_of(pl_module).items():
             average = local_part(self.average[name])
-            if average.is_floating_point() or average.is_complex():
+            if average.is_floating_point():
                 averages.append(average)
                 weights.append(local_part(weight).to(average))
             else:
@@ -89,7 +89,7 @@ class AveragedWeights(Callback):
             self._weights = {name: copy_of(value) for name, value in tensors_of(pl_module).items()}
             set_tensors(pl_module, self.average)
 
-    def teardown(self, *_: Any) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         self.average, self._weights = {}, {}
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
@@ -135,7 +135,7 @@ class EMA(AveragedWeights):
         self.decay = decay
         super().__init__()
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
         if trainer.global_step > self.steps:  # no gradients are being accumulated
             self.steps = trainer.global_step
             decay = min(self.decay, self.updates / (9 + self.updates))  # 0 at first
@@ -147,8 +147,9 @@ class SWA(AveragedWeights):
 
     From the epoch ``start`` on, every epoch adds its weights to the mean, in which all have the same share, and each
     learning rate stays at what the schedule has made of it by then, so that the epochs differ (Izmailov et al. 2018,
-    arXiv:1803.05407); only ReduceLROnPlateau goes on. Statistics of batch norms are averaged, too. The paper measures them anew, which takes a third more time and was no
-    better in a small trial, but for a learning rate so high that training hardly worked.
+    arXiv:1803.05407); only ReduceLROnPlateau goes on. Statistics of batch norms are averaged, too. The paper measures
+    them anew, which takes a third more time and was no better in a small trial, but for a learning rate so high that
+    training hardly worked.
 
     Args:
         start: Share of the run's epochs (``trainer.max_epochs``) that are over when the averaging starts.
@@ -176,7 +177,7 @@ class SWA(AveragedWeights):
             if not schedule.reduce_on_plateau:
                 schedule.frequency = sys.maxsize  # it takes no further step
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
         if trainer.is_last_batch and self.has_begun(trainer):
             self.update(pl_module, 1 / (self.updates + 1))
 

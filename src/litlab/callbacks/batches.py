@@ -18,10 +18,9 @@ def describe(batch: Any) -> str:
     return ", ".join(f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}" for tensor in tensors(batch))
 
 
-def not_finite(batch: Any) -> str:
-    """Return the numbers, from 0, of the tensors of a batch that hold a NaN or infinity; empty where none does."""
-    are_finite = [bool(tensor.isfinite().all()) for tensor in tensors(batch)]
-    return ", ".join(f"tensor {number}" for number, is_finite in enumerate(are_finite) if not is_finite)
+def is_finite(batch: Any) -> bool:
+    """Return whether no tensor of a batch holds a NaN or infinity."""
+    return all(bool(tensor.isfinite().all()) for tensor in tensors(batch))
 
 
 def count_samples(batch: Any) -> int:

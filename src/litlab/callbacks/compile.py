@@ -115,8 +115,10 @@ class Compile(Callback):
         if self.blocks:
             modules = list(chain.from_iterable(find_blocks(network).values() for network in modules))
         if not modules:
-            kind = "blocks (modules in a Sequential or ModuleList)" if self.blocks else "children with parameters"
-            raise UserError(f"compile.children: {type(model).__name__} has no {kind}; name modules to compile")
+            raise UserError(
+                f"compile.children: {type(model).__name__} has no blocks (in a Sequential or ModuleList), or no "
+                "children with parameters; name modules to compile"
+            )
         return modules
 
     def on_train_batch_start(self, *args: Any, **kwargs: Any) -> None:
@@ -128,7 +130,7 @@ class Compile(Callback):
 
     on_validation_batch_start = on_test_batch_start = on_predict_batch_start = on_train_batch_start
 
-    def teardown(self, *_: Any) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         self._changes.close()
 
     on_exception = teardown

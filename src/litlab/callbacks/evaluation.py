@@ -38,7 +38,7 @@ class ConfusionMatrix(Callback):
         self.counts: Any = 0  # (true class, predicted class), int64
 
     def on_test_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any, **__: Any
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
         self.counts = self.counts + multiclass_confusion_matrix(logits, batch[1], logits.shape[1])
@@ -95,11 +95,14 @@ def tabulate_classes(counts: Tensor, names: list[str]) -> "DataFrame":
     from pandas import DataFrame
 
     correct, true, predicted = counts.diagonal(), counts.sum(dim=1), counts.sum(dim=0)
-    table = DataFrame({"class": names, "test samples": true.numpy()})
-    table["precision"] = (correct / predicted).numpy()  # NaN: none was predicted
-    table["recall"] = (correct / true).numpy()
-    table["F1"] = (2 * correct / (true + predicted)).numpy()
-    return table.sort_values("recall", kind="stable")
+    columns = {
+        "class": names,
+        "test samples": true,
+        "precision": correct / predicted,  # NaN: none was predicted
+        "recall": correct / true,
+        "F1": 2 * correct / (true + predicted),
+    }
+    return DataFrame({name: list(values) for name, values in columns.items()}).astype({"test samples": int})
 
 
 def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
@@ -112,8 +115,7 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     from matplotlib.figure import Figure
     from torchmetrics.utilities.plot import plot_confusion_matrix
 
-    inches = min(max(5.0, 0.8 * len(counts)), 16.0)
-    figure = Figure(figsize=(inches, inches), dpi=120, layout="constrained")
+    figure = Figure(figsize=(10, 10), dpi=120, layout="constrained")
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     has_numbers = len(counts) <= MOST_CLASSES
     plot_confusion_matrix(shares, figure.add_subplot(), add_text=has_numbers, labels=list(names), cmap="Blues")

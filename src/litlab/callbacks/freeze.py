@@ -6,10 +6,10 @@ take, and under DDP the ranks don't share the gradients of what it has unfrozen.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import DDPStrategy
-from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from litlab.errors import UserError
@@ -42,14 +42,14 @@ class Freeze(Callback):
         rules: The first one that matches a parameter counts. What none matches is trained.
 
     Raises:
-        UserError: At the start of a fit, if a pattern matches nothing, or nothing would be trained.
+        UserError: At the start of a fit, if a pattern matches nothing.
     """
 
     part_of_step = True
 
     def __init__(self, rules: list[FreezeRule]) -> None:
         self.rules = rules
-        self._starts: dict[Tensor, float] = {}  # by parameter: the first epoch that trains it; infinity: none does
+        self._starts: dict[Any, float] = {}  # by parameter: the first epoch that trains it; infinity: none does
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Freeze what is never trained before a strategy or an optimizer looks at it."""
@@ -61,8 +61,6 @@ class Freeze(Callback):
             selected = select_parameters(pl_module, rule.params, f"freeze.rules[{number}]").values()
             self._starts |= dict.fromkeys(self._starts.keys() & selected, start)
 
-        if 0 not in self._starts.values():
-            raise UserError("freeze.rules: the first epoch trains nothing; set epochs: 0 for a part of the network")
         if shards(trainer.strategy) and not {0, math.inf}.issuperset(self._starts.values()):
             raise UserError(
                 "freeze.rules: trainer.strategy shards parameters, which can't be unfrozen; use ddp or one device, or "
@@ -78,8 +76,7 @@ class Freeze(Callback):
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the module as it was found."""
-        if stage == "fit":
-            self._train_from(trainer, pl_module, math.inf)
+        self._train_from(trainer, pl_module, math.inf)
 
     def _train_from(self, trainer: Trainer, module: LightningModule, epoch: float) -> None:
         """Freeze and unfreeze parameters and statistics."""

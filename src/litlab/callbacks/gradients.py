@@ -28,7 +28,7 @@ class GradNorms(Callback):
     steps do not wait for the device.
 
     Raises:
-        UserError: In a fit, if the gradients are sharded, or a fused optimizer is to unscale them.
+        UserError: In a fit, if the gradients are sharded.
     """
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -50,24 +50,22 @@ class AGC(Callback):
     """Clip the gradient of each unit of a layer to a share of the norm of the unit's weights.
 
     A unit is a row of a matrix, a filter, or a whole vector: what feeds one output. Its gradient g is scaled by
-    factor * max(|w|, eps) / |g| where that is below 1 (Brock et al. 2021, arXiv:2102.06171, section 4.1, where it
+    factor * max(|w|, 0.001) / |g| where that is below 1 (Brock et al. 2021, arXiv:2102.06171, section 4.1, where it
     replaces batch norms in training with large batches). The last layer is left alone, as there. Nothing waits for the
     device.
 
     Args:
         factor: Largest norm of a unit's gradient, as a share of the norm of its weights. 0.01 in the paper for batches
             of 4,096 and SGD; smaller batches take larger ones.
-        eps: Least norm that weights are taken to have, so that those that start at zero can grow.
 
     Raises:
-        UserError: In a fit, if the gradients are sharded or not yet unscaled.
+        UserError: In a fit, if the gradients are sharded.
     """
 
     part_of_step = True
 
-    def __init__(self, factor: PositiveFloat = 0.01, eps: PositiveFloat = 1e-3) -> None:
+    def __init__(self, factor: PositiveFloat = 0.01) -> None:
         self.factor = factor
-        self.eps = eps
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         _check_gradients(trainer, "agc")
@@ -78,7 +76,7 @@ class AGC(Callback):
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None and parameter not in self._last:
-                    largest = self.factor * _unit_norms(parameter).clamp(min=self.eps)
+                    largest = self.factor * _unit_norms(parameter).clamp(min=1e-3)
                     scale = largest / _unit_norms(parameter.grad).clamp(min=1e-6)
                     parameter.grad.mul_(scale.clamp(max=1.0))
 
@@ -104,13 +102,11 @@ class FreeGradients(Callback):
 
 
 def _check_gradients(trainer: Trainer, section: str) -> None:
-    """Refuse a run whose gradients are not whole, or not unscaled, before the optimizer's step."""
-    scaler = getattr(trainer.precision_plugin, "scaler", None)
-    is_fused = any(optimizer.defaults.get("fused") for optimizer in trainer.optimizers)
-    if shards(trainer.strategy) or (scaler is not None and is_fused):
+    """Refuse a run whose gradients are not whole before the optimizer's step."""
+    if shards(trainer.strategy):
         raise UserError(
-            f"{section}: gradients are sharded by trainer.strategy, or still scaled, as a fused optimizer unscales "
-            "them later; use ddp or one device, or set model.optimizer.fused to null"
+            f"{section}: trainer.strategy gives each process a part of the gradients, and all of them are needed; use "
+            f"ddp or one device, or set {section} to null"
         )
 
 

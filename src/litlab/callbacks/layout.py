@@ -39,5 +39,5 @@ class Threads(Callback):
         self._before = torch.get_num_threads()
         torch.set_num_threads(self.number)
 
-    def teardown(self, *_: Any) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         torch.set_num_threads(self._before)

@@ -13,8 +13,6 @@ import numpy as np
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities import rank_zero_info
-from lightning.pytorch.utilities.parsing import lightning_getattr, lightning_hasattr, lightning_setattr
-from lightning.pytorch.utilities.seed import isolate_rng
 
 from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.callbacks.second_trainer import train_copy
@@ -32,7 +30,7 @@ FEWEST = 20  # steps that say something of a rate
 class LRFinder(Callback):
     """Raise the learning rate from step to step, and train with the rate at which the loss fell fastest.
 
-    The range test of Smith 2017 (arXiv:1506.01186), on a copy of the model that the run knows nothing of. Parameter
+    The range test of Smith 2017 (arXiv:1506.01186), on a copy of the model. Parameter
     groups, and the rates of an optimizer that has several, keep their proportions. The schedule plays no part in the
     search and starts from the rate found. The curve goes to the loggers and to ``lr_finder.png`` in the run folder. A
     resumed run keeps the rate.
@@ -64,9 +62,10 @@ class LRFinder(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.ckpt_path is not None or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             return
-        before: Any = lightning_hasattr(pl_module, "lr") and lightning_getattr(pl_module, "lr")
+        model: Any = pl_module
+        before = getattr(model, "lr", None)
         is_single = isinstance(trainer.strategy, SingleDeviceStrategy)
-        if not (before and is_single and pl_module.automatic_optimization):
+        if not (before and is_single and model.automatic_optimization):
             raise UserError(
                 "trainer.callbacks: LRFinder needs a model with an lr, automatic optimization and one process; with "
                 "more, search with --trainer.devices 1 --trainer.strategy auto, then set the rate that it tells"
@@ -75,8 +74,7 @@ class LRFinder(Callback):
         # Search
         rates = np.geomspace(self.min_lr, self.max_lr, self.num_training_steps)
         sweep = Sweep(rates / before)
-        with isolate_rng():
-            train_copy(trainer, pl_module, sweep)
+        train_copy(trainer, pl_module, sweep)
         rates, losses = rates[: len(sweep.losses)], np.array(sweep.losses)
         self.lr = suggest_rate(rates, losses)
         if self.lr is None:
@@ -86,7 +84,7 @@ class LRFinder(Callback):
             )
 
         # Train with the rate
-        lightning_setattr(pl_module, "lr", self.lr)
+        model.lr = self.lr
         trainer.fit_loop._combined_loader = None  # it may have been made to count the steps
         trainer.strategy.setup_optimizers(trainer)  # with a schedule that counts them anew
         trainer.should_stop = trainer.should_stop or not self.train
@@ -102,7 +100,8 @@ class LRFinder(Callback):
         state = checkpoint["callbacks"].get(self.state_key)
         if trainer.state.fn == "fit" and state is not None:
             self.lr = state["lr"]
-            lightning_setattr(pl_module, "lr", self.lr)
+            model: Any = pl_module
+            model.lr = self.lr
 
 
 class Sweep(LapTimer):
@@ -136,9 +135,11 @@ class Sweep(LapTimer):
             self.losses.append(loss)
         trainer.should_stop = True
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *rest: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         self._loss = outputs["loss"]
-        super().on_train_batch_end(trainer, pl_module, outputs, *rest)
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
 def smooth(losses: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.callbacks.batches import count_samples
 from litlab.callbacks.reporting import run_folder
 from litlab.parallel.groups import data_ranks
-from litlab.types import NonNegativeInt, PositiveInt
+from litlab.types import PositiveInt
 from litlab.util.device import GIB, peak_host_gib, synchronize
 
 
@@ -20,8 +20,7 @@ class VRAM(Callback):
     Lightning's DeviceStatsMonitor logs every batch, and has no peak of an epoch.
 
     On CUDA: ``vram/allocated_gib`` and ``vram/reserved_gib`` (peaks of the epoch, validation inside it included, in
-    GiB, of the rank that needs most) and ``vram/share`` (peak reserved memory as a share of the device's total).
-    Elsewhere: ``memory/host_gib``, the most memory that the process has had resident so far, in GiB. Everywhere:
+    GiB, of the rank that needs most). Elsewhere: ``memory/host_gib``, the most memory that the process has had resident so far, in GiB. Everywhere:
     ``time/epoch_seconds`` (up to the last training batch) and ``time/samples_per_second`` (over all ranks).
 
     It waits for the device once an epoch. The attributes are of this rank.
@@ -29,7 +28,7 @@ class VRAM(Callback):
 
     def __init__(self) -> None:
         self.peak_gib: float | None = None  # highest of all epochs so far: reserved memory, or the host's
-        self.samples_per_second: list[float] = []  # of each epoch
+        self.samples_per_second = 0.0  # of the last epoch
         self._samples = 0  # of this epoch, on this rank
         self._start = 0.0  # of this epoch
         self._seconds = 0.0  # from there to the last batch
@@ -58,7 +57,7 @@ class VRAM(Callback):
         pl_module.log_dict(memory | {"time/epoch_seconds": self._seconds}, sync_dist=True, reduce_fx="max")
         pl_module.log("time/samples_per_second", rate, sync_dist=True)
 
-        self.samples_per_second.append(rate)
+        self.samples_per_second = rate
         peak = memory.get("vram/reserved_gib") or memory["memory/host_gib"]
         self.peak_gib = max(self.peak_gib or 0.0, peak)
 
@@ -67,49 +66,42 @@ def measure_memory(device: torch.device) -> dict[str, float]:
     """Return the peaks of a device by the names under which they are logged."""
     if device.type != "cuda":
         return {"memory/host_gib": peak_host_gib()}
-    reserved = torch.cuda.max_memory_reserved(device)
     return {
         "vram/allocated_gib": torch.cuda.max_memory_allocated(device) / GIB,
-        "vram/reserved_gib": reserved / GIB,
-        "vram/share": reserved / torch.cuda.get_device_properties(device).total_memory,
+        "vram/reserved_gib": torch.cuda.max_memory_reserved(device) / GIB,
     }
 
 
 class MemorySnapshot(Callback):
-    """Record every allocation of a few training batches on a CUDA GPU.
+    """Record every allocation of the first training batches on a CUDA GPU.
 
     The run folder gets ``memory-0.pickle`` (of rank 0), for https://pytorch.org/memory_viz: each allocation with its
     size, its lifetime and the lines of Python that made it
     (https://docs.pytorch.org/docs/stable/torch_cuda_memory.html). When memory runs out, in these steps or later, it
-    gets ``memory-0-oom.pickle``: what was allocated then, and of the recorded steps how it came to that. All other steps cost what they cost without it. Elsewhere torch has no such
-    snapshot, and nothing is recorded.
+    gets ``memory-0-oom.pickle``: what was allocated then, and of the recorded steps how it came to that. All other
+    steps cost what they cost without it. Elsewhere torch has no such snapshot, and nothing is recorded.
 
     Args:
-        skip: Training batches before the first that is recorded. 0 shows how the optimizer's state comes into being,
-            and what led there if memory runs out at once.
-        steps: Training batches that are recorded.
+        steps: Training batches that are recorded, from the first on: they show how the optimizer's state comes into
+            being, and what led there if memory runs out at once.
     """
 
-    def __init__(self, skip: NonNegativeInt = 0, steps: PositiveInt = 3) -> None:
-        self.skip = skip
+    def __init__(self, steps: PositiveInt = 3) -> None:
         self.steps = steps
         self._path = ""  # without suffix; empty: nothing is recorded
         self._done = 0  # batches
 
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)
         if folder is None or trainer.strategy.root_device.type != "cuda":
-            rank_zero_info("MemorySnapshot: it needs a CUDA GPU and a run folder, and records nothing.")
+            rank_zero_info("MemorySnapshot: it needs a CUDA GPU and a run folder, and records nothing")
             return
         self._path = str(folder / f"memory-{trainer.global_rank}")
-
-    def on_train_batch_start(self, *args: Any, **kwargs: Any) -> None:
-        if self._path and self._done == self.skip:
-            torch.cuda.memory._record_memory_history()
+        torch.cuda.memory._record_memory_history()
 
     def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
         self._done += 1
-        if self._done == self.skip + self.steps:
+        if self._done == self.steps:
             self._write(".pickle")
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:

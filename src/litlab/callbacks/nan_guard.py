@@ -61,7 +61,7 @@ class NaNGuard(Callback):
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         noted = loss.detach()
         self._loss = noted if self._loss is None else self._loss + noted
-        if (self._scales or trainer.world_size > 1) and loss.requires_grad:
+        if self._scales or trainer.world_size > 1:
             # A bad loss makes its gradient bad: the scaler looks at nothing else, and ranks share nothing else.
             spoil = noted - noted  # 0, or NaN
             loss.register_hook(lambda gradient: gradient + spoil)

@@ -8,7 +8,6 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from litlab.errors import UserError
 
@@ -36,7 +35,7 @@ class OptimizerInBackward(Callback):
     part_of_step = True
 
     def __init__(self) -> None:
-        self._hooks: list[RemovableHandle] = []
+        self._hooks: list[Any] = []
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         conflicts = {
@@ -67,7 +66,7 @@ class OptimizerInBackward(Callback):
 
     on_train_start = on_train_epoch_start  # a resumed run may start in the middle of an epoch
 
-    def remove_hooks(self, *_: Any) -> None:
+    def remove_hooks(self, *_: Any, **__: Any) -> None:
         """Leave the parameters as they were: the hooks would step the optimizer of this fit in the next one."""
         for hook in self._hooks:
             hook.remove()
@@ -82,10 +81,8 @@ def _make_step(optimizer: Optimizer, group: dict[str, Any]) -> Callable[[Tensor]
     def step(parameter: Tensor) -> None:
         groups, parameters = optimizer.param_groups, group["params"]
         optimizer.param_groups, group["params"] = [group], [parameter]
-        try:
-            optimizer.step()
-        finally:
-            optimizer.param_groups, group["params"] = groups, parameters
+        optimizer.step()
+        optimizer.param_groups, group["params"] = groups, parameters
         parameter.grad = None
 
     return step

@@ -26,13 +26,11 @@ FETCH = "train_dataloader_next"
 METHODS = {
     FETCH: LOADER,
     "batch_to_device": COPY,
-    "transfer_batch_to_device": COPY,
     "on_before_batch_transfer": TRANSFORM,
     "on_after_batch_transfer": TRANSFORM,
     "training_step": FORWARD,
     "backward": BACKWARD,
     "optimizer_step": OPTIMIZER,
-    "optimizer_zero_grad": OPTIMIZER,
     "lr_scheduler_step": OPTIMIZER,
 }
 EPOCH = "run_training_epoch"  # the action around all others of an epoch
@@ -58,14 +56,12 @@ class StepProfiler(Profiler):
     Args:
         skip: Training batches before the first that is measured; the first ones of a process are slower than the rest.
         steps: Training batches that are measured, and recorded after that.
-        rows: Operations in the table.
     """
 
-    def __init__(self, skip: NonNegativeInt = 5, steps: PositiveInt = 5, rows: PositiveInt = 15) -> None:
+    def __init__(self, skip: NonNegativeInt = 5, steps: PositiveInt = 5) -> None:
         super().__init__(filename="profile")
         self.skip = skip
         self.steps = steps
-        self.rows = rows
         self._lightning_module: Any = None  # set by the Trainer
         self._done = 0  # steps
         self._parts = [OTHER]  # those of the actions in progress, from the outermost on
@@ -99,21 +95,22 @@ class StepProfiler(Profiler):
 
     def describe(self) -> None:
         """Print the report of a fit on rank zero, and write it."""
-        from pandas import DataFrame, Series
+        from pandas import DataFrame
 
         if self._stage != "fit":
             return
         if self._recorder is None:
             rank_zero_info("StepProfiler: no operations were recorded; raise trainer.max_steps or lower skip")
             return
-        parts = Series(self._seconds)[list(PARTS)] * 1000 / self.steps
-        shares = DataFrame({"ms": parts, "share": parts / parts.sum()}).round(3)
+        parts = {part: self._seconds[part] * 1000 / self.steps for part in PARTS}
+        shares = DataFrame({"ms": parts})
+        shares["share"] = shares["ms"] / shares["ms"].sum()
         device = "cpu" if self._lightning_module.device.type == "cpu" else "device"
-        operations = self._recorder.key_averages().table(f"self_{device}_time_total", self.rows)
-        text = f"Where the time of a training step goes\n\n{shares}\n\n{operations}"
+        operations = self._recorder.key_averages().table(f"self_{device}_time_total", row_limit=15)
+        text = f"Where the time of a training step goes\n\n{shares.round(3)}\n\n{operations}"
         if self.dirpath:
             self._path(".txt").write_text(text, encoding="utf-8")
-            self._path(".json").write_text(json.dumps({"parts": parts.to_dict()}, indent=2), encoding="utf-8")
+            self._path(".json").write_text(json.dumps({"parts": parts}, indent=2), encoding="utf-8")
         if self.local_rank == 0:
             print(text)
 

@@ -4,6 +4,7 @@ Lightning's bar is drawn every so many steps, whatever they take, has no loss th
 metrics of an epoch behind.
 """
 
+import math
 import sys
 import time
 from typing import Any
@@ -29,33 +30,34 @@ class ProgressBar(TQDMProgressBar):
     def __init__(self) -> None:
         super().__init__(refresh_rate=int(sys.stdout.isatty()))  # 0: no bars
         self._next_draw = 0.0
-        self._loss: Any = None  # of the last training step
+        self._loss: Any = math.nan  # of the last training step
         self._epoch: int | None = None  # the running epoch, from 0
         self._epoch_start = 0.0
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        metrics: dict[str, Any] = super().get_metrics(trainer, pl_module)
-        return metrics if self._loss is None else {**metrics, "loss": f"{float(self._loss):.4g}"}
+        return super().get_metrics(trainer, pl_module) | {"loss": f"{float(self._loss):.4g}"}
 
     def on_train_start(self, *args: Any) -> None:
         super().on_train_start(*args)
         self._begin_epoch()  # one that is resumed in its middle has no start of its own
 
-    def on_train_epoch_start(self, *args: Any) -> None:
-        super().on_train_epoch_start(*args)
+    def on_train_epoch_start(self, trainer: Trainer, *args: Any) -> None:
+        super().on_train_epoch_start(trainer, *args)
         if self._epoch != self.trainer.current_epoch:
             self._print_epoch()  # the one before, whose means are known only now
             self._begin_epoch()
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *rest: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         self._loss = outputs.get("loss")  # not the rest: it takes memory
-        super().on_train_batch_end(trainer, pl_module, outputs, *rest)
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_train_end(self, *args: Any) -> None:
         self._print_epoch()
         super().on_train_end(*args)
 
-    def on_exception(self, *args: Any) -> None:
+    def on_exception(self, *_: Any, **__: Any) -> None:
         if self.is_enabled:
             print(flush=True)  # the error begins a line of its own
 

@@ -32,7 +32,7 @@ class QAT(Callback):
             return
         self._roundings = {}
         for name, layer in pl_module.named_modules():
-            if type(layer) in LINEAR_AND_CONVOLUTIONS and "forward" not in vars(layer):
+            if type(layer) in LINEAR_AND_CONVOLUTIONS:
                 layer.forward = self._roundings[name] = Rounding(layer)
         rank_zero_info(f"QAT: {len(self._roundings)} layers round to int8")
 
@@ -44,7 +44,7 @@ class QAT(Callback):
         for name, rounding in self._roundings.items():
             rounding.range = state_dict.get(name)
 
-    def teardown(self, *_: Any) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         """Leave the module as it was found."""
         for rounding in self._roundings.values():
             vars(rounding.layer).pop("forward", None)

@@ -1,15 +1,14 @@
-"""Put settings, pictures and tables where people look for them: in the loggers and the folder of a run.
+"""Put pictures and tables where people look for them: in the loggers and the folder of a run.
 
 TensorBoard, W&B and MLflow take pictures and tables; a logger of your own does if it has W&B's ``log_image`` and
 ``log_table``, or MLflow's ``run_id`` and client. Everything but `run_folder` is called on rank zero.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Trainer
-from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger
+from lightning.pytorch.loggers import TensorBoardLogger
 from tqdm import tqdm
 
 if TYPE_CHECKING:
@@ -30,22 +29,6 @@ def run_folder(trainer: Trainer) -> Path | None:
     if trainer.is_global_zero:
         Path(folder).mkdir(parents=True, exist_ok=True)
     return Path(folder)
-
-
-def log_settings(trainer: Trainer, settings: Mapping[str, Any]) -> None:
-    """Send the settings of a run to every logger.
-
-    Args:
-        trainer: The trainer whose loggers get them.
-        settings: Plain values by dotted name.
-    """
-    for logger in trainer.loggers:
-        new = dict(settings)
-        if isinstance(logger, MLFlowLogger):  # it refuses to change a value, and a resumed run may train for longer
-            run = logger.experiment.get_run(str(logger.run_id)).to_dictionary()
-            for name in run["data"]["params"]:
-                new.pop(name, None)
-        logger.log_hyperparams(new)  # pyright: ignore[reportArgumentType]
 
 
 def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Figure", stage: str = "test") -> None:

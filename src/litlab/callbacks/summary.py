@@ -1,7 +1,6 @@
 """The results of a finished run in one table."""
 
 import os
-import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -83,7 +82,7 @@ class RunSummary(Callback):
         for callback in callbacks:
             if isinstance(callback, VRAM) and callback.peak_gib is not None:
                 rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
-                rows["samples/s"] = f"{statistics.median(callback.samples_per_second):,.0f} (median epoch)"
+                rows["samples/s"] = f"{callback.samples_per_second:,.0f} (last epoch)"
             if isinstance(callback, Compile) and callback.mode is not None:
                 rows["compile"] = f"{callback.seconds:.1f} s"
 
