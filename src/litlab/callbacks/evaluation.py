@@ -86,7 +86,7 @@ class Baselines(Callback):
 
 
 def tabulate_classes(counts: Tensor, names: list[str]) -> "DataFrame":
-    """Return a table of the classes: test samples, precision, recall and F1; the lowest recall comes first.
+    """Return a table of the classes: test samples, precision, recall and F1.
 
     Args:
         counts: Samples by (true class, predicted class), int64 of shape (classes, classes).
@@ -95,14 +95,10 @@ def tabulate_classes(counts: Tensor, names: list[str]) -> "DataFrame":
     from pandas import DataFrame
 
     correct, true, predicted = counts.diagonal(), counts.sum(dim=1), counts.sum(dim=0)
-    columns = {
-        "class": names,
-        "test samples": true,
-        "precision": correct / predicted,  # NaN: none was predicted
-        "recall": correct / true,
-        "F1": 2 * correct / (true + predicted),
-    }
-    return DataFrame({name: list(values) for name, values in columns.items()}).astype({"test samples": int})
+    rates = [correct / predicted, correct / true, 2 * correct / (true + predicted)]  # NaN: none was predicted
+    table = DataFrame({"class": names, "test samples": true.numpy()})
+    table[["precision", "recall", "F1"]] = torch.stack(rates, dim=1).numpy()
+    return table
 
 
 def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":

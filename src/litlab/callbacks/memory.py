@@ -20,8 +20,9 @@ class VRAM(Callback):
     Lightning's DeviceStatsMonitor logs every batch, and has no peak of an epoch.
 
     On CUDA: ``vram/allocated_gib`` and ``vram/reserved_gib`` (peaks of the epoch, validation inside it included, in
-    GiB, of the rank that needs most). Elsewhere: ``memory/host_gib``, the most memory that the process has had resident so far, in GiB. Everywhere:
-    ``time/epoch_seconds`` (up to the last training batch) and ``time/samples_per_second`` (over all ranks).
+    GiB, of the rank that needs most). Elsewhere: ``memory/host_gib``, the most memory that the process has had resident
+    so far, in GiB. Everywhere: ``time/epoch_seconds`` (up to the last training batch) and ``time/samples_per_second``
+    (over all ranks).
 
     It waits for the device once an epoch. The attributes are of this rank.
     """
