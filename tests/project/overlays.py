@@ -55,7 +55,7 @@ EFFECTS = {
     "profile": lambda folder, done: "waiting for data" in done.out and (folder / "fit-profile.trace.json").is_file(),
     "tf32": lambda folder, done: torch.get_float32_matmul_precision() == "high",
     "optimizer_in_backward": lambda folder, done: config_of(folder)["nan_guard"] is None,
-    "qat": lambda folder, done: "layers round to int8" in done.err,
+    "qat": lambda folder, done: len(checkpoint_of(folder)["callbacks"]["QAT"]) > 3,
     "smoke": lambda folder, done: checkpoint_of(folder)["global_step"] == 2,
     "swa": lambda folder, done: checkpoint_of(folder)["averaging_state"]["n_averaged"] == 1,
     "warm_restarts": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["T_mult"] == 2,

@@ -72,11 +72,8 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
 @pytest.mark.filterwarnings("ignore:.*AMP with fp16 is not supported on CPU")  # it says what it does instead
 @pytest.mark.parametrize(("number", "overlay"), list(enumerate(sorted(EFFECTS.keys() - COMPILED))), ids=str)
 def test_overlay(fit, number, overlay):
-    experiment = (
-        "cifar"
-        if overlay in {*OF_CLASSIFIERS, "qat", "channels_last", "activation_checkpointing"}
-        else THERE[number % len(THERE)]
-    )
+    needs_images = {*OF_CLASSIFIERS, "qat", "channels_last", "activation_checkpointing"}
+    experiment = "cifar" if overlay in needs_images else THERE[number % len(THERE)]
     # torchao compiles its step, seconds for each shape; tests/litlab/optim has what it does.
     with torch.compiler.set_stance("force_eager" if overlay == "adamw8bit" else "default"):
         folder, done = fit(experiment, [overlay], *filter(None, [GIVEN_UP.get(overlay, {}).get(experiment)]))

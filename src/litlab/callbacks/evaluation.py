@@ -111,7 +111,7 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     from matplotlib.figure import Figure
     from torchmetrics.utilities.plot import plot_confusion_matrix
 
-    figure = Figure(figsize=(10, 10), dpi=120, layout="constrained")
+    figure = Figure(figsize=(10, 10), layout="constrained")
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     has_numbers = len(counts) <= MOST_CLASSES
     plot_confusion_matrix(shares, figure.add_subplot(), add_text=has_numbers, labels=list(names), cmap="Blues")

@@ -60,7 +60,7 @@ class LRFinder(Callback):
         self.lr: float | None = None  # that was found
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.ckpt_path is not None or trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+        if trainer.ckpt_path is not None:  # pyright: ignore[reportAttributeAccessIssue]
             return
         model: Any = pl_module
         before = getattr(model, "lr", None)
@@ -156,22 +156,30 @@ def smooth(losses: np.ndarray) -> np.ndarray:
 def suggest_rate(rates: np.ndarray, losses: np.ndarray) -> float | None:
     """Return the rate at which the smoothed loss falls fastest, per factor in the rate, before its minimum.
 
+    Where the fall is lost in the noise, as with small steps towards a small gain, it is a tenth of the rate from which
+    the loss rises (Bengio 2012, arXiv:1206.5533: the best rate is usually close to the largest that does not diverge).
+
     Args:
         rates: Learning rates in ascending order, at equal factors, shape (step,).
         losses: The loss at each.
 
     Returns:
-        The rate, to three digits; None where there are too few steps, or the fall is lost in the noise.
+        The rate, to three digits; None where there are too few steps, or there is neither a fall nor a rise.
     """
     if len(losses) < FEWEST:
         return None
     curve = smooth(losses)
     until_lowest = slice(curve.argmin() + 1)
     noise = 1.3 * float(np.median(np.abs(np.diff(losses)))) + 1e-12  # knows nothing of trends
-    if np.ptp(curve[until_lowest]) <= noise:
+    is_higher = curve > curve[0] + noise
+    if np.ptp(curve[until_lowest]) > noise:
+        slope = np.gradient(curve, np.log(rates))
+        rate = rates[slope[until_lowest].argmin()]
+    elif is_higher[-1]:
+        rate = rates[~is_higher][-1] / 10
+    else:
         return None
-    slope = np.gradient(curve, np.log(rates))
-    return float(f"{rates[slope[until_lowest].argmin()]:.3g}")
+    return float(f"{rate:.3g}")
 
 
 def draw_lr_curve(rates: np.ndarray, losses: np.ndarray, lr: float) -> "Figure":

@@ -107,7 +107,7 @@ class StepProfiler(Profiler):
         shares["share"] = shares["ms"] / shares["ms"].sum()
         device = "cpu" if self._lightning_module.device.type == "cpu" else "device"
         operations = self._recorder.key_averages().table(f"self_{device}_time_total", row_limit=15)
-        text = f"Where the time of a training step goes\n\n{shares.round(3)}\n\n{operations}"
+        text = f"Where the time of a training step goes\n\n{shares}\n\n{operations}"
         if self.dirpath:
             self._path(".txt").write_text(text, encoding="utf-8")
             self._path(".json").write_text(json.dumps({"parts": parts}, indent=2), encoding="utf-8")

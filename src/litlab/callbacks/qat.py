@@ -7,7 +7,6 @@ has convolutions and fixed scales.
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.nn.fake_quantize import LINEAR_AND_CONVOLUTIONS, Rounding
 
@@ -34,7 +33,6 @@ class QAT(Callback):
         for name, layer in pl_module.named_modules():
             if type(layer) in LINEAR_AND_CONVOLUTIONS:
                 layer.forward = self._roundings[name] = Rounding(layer)
-        rank_zero_info(f"QAT: {len(self._roundings)} layers round to int8")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ranges by the names of the layers."""

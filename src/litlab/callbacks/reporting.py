@@ -99,4 +99,4 @@ def print_table(title: str, table: "DataFrame") -> None:
 
 def as_text(table: "DataFrame") -> str:
     """Return the first rows of a table as they are shown on the console."""
-    return table.head(MOST_ROWS).to_string(index=False, na_rep="", float_format="{:.4g}".format)
+    return table.head(MOST_ROWS).to_string(index=False, na_rep="", max_colwidth=300, float_format="{:.4g}".format)

@@ -51,7 +51,7 @@ class RunSummary(Callback):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(show_header=False, title="Run summary", title_justify="left")
+        table = Table(show_header=False, title="Run summary")
         table.add_column(overflow="fold")
         table.add_column(overflow="fold")  # paths are long
         for name, text in self._warnings.items():
@@ -90,7 +90,6 @@ class RunSummary(Callback):
         folder = run_folder(trainer)
         if folder is not None:
             rows["run folder"] = os.path.relpath(folder)
-            rows["TensorBoard"] = f"tensorboard --logdir {os.path.relpath(folder)}"
         if is_fit and getattr(checkpoint, "best_model_path", ""):
             rows["best checkpoint"] = os.path.relpath(checkpoint.best_model_path)
         return rows

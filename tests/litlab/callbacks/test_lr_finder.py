@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -48,16 +49,25 @@ def test_a_divergence_hides_nothing():
     assert suggest_rate(rates, losses) == pytest.approx(1e-3, rel=1.0)
 
 
-@pytest.mark.parametrize("losses", [np.full(50, 2.0), 2.0 + 0.1 * np.arange(50), np.ones(5), np.ones(0)])
-def test_no_fall_no_suggestion(losses):
+@pytest.mark.parametrize("losses", [np.full(50, 2.0), np.ones(5), np.ones(0)])
+def test_no_fall_and_no_rise_no_suggestion(losses):
     assert suggest_rate(1e-6 * 1.3 ** np.arange(len(losses)), losses) is None
+
+
+def test_where_the_fall_is_lost_in_the_noise_the_rise_counts():
+    rates, _ = curve(1.0, 1.0)
+    losses = 2 + 0.1 * np.random.default_rng(0).normal(size=100)
+    assert suggest_rate(rates, losses) is None
+    rate = suggest_rate(rates, losses + (rates / 0.1) ** 2)
+    assert rate is not None
+    assert 2e-3 < rate < 0.1
 
 
 class Rates(Callback):
     """Keeps the rates of each step, and of all Trainers."""
 
     part_of_step = True
-    seen: list[list[float]] = []
+    seen: ClassVar[list[list[float]]] = []
 
     def on_before_optimizer_step(self, trainer, pl_module, optimizer):
         Rates.seen.append([float(group["lr"]) for group in optimizer.param_groups])

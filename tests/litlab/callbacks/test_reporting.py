@@ -55,6 +55,7 @@ trainer:
   max_epochs: 1
   limit_train_batches: 2
   limit_val_batches: 2
+  log_every_n_steps: 1
   limit_test_batches: 2
   logger:
   - {class_path: CSVLogger, init_args: {save_dir: csv}}

@@ -37,7 +37,8 @@ def test_fit_of_a_resumed_run_and_test(tmp_path):
     summary, checkpoint = RunSummary(), ModelCheckpoint(monitor="val/score", mode="max")
     trainer = make_trainer(
         tmp_path, max_epochs=3, num_sanity_val_steps=0, logger=TensorBoardLogger(tmp_path, "", ""),
-        enable_checkpointing=True, callbacks=[VRAM(), Compile("default", backend="eager"), RunRecord(), summary, checkpoint],
+        enable_checkpointing=True,
+        callbacks=[VRAM(), Compile("default", backend="eager"), RunRecord(), summary, checkpoint],
     )  # fmt: skip
     model, data = Scripted(), TinyData()
     data.generated, data.description = True, "10 noise images"
