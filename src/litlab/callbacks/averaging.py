@@ -39,7 +39,6 @@ class AveragedWeights(Callback):
     def __init__(self) -> None:
         self.average: dict[str, Tensor] = {}
         self.updates = 0
-        self.steps = 0
         self._weights: dict[str, Tensor] = {}  # in training, while the model has the average
         self._saved: dict[str, Tensor] = {}  # the average of the checkpoint that a run continues from
 

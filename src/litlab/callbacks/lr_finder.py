@@ -150,7 +150,7 @@ def smooth(losses: np.ndarray) -> np.ndarray:
     from scipy.ndimage import gaussian_filter1d
 
     start = float(np.median(losses[: max(3, len(losses) // 20)]))
-    return gaussian_filter1d(losses.clip(max=3 * start - 2 * losses.min()), 0.05 * len(losses), mode="nearest")
+    return gaussian_filter1d(losses.clip(max=3 * start - 2 * losses.min()), 0.05 * len(losses))
 
 
 def suggest_rate(rates: np.ndarray, losses: np.ndarray) -> float | None:

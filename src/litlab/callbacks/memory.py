@@ -30,15 +30,12 @@ class VRAM(Callback):
     def __init__(self) -> None:
         self.peak_gib: float | None = None  # highest of all epochs so far: reserved memory, or the host's
         self.samples_per_second = 0.0  # of the last epoch
-        self._samples = 0  # of this epoch, on this rank
-        self._start = 0.0  # of this epoch
-        self._seconds = 0.0  # from there to the last batch
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         device = trainer.strategy.root_device
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
-        self._samples = 0
+        self._samples = 0  # on this rank
         self._start = time.perf_counter()
 
     on_train_start = on_train_epoch_start  # an epoch resumed in its middle has no start of its own

@@ -50,7 +50,8 @@ sys.path.insert(0, sys.argv[1])
 import torch
 from lightning.pytorch.loggers import CSVLogger
 from tests.project.callbacks.test_text_samples import Reader, Texts
-from tests.litlab.callbacks.tiny import TinyForecaster, TinySeries, make_trainer
+from tests.litlab.callbacks.tiny import make_trainer
+from tests.project.callbacks.tiny_series import TinyForecaster, TinySeries
 from litlab.callbacks import Baselines
 from project.callbacks.forecast_plots import ForecastPlots
 from project.callbacks.text_samples import TextSamples
