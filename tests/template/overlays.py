@@ -19,7 +19,7 @@ OF_CLASSIFIERS = {"cutmix", "ensemble", "label_smoothing", "mixup", "tta"}  # ot
 # What an overlay must be seen to have done, by the run folder and what was printed, after 8 steps.
 EFFECTS = {
     "agc": lambda folder, done: config_of(folder)["agc"]["init_args"]["factor"] == 0.1,
-    "batch_size_finder": lambda folder, done: (folder / "batch_size.yaml").is_file(),
+    "batch_size_finder": lambda folder, done: "Finished batch size finder" in done.err,
     "cutmix": lambda folder, done: _model(folder)["cutmix"] == 1.0,
     "ensemble": lambda folder, done: any("members.3." in key for key in checkpoint_of(folder)["state_dict"]),
     "label_smoothing": lambda folder, done: _model(folder)["label_smoothing"] == 0.1,
@@ -27,12 +27,12 @@ EFFECTS = {
     "mixup": lambda folder, done: _model(folder)["mixup"] == 0.2,
     "tta": lambda folder, done: (_model(folder)["flip_tta"], _model(folder)["shift_tta"]) == (True, 1),
     "accumulate_schedule": lambda folder, done: checkpoint_of(folder)["global_step"] == 8,  # all in the first epoch
-    "activation_checkpointing": lambda folder, done: "are computed again in the backward pass" in done.err,
+    "activation_checkpointing": lambda folder, done: "computed again in the backward pass" in done.err,
     "adamw8bit": lambda folder, done: "block_size" in config_of(folder)["model"]["init_args"]["optimizer"]["init_args"],
     "accumulate": lambda folder, done: checkpoint_of(folder)["global_step"] == 8 / 4,
     "amp16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,  # the CPU's form of it
     "bf16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,
-    "channels_last": lambda folder, done: "so it changes nothing" in done.err or _has_channels_last(folder),
+    "channels_last": lambda folder, done: _has_channels_last(folder),
     "bf16_true": lambda folder, done: torch.bfloat16 in _types(folder),
     "clip": lambda folder, done: config_of(folder)["trainer"]["gradient_clip_val"] == 1.0,  # clipping is Lightning's
     "clip_value": lambda folder, done: config_of(folder)["trainer"]["gradient_clip_algorithm"] == "value",
@@ -44,17 +44,15 @@ EFFECTS = {
     "fused": lambda folder, done: all(group["fused"] for group in _groups(folder)),
     "grad_norms": lambda folder, done: "grad_norm/total" in _curves(folder),
     "noise_scale": lambda folder, done: "noise_scale/trace" in _curves(folder),
-    "graph_breaks": lambda folder, done: (
-        "graph breaks and recompilations: " in done.err and (folder / "graph_breaks.txt").is_file()
-    ),
+    "graph_breaks": lambda folder, done: "[__graph_breaks]" in done.err or "[__recompiles]" in done.err,
     "muon": lambda folder, done: {g["method"] for g in _groups(folder)} == {"muon", "adamw"},
     "one_cycle": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["total_steps"] == 8,
     "plateau": lambda folder, done: "num_bad_epochs" in checkpoint_of(folder)["lr_schedulers"][0],
-    "memory_snapshot": lambda folder, done: "3 training steps" in (folder / "memory.txt").read_text(),
+    "memory_snapshot": lambda folder, done: "MemorySnapshot: " in done.err,
     "profile": lambda folder, done: "waiting for data" in done.out and (folder / "fit-profile.trace.json").is_file(),
     "tf32": lambda folder, done: torch.get_float32_matmul_precision() == "high",
     "optimizer_in_backward": lambda folder, done: config_of(folder)["nan_guard"] is None,
-    "qat": lambda folder, done: "weights round to int8" in done.err,
+    "qat": lambda folder, done: len(checkpoint_of(folder)["callbacks"]["QAT"]) > 3,
     "smoke": lambda folder, done: checkpoint_of(folder)["global_step"] == 2,
     "swa": lambda folder, done: checkpoint_of(folder)["averaging_state"]["n_averaged"] == 1,
     "warm_restarts": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["T_mult"] == 2,

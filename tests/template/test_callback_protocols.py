@@ -35,7 +35,7 @@ for module in (import_module(f"project.callbacks.{name}") for name in CALLBACKS)
     classes = [thing for thing in vars(module).values() if isclass(thing)]
     SHIPPED += [cls for cls in classes if issubclass(cls, Callback) and cls.__module__ == module.__name__]
 # These ask for a network with blocks, an optimizer with a rate, a batch size or a loss: they have tests of their own.
-APART = ("ActivationCheckpointing", "BatchFinder", "GradientNoiseScale", "LRFinder")
+APART = ("ActivationCheckpointing", "GradientNoiseScale", "LRFinder")
 SHIPPED = [cls for cls in SHIPPED if cls.__name__ not in APART]
 
 

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from litlab.callbacks.averaging import EMA, SWA
     from litlab.callbacks.compile import Compile
     from litlab.callbacks.evaluation import Baselines, ConfusionMatrix
-    from litlab.callbacks.finder import BatchFinder, LRFinder
     from litlab.callbacks.freeze import Freeze, FreezeRule
-    from litlab.callbacks.gradients import AGC, FreeGradients, GradNorms
+    from litlab.callbacks.gradients import AGC, GradNorms
+    from litlab.callbacks.lr_finder import LRFinder
     from litlab.callbacks.memory import VRAM, MemorySnapshot
     from litlab.callbacks.nan_guard import NaNGuard
     from litlab.callbacks.optimizer_in_backward import OptimizerInBackward
@@ -28,10 +28,8 @@ __all__ = [
     "VRAM",
     "ActivationCheckpointing",
     "Baselines",
-    "BatchFinder",
     "Compile",
     "ConfusionMatrix",
-    "FreeGradients",
     "Freeze",
     "FreezeRule",
     "GradNorms",

@@ -4,6 +4,8 @@ Lightning's is an option of its FSDP strategies alone; torch's ``checkpoint_wrap
 twice.
 """
 
+from typing import Any
+
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
@@ -11,7 +13,6 @@ from torch import nn
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
 from litlab.nn.selection import find_blocks, select_modules
-from litlab.types import PositiveInt
 from litlab.util.text import some
 
 
@@ -25,9 +26,7 @@ class ActivationCheckpointing(Callback):
 
     Args:
         blocks: Patterns of the names of modules, dotted from the LightningModule, such as ``network.layer*``; see
-            `litlab.nn.selection`. Left out, the blocks of ``network`` that have parts of their own, or its
-            recurrent layers if there are none.
-        every: Every how many of these blocks are recomputed: 2 for every second one, starting with the first.
+            `litlab.nn.selection`. Left out, the blocks of ``network`` that have parts of their own.
 
     Raises:
         UserError: At the start of a fit, if there are no such blocks.
@@ -35,47 +34,32 @@ class ActivationCheckpointing(Callback):
 
     part_of_step = True
 
-    def __init__(self, blocks: str | list[str] | None = None, every: PositiveInt = 1) -> None:
+    def __init__(self, blocks: str | list[str] | None = None) -> None:
         self.blocks = blocks
-        self.every = every
         self._changed: list[nn.Module] = []
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage != "fit":
             return
         if self.blocks is None:
-            name_of = {module: name for name, module in pl_module.named_modules()}
-            network = getattr(pl_module, "network", pl_module)
-            inner = [block for block in find_blocks(network).values() if any(True for _ in block.children())]
-            recurrent = [layer for layer in network.modules() if isinstance(layer, nn.RNNBase)]
-            blocks = {name_of[block]: block for block in inner or recurrent}
+            blocks = find_blocks(getattr(pl_module, "network", pl_module))
+            blocks = {name: block for name, block in blocks.items() if any(True for _ in block.children())}
         else:
             blocks = select_modules(pl_module, self.blocks, "activation_checkpointing.blocks")
         if not blocks:
             raise UserError(
                 "activation_checkpointing.blocks: model.network has no blocks to choose (modules with parts of "
-                "their own in a Sequential or ModuleList, recurrent layers); name some, or set "
-                "activation_checkpointing to null"
+                "their own in a Sequential or ModuleList); name some, or set activation_checkpointing to null"
             )
-        names = list(blocks)[:: self.every]
-        for name in names:
-            if "forward" in vars(blocks[name]):
-                raise UserError(
-                    f"activation_checkpointing.blocks: the forward of {name} has been replaced, which would be lost; "
-                    "leave that block out"
-                )
-            checkpoint_activations(blocks[name])
-            self._changed.append(blocks[name])
-        rank_zero_info(
-            f"activation_checkpointing: {len(names)} of {len(blocks)} blocks are computed again in the backward pass: "
-            f"{some(names)}"
-        )
+        self._changed = list(blocks.values())
+        for block in self._changed:
+            checkpoint_activations(block)
+        rank_zero_info(f"activation_checkpointing: computed again in the backward pass: {some(list(blocks))}")
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         """Leave the module as it was found."""
         for block in self._changed:
             keep_activations(block)
         self._changed = []
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self.teardown(trainer, pl_module, "fit")
+    on_exception = teardown

@@ -1,19 +1,15 @@
 """torch.compile for chosen parts of the model, in place. Lightning has no callback for it."""
 
-import logging
 from contextlib import ExitStack
 from itertools import chain
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import torch._functorch.config
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch import nn
 from torch._dynamo.utils import calculate_time_spent
 
-from litlab.callbacks.reporting import run_folder
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks, select_modules
 from litlab.parallel.groups import divides_layers
@@ -21,8 +17,6 @@ from litlab.parallel.plan import networks
 from litlab.types import ClosedUnitInterval
 
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
-WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
-LOGGER = logging.getLogger("torch._dynamo")
 
 
 class Compile(Callback):
@@ -44,18 +38,17 @@ class Compile(Callback):
         blocks: Whether to compile each block of the network by itself, which for blocks that are alike takes the time
             of one; in place of `children`.
         dynamic: ``true`` compiles for any input size at once, ``false`` again for each new size, ``null`` once more,
-            for any size, when a size changes.
+            for any size, when a size changes. Layers that a strategy divides are always compiled for known sizes.
         fullgraph: Whether to fail where the compiler cannot turn a module into one single graph.
         backend: The compiler's backend; ``inductor`` unless you are looking for a bug (``eager``, ``aot_eager``).
-        graph_breaks: Whether to log where and why the compiler breaks the graph or compiles again, to stderr and to
-            ``graph_breaks.txt`` in the run folder, as ``TORCH_LOGS=graph_breaks,recompiles`` does.
+        graph_breaks: Whether to log where and why the compiler breaks the graph or compiles again, to stderr, as
+            ``TORCH_LOGS=graph_breaks,recompiles`` does.
         memory_budget: Share, from 0 to 1, of the memory for activations that the compiler would use if it kept all that
             the backward pass can use; it computes the others again (torch's ``activation_memory_budget``). ``null``
             leaves it to the compiler, which computes again only what costs next to nothing.
 
     Raises:
-        UserError: If there is nothing to compile, the device or strategy can't have it, or this machine has no working
-            compiler.
+        UserError: If there is nothing to compile, or CUDA graphs are asked for without a GPU.
     """
 
     def __init__(
@@ -78,40 +71,38 @@ class Compile(Callback):
         self.graph_breaks = graph_breaks
         self.memory_budget = memory_budget
         self._changes = ExitStack()  # of the process, undone when the run ends
-        self._seconds_before = 0.0
+        self._seconds_before = calculate_time_spent()["total_wall_time"]
 
     @property
     def seconds(self) -> float:
-        """Seconds that this process has spent compiling since the run began."""
+        """Seconds that this process has spent compiling since this was made."""
         return calculate_time_spent()["total_wall_time"] - self._seconds_before
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self.mode is None:
             return
-        device = trainer.strategy.root_device
-        if self.mode == "reduce-overhead" and device.type != "cuda":
-            raise UserError(
-                f"compile.mode: reduce-overhead needs a CUDA GPU, and trainer.accelerator runs on {device.type}; set "
-                "compile.mode: default"
-            )
-        if self.dynamic is not False and divides_layers(trainer.strategy):
-            # torch (2.15) compiles divided tensors with sizes that it does not know to a graph without end.
-            raise UserError(
-                "compile.dynamic: layers that trainer.strategy divides (tensor_parallel_size) are compiled for sizes "
-                "that are known; set it to false"
-            )
+        if self.mode == "reduce-overhead" and trainer.strategy.root_device.type != "cuda":
+            raise UserError("compile.mode: reduce-overhead needs a CUDA GPU; set compile.mode: default")
         modules = self._select_modules(pl_module)
-        self._change_process(trainer, modules)
 
-        # The setup before the test that follows a fit finds the modules compiled
-        modules = [module for module in modules if module._compiled_call_impl is None]
-        if modules:
-            check_backend(self.backend, device)
-            self._seconds_before += self.seconds
+        # Settings of the process
+        # torch limits how often a function is compiled, and modules of one class share their functions.
+        limit = torch._dynamo.config.recompile_limit * len({repr(module) for module in modules})
+        self._changes.enter_context(torch._dynamo.config.patch(recompile_limit=limit))
+        if self.memory_budget is not None:
+            patch = torch._functorch.config.patch(activation_memory_budget=self.memory_budget)
+            self._changes.enter_context(patch)
+        if self.graph_breaks:
+            torch._logging.set_logs(graph_breaks=True, recompiles=True)  # pyright: ignore[reportPrivateImportUsage]
+            self._changes.callback(torch._logging.set_logs)  # pyright: ignore[reportPrivateImportUsage]
+
+        # Compile. The test that follows a fit finds the modules compiled.
+        # torch (2.15) compiles divided tensors with sizes that it does not know to a graph without end.
+        dynamic = False if divides_layers(trainer.strategy) else self.dynamic
+        options = {"mode": self.mode, "dynamic": dynamic, "fullgraph": self.fullgraph, "backend": self.backend}
         for module in modules:
-            compile_in_place(
-                module, mode=self.mode, dynamic=self.dynamic, fullgraph=self.fullgraph, backend=self.backend
-            )
+            if module._compiled_call_impl is None:
+                compile_in_place(module, **options)
 
         # As the validation within a fit: code for inference mode would be compiled beside it, for the test alone.
         for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
@@ -124,47 +115,25 @@ class Compile(Callback):
         if self.blocks:
             modules = list(chain.from_iterable(find_blocks(network).values() for network in modules))
         if not modules:
-            kind = "blocks (modules in a Sequential or ModuleList)" if self.blocks else "children with parameters"
-            raise UserError(f"compile.children: {type(model).__name__} has no {kind}; name modules to compile")
+            raise UserError(
+                f"compile.children: {type(model).__name__} has no blocks (in a Sequential or ModuleList), or no "
+                "children with parameters; name modules to compile"
+            )
         return modules
-
-    def _change_process(self, trainer: Trainer, modules: list[nn.Module]) -> None:
-        # torch limits how often a function is compiled, and modules of one class share their functions.
-        config = torch._dynamo.config
-        kinds = {repr(module) for module in modules}
-        self._changes.enter_context(config.patch(recompile_limit=config.recompile_limit * len(kinds)))
-        self._add_handler(_LimitWarning())
-
-        if self.memory_budget is not None:
-            patch = torch._functorch.config.patch(activation_memory_budget=self.memory_budget)
-            self._changes.enter_context(patch)
-
-        if self.graph_breaks:
-            folder = run_folder(trainer)
-            if folder is not None and trainer.is_global_zero:
-                torch._logging.set_logs(graph_breaks=True, recompiles=True)  # pyright: ignore[reportPrivateImportUsage]
-                self._changes.callback(torch._logging.set_logs)  # pyright: ignore[reportPrivateImportUsage]
-                self._add_handler(_GraphBreakFile(folder / "graph_breaks.txt"))
-
-    def _add_handler(self, handler: logging.Handler) -> None:
-        LOGGER.addHandler(handler)
-        self._changes.callback(handler.close)
-        self._changes.callback(LOGGER.removeHandler, handler)
 
     def on_train_batch_start(self, *args: Any, **kwargs: Any) -> None:
         """Tell CUDA graphs that a step begins."""
         # A CUDA graph's outputs live until the next step. By default PyTorch takes each call outside training for a
         # step of its own, and the second of several compiled children would find the first one's output overwritten.
-        if self.mode in WITH_CUDA_GRAPHS:
+        if self.mode in ("reduce-overhead", "max-autotune"):
             torch.compiler.cudagraph_mark_step_begin()
 
     on_validation_batch_start = on_test_batch_start = on_predict_batch_start = on_train_batch_start
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         self._changes.close()
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self._changes.close()
+    on_exception = teardown
 
 
 def compile_in_place(module: nn.Module, **options: Any) -> None:
@@ -186,49 +155,3 @@ def compile_in_place(module: nn.Module, **options: Any) -> None:
 
     original = module._call_impl
     module._compiled_call_impl = torch.compile(call, **options)
-
-
-def check_backend(backend: str, device: torch.device) -> None:
-    """Try the compiler on ``x + 1``, to fail before training and in one line: what it needs differs by machine.
-
-    Raises:
-        UserError: If the backend is unknown, or has no compiler to work with.
-    """
-    try:
-        torch.compile(lambda x: x + 1, backend=backend)(torch.ones(8, device=device))
-    except RuntimeError as error:
-        reason = " ".join(str(error).splitlines()[:2])
-        raise UserError(
-            f"compile.backend: {backend} does not work for {device.type} on this machine ({reason}); install a C++ "
-            "compiler and Python's headers (python3-dev), for a GPU also triton, or run with --compile.mode null"
-        ) from error
-
-
-class _LimitWarning(logging.Handler):
-    """Say what it means when torch gives up on a function, which it logs with the function and the cause."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        lines = [line.strip() for line in record.getMessage().splitlines()]
-        if "hit config." in lines[0]:
-            rank_zero_warn(
-                f"compile: LIMIT REACHED. {', '.join(lines[:3])}; with other inputs it runs uncompiled from now on. "
-                "Set compile.dynamic: true, keep the sizes of the inputs the same, or see every cause with "
-                "compile.graph_breaks: true"
-            )
-
-
-class _GraphBreakFile(logging.FileHandler):
-    """Write what torch logs of graph breaks and recompilations, each with its line and reason, and count them."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, encoding="utf-8")
-        self.count = 0
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name.endswith(("__graph_breaks", "__recompiles")):
-            self.count += 1
-            super().emit(record)
-
-    def close(self) -> None:
-        rank_zero_info(f"compile: {self.count} graph breaks and recompilations: {self.baseFilename}")
-        super().close()

@@ -1,21 +1,18 @@
-"""Stop a run whose metric gets no better.
-
-Lightning's `EarlyStopping` takes lower for better whatever the metric; it keeps a stop that it asked for before
-``min_epochs`` although the metric has improved since, and forgets one in a run that is resumed.
-"""
+"""Stop a run whose metric gets no better."""
 
 from typing import Any, Literal
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
-from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.util.metrics import choose_mode
 
 
 class RunEarlyStopping(EarlyStopping):
     """Lightning's EarlyStopping, which knows the direction of a metric, and is exact when a run is resumed.
+
+    Lightning's forgets a stop that it had asked for in a run that is resumed.
 
     Args:
         monitor: Metric to watch.
@@ -36,16 +33,5 @@ class RunEarlyStopping(EarlyStopping):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Ask again for the stop that a resumed run had asked for."""
-        if self._has_asked():
+        if self.stopping_reason != EarlyStoppingReason.NOT_STOPPED:
             trainer.should_stop = True
-            if trainer.fit_loop.done:
-                rank_zero_info("early_stopping: it had ended this run; there is nothing left to train.")
-
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget a stop that ``min_epochs`` or ``min_steps`` did not allow: the next check decides anew."""
-        if self._has_asked():
-            trainer.should_stop = False
-            self.stopping_reason = EarlyStoppingReason.NOT_STOPPED
-
-    def _has_asked(self) -> bool:
-        return self.stopping_reason != EarlyStoppingReason.NOT_STOPPED

@@ -2,13 +2,12 @@
 
 import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
-from tqdm import tqdm
+from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
 from litlab.errors import UserError
@@ -19,15 +18,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-MOST_CLASSES = 20  # whose numbers are in the picture, and whose rows on the console
+MOST_CLASSES = 20  # whose numbers are in the picture
 
 
 class ConfusionMatrix(Callback):
     """Draw a confusion matrix and tabulate precision, recall and F1 of each class, at the end of each test.
 
-    To the loggers, and to the run folder as ``confusion_matrix.png`` and ``classes.csv``; up to 20 classes to the
-    console, too. They count every test sample, over all ranks. Class names are the data module's ``class_names``, if
-    it has them.
+    To the console, the loggers, and the run folder as ``confusion_matrix.png`` and ``classes.csv``. They count every
+    test sample, over all ranks. Class names are the data module's ``class_names``, if it has them.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
     (batch,).
@@ -37,46 +35,26 @@ class ConfusionMatrix(Callback):
     """
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.counts: Tensor | None = None  # (true class, predicted class), int64
+        self.counts: Any = 0  # (true class, predicted class), int64
 
     def on_test_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any, **__: Any
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        counts = count_pairs(batch[1], logits.argmax(dim=1), logits.shape[1])
-        self.counts = counts if self.counts is None else self.counts + counts
+        self.counts = self.counts + multiclass_confusion_matrix(logits, batch[1], logits.shape[1])
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank, like the sum
-        if self.counts is None:
+        if not isinstance(self.counts, Tensor):
             return
         summed: Any = trainer.strategy.reduce(self.counts, reduce_op="sum")
-        self.counts = counts = summed.cpu()
-        if not trainer.is_global_zero:
-            return
-        names = class_names(trainer, len(counts))
-        publish_figure(trainer, folder, "confusion_matrix", draw_confusion_matrix(counts, names))
-        table = tabulate_classes(counts, names)
-        publish_table(trainer, folder, "classes", table)
-        if len(table) <= MOST_CLASSES:
+        self.counts = summed.cpu()
+        if trainer.is_global_zero:
+            names = class_names(trainer, len(self.counts))
+            publish_figure(trainer, folder, "confusion_matrix", draw_confusion_matrix(self.counts, names))
+            table = tabulate_classes(self.counts, names)
+            publish_table(trainer, folder, "classes", table)
             print_table("Test: each class", table)
-
-
-def count_pairs(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
-    """Return the samples by (true class, predicted class), int64 of shape (classes, classes).
-
-    As a product of matrices, exact for up to 2**24 samples: torchmetrics (1.9) counts by bincount, which waits for a
-    GPU.
-    """
-    every = torch.arange(classes, device=labels.device)
-    is_true, is_chosen = (labels[:, None] == every).float(), (predicted[:, None] == every).float()
-    return (is_true.T @ is_chosen).long()
 
 
 class Baselines(Callback):
@@ -89,34 +67,26 @@ class Baselines(Callback):
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         data: Any = getattr(trainer, "datamodule", None)
-        if not hasattr(data, "baselines"):
+        limit: Any = trainer.limit_test_batches  # pyright: ignore[reportAttributeAccessIssue]
+        is_whole = isinstance(limit, float) and limit == 1.0  # 1 is one batch
+        if not is_whole or not hasattr(data, "baselines"):
             return
         folder = run_folder(trainer)  # on every rank, like the barrier
         if trainer.is_global_zero:
-            self._compare(trainer, type(pl_module).__name__, data, folder)
+            from pandas import DataFrame
+
+            metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+            results = {type(pl_module).__name__: metrics, **data.baselines()}
+            table = DataFrame.from_dict(results, orient="index").rename_axis("model").reset_index()
+            print_table("Test: the model beside its baselines", table)
+            publish_table(trainer, None, "baselines", table)
+            if folder is not None:
+                (folder / "baselines.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
         trainer.strategy.barrier("baselines")
-
-    def _compare(self, trainer: Trainer, model: str, data: Any, folder: Path | None) -> None:
-        from pandas import DataFrame
-
-        limit: Any = trainer.limit_test_batches  # pyright: ignore[reportAttributeAccessIssue]
-        if isinstance(limit, int) or limit != 1.0:  # 1.0 is all of them, 1 is one batch
-            tqdm.write("Baselines: left out, as this is a test of a part of the test split")
-            return
-        tqdm.write("Computing the baselines ...")
-        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        results = {model: metrics, **data.baselines()}
-
-        table = DataFrame.from_dict(results, orient="index").rename(columns=lambda name: name.removeprefix("test/"))
-        table = table.rename_axis("model").reset_index()
-        print_table("Test: the model beside its baselines", table)
-        publish_table(trainer, None, "baselines", table)
-        if folder is not None:
-            (folder / "baselines.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 def tabulate_classes(counts: Tensor, names: list[str]) -> "DataFrame":
-    """Return a table of the classes: test samples, precision, recall and F1; the lowest recall comes first.
+    """Return a table of the classes: test samples, precision, recall and F1.
 
     Args:
         counts: Samples by (true class, predicted class), int64 of shape (classes, classes).
@@ -125,11 +95,10 @@ def tabulate_classes(counts: Tensor, names: list[str]) -> "DataFrame":
     from pandas import DataFrame
 
     correct, true, predicted = counts.diagonal(), counts.sum(dim=1), counts.sum(dim=0)
+    rates = [correct / predicted, correct / true, 2 * correct / (true + predicted)]  # NaN: none was predicted
     table = DataFrame({"class": names, "test samples": true.numpy()})
-    table["precision"] = (correct / predicted).numpy()  # NaN: none was predicted
-    table["recall"] = (correct / true).numpy()
-    table["F1"] = (2 * correct / (true + predicted)).numpy()
-    return table.sort_values("recall", kind="stable")
+    table[["precision", "recall", "F1"]] = torch.stack(rates, dim=1).numpy()
+    return table
 
 
 def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
@@ -142,11 +111,10 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     from matplotlib.figure import Figure
     from torchmetrics.utilities.plot import plot_confusion_matrix
 
-    inches = min(max(5.0, 0.8 * len(counts)), 16.0)
-    figure = Figure(figsize=(inches, inches), dpi=120, layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=(10, 10), layout="constrained")
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
-    plot_confusion_matrix(shares, axes, add_text=len(counts) <= MOST_CLASSES, labels=list(names), cmap="Blues")
+    has_numbers = len(counts) <= MOST_CLASSES
+    plot_confusion_matrix(shares, figure.add_subplot(), add_text=has_numbers, labels=list(names), cmap="Blues")
     return figure
 
 
@@ -167,10 +135,9 @@ def data_with(callback: Callback, trainer: Trainer, *names: str) -> Any:
     data = getattr(trainer, "datamodule", None)
     for name in names:
         if not hasattr(data, name):
-            who = type(callback).__name__
             raise UserError(
-                f"{who}: {type(data).__name__} has no '{name}'; add it to the data module, "
-                f"or remove {who} from trainer.callbacks"
+                f"{type(callback).__name__}: {type(data).__name__} has no '{name}'; add it to the data module, "
+                f"or remove {type(callback).__name__} from trainer.callbacks"
             )
     return data
 
@@ -195,10 +162,9 @@ def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any,
         UserError: It is not there.
     """
     if not isinstance(outputs, dict) or name not in outputs:
-        who = type(callback).__name__
         raise UserError(
-            f"{who}: {type(pl_module).__name__}.test_step must return a dict with '{name}' {shape}; "
-            f"return it, or remove {who} from trainer.callbacks"
+            f"{type(callback).__name__}: {type(pl_module).__name__}.test_step must return a dict with '{name}' "
+            f"{shape}; return it, or remove {type(callback).__name__} from trainer.callbacks"
         )
     return outputs[name].detach()
 

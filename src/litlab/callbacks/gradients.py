@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.nn.selection import select_parameters
 from litlab.optim.parameters import last_layer
 from litlab.parallel.foreach import local_part, norms_of
 from litlab.parallel.groups import shards
@@ -29,7 +28,7 @@ class GradNorms(Callback):
     steps do not wait for the device.
 
     Raises:
-        UserError: In a fit, if the gradients are sharded, or a fused optimizer is to unscale them.
+        UserError: In a fit, if the gradients are sharded.
     """
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -51,47 +50,33 @@ class AGC(Callback):
     """Clip the gradient of each unit of a layer to a share of the norm of the unit's weights.
 
     A unit is a row of a matrix, a filter, or a whole vector: what feeds one output. Its gradient g is scaled by
-    factor * max(|w|, eps) / |g| where that is below 1 (Brock et al. 2021, arXiv:2102.06171, section 4.1, where it
+    factor * max(|w|, 0.001) / |g| where that is below 1 (Brock et al. 2021, arXiv:2102.06171, section 4.1, where it
     replaces batch norms in training with large batches). The last layer is left alone, as there. Nothing waits for the
     device.
 
     Args:
         factor: Largest norm of a unit's gradient, as a share of the norm of its weights. 0.01 in the paper for batches
             of 4,096 and SGD; smaller batches take larger ones.
-        eps: Least norm that weights are taken to have, so that those that start at zero can grow.
-        exclude: Patterns of the names of parameters that are not clipped. Left out, the layer that is defined last.
 
     Raises:
-        UserError: In a fit, if a pattern matches nothing, the Trainer clips too, or the gradients are sharded or
-            not yet unscaled.
+        UserError: In a fit, if the gradients are sharded.
     """
 
     part_of_step = True
 
-    def __init__(
-        self, factor: PositiveFloat = 0.01, eps: PositiveFloat = 1e-3, exclude: list[str] | None = None
-    ) -> None:
-        self.factor, self.eps, self.exclude = factor, eps, exclude
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if stage == "fit" and trainer.gradient_clip_val is not None:
-            raise UserError(
-                f"agc: trainer.gradient_clip_val is {trainer.gradient_clip_val} and clips gradients too; set "
-                "trainer.gradient_clip_val or agc to null"
-            )
+    def __init__(self, factor: PositiveFloat = 0.01) -> None:
+        self.factor = factor
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         _check_gradients(trainer, "agc")
-        self._excluded = set(last_layer(pl_module))
-        if self.exclude is not None:
-            self._excluded = set(select_parameters(pl_module, self.exclude, "agc.exclude").values())
+        self._last = set(last_layer(pl_module))
 
     @torch.no_grad()
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                if parameter.grad is not None and parameter not in self._excluded:
-                    largest = self.factor * _unit_norms(parameter).clamp(min=self.eps)
+                if parameter.grad is not None and parameter not in self._last:
+                    largest = self.factor * _unit_norms(parameter).clamp(min=1e-3)
                     scale = largest / _unit_norms(parameter.grad).clamp(min=1e-6)
                     parameter.grad.mul_(scale.clamp(max=1.0))
 
@@ -117,17 +102,11 @@ class FreeGradients(Callback):
 
 
 def _check_gradients(trainer: Trainer, section: str) -> None:
-    """Refuse a run whose gradients are not whole, or not unscaled, before the optimizer's step."""
+    """Refuse a run whose gradients are not whole before the optimizer's step."""
     if shards(trainer.strategy):
         raise UserError(
-            f"{section}: trainer.strategy {type(trainer.strategy).__name__} gives each process a part of the "
-            f"gradients, and all of them are needed; use ddp or one device, or set {section} to null"
-        )
-    scaler = getattr(trainer.precision_plugin, "scaler", None)
-    if scaler is not None and any(optimizer.defaults.get("fused") for optimizer in trainer.optimizers):
-        raise UserError(
-            f"{section}: with trainer.precision {trainer.precision} a fused optimizer unscales the gradients itself, "
-            f"after they are needed; set model.optimizer.fused to null, or {section} to null"
+            f"{section}: trainer.strategy gives each process a part of the gradients, and all of them are needed; use "
+            f"ddp or one device, or set {section} to null"
         )
 
 

@@ -24,11 +24,11 @@ class NaNGuard(Callback):
 
     A step is bad if its loss or the norm of its whole gradient, before clipping, is not finite. On the CPU it is found
     before the optimizer's step. On a device nothing waits to find out: the outcome is read every
-    ``trainer.log_every_n_steps`` steps, at the end of each epoch and before each checkpoint.
+    ``trainer.log_every_n_steps`` steps and before each checkpoint.
 
     ``skip`` waits for the device in each step, and leaves weights, optimizer state and the network's buffers
-    (statistics of batch norms) as they were. The number of skipped steps is logged as ``train/skipped_steps``; 50 in a
-    row stop the run. LBFGS, which evaluates a loss several times, would continue with the bad one: use ``stop``.
+    (statistics of batch norms) as they were, and says so; 50 in a row stop the run. LBFGS, which evaluates a loss
+    several times, would continue with the bad one: use ``stop``.
 
     With ``16-mixed``, infinite gradients are how the scaler finds its scale, and it skips these steps, and those with a
     bad loss: only 50 in a row count.
@@ -42,9 +42,8 @@ class NaNGuard(Callback):
 
     def __init__(self, action: Literal["stop", "skip"] = "stop") -> None:
         self.action = action
-        self.skipped = 0  # in the whole run
+        self.skipped = 0  # steps
         self._in_a_row = 0
-        self._error: UserError | None = None
         self._loss: Tensor | None = None  # sum over the batches of the step
         self._unread: list[tuple[str, Tensor]] = []  # of each step: where it is, its loss and norm
         self._buffers: list[Tensor] = []
@@ -62,7 +61,7 @@ class NaNGuard(Callback):
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         noted = loss.detach()
         self._loss = noted if self._loss is None else self._loss + noted
-        if (self._scales or trainer.world_size > 1) and loss.requires_grad:
+        if self._scales or trainer.world_size > 1:
             # A bad loss makes its gradient bad: the scaler looks at nothing else, and ranks share nothing else.
             spoil = noted - noted  # 0, or NaN
             loss.register_hook(lambda gradient: gradient + spoil)
@@ -77,10 +76,8 @@ class NaNGuard(Callback):
         norm = norm_of_all([local_part(p.grad) for p in parameters]).to(trainer.strategy.root_device)
         if shards(trainer.strategy):
             torch.distributed.all_reduce(norm)
-        rate = float(optimizer.param_groups[0]["lr"])
-        batch = trainer.fit_loop.batch_idx
-        where = f"step {trainer.global_step} (epoch {trainer.current_epoch}, batch {batch}, learning rate {rate:.3g})"
-        self._unread.append((where, torch.stack([loss.to(norm), norm])))
+        place = f"step {trainer.global_step} (epoch {trainer.current_epoch}, batch {trainer.fit_loop.batch_idx})"
+        self._unread.append((place, torch.stack([loss.to(norm), norm])))
         if len(self._unread) < self._read_every:
             return
 
@@ -92,54 +89,36 @@ class NaNGuard(Callback):
             for parameter in parameters:
                 parameter.grad = None
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._read_steps()
-        if self.action == "skip":  # the number is the same on all ranks
-            pl_module.log("train/skipped_steps", float(self.skipped), sync_dist=True, reduce_fx="max")
-
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._read_steps()
-        if self._error is not None:
-            raise self._error
         weights = [local_part(p.detach()) for p in pl_module.parameters() if not p.is_meta]  # or their average
         is_finite = math.isfinite(norm_of_all(weights).item())
         if not trainer.strategy.reduce_boolean_decision(is_finite):
             raise UserError(
-                f"nan_guard: the weights are not finite after {trainer.global_step} steps, though every gradient was, "
-                "and no checkpoint is written (earlier ones are intact); lower model.optimizer.lr"
+                "nan_guard: the weights are not finite, and no checkpoint is written (earlier ones are intact); lower "
+                "model.optimizer.lr"
             )
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"skipped": self.skipped} if self.skipped else {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.skipped = state_dict["skipped"]
 
     def _read_steps(self) -> bool:
         """Wait for the device, and judge the steps since it was last read; return whether the last one is good."""
         unread, self._unread = self._unread, []
-        for where, values in unread:
+        for place, values in unread:
             loss, norm = values.tolist()
-            if math.isfinite(loss) and math.isfinite(norm):
+            if math.isfinite(loss + norm):
                 self._in_a_row = 0
                 continue
             self._in_a_row += 1
-            problem = f"the gradient is {norm}" if math.isfinite(loss) else f"the loss is {loss}"
-            if self._in_a_row >= IN_A_ROW:
-                self._stop(f"{problem} at {where}, the {IN_A_ROW}th bad step in a row")
-            if self.action == "stop" and not self._scales:
-                self._stop(f"{problem} at {where}, and no checkpoint has it")
+            problem = f"nan_guard: the loss is {loss} and the norm of the gradient {norm} at {place}"
+            stops = self.action == "stop" and not self._scales
+            if stops or self._in_a_row >= IN_A_ROW:
+                raise UserError(
+                    f"{problem}; lower model.optimizer.lr, set trainer.gradient_clip_val, look at the data of this "
+                    "batch, or set nan_guard.action: skip"
+                )
             if not self._scales:
                 self.skipped += 1
-                rank_zero_info(f"nan_guard: {problem} at {where}: the step is skipped ({self.skipped} so far)")
+                rank_zero_info(f"{problem}: the step is skipped ({self.skipped} so far)")
         return self._in_a_row == 0
-
-    def _stop(self, problem: str) -> None:
-        self._error = UserError(
-            f"nan_guard: {problem}; lower model.optimizer.lr, set trainer.gradient_clip_val, look at the data of this "
-            "batch, or set nan_guard.action: skip"
-        )
-        raise self._error
 
 
 def norm_of_all(tensors: list[Tensor]) -> Tensor:

@@ -4,16 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from litlab.errors import UserError
-
-SECTIONS = {"NaNGuard": "nan_guard", "AGC": "agc", "GradNorms": "grad_norms"}  # of callbacks in a config
 
 
 class OptimizerInBackward(Callback):
@@ -28,8 +24,7 @@ class OptimizerInBackward(Callback):
     gradient.
 
     Settings that need all gradients at once are refused: accumulation, clipping, gradient scaling, several processes,
-    and callbacks that look at the gradients after the backward pass, such as `NaNGuard`. (One that has such a hook for
-    another purpose says so by an attribute, ``reads_gradients = False``.) A hook of the model finds none, and an
+    and callbacks with a hook after the backward pass, such as `NaNGuard`. A hook of the model finds none, and an
     optimizer that counts its steps by itself counts them for each parameter. In a compiled network all gradients of a
     compiled module exist at once: compile its blocks (``compile.children``).
 
@@ -40,19 +35,28 @@ class OptimizerInBackward(Callback):
     part_of_step = True
 
     def __init__(self) -> None:
-        self._hooks: list[RemovableHandle] = []
+        self._hooks: list[Any] = []
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        conflict = _find_conflict(trainer, pl_module) if stage == "fit" else None
-        if conflict is not None:
+        conflicts = {
+            "trainer.devices": not isinstance(trainer.strategy, SingleDeviceStrategy),
+            "trainer.accumulate_grad_batches": trainer.accumulate_grad_batches > 1,
+            "trainer.gradient_clip_val": bool(trainer.gradient_clip_val),
+            "trainer.precision": getattr(trainer.precision_plugin, "scaler", None) is not None,
+        }
+        for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+            hooks = ("on_after_backward", "on_before_optimizer_step")
+            conflicts[type(callback).__name__] = any(is_overridden(hook, callback) for hook in hooks)
+        names = ", ".join(name for name, needs_all in conflicts.items() if needs_all)
+        if names and stage == "fit":
             raise UserError(
-                "trainer.callbacks: OptimizerInBackward has one gradient at a time, and all of them at once are needed "
-                f"for {conflict}, or leave OptimizerInBackward out"
+                f"trainer.callbacks: OptimizerInBackward has one gradient at a time, in one process, and {names} "
+                "needs more; set that to null or leave OptimizerInBackward out"
             )
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Let the parameters that are trained call the optimizer; a resumed run may start in the middle of an epoch."""
-        self._remove_hooks()
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Let the parameters that are trained call the optimizer; some may just have been unfrozen."""
+        self.remove_hooks()
         optimizer = trainer.optimizers[0]
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -60,20 +64,15 @@ class OptimizerInBackward(Callback):
                     hook = parameter.register_post_accumulate_grad_hook(_make_step(optimizer, group))
                     self._hooks.append(hook)
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Do the same again: some parameters may just have been unfrozen."""
-        self.on_train_start(trainer, pl_module)
+    on_train_start = on_train_epoch_start  # a resumed run may start in the middle of an epoch
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._remove_hooks()
-
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self._remove_hooks()  # which would step the optimizer of this fit in the next one
-
-    def _remove_hooks(self) -> None:
+    def remove_hooks(self, *_: Any, **__: Any) -> None:
+        """Leave the parameters as they were: the hooks would step the optimizer of this fit in the next one."""
         for hook in self._hooks:
             hook.remove()
-        self._hooks.clear()
+        self._hooks = []
+
+    teardown = on_exception = remove_hooks
 
 
 def _make_step(optimizer: Optimizer, group: dict[str, Any]) -> Callable[[Tensor], None]:
@@ -82,33 +81,8 @@ def _make_step(optimizer: Optimizer, group: dict[str, Any]) -> Callable[[Tensor]
     def step(parameter: Tensor) -> None:
         groups, parameters = optimizer.param_groups, group["params"]
         optimizer.param_groups, group["params"] = [group], [parameter]
-        try:
-            optimizer.step()
-        finally:
-            optimizer.param_groups, group["params"] = groups, parameters
+        optimizer.step()
+        optimizer.param_groups, group["params"] = groups, parameters
         parameter.grad = None
 
     return step
-
-
-def _find_conflict(trainer: Trainer, module: LightningModule) -> str | None:
-    """Return what needs all gradients at once, and what to do about it."""
-    has_scaler = getattr(trainer.precision_plugin, "scaler", None) is not None
-    settings = {
-        "trainer.devices; set it to 1": not isinstance(trainer.strategy, SingleDeviceStrategy),
-        "trainer.accumulate_grad_batches; set it to 1": trainer.accumulate_grad_batches > 1,
-        "trainer.gradient_clip_val; set it to null": bool(trainer.gradient_clip_val),
-        "trainer.precision 16-mixed; use bf16-mixed or 32-true": has_scaler,
-        f"model {type(module).__name__}; choose another one": not module.automatic_optimization,
-    }
-    for conflict, is_there in settings.items():
-        if is_there:
-            return conflict
-
-    hooks = ("on_after_backward", "on_before_optimizer_step")
-    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-        is_hooked = any(is_overridden(hook, callback) for hook in hooks) and getattr(callback, "reads_gradients", True)
-        if is_hooked or isinstance(callback, GradientAccumulationScheduler):
-            name = type(callback).__name__
-            return f"{SECTIONS.get(name, name)}; set it to null or leave it out"
-    return None

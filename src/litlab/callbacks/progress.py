@@ -7,7 +7,6 @@ metrics of an epoch behind.
 import math
 import sys
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
@@ -31,35 +30,34 @@ class ProgressBar(TQDMProgressBar):
     def __init__(self) -> None:
         super().__init__(refresh_rate=int(sys.stdout.isatty()))  # 0: no bars
         self._next_draw = 0.0
-        self._loss: Any = None  # of the last training step
+        self._loss: Any = math.nan  # of the last training step
         self._epoch: int | None = None  # the running epoch, from 0
-        self._epoch_name = ""
         self._epoch_start = 0.0
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        metrics: dict[str, Any] = super().get_metrics(trainer, pl_module)
-        return metrics if self._loss is None else {**metrics, "loss": f"{float(self._loss):.4g}"}
+        return super().get_metrics(trainer, pl_module) | {"loss": f"{float(self._loss):.4g}"}
 
     def on_train_start(self, *args: Any) -> None:
         super().on_train_start(*args)
         self._begin_epoch()  # one that is resumed in its middle has no start of its own
 
     def on_train_epoch_start(self, trainer: Trainer, *args: Any) -> None:
-        if self._epoch != trainer.current_epoch:
+        super().on_train_epoch_start(trainer, *args)
+        if self._epoch != self.trainer.current_epoch:
             self._print_epoch()  # the one before, whose means are known only now
             self._begin_epoch()
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs  # not the rest: it takes memory
+        self._loss = outputs.get("loss")  # not the rest: it takes memory
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_train_end(self, *args: Any) -> None:
         self._print_epoch()
         super().on_train_end(*args)
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+    def on_exception(self, *_: Any, **__: Any) -> None:
         if self.is_enabled:
             print(flush=True)  # the error begins a line of its own
 
@@ -76,17 +74,12 @@ class ProgressBar(TQDMProgressBar):
 
     def _begin_epoch(self) -> None:
         self._epoch, self._epoch_start = self.trainer.current_epoch, time.monotonic()
-        self._epoch_name = f"epoch {self._epoch + 1}"
-        limit, batches = self.trainer.max_epochs, self.total_train_batches
-        if limit is not None and limit > 0:
-            self._epoch_name += f"/{limit}"
-        self.train_progress_bar.set_description(self._epoch_name, refresh=False)
-        self.train_progress_bar.reset(batches if math.isfinite(batches) else None)
 
     def _print_epoch(self) -> None:
         if self._epoch is None or not self.trainer.is_global_zero:
             return
-        parts = [self._epoch_name]
+        limit = self.trainer.max_epochs or -1
+        parts = [f"epoch {self._epoch + 1}/{limit}" if limit > 0 else f"epoch {self._epoch + 1}"]
         for name, value in sorted(self.trainer.callback_metrics.items()):
             if not name.startswith(NOT_SHOWN) and not name.endswith("_step"):
                 parts.append(f"{name} {float(value):.4g}")

@@ -7,11 +7,8 @@ has convolutions and fixed scales.
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.errors import UserError
-from litlab.nn.fake_quantize import LEAST, LINEAR_AND_CONVOLUTIONS, Rounding, share_of
-from litlab.parallel.groups import divides_layers
+from litlab.nn.fake_quantize import LINEAR_AND_CONVOLUTIONS, Rounding
 
 
 class QAT(Callback):
@@ -22,8 +19,6 @@ class QAT(Callback):
     weights themselves stay float32 and keep their names; ``test`` and ``predict`` compute with these. Ranges of the
     inputs are kept in checkpoints. See `litlab.nn.fake_quantize.Rounding`.
 
-    Raises:
-        UserError: At the start of a fit, if such layers hold less than half of the weights.
     """
 
     part_of_step = True
@@ -34,22 +29,10 @@ class QAT(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage != "fit":
             return
-        if divides_layers(trainer.strategy):
-            raise UserError(
-                "trainer.callbacks: QAT rounds the weights of whole layers, and trainer.strategy divides them "
-                "(tensor_parallel_size); leave QAT out, or use ddp"
-            )
-        share, other = share_of(getattr(pl_module, "network", pl_module), LINEAR_AND_CONVOLUTIONS)
-        if share < LEAST:
-            raise UserError(
-                "trainer.callbacks: QAT is for linear layers and convolutions, and most of the weights are those of "
-                f"{other}, which would stay as they are; leave it out"
-            )
         self._roundings = {}
         for name, layer in pl_module.named_modules():
-            if type(layer) in LINEAR_AND_CONVOLUTIONS and "forward" not in vars(layer):
+            if type(layer) in LINEAR_AND_CONVOLUTIONS:
                 layer.forward = self._roundings[name] = Rounding(layer)
-        rank_zero_info(f"QAT: {len(self._roundings)} layers with {share:.0%} of the weights round to int8.")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ranges by the names of the layers."""
@@ -59,10 +42,9 @@ class QAT(Callback):
         for name, rounding in self._roundings.items():
             rounding.range = state_dict.get(name)
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         """Leave the module as it was found."""
         for rounding in self._roundings.values():
             vars(rounding.layer).pop("forward", None)
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self.teardown(trainer, pl_module, "fit")
+    on_exception = teardown

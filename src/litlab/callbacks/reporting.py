@@ -1,25 +1,21 @@
-"""Put settings, pictures and tables where people look for them: in the loggers and the folder of a run.
+"""Put pictures and tables where people look for them: in the loggers and the folder of a run.
 
 TensorBoard, W&B and MLflow take pictures and tables; a logger of your own does if it has W&B's ``log_image`` and
 ``log_table``, or MLflow's ``run_id`` and client. Everything but `run_folder` is called on rank zero.
 """
 
-import html
-import re
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Trainer
-from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger
+from lightning.pytorch.loggers import TensorBoardLogger
 from tqdm import tqdm
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-MOST_ROWS = 100  # of a table in TensorBoard, which shows it as one text
-MOST_CHARACTERS = 300  # of a text in Markdown; the file has it whole
+MOST_ROWS = 100  # of a table on the console and in TensorBoard, which shows it as one text
 
 
 def run_folder(trainer: Trainer) -> Path | None:
@@ -33,22 +29,6 @@ def run_folder(trainer: Trainer) -> Path | None:
     if trainer.is_global_zero:
         Path(folder).mkdir(parents=True, exist_ok=True)
     return Path(folder)
-
-
-def log_settings(trainer: Trainer, settings: Mapping[str, Any]) -> None:
-    """Send the settings of a run to every logger.
-
-    Args:
-        trainer: The trainer whose loggers get them.
-        settings: Plain values by dotted name.
-    """
-    for logger in trainer.loggers:
-        new = dict(settings)
-        if isinstance(logger, MLFlowLogger):  # it refuses to change a value, and a resumed run may train for longer
-            run = logger.experiment.get_run(str(logger.run_id)).to_dictionary()
-            for name in run["data"]["params"]:
-                new.pop(name, None)
-        logger.log_hyperparams(new)  # pyright: ignore[reportArgumentType]
 
 
 def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Figure", stage: str = "test") -> None:
@@ -100,41 +80,23 @@ def publish_table(trainer: Trainer, folder: Path | None, name: str, table: "Data
     """
     if folder is not None:
         table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
-    columns, rows = list(table.columns), table.to_numpy(object).tolist()
-    text = markdown_table(columns, rows)
-
     key, step = f"test/{name}", trainer.global_step
+    text = f"```\n{as_text(table)}\n```"  # in Markdown
     loggers: list[Any] = trainer.loggers
     for logger in loggers:
         if hasattr(logger, "log_table"):
-            logger.log_table(key=key, columns=columns, data=rows, step=step)
+            logger.log_table(key=key, columns=list(table.columns), data=table.to_numpy(object).tolist(), step=step)
         elif hasattr(logger, "run_id"):
             logger.experiment.log_text(logger.run_id, text, f"{key}.md")
-        elif isinstance(logger, TensorBoardLogger) and len(rows) <= MOST_ROWS:
+        elif isinstance(logger, TensorBoardLogger):
             logger.experiment.add_text(key, text, step)
 
 
 def print_table(title: str, table: "DataFrame") -> None:
     """Print a table to the console, also while a progress bar is shown there."""
-    text = table.to_string(index=False, na_rep="", float_format="{:.4g}".format)
-    tqdm.write(f"{title}\n{text}")
+    tqdm.write(f"{title}\n{as_text(table)}")
 
 
-def markdown_table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table in Markdown: long texts cut, nothing in them taken for markup.
-
-    Args:
-        header: Names of the columns.
-        rows: Their values. Floats get six significant digits.
-    """
-    lines = [[_escape(name) for name in header]]
-    lines.append(["---"] * len(lines[0]))
-    for row in rows:
-        lines.append([_escape(value) for value in row])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _escape(value: object) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    text = html.escape(" ".join(text.split())[:MOST_CHARACTERS], quote=False)
-    return re.sub(r"([\\`*_\[\]|])", r"\\\1", text)
+def as_text(table: "DataFrame") -> str:
+    """Return the first rows of a table as they are shown on the console."""
+    return table.head(MOST_ROWS).to_string(index=False, na_rep="", max_colwidth=300, float_format="{:.4g}".format)

@@ -1,20 +1,15 @@
 """The results of a finished run in one table."""
 
 import os
-import statistics
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.memory import VRAM
 from litlab.callbacks.reporting import run_folder
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 class RunSummary(Callback):
@@ -41,15 +36,10 @@ class RunSummary(Callback):
             if hasattr(module, "stand_in"):  # see `litlab.nn.pretrained`
                 self._warnings["RANDOM_WEIGHTS.txt"] = str(module.stand_in)
 
-        # Later commands on the run find the warnings in its folder.
         folder = run_folder(trainer)  # on every rank: it is broadcast
-        if folder is None or not trainer.is_global_zero:
-            return
-        for name, text in self._warnings.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        for name in ("GENERATED_DATA.txt", "RANDOM_WEIGHTS.txt"):
-            if (folder / name).is_file():
-                self._warnings[name] = (folder / name).read_text(encoding="utf-8")
+        if folder is not None and trainer.is_global_zero:
+            for name, text in self._warnings.items():
+                (folder / name).write_text(text, encoding="utf-8")
 
     def print_summary(self, trainer: Trainer) -> None:
         """Print the table. Call it on every rank; the first one prints.
@@ -58,38 +48,31 @@ class RunSummary(Callback):
             trainer: The trainer that ran, after its ``fit`` and the test that may follow.
         """
         from rich import get_console
-
-        table = self.make_table(trainer)
-        if trainer.is_global_zero and table.row_count:
-            get_console().print(table)
-
-    def make_table(self, trainer: Trainer) -> "Table":
-        """Return the table of what is known so far."""
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(show_header=False, title="Run summary", title_justify="left")
+        table = Table(show_header=False, title="Run summary")
         table.add_column(overflow="fold")
         table.add_column(overflow="fold")  # paths are long
         for name, text in self._warnings.items():
             table.add_row(Path(name).stem, Text(text), style="bold red")
         for name, value in self._collect(trainer).items():
             table.add_row(Text(name), Text(value))  # not strings: brackets in a path are not markup
-        return table
+        if trainer.is_global_zero and table.row_count:
+            get_console().print(table)
 
     def _collect(self, trainer: Trainer) -> dict[str, str]:
         rows: dict[str, str] = {}
-        checkpoint: Any = trainer.checkpoint_callback
-        best_path = getattr(checkpoint, "best_model_path", "") if self._start is not None else ""
-        folder = run_folder(trainer)
         callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+        checkpoint: Any = trainer.checkpoint_callback
+        score = getattr(checkpoint, "best_model_score", None)
+        is_fit = self._start is not None
 
         # Results.
-        if best_path and checkpoint.best_model_score is not None:
-            rows[f"best {checkpoint.monitor}"] = f"{float(checkpoint.best_model_score):.4g}"
+        if is_fit and score is not None:
+            rows[f"best {checkpoint.monitor}"] = f"{float(score):.4g}"
         if trainer.state.fn != "fit":
-            for name, value in trainer.callback_metrics.items():
-                rows[name] = f"{float(value):.4g}"
+            rows |= {name: f"{float(value):.4g}" for name, value in trainer.callback_metrics.items()}
 
         # What it took.
         if self._start is not None:
@@ -99,15 +82,14 @@ class RunSummary(Callback):
         for callback in callbacks:
             if isinstance(callback, VRAM) and callback.peak_gib is not None:
                 rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"
-                rows["samples/s"] = f"{statistics.median(callback.samples_per_second):,.0f} (median epoch)"
+                rows["samples/s"] = f"{callback.samples_per_second:,.0f} (last epoch)"
             if isinstance(callback, Compile) and callback.mode is not None:
                 rows["compile"] = f"{callback.seconds:.1f} s"
 
         # Where to look next.
+        folder = run_folder(trainer)
         if folder is not None:
             rows["run folder"] = os.path.relpath(folder)
-            if any(isinstance(logger, TensorBoardLogger) for logger in trainer.loggers):
-                rows["TensorBoard"] = f"tensorboard --logdir {os.path.relpath(folder)}"
-        if best_path:
-            rows["best checkpoint"] = os.path.relpath(best_path)
+        if is_fit and getattr(checkpoint, "best_model_path", ""):
+            rows["best checkpoint"] = os.path.relpath(checkpoint.best_model_path)
         return rows

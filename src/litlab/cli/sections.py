@@ -7,9 +7,9 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
-from litlab.callbacks.channels_last import ChannelsLast
 from litlab.callbacks.early_stopping import RunEarlyStopping
-from litlab.callbacks.threads import Threads as Threaded
+from litlab.callbacks.layout import ChannelsLast
+from litlab.callbacks.layout import Threads as Threaded
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.types import PositiveFloat, bounded
 

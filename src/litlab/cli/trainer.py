@@ -13,8 +13,8 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from litlab import parallel  # noqa: F401 - its strategies have names
-from litlab.callbacks.finder import Finder
 from litlab.callbacks.gradients import FreeGradients
+from litlab.callbacks.lr_finder import LRFinder
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
 from litlab.checkpointing.internals import log_at_step
@@ -102,7 +102,7 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
         raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
     resumes = command.verb == "fit" and experiment.checkpoint is not None
     named = make_resumable(_as_list(settings["callbacks"]), resumes)
-    finders = [callback for callback in named if isinstance(callback, Finder)]
+    finders = [callback for callback in named if isinstance(callback, LRFinder)]
     named = [callback for callback in named if callback not in finders]
 
     shown: list[Callback] = []
@@ -149,7 +149,7 @@ def has_trained(trainer: Trainer) -> bool:
     if trainer.fit_loop.epoch_loop.batch_progress.total.completed > 0:
         return True
     callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-    if any(isinstance(callback, Finder) and not callback.train for callback in callbacks):
+    if any(isinstance(callback, LRFinder) and not callback.train for callback in callbacks):
         return False
     raise UserError(
         "fit: nothing was trained, as there was no training batch or no time; check the training data, "

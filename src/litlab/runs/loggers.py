@@ -1,9 +1,10 @@
-"""Loggers of a resumed run go on with what they have begun: the run of W&B, MLflow or Comet."""
+"""Loggers get the settings of a run, and go on with what they have begun: the run of W&B, MLflow or Comet."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lightning.pytorch.loggers import Logger
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import Logger, MLFlowLogger
 
 from litlab.runs.folder import RunFolder, read_json, write_json
 
@@ -31,3 +32,19 @@ def resume_loggers(loggers: list[Any], run: RunFolder) -> None:
         name = logger["class_path"].rpartition(".")[2]
         if name in ids:
             logger["init_args"][IDS[name]] = ids[name]
+
+
+def log_settings(trainer: Trainer, settings: Mapping[str, Any]) -> None:
+    """Send the settings of a run to every logger.
+
+    Args:
+        trainer: The trainer whose loggers get them.
+        settings: Plain values by dotted name.
+    """
+    for logger in trainer.loggers:
+        new = dict(settings)
+        if isinstance(logger, MLFlowLogger):  # it refuses to change a value, and a resumed run may train for longer
+            run = logger.experiment.get_run(str(logger.run_id)).to_dictionary()
+            for name in run["data"]["params"]:
+                new.pop(name, None)
+        logger.log_hyperparams(new)  # pyright: ignore[reportArgumentType]

@@ -14,11 +14,10 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.callbacks.reporting import log_settings
 from litlab.errors import first_line
 from litlab.runs import results
 from litlab.runs.folder import RunFolder, read_json, write_json, write_text
-from litlab.runs.loggers import save_logger_ids
+from litlab.runs.loggers import log_settings, save_logger_ids
 from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import describe_origin, now
 from litlab.runs.settings import flatten

@@ -1,18 +1,14 @@
 import logging
-import re
 from contextlib import suppress
 
 import pytest
 import torch
-from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from litlab.callbacks import EMA, Compile, RunSummary
+from litlab.callbacks import EMA, Compile
 from litlab.errors import UserError
-from tests.litlab.callbacks.test_summary import row, text_of
 from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, make_trainer
-from tests.processes import Python
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers",
@@ -110,7 +106,6 @@ def test_what_is_compiled(tmp_path, options, expected):
 def test_blocks_that_are_alike_are_compiled_once(tmp_path, spy, kind):
     model = Tiny(network=nn.Sequential(*(kind() for _ in range(5))))
     set_up(model, Compile("default", backend="spy", blocks=True), tmp_path)
-    spy.clear()  # of the trial of the backend
     model.network(torch.ones(2, 4, requires_grad=True) * 1)  # no leaf, as what comes from another block
     assert len(spy) == 1
 
@@ -126,7 +121,6 @@ def test_blocks_that_differ_have_a_limit_of_their_own_each(tmp_path):
 def test_options_reach_the_compiler(tmp_path, monkeypatch):
     given = {}
     monkeypatch.setattr(torch, "compile", lambda call, **options: given.update(options))
-    monkeypatch.setattr("litlab.callbacks.compile.check_backend", lambda *args: None)
     set_up(Tiny(), Compile("max-autotune", dynamic=False, fullgraph=True), tmp_path)
     assert given == {"mode": "max-autotune", "dynamic": False, "fullgraph": True, "backend": "inductor"}
 
@@ -135,11 +129,10 @@ def test_options_reach_the_compiler(tmp_path, monkeypatch):
     ("model", "options", "line"),
     [
         (Tiny, {"children": ["netwrok"]}, r"compile\.children: 'netwrok' matches no module of Tiny; did you mean"),
-        (Tiny, {"backend": "inducto"}, r"compile\.backend: inducto does not work for cpu .*Invalid backend"),
         (lambda: Tiny(network=nn.Linear(2, 2)), {"blocks": True}, r"compile\.children: Tiny has no blocks"),
-        (lambda: Tiny(network=nn.ReLU()), {}, r"compile\.children: Tiny has no children with parameters"),
+        (lambda: Tiny(network=nn.ReLU()), {}, r"compile\.children: Tiny has no .* no children with parameters"),
         pytest.param(
-            Tiny, {"mode": "reduce-overhead"}, r"compile\.mode: reduce-overhead .* trainer\.accelerator runs on cpu",
+            Tiny, {"mode": "reduce-overhead"}, r"compile\.mode: reduce-overhead needs a CUDA GPU",
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU"),
         ),
     ],
@@ -147,26 +140,6 @@ def test_options_reach_the_compiler(tmp_path, monkeypatch):
 def test_what_can_not_be_compiled_is_one_line(tmp_path, model, options, line):
     with pytest.raises(UserError, match=line):
         set_up(model(), Compile(**{"mode": "default", **options}), tmp_path)
-
-
-def test_no_compiler_is_one_line(tmp_path):
-    """In a process of its own: inductor remembers the compilers it found, and caches what they made."""
-    script = tmp_path / "compile.py"
-    script.write_text(
-        "import torch, torch._inductor.config\n"
-        "torch._inductor.config.cpp.cxx = (None, '/no/such/compiler')\n"
-        "from litlab.callbacks.compile import check_backend\n"
-        "from litlab.errors import UserError\n"
-        "try:\n"
-        "    check_backend('inductor', torch.device('cpu'))\n"
-        "except UserError as error:\n"
-        "    print(error)\n"
-    )
-    environment = {"TORCHINDUCTOR_CACHE_DIR": tmp_path}
-    printed, errors = Python(script, cwd=tmp_path, environment=environment).communicate()
-    assert len(printed.splitlines()) == 1, errors
-    assert "compile.backend: inductor does not work for cpu on this machine" in printed
-    assert "No working C++ compiler found" in printed
 
 
 # Results
@@ -189,22 +162,14 @@ def test_compiled_is_eager_under_amp_ema_accumulation_and_clipping(tmp_path, pre
 
 
 def test_the_test_after_fit_uses_the_code_of_the_validation(tmp_path):
-    compile, summary = Compile("default", backend="eager"), RunSummary()
-    trainer = make_trainer(tmp_path, callbacks=[compile, summary])
+    compile = Compile("default", backend="eager")
+    trainer = make_trainer(tmp_path, callbacks=[compile])
     model, data = Tiny(), TinyData(8)
     trainer.fit(model, data)
     assert compile.seconds > 0
-    assert f"{compile.seconds:.1f} s" in row(text_of(summary, trainer), "compile")
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     trainer.test(model, data, verbose=False)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs
-
-
-def test_seconds_are_those_of_this_run(tmp_path):
-    torch.compile(lambda x: x * 3, backend="eager")(torch.ones(2))
-    compile = Compile("default", backend="eager")
-    set_up(Tiny(), compile, tmp_path)
-    assert compile.seconds == 0
 
 
 @pytest.mark.parametrize(("mode", "marks"), [("reduce-overhead", 2 + 2 + 2), ("default", 0), (None, 0)])
@@ -216,24 +181,6 @@ def test_cuda_graphs_are_told_of_each_step(tmp_path, monkeypatch, mode, marks):
     trainer.fit(Tiny(), TinyData(8))
     trainer.test(Tiny(), TinyData(8), verbose=False)
     assert len(calls) == marks
-
-
-def test_reaching_the_limit_is_loud_and_changes_no_result(tmp_path):
-    states = []
-    for mode in ("default", None):
-        torch.manual_seed(0)
-        model = Tiny(network=linear())
-        callback = Compile(mode, backend="eager", dynamic=False)
-        trainer = make_trainer(tmp_path, callbacks=[callback], limit_val_batches=0)
-        with torch._dynamo.config.patch(recompile_limit=2), pytest.warns() as warnings:
-            trainer.fit(model, batches_of(2, 3, 4, 5, 2))
-        states.append(model.state_dict())
-        lines = [str(warning.message) for warning in warnings if "LIMIT REACHED" in str(warning.message)]
-        assert len(lines) == (mode is not None)
-        assert not lines or re.search(
-            r"recompile_limit \(2\), function: .*, last reason: .*expected 3, actual 4", lines[0]
-        )
-    torch.testing.assert_close(states[0], states[1], rtol=0, atol=1e-6)
 
 
 # Graph breaks and the memory budget
@@ -254,22 +201,20 @@ BROKEN_LINE = Breaking.forward.__code__.co_firstlineno + 2
 
 
 @pytest.mark.parametrize(
-    ("network", "sizes", "count", "text"),
+    ("network", "sizes", "text"),
     [
-        (Breaking, (4, 4), 1, f"{__file__}:{BROKEN_LINE}"),
-        (linear, (4, 4, 2), 1, "size mismatch"),
-        (linear, (4, 4), 0, ""),
+        (Breaking, (4, 4), f"{__file__}:{BROKEN_LINE}"),
+        (linear, (4, 4, 2), "size mismatch"),
+        (linear, (4, 4), ""),
     ],
 )
-def test_graph_breaks_and_recompilations_are_written(tmp_path, caplog, network, sizes, count, text):
-    caplog.set_level("INFO", "lightning.pytorch")
+def test_graph_breaks_and_recompilations_are_told(tmp_path, capfd, network, sizes, text):
     compile = Compile("default", backend="eager", dynamic=False, graph_breaks=True)
-    trainer = make_trainer(tmp_path, logger=CSVLogger(tmp_path), callbacks=[compile], limit_val_batches=0)
+    trainer = make_trainer(tmp_path, callbacks=[compile], limit_val_batches=0)
     trainer.fit(Tiny(network=network()), batches_of(*sizes))
-    path = next(tmp_path.rglob("graph_breaks.txt"))
-    assert text in path.read_text()
-    assert bool(path.read_text()) == bool(count)
-    assert f"compile: {count} graph breaks and recompilations: {path}" in caplog.messages
+    told = capfd.readouterr().err
+    assert text in told
+    assert ("[__graph_breaks]" in told or "[__recompiles]" in told) == bool(text)
 
 
 def kept_bytes(folder, budget) -> int:
@@ -292,7 +237,7 @@ def test_memory_budget_bounds_what_is_kept_for_the_backward_pass(tmp_path):
 @pytest.mark.parametrize("model", [Tiny, Failing])
 def test_the_process_is_left_as_it_was_found(tmp_path, model):
     compile = Compile("default", backend="eager", graph_breaks=True, memory_budget=0.3)
-    trainer = make_trainer(tmp_path, logger=CSVLogger(tmp_path), callbacks=[compile], limit_val_batches=0)
+    trainer = make_trainer(tmp_path, callbacks=[compile], limit_val_batches=0)
     before = process_state()
     with suppress(ZeroDivisionError):
         trainer.fit(model(network=linear()), TinyData(8))
@@ -303,6 +248,5 @@ def process_state() -> tuple:
     return (
         torch._dynamo.config.recompile_limit,
         torch._functorch.config.activation_memory_budget,
-        len(logging.getLogger("torch._dynamo").handlers),
         logging.getLogger("torch._dynamo.symbolic_convert.__graph_breaks").isEnabledFor(logging.DEBUG),
     )

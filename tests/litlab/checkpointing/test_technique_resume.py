@@ -11,7 +11,6 @@ from tests.litlab.conftest import CONFIGS
 
 INTERRUPT = "{class_path: tests.litlab.checkpointing.interrupting.Interrupt}"
 BY_EPOCH = "{class_path: GradientAccumulationScheduler, init_args: {scheduling: {0: 1, 1: 2, 2: 4}}}"
-LARGEST = "{class_path: BatchFinder, init_args: {take: largest, max_size: 22}}"  # the fastest is another each time
 EVERY_BATCH = "--trainer.accumulate_grad_batches=1"
 TECHNIQUES = {
     "8-bit AdamW": ["--model.optimizer=torchao.optim.AdamW8bit", "--model.optimizer.lr=0.01", "--model.width=128"],
@@ -27,14 +26,12 @@ TECHNIQUES = {
     "an ensemble": ["--model.members=2"],
     "averaged": ["--ema=null", "--swa.start=0"],
     "learning rate found": ["--trainer.callbacks+=LRFinder"],
-    "batch size found": ["--data.batch_size=8", f"--trainer.callbacks+={LARGEST}"],
     "compiled": ["--compile.mode=default"],
     "compiled, of one shape": ["--compile.mode=default", "--compile.backend=aot_eager", "--compile.dynamic=false"],
 }
 APART = {
     "an ensemble",
     "8-bit AdamW",
-    "batch size found",
     "in the backward pass",
     "bfloat16",
     "compiled",
@@ -60,7 +57,7 @@ def test_techniques_that_go_together(resuming):
     saved = load_torch_file(resuming.folder / str(cell) / "lightning_logs/run/version_0/checkpoints/last.ckpt")
     assert saved["averaging_state"]["n_averaged"] == EPOCHS
     assert {group["method"] for group in saved["optimizer_states"][0]["param_groups"]} == {"muon", "sgd"}
-    assert saved["callbacks"]["LRFinder"]["found"] != 0.01
+    assert saved["callbacks"]["LRFinder"]["lr"] != 0.01
 
 
 @pytest.mark.matrix

@@ -10,7 +10,8 @@ from project.callbacks import forecast_plots as module
 from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
 from project.callbacks.forecast_plots import ForecastPlots
 from tests.litlab.callbacks.loggers import check_loggers
-from tests.litlab.callbacks.tiny import TinyForecaster, TinySeries, make_trainer
+from tests.litlab.callbacks.tiny import make_trainer
+from tests.project.callbacks.tiny_series import TinyForecaster, TinySeries
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 

@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from litlab.callbacks import MemorySnapshot
-from litlab.callbacks.finder import Finder
-from litlab.callbacks.memory import count_samples
+from litlab.callbacks import LRFinder, MemorySnapshot
+from litlab.callbacks.batches import count_samples
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build
 from litlab.cli.main import run_experiment
@@ -136,7 +135,7 @@ def _costs_time(callback: Callback) -> bool:
     """Return whether a callback belongs in a trial: all but those that search, write, or need a logger."""
     if type(callback).__module__.startswith("lightning."):
         return is_part_of_step(callback)
-    return not isinstance(callback, Finder | MemorySnapshot)
+    return not isinstance(callback, LRFinder | MemorySnapshot)
 
 
 if __name__ == "__main__":

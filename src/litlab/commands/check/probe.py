@@ -11,7 +11,7 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from litlab.callbacks.batches import describe, not_finite
+from litlab.callbacks.batches import describe, is_finite
 from litlab.errors import UserError
 from litlab.util.device import synchronize
 from litlab.util.steps import Enough, LapTimer, epoch_steps
@@ -35,7 +35,7 @@ class Probe(LapTimer):
         self.step_seconds = self.validation_seconds = 0.0
         self.validation_batches = 0
         self._guess: Any = None  # the loss of one
-        self._bad_input = ""
+        self._is_bad_input = False
         self._norms: dict[str, float] = {}  # of gradients, by parameter
         self._hooks: list[RemovableHandle] = []
 
@@ -58,7 +58,7 @@ class Probe(LapTimer):
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if batch_idx == 0:
             self.facts += [("training batch", describe(batch))]
-            self._bad_input = not_finite(batch)
+            self._is_bad_input = not is_finite(batch)
             self._watch_gradients(pl_module)
             if hasattr(pl_module, "expected_loss"):
                 with torch.no_grad():
@@ -88,8 +88,8 @@ class Probe(LapTimer):
             reason = "though the batch is finite; check the network, its initial weights and trainer.precision"
             if not is_first:
                 reason = "though the first one was finite; lower model.optimizer.lr, or set trainer.gradient_clip_val"
-            if self._bad_input:
-                reason = f"as the first training batch holds NaN or infinity in {self._bad_input}; correct the data"
+            if self._is_bad_input:
+                reason = "as the first training batch holds NaN or infinity; correct the data"
             raise UserError(f"model: the loss is {loss} in the first steps, {reason}")
         if not is_first:
             return

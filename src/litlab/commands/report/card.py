@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from litlab.callbacks.reporting import markdown_table
 from litlab.commands.report.blocks import Block, Code, Evaluation, Figure, Paragraph, Report, Section, Table
 from litlab.commands.report.facts import Facts
 from litlab.commands.report.render import rendered, style
@@ -109,7 +108,9 @@ def _markdown(blocks: Sequence[Block]) -> Iterator[str]:
         elif isinstance(block, Table):
             if block.caption:
                 yield f"{_escaped(block.caption)}:"
-            yield markdown_table(block.header, block.rows)
+            lines = [block.header, ["---"] * len(block.header), *block.rows]
+            cells = [[_escaped(" ".join(str(cell).split())) for cell in line] for line in lines]
+            yield "\n".join(f"| {' | '.join(line)} |" for line in cells)
         elif isinstance(block, Figure):
             yield f"![{_escaped(block.caption)}]({FIGURES}/{block.name}.svg)"
 

@@ -1,0 +1,195 @@
+"""Find a learning rate before the training.
+
+Lightning's LearningRateFinder (2.6.6) trains the model itself, whose metrics, random numbers and schedule it does not
+restore. It gives all parameter groups one rate and takes the slope of the loss over the rate itself instead of its
+logarithm, so that noise at the lowest rates wins.
+"""
+
+import math
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies import SingleDeviceStrategy
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.callbacks.reporting import publish_figure, run_folder
+from litlab.callbacks.second_trainer import train_copy
+from litlab.errors import UserError
+from litlab.optim.param_groups import set_rate
+from litlab.types import PositiveFloat, PositiveInt
+from litlab.util.steps import LapTimer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FEWEST = 20  # steps that say something of a rate
+
+
+class LRFinder(Callback):
+    """Raise the learning rate from step to step, and train with the rate at which the loss fell fastest.
+
+    The range test of Smith 2017 (arXiv:1506.01186), on a copy of the model. Parameter
+    groups, and the rates of an optimizer that has several, keep their proportions. The schedule plays no part in the
+    search and starts from the rate found. The curve goes to the loggers and to ``lr_finder.png`` in the run folder. A
+    resumed run keeps the rate.
+
+    Args:
+        min_lr: Where the search starts.
+        max_lr: Where it ends, if the loss is finite until there.
+        num_training_steps: Optimizer steps of the search, 20 at least. Short data is gone through several times.
+        train: Whether the training follows. false: the fit ends with the search.
+
+    Raises:
+        UserError: In a fit, if the model has no ``lr``, the run has several processes or manual optimization, or no
+            rate lets the loss fall.
+    """
+
+    def __init__(
+        self,
+        min_lr: PositiveFloat = 1e-6,
+        max_lr: PositiveFloat = 10.0,
+        num_training_steps: PositiveInt = 100,
+        train: bool = True,
+    ) -> None:
+        self.min_lr = min_lr
+        self.max_lr = max_lr
+        self.num_training_steps = num_training_steps
+        self.train = train
+        self.lr: float | None = None  # that was found
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.ckpt_path is not None:  # pyright: ignore[reportAttributeAccessIssue]
+            return
+        model: Any = pl_module
+        before = getattr(model, "lr", None)
+        is_single = isinstance(trainer.strategy, SingleDeviceStrategy)
+        if not (before and is_single and model.automatic_optimization):
+            raise UserError(
+                "trainer.callbacks: LRFinder needs a model with an lr, automatic optimization and one process; with "
+                "more, search with --trainer.devices 1 --trainer.strategy auto, then set the rate that it tells"
+            )
+
+        # Search
+        rates = np.geomspace(self.min_lr, self.max_lr, self.num_training_steps)
+        sweep = Sweep(rates / before)
+        train_copy(trainer, pl_module, sweep)
+        rates, losses = rates[: len(sweep.losses)], np.array(sweep.losses)
+        self.lr = suggest_rate(rates, losses)
+        if self.lr is None:
+            raise UserError(
+                f"trainer.callbacks: LRFinder found no rate that lets the loss fall in {len(losses)} steps; set min_lr "
+                "lower, max_lr higher, or more num_training_steps"
+            )
+
+        # Train with the rate
+        model.lr = self.lr
+        trainer.fit_loop._combined_loader = None  # it may have been made to count the steps
+        trainer.strategy.setup_optimizers(trainer)  # with a schedule that counts them anew
+        trainer.should_stop = trainer.should_stop or not self.train
+
+        rank_zero_info(f"LRFinder: lr is {self.lr} instead of {before}")
+        figure = draw_lr_curve(rates, losses, self.lr)
+        publish_figure(trainer, run_folder(trainer), "lr_finder", figure, stage="fit")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"lr": self.lr}
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        state = checkpoint["callbacks"].get(self.state_key)
+        if trainer.state.fn == "fit" and state is not None:
+            self.lr = state["lr"]
+            model: Any = pl_module
+            model.lr = self.lr
+
+
+class Sweep(LapTimer):
+    """Give each step its rates, and note its loss.
+
+    Args:
+        factors: Of each step, on the rates that the optimizer has.
+    """
+
+    def __init__(self, factors: np.ndarray) -> None:
+        super().__init__()
+        self.factors = factors
+        self.losses: list[float] = []  # up to the first one that is not finite
+        self._loss: Any = None  # of the last batch
+
+    def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[int, float, None]:
+        # Beyond the end of a short run, without its schedule
+        trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = -1
+        trainer.strategy.lr_scheduler_configs = []
+
+        # Without the factor that a schedule begins with; that of OneCycleLR is in initial_lr, too.
+        groups = trainer.optimizers[0].param_groups
+        rates = [float(group.get("max_lr", group.get("initial_lr", group["lr"]))) for group in groups]
+        for factor in self.factors:
+            for group, rate in zip(groups, rates, strict=True):
+                set_rate(group, rate * float(factor))
+            yield 1
+            loss = float(self._loss)
+            if not math.isfinite(loss):
+                break
+            self.losses.append(loss)
+        trainer.should_stop = True
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._loss = outputs["loss"]
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+
+
+def smooth(losses: np.ndarray) -> np.ndarray:
+    """Average losses over neighbouring steps, without a shift to either side, shape (step,).
+
+    Losses after a divergence are cut off at twice the height of the fall, or they would hide it.
+    """
+    from scipy.ndimage import gaussian_filter1d
+
+    start = float(np.median(losses[: max(3, len(losses) // 20)]))
+    return gaussian_filter1d(losses.clip(max=3 * start - 2 * losses.min()), 0.05 * len(losses))
+
+
+def suggest_rate(rates: np.ndarray, losses: np.ndarray) -> float | None:
+    """Return the rate at which the smoothed loss falls fastest, per factor in the rate, before its minimum.
+
+    Where the fall is lost in the noise, as with small steps towards a small gain, it is a tenth of the rate from which
+    the loss rises (Bengio 2012, arXiv:1206.5533: the best rate is usually close to the largest that does not diverge).
+
+    Args:
+        rates: Learning rates in ascending order, at equal factors, shape (step,).
+        losses: The loss at each.
+
+    Returns:
+        The rate, to three digits; None where there are too few steps, or there is neither a fall nor a rise.
+    """
+    if len(losses) < FEWEST:
+        return None
+    curve = smooth(losses)
+    until_lowest = slice(curve.argmin() + 1)
+    noise = 1.3 * float(np.median(np.abs(np.diff(losses)))) + 1e-12  # knows nothing of trends
+    is_higher = curve > curve[0] + noise
+    if np.ptp(curve[until_lowest]) > noise:
+        slope = np.gradient(curve, np.log(rates))
+        rate = rates[slope[until_lowest].argmin()]
+    elif is_higher[-1]:
+        rate = rates[~is_higher][-1] / 10
+    else:
+        return None
+    return float(f"{rate:.3g}")
+
+
+def draw_lr_curve(rates: np.ndarray, losses: np.ndarray, lr: float) -> "Figure":
+    """Draw loss over learning rate, smoothed and of each step, and the suggestion."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    axes = figure.add_subplot(xscale="log", xlabel="learning rate", ylabel="training loss")
+    curve = smooth(losses)
+    axes.plot(rates, losses.clip(max=curve.max()), ".")
+    axes.plot(rates, curve)
+    axes.axvline(lr, linestyle="--")
+    return figure

@@ -1,0 +1,147 @@
+"""The learning rate that is found, and that the run that follows is that of the rate given by hand."""
+
+import math
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch import Callback
+from lightning.pytorch.loggers import CSVLogger
+from torch import nn
+from torch.optim.lr_scheduler import OneCycleLR
+
+from litlab.callbacks import EMA, ActivationCheckpointing, LRFinder
+from litlab.callbacks.lr_finder import suggest_rate
+from litlab.errors import UserError
+from litlab.optim import GroupRule, ParamGroups, Schedule
+from litlab.optim.warmup_decay import WarmupDecay
+from litlab.tasks import Classifier
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:The number of training batches")
+
+
+def curve(fall_at: float, rise_at: float, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    rates = np.geomspace(1e-6, 10, 100)
+    losses = 2.0 - 1.5 / (1 + (fall_at / rates) ** 2) + (rates / rise_at) ** 2
+    return rates, losses + noise * np.random.default_rng(0).normal(size=100)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_the_steepest_fall_is_suggested(noise):
+    rate = suggest_rate(*curve(fall_at=1e-3, rise_at=1.0, noise=noise))
+    assert rate is not None
+    assert math.log10(rate) == pytest.approx(-3, abs=0.35)
+
+
+def test_it_is_the_fall_per_factor_not_per_unit():
+    """Noise at the lowest rates, over which the same difference is a huge slope, does not win."""
+    rates, losses = curve(fall_at=1e-2, rise_at=5.0)
+    losses[12] -= 0.01
+    assert suggest_rate(rates, losses) == pytest.approx(1e-2, rel=0.6)
+
+
+def test_a_divergence_hides_nothing():
+    rates, losses = curve(fall_at=1e-3, rise_at=1.0)
+    losses[-8:] = 1e30
+    assert suggest_rate(rates, losses) == pytest.approx(1e-3, rel=1.0)
+
+
+@pytest.mark.parametrize("losses", [np.full(50, 2.0), np.ones(5), np.ones(0)])
+def test_no_fall_and_no_rise_no_suggestion(losses):
+    assert suggest_rate(1e-6 * 1.3 ** np.arange(len(losses)), losses) is None
+
+
+def test_where_the_fall_is_lost_in_the_noise_the_rise_counts():
+    rates, _ = curve(1.0, 1.0)
+    losses = 2 + 0.1 * np.random.default_rng(0).normal(size=100)
+    assert suggest_rate(rates, losses) is None
+    rate = suggest_rate(rates, losses + (rates / 0.1) ** 2)
+    assert rate is not None
+    assert 2e-3 < rate < 0.1
+
+
+class Rates(Callback):
+    """Keeps the rates of each step, and of all Trainers."""
+
+    part_of_step = True
+    seen: ClassVar[list[list[float]]] = []
+
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
+        Rates.seen.append([float(group["lr"]) for group in optimizer.param_groups])
+
+
+def model_of(schedule=None, lr=0.05) -> Classifier:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
+    groups = ParamGroups([GroupRule("network.3", lr_scale=10.0)])
+    optimizer = partial(torch.optim.SGD, lr=lr)
+    return Classifier(network, num_classes=4, optimizer=optimizer, schedule=schedule, param_groups=groups)
+
+
+def fit(folder, model, *callbacks, **settings):
+    Rates.seen = []
+    logger = CSVLogger(folder, name="", version="run")
+    trainer = make_trainer(folder, max_epochs=2, logger=logger, callbacks=[*callbacks, Rates()], **settings)
+    trainer.fit(model, TinyData(samples=20), ckpt_path=None)
+    return trainer
+
+
+SCHEDULES = {
+    "none": None,
+    "warm-up": Schedule(partial(WarmupDecay, warmup=0.5), interval="step"),
+    "one cycle": Schedule(partial(OneCycleLR, max_lr=0.05), interval="step"),
+}
+
+
+@pytest.mark.parametrize("name", ["none", "warm-up"])
+def test_the_run_that_follows_is_that_of_the_rate_given_by_hand(tmp_path, name):
+    """Weights, statistics and schedule; the groups keep their proportion in the search and after it."""
+    finder = LRFinder(1e-4, 10, num_training_steps=40)  # an epoch has 5
+    model = model_of(SCHEDULES[name])
+    trainer = fit(tmp_path, model, EMA(0.5), ActivationCheckpointing("network.1"), finder, accumulate_grad_batches=2)
+    assert finder.lr is not None
+    assert 1e-4 < finder.lr < 10
+    assert all(rates[1] == pytest.approx(10 * rates[0]) for rates in Rates.seen)
+    searched = Rates.seen[: -2 * 3]
+    assert searched[0][0] == pytest.approx(1e-4)
+    assert searched == sorted(searched)
+    assert (tmp_path / "run/lr_finder.png").is_file()
+    assert trainer.global_step == 2 * 3
+
+    after, by_hand = Rates.seen[-2 * 3 :], model_of(SCHEDULES[name], finder.lr)
+    fit(tmp_path / "by hand", by_hand, EMA(0.5), accumulate_grad_batches=2)
+    assert Rates.seen == after
+    assert all(torch.equal(value, by_hand.state_dict()[key]) for key, value in model.state_dict().items())
+
+
+def test_the_factor_that_a_schedule_begins_with_plays_no_part(tmp_path):
+    model = model_of(SCHEDULES["one cycle"])
+    finder = LRFinder(1e-4, 10, num_training_steps=30, train=False)
+    trainer = fit(tmp_path, model, finder)
+    assert [Rates.seen[0][0], Rates.seen[29][0]] == pytest.approx([1e-4, 10])
+    assert trainer.global_step == 0  # it only searched
+    assert model.lr == finder.lr
+
+
+class Manual(Tiny):
+    automatic_optimization = False
+    lr = 0.1
+
+
+class Flat(Tiny):
+    lr = 0.1
+
+    def training_step(self, batch, batch_idx):
+        return 0 * super().training_step(batch, batch_idx) + 1
+
+
+@pytest.mark.parametrize(
+    ("model", "line"),
+    [(Tiny, "needs a model with an lr"), (Manual, "needs a model with an lr"), (Flat, "found no rate that lets the")],
+)
+def test_what_is_refused(tmp_path, model, line):
+    with pytest.raises(UserError, match=rf"^trainer\.callbacks: LRFinder {line}"):
+        fit(tmp_path, model(), LRFinder(num_training_steps=20))
