@@ -150,7 +150,9 @@ def measure(run: str, count: int, repeats: int, beside: str | None) -> dict[str,
                 result = side()
                 if repeat:  # the first warms up
                     results[name].append(result)
-    return {name: {key: summarise([result[key] for result in side]) for key in side[0]} for name, side in results.items()}
+    return {
+        name: {key: summarise([result[key] for result in side]) for key in side[0]} for name, side in results.items()
+    }
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from lightning.pytorch import Callback
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
-from benchmarks.draw_profile import draw_shares, draw_timeline, lanes, step_events
 from litlab.callbacks import StepProfiler, profiler
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
@@ -110,13 +109,6 @@ def test_parts_of_a_step_and_its_trace(tmp_path, monkeypatch, capsys):
     assert "aten::convolution_backward" in out
     events = json.loads((folder / "fit-profile.trace.json").read_text())["traceEvents"]
     assert [event["name"] for event in events].count("run_training_batch") == 2
-
-    shown = lanes(step_events(events, 2))  # the pictures of docs/profiling.md
-    assert {"forward", "backward", "optimizer"} <= shown["part of the step"].keys()
-    draw_timeline(folder / "fit-profile.trace.json", 1, tmp_path / "timeline.png")
-    draw_shares({"before": folder / "fit-profile.json"}, tmp_path / "shares.png")
-    assert (tmp_path / "timeline.png").is_file()
-    assert (tmp_path / "shares.png").is_file()
 
 
 def test_a_run_too_short_is_told_so(tmp_path, caplog):
