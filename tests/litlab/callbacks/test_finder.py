@@ -22,9 +22,8 @@ from litlab.callbacks.finder import suggest_rate
 from litlab.callbacks.second_trainer import second_trainer
 from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
 from litlab.errors import UserError
-from litlab.optim import GroupRule, ParamGroups, Schedule
+from litlab.optim import GroupRule, ParamGroups, Schedule, WarmupDecay
 from litlab.optim.recipe import rates_of, scale_rates
-from litlab.optim.warmup_decay import WarmupDecay
 from litlab.tasks import Classifier
 from tests.litlab.checkpointing.in_process import Data, Draws
 
