@@ -30,7 +30,7 @@ from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
 _VERSION = 4  # raise it when the arrays of the same texts would come out different
-_TABLE = ("text_columns", "label_column", "delimiter", "bad_rows")  # settings of `read_rows`
+_TABLE = ("columns", "text_columns", "label_column", "delimiter", "bad_rows")  # settings of `read_rows`
 _PREPARATION = ("tokenizer", "vocab_size", "val_fraction", "test_fraction", "fold")
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
@@ -107,6 +107,7 @@ class TextData(ExperimentData):
         path: `csv`: the file to train on: CSV (may be gzipped), Parquet, Excel or JSON lines; in Python also a frame of
             pandas. Public: folder to download to (`data` where null).
         test_path: File to test on; null takes `test_fraction` of the texts in `path`, stratified by class.
+        columns: Names of the columns of a CSV file whose first row is a text; null: the first row has the names.
         text_columns: Columns that make up the text, joined by a space.
         label_column: Column of the class: words, or numbers.
         delimiter: What separates the cells of a CSV file; null: the one that makes the most columns.
@@ -146,6 +147,7 @@ class TextData(ExperimentData):
         path: UserFile | None = None,
         *,
         test_path: UserFile | None = None,
+        columns: list[str] | None = None,
         text_columns: list[str] = ["text"],  # noqa: B006 - it is not changed
         label_column: str = "label",
         delimiter: str | None = None,

@@ -10,7 +10,7 @@ from litlab.data.classes import sort_classes, warn_of_like_classes
 from litlab.data.frames import FileFormat, Frame, Source, check_columns, check_file, drop_bad_rows, read_frame
 from litlab.data.public import PublicFile
 
-_REMEDY = "set data.text_columns and data.label_column to columns of row 1"
+_REMEDY = "set data.text_columns and data.label_column, or name all with data.columns if row 1 is a text"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def read_rows(source: Source, table: Mapping[str, Any], setting: str = "data.pat
 
     Args:
         source: The file or frame.
-        table: Settings of `TextData` by their names: text_columns, label_column (None: labels are not read,
+        table: Settings of `TextData` by their names: columns, text_columns, label_column (None: labels are not read,
             and can be missing), delimiter and bad_rows.
         setting: Where the file's name comes from, for messages.
 
@@ -99,7 +99,7 @@ def read_rows(source: Source, table: Mapping[str, Any], setting: str = "data.pat
     where = setting if isinstance(source, pd.DataFrame) else source
     form = FileFormat(table["delimiter"])
     policy, texts, label = table["bad_rows"], table["text_columns"], table["label_column"]
-    frame = read_frame(source, form, setting=setting, bad_rows=policy)
+    frame = read_frame(source, form, setting=setting, names=table["columns"], bad_rows=policy)
     check_columns(frame, where, dict.fromkeys([*texts, label] if label else texts, _REMEDY))
 
     text = frame[texts].astype("string").fillna("").agg(" ".join, axis=1).str.strip()

@@ -9,7 +9,7 @@ from litlab.data.text.reading import read_corpus, read_input, read_rows
 from tests.litlab.data.conftest import refusal
 
 TABLE = {
-    "text_columns": ["text"], "label_column": "label", "delimiter": None, "bad_rows": "error",
+    "columns": None, "text_columns": ["text"], "label_column": "label", "delimiter": None, "bad_rows": "error",
 }  # fmt: skip
 DROP = {**TABLE, "bad_rows": "drop"}
 GOOD = "text,label\nfirst,a\nsecond,b\nthird,a\nfourth,b\n"
@@ -82,8 +82,8 @@ def test_bad_rows(write, said, lines, problem):
         ("texts,label\na,b\n", "my.csv: there is no column 'text', only 'texts', 'label'; did you mean 'texts'?"),
         (
             "text,y\na,b\n",
-            "my.csv: there is no column 'label', only 'text', 'y'; set data.text_columns and data.label_column to "
-            "columns of row 1",
+            "my.csv: there is no column 'label', only 'text', 'y'; set data.text_columns and data.label_column, or "
+            "name all with data.columns if row 1 is a text",
         ),
     ],
 )
@@ -98,10 +98,11 @@ def test_a_test_file_can_have_a_class_of_its_own(write):
     assert corpus[["text", "label", "split"]].to_numpy().tolist()[-2:] == [["x", 1, "test"], ["y", 2, "test"]]
 
 
-def test_texts_of_several_columns(write):
-    path = write("label,title,more\n1,one,x\n2,,y\n1,three,z\n2,four,z\n")
-    table = {**TABLE, "text_columns": ["title", "more"]}
+def test_columns_without_names(write):
+    path = write("1,one,x\n2,,y\n1,three,z\n2,four,z\n")
+    table = {**TABLE, "text_columns": ["title", "more"], "columns": ["label", "title", "more"]}
     assert read_corpus({"train": path}, table)[1]["text"].tolist() == ["one x", "y", "three z", "four z"]
+    assert refused(path, columns=["label", "text"]) == "data.columns: it names 2 columns, and my.csv has 3; name each"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,8 @@ def test_input_to_predict(write):
 
     assert read(write("one\r\n\r\nNA \u2028 parts\n", "in.txt")) == {1: "one", 3: "NA \u2028 parts"}
     assert read(write("id;text\n1;one\n2;two\n")) == {2: "one", 3: "two"}  # without labels
-    assert read(write("text,more\none,x\n"), text_columns=["text", "more"]) == {2: "one x"}
+    named = {"columns": ["label", "text", "more"], "text_columns": ["text", "more"]}
+    assert read(write("a,one,x\n"), **named) == {1: "one x"}
     assert read(write("text,x\none,1\n,2\nthree,3\n"), bad_rows="drop") == {2: "one", 4: "three"}
 
 
