@@ -92,9 +92,9 @@ def _select_names(
     patterns = [patterns] if isinstance(patterns, str) else list(patterns)
     for pattern in patterns:
         if not any(matches(name, pattern) for name in names):
+            parts = [name for name, _ in model.named_children()]
             known = {*names, *(name for name, _ in model.named_modules())}
-            parts = ", ".join(name for name, _ in model.named_children())
-            hint = nearest(pattern, known, f"; its parts are {parts}")
+            hint = nearest(pattern, known, f"; its parts are {', '.join(parts)}")
             raise UserError(f"{key}: {pattern!r} matches no {kind} of {type(model).__name__}{hint}")
     return [name for name in names if matches(name, patterns)]
 

@@ -51,8 +51,5 @@ def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["ra
             ) from error
         network = get_model(name, weights=None)
         network.stand_in = f"RANDOM, not pre-trained: {weights} of {name} can't be downloaded"  # pyright: ignore[reportArgumentType]
-        rank_zero_warn(
-            f"The weights are {network.stand_in} ({reason}). This run trains from scratch, as model.network.fallback "
-            f"says, and what it freezes stays random. For the real ones {remedy}."
-        )
+        rank_zero_warn(f"The weights are {network.stand_in} ({reason}). For the real ones {remedy}.")
         return network

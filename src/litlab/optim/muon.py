@@ -46,8 +46,6 @@ class Muon(Optimizer):
             as much as their rate is higher. Left out, rest_lr.
         rest_momentum: Nesterov's, of the rest with SGD. Left out, momentum.
         betas: AdamW's, for the mean of the gradients and of their squares.
-        others: Patterns of the names of weights that the rest trains beside embeddings. Left out, those of the layer
-            that is defined last.
         iterations: Newton-Schulz iterations of the orthogonalisation.
     """
 
@@ -63,7 +61,6 @@ class Muon(Optimizer):
         vector_lr: PositiveFloat | None = None,
         rest_momentum: HalfOpenUnitInterval | None = None,
         betas: tuple[HalfOpenUnitInterval, HalfOpenUnitInterval] = (0.9, 0.999),
-        others: list[str] | None = None,
         iterations: PositiveInt = 5,
     ) -> None:
         # torch's own optimizer steps the rest, in their groups and with the state of this one.
@@ -73,7 +70,7 @@ class Muon(Optimizer):
             self._rest = SGD(nothing, momentum=rest_momentum, nesterov=True)
         else:
             self._rest = AdamW(nothing, betas=(betas[0], betas[1]))
-        self._rest_lr, self._vector_lr, self._others = rest_lr, vector_lr, others
+        self._rest_lr, self._vector_lr = rest_lr, vector_lr
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "unit_norm": unit_norm}
         super().__init__(params, {**defaults, "iterations": iterations, "method": ""})
 
@@ -84,9 +81,9 @@ class Muon(Optimizer):
             module: Its layers have the parameters.
 
         Raises:
-            UserError: If a pattern of ``others`` matches nothing, there are no hidden weights, or they are sharded.
+            UserError: If there are no hidden weights, or they are sharded.
         """
-        hidden = hidden_weights(module, self._others, "model.optimizer.others")
+        hidden = hidden_weights(module)
         trained = list(chain.from_iterable(group["params"] for group in self.param_groups))
         if hidden.isdisjoint(trained) or any(isinstance(parameter, DTensor) for parameter in trained):
             raise UserError(
@@ -115,16 +112,11 @@ class Muon(Optimizer):
 
         Returns:
             The closure's loss, shape ().
-
-        Raises:
-            RuntimeError: If `divide` was not called.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if not all(group["method"] for group in self.param_groups):
-            raise RuntimeError("Muon does not know the layers: call optimizer.divide(module) after building it")
         rest = [group for group in self.param_groups if group["method"] != "muon"]
         if rest:
             self._rest.param_groups, self._rest.state = rest, self.state

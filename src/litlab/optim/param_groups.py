@@ -110,7 +110,8 @@ def set_rate(group: dict[str, Any], rate: float) -> None:
 def _layer_scales(module: nn.Module, decay: float) -> dict[str, float]:
     """Return the factor of each parameter of a model's network; each member of an ensemble has the same layers."""
     scales = {}
-    for path, network in (member_networks(module) or {"network": getattr(module, "network", module)}).items():
+    networks = member_networks(module) or {"network": getattr(module, "network", module)}
+    for path, network in networks.items():
         for distance, names in enumerate(reversed(_find_layers(path, network))):
             scales |= dict.fromkeys(names, decay**distance)
     return scales

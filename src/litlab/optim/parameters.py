@@ -1,13 +1,11 @@
 """Parameters by the kind of layer that has them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any
 
 from torch import nn
-
-from litlab.nn.selection import select_parameters
 
 
 def summarise(names: Iterable[str]) -> str:
@@ -40,26 +38,17 @@ def last_layer(module: nn.Module) -> list[nn.Parameter]:
     return parameters
 
 
-def hidden_weights(module: nn.Module, others: Sequence[str] | None, key: str) -> set[nn.Parameter]:
+def hidden_weights(module: nn.Module) -> set[nn.Parameter]:
     """Return the weights that map hidden features to hidden features: matrices and banks of filters.
 
     A weight is a parameter of two or more dimensions whose name says so, as it does in all layers of torch. Positions,
-    class tokens and the like have other names. Left out are weights of embeddings, also where another layer shares
-    them, and those that are a vector but for their shape.
-
-    Args:
-        module: The network, or a module that has it.
-        others: Patterns of names that do not count. None: those of the last layer.
-        key: The setting that `others` is, for messages.
-
-    Raises:
-        UserError: If a pattern matches nothing.
+    class tokens and the like have other names. Left out are weights of the last layer and of embeddings, also where
+    another layer shares them, and those that are a vector but for their shape.
     """
-    named = dict(module.named_parameters())
-    left_out = last_layer(module) if others is None else select_parameters(module, others, key).values()
+    named = module.named_parameters()
     embeddings = [layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
-    matrices = {p for name, p in named.items() if is_weight(name) and p.ndim > 1 and min(len(p), p[:1].numel()) > 1}
-    return matrices.difference(left_out, embeddings)
+    matrices = {p for name, p in named if is_weight(name) and p.ndim > 1 and min(len(p), p[:1].numel()) > 1}
+    return matrices.difference(last_layer(module), embeddings)
 
 
 def is_weight(name: str) -> bool:

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from litlab.tasks.classifier import Classifier
     from litlab.tasks.forecaster import Forecaster
     from litlab.tasks.regressor import Regressor
-    from litlab.tasks.supervised import Supervised
 
-__all__ = ["Classifier", "ExperimentModule", "Forecaster", "Regressor", "Supervised"]
+__all__ = ["Classifier", "ExperimentModule", "Forecaster", "Regressor"]
 
 __getattr__ = export_lazily(__name__)

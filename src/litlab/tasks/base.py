@@ -1,7 +1,8 @@
-"""What all tasks share: settings in the checkpoint, optimizer and schedule."""
+"""What all tasks share: settings in the checkpoint, optimizer and schedule, steps and metrics of each stage."""
 
 import json
 import warnings
+from abc import abstractmethod
 from functools import cached_property
 from typing import Any, Self
 
@@ -12,17 +13,26 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
+from torch.nn import functional as F
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torchmetrics import Metric
 
 from litlab.errors import UserError, building
+from litlab.metrics.stage_metrics import StageMetrics
 from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.recipe import class_of, plain_recipe, rates_of, scale_rates
 from litlab.util.steps import steps_of_run
 
+LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numbers
+
 
 class ExperimentModule(LightningModule):
     """A LightningModule that keeps its settings and builds its optimizer and its schedule from them.
+
+    A subclass says what its network makes of a batch, in `training_outputs` and `evaluate`, and calls `set_metrics`.
+    Metrics are logged once per epoch; the loss of a training step as ``train/loss_step``, every
+    ``trainer.log_every_n_steps``.
 
     ``lr`` is the optimizer's learning rate. `LRFinder`, and Lightning's ``LearningRateFinder`` and ``Tuner``, set it to
     what they found; an optimizer that has several rates gets all of them in proportion.
@@ -35,6 +45,10 @@ class ExperimentModule(LightningModule):
 
     network: Any
     data_facts: tuple[str, ...] = ()  # settings that must be the same in model and data
+    members = 1  # networks whose losses add up to that of a training step
+    train_metrics: StageMetrics
+    val_metrics: StageMetrics
+    test_metrics: StageMetrics
 
     def __init__(
         self,
@@ -73,6 +87,12 @@ class ExperimentModule(LightningModule):
             if settings.get(name) is None and is_fact(type(data), name):
                 settings[name] = getattr(data, name)
         return cls(*network, **settings)
+
+    def set_metrics(self, metrics: dict[str, Metric], further: dict[str, Metric] | None = None, **options: Any) -> None:
+        """Set the metrics of each stage; options as of `StageMetrics`."""
+        self.train_metrics = StageMetrics("train", metrics, further, **options)
+        self.val_metrics = StageMetrics("val", metrics, further, **options)
+        self.test_metrics = StageMetrics("test", metrics, further, **options)
 
     def forward(self, *inputs: Any) -> Tensor:
         """Return the network's output, in float32 or wider, for inputs of shape (batch, ...), or for a dict of them."""
@@ -137,7 +157,7 @@ class ExperimentModule(LightningModule):
         optimizer = self.new_optimizer()
         if self.schedule is None:
             return optimizer
-        steps = self.steps_of_run()
+        steps = steps_of_run(self.trainer)
         if self.trainer.ckpt_path is not None or self.trainer.strategy.restore_checkpoint_after_setup:
             # Counting the steps has loaded the training data, before it is known where a resumed run continues.
             self.trainer.fit_loop._combined_loader = None
@@ -146,15 +166,65 @@ class ExperimentModule(LightningModule):
             "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs, self),
         }
 
-    def steps_of_run(self) -> float:
-        """Return the optimizer steps of the whole run; inf if it has no end, or its end is not known."""
-        return steps_of_run(self.trainer)
-
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Step the schedule, every ``frequency`` optimizer steps of the run; Lightning would count by the epoch."""
         every = self.schedule.frequency if self.schedule is not None and self.schedule.interval == "step" else 1
         if isinstance(scheduler, ReduceLROnPlateau) or self.global_step % every == 0:
             super().lr_scheduler_step(scheduler, metric)
+
+    # ---- the steps
+
+    @abstractmethod
+    def training_outputs(self, batch: Any) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Return the loss of a training batch, shape (), and outputs (or None) and target as its metrics take them."""
+
+    def evaluation_outputs(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Return what the network returns for a batch of evaluation, and the target."""
+        inputs, target = batch
+        return self(inputs), target
+
+    @abstractmethod
+    def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Add a batch, as `evaluation_outputs` returns it, to metrics, and return what callbacks that plot get."""
+
+    def batch_loss(self, batch: Any) -> Tensor:
+        """Return what `training_step` does, the mean loss of the batch, but leave metrics and loggers alone."""
+        return self.training_outputs(batch)[0]
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        loss, outputs, target = self.training_outputs(batch)
+        self.train_metrics.add(loss / self.members, outputs, target)
+
+        every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
+        if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
+            # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs.
+            for logger in self.loggers:
+                logger.log_metrics({"train/loss_step": loss.item() / self.members}, step=self.global_step)
+        return loss
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.evaluate(self.val_metrics, *self.evaluation_outputs(batch))
+
+    def test_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        return self.evaluate(self.test_metrics, *self.evaluation_outputs(batch))
+
+    def on_train_epoch_start(self) -> None:
+        self.train_metrics.reset()
+
+    def on_train_epoch_end(self) -> None:
+        self.log_epoch(self.train_metrics)
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_epoch(self.val_metrics)
+
+    def on_test_epoch_end(self) -> None:
+        self.log_epoch(self.test_metrics)
+
+    def log_epoch(self, metrics: StageMetrics) -> None:
+        """Log the means of a stage at the end of its epoch, and start anew."""
+        # They are the same on all ranks already; sync_dist only tells Lightning so.
+        self.log_dict(metrics.compute(), sync_dist=True)
+        metrics.reset()
 
 
 def is_fact(data: type, name: str) -> bool:

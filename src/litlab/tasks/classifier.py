@@ -16,7 +16,7 @@ from litlab.nn.adapt import adapt_network
 from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction
 from litlab.nn.images import average_views, make_mix
 from litlab.parallel.groups import shards
-from litlab.tasks.supervised import Supervised
+from litlab.tasks.base import ExperimentModule
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ else:
     Network = nn.Module  # what a config describes
 
 
-class Classifier(Supervised):
+class Classifier(ExperimentModule):
     """Train any network with cross-entropy.
 
     A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), or a dict
@@ -110,7 +110,7 @@ class Classifier(Supervised):
         block = self.hparams.get("network")
         networks = build_networks(network, members, block)
         if image_shape is not None:
-            networks = [adapt_network(each, image_shape, num_classes) for each in networks]
+            networks = [adapt_network(part, image_shape, num_classes) for part in networks]
         self.members = members
         self.network = networks[0] if members == 1 else Ensemble(networks, vectorize)
         if isinstance(block, dict) and "weights" in block.get("init_args", {}):
@@ -123,13 +123,11 @@ class Classifier(Supervised):
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
 
         # Without their own checks: cross-entropy has already refused labels out of range.
-        own = {
+        rates: dict[str, Metric] = {
             "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
             "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
         }
-        self.train_metrics = StageMetrics("train", own, metrics, softmax=True)
-        self.val_metrics = StageMetrics("val", own, metrics, softmax=True)
-        self.test_metrics = StageMetrics("test", own, metrics, softmax=True)
+        self.set_metrics(rates, metrics, softmax=True)
 
     @property
     def networks(self) -> list[Any]:

@@ -6,19 +6,18 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torchmetrics import Metric
 
 from litlab.errors import UserError
 from litlab.metrics.conformal import Conformal
 from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.stage_metrics import StageMetrics
-from litlab.tasks.supervised import LOSSES, Supervised
+from litlab.tasks.base import LOSSES, ExperimentModule
 from litlab.types import OpenUnitInterval
 
 Batch = dict[str, Tensor]
 
 
-class Forecaster(Supervised):
+class Forecaster(ExperimentModule):
     """Train any forecasting network, for one value or for quantiles, and calibrate its intervals on validation.
 
     A batch is a dict: ``past`` (batch, past, channel) and ``future`` (batch, horizon, channel), both scaled, and
@@ -80,10 +79,8 @@ class Forecaster(Supervised):
         self.coverage = coverage
         self.conformal = Conformal(coverage)
         # Added up at once: forecasts of many steps and channels would take much memory.
-        errors: dict[str, Metric] = {"errors": ForecastMetrics(num_targets)}
+        self.set_metrics({"errors": ForecastMetrics(num_targets)}, flush_every=1)
         self.train_metrics = StageMetrics("train")
-        self.val_metrics = StageMetrics("val", errors, flush_every=1)
-        self.test_metrics = StageMetrics("test", errors, flush_every=1)
 
     def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel)."""
@@ -114,7 +111,7 @@ class Forecaster(Supervised):
 
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Add outputs and the truth to metrics; return loss, forecast, lower and upper, in scaled units."""
-        return _add(metrics, self._loss(outputs, target), self.calibrate(outputs), target)
+        return self._add(metrics, self._loss(outputs, target), self.calibrate(outputs), target)
 
     def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
@@ -127,7 +124,7 @@ class Forecaster(Supervised):
         """
         forecast, future = predicted[..., 0], target.float()
         loss = self.loss(forecast, future) if self.quantiles is None else F.l1_loss(forecast, future) / 2
-        return _add(self.test_metrics, loss, predicted, future)
+        return self._add(self.test_metrics, loss, predicted, future)
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon, channel, 3)."""
@@ -153,10 +150,7 @@ class Forecaster(Supervised):
         """Compare model and data, and say so if there will be no intervals."""
         super().on_predict_start()
         if self.conformal.radius is None:
-            rank_zero_info(
-                "The forecasts have no intervals: no validation has calibrated these weights, or none with enough "
-                f"windows for model.coverage {self.coverage}."
-            )
+            rank_zero_info("The forecasts have no intervals: no validation with enough windows has calibrated them.")
 
     def on_test_start(self) -> None:
         self.on_predict_start()
@@ -195,8 +189,8 @@ class Forecaster(Supervised):
         quantiles = torch.tensor(self.quantiles).to(error.device, non_blocking=True)
         return torch.maximum(quantiles * error, (quantiles - 1) * error).mean()
 
-
-def _add(metrics: StageMetrics, loss: Tensor, predicted: Tensor, future: Tensor) -> dict[str, Tensor]:
-    metrics.add(loss, predicted, future)
-    forecast, lower, upper = predicted.unbind(dim=-1)
-    return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
+    @staticmethod
+    def _add(metrics: StageMetrics, loss: Tensor, predicted: Tensor, future: Tensor) -> dict[str, Tensor]:
+        metrics.add(loss, predicted, future)
+        forecast, lower, upper = predicted.unbind(dim=-1)
+        return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}

@@ -9,10 +9,10 @@ from torchmetrics import Metric
 from litlab.errors import UserError
 from litlab.metrics.regression_errors import RegressionErrors
 from litlab.metrics.stage_metrics import StageMetrics
-from litlab.tasks.supervised import LOSSES, Supervised
+from litlab.tasks.base import LOSSES, ExperimentModule
 
 
-class Regressor(Supervised):
+class Regressor(ExperimentModule):
     """Train any network to predict numbers.
 
     A batch is (inputs, target): inputs of shape (batch, ...), or a dict of tensors, which the network gets as keyword
@@ -65,19 +65,14 @@ class Regressor(Supervised):
         self.register_buffer("mean", torch.tensor(target_mean or [0.0] * len(target_names)), persistent=False)
         self.register_buffer("std", torch.tensor(target_std or [1.0] * len(target_names)), persistent=False)
 
-        errors: dict[str, Metric] = {"errors": RegressionErrors(target_names)}
-        self.train_metrics = StageMetrics("train", errors, metrics)
-        self.val_metrics = StageMetrics("val", errors, metrics)
-        self.test_metrics = StageMetrics("test", errors, metrics)
+        self.set_metrics({"errors": RegressionErrors(target_names)}, metrics)
 
     def forward(self, inputs: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return standardised predictions, float of shape (batch, target)."""
         outputs = super().forward(inputs).float()
-        if outputs.ndim != 2 or outputs.shape[1] != len(self.mean):
-            raise UserError(
-                f"model.network: it returns {(*outputs.shape,)}, not (batch, {len(self.mean)}); give it an output "
-                f"for each of {self.hparams['target_names']}"
-            )
+        if outputs.shape[1:] != self.mean.shape:
+            names = ", ".join(self.hparams["target_names"])
+            raise UserError(f"model.network: it returns {(*outputs.shape,)}; give it an output for each of {names}")
         return outputs
 
     def training_loss(self, outputs: Tensor, target: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from litlab.errors import UserError
 from litlab.tasks import Classifier
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, bounded
+from litlab.util.steps import steps_of_run
 from project.networks.whitened_cnn import WhitenedCNN
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class CifarCNN(Classifier):
         self._small_steps = 0
 
     def on_train_start(self) -> None:
-        steps = self.steps_of_run() if self.small_image_fraction else 0
+        steps = steps_of_run(self.trainer) if self.small_image_fraction else 0
         self._small_steps = 0 if math.isinf(steps) else int(self.small_image_fraction * steps)
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:

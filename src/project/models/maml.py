@@ -10,14 +10,14 @@ from torch.func import functional_call, grad, vmap
 
 from litlab.errors import UserError, first_line
 from litlab.metrics import StageMetrics, Sums
-from litlab.tasks import Supervised
+from litlab.tasks import ExperimentModule
 from litlab.types import NonNegativeInt, PositiveFloat
 
 TEST_STEPS = (0, 1, 5, 10)  # inner steps after which new tasks are measured
 Params = dict[str, Tensor]
 
 
-class MAML(Supervised):
+class MAML(ExperimentModule):
     """Model-agnostic meta-learning (Finn et al. 2017, arXiv:1703.03400) of any regression network.
 
     For each task of a batch, `inner_steps` steps of gradient descent on the mean squared error of its support points
@@ -58,9 +58,8 @@ class MAML(Supervised):
         self.network = network
         self.inner_lr, self.inner_steps, self.first_order = inner_lr, inner_steps, first_order
         steps = sorted({*TEST_STEPS, inner_steps})
+        self.set_metrics({"errors": TaskErrors(steps)})
         self.train_metrics = StageMetrics("train")
-        self.val_metrics = StageMetrics("val", {"errors": TaskErrors(steps)})
-        self.test_metrics = StageMetrics("test", {"errors": TaskErrors(steps)})
         self.steps = steps
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]

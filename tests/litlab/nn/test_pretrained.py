@@ -81,7 +81,7 @@ def test_without_a_fallback_the_error_names_the_file(fit, tmp_path):
 @pytest.mark.filterwarnings("ignore:The weights are RANDOM")
 def test_random_weights_are_announced_and_remembered(fit, run, tmp_path):
     """Neither a test nor a resumed run asks for the weights again."""
-    with pytest.warns(UserWarning, match="The weights are RANDOM, not pre-trained: .*what it freezes stays random"):
+    with pytest.warns(UserWarning, match="The weights are RANDOM, not pre-trained: .*For the real ones"):
         done = fit("{name: squeezenet1_1, fallback: random}")
     assert done.code == 0, done.err
     assert "RANDOM, not pre-trained" in done.out

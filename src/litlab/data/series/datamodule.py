@@ -76,8 +76,6 @@ class SeriesData(ExperimentData):
         horizon: Rows to forecast.
         val_fraction: Share of the rows of each series for validation; of the rows before the test with a fold.
         test_fraction: Share of the rows of each series for the test: the last ones.
-        split: In place of the fractions: the dates of the first validation row and of the first test row. null: the
-            fractions, or the split that is usual for the public series.
         fold: Such as 0/5, the first of five, in place of the test: each series is cut into six blocks of time, the test
             is the block after that number, and all before it is for training and validation.
         freq: Step from row to row, such as 15min, h, D, B, MS, QS, YS (offset aliases of pandas); null: that which fits
@@ -118,7 +116,6 @@ class SeriesData(ExperimentData):
         horizon: PositiveInt = 96,
         val_fraction: HalfOpenUnitInterval = 0.1,
         test_fraction: HalfOpenUnitInterval = 0.2,
-        split: list[str] | None = None,
         fold: str | None = None,
         freq: str | None = None,
         gaps: Gaps = "error",
@@ -140,7 +137,7 @@ class SeriesData(ExperimentData):
             self.settings.targets = self.public.columns if self.public else GENERATED_COLUMNS
         form = FileFormat(delimiter, decimal, tuple(missing), time_format)
         self.reading: dict[str, Any] = {"form": form, "gaps": gaps, "bad_rows": bad_rows}
-        self.has_test = bool(test_fraction or split or fold)
+        self.has_test = bool(test_fraction or fold)
 
     # ---- what is known before the series is read; from the checkpoint where one was loaded
 
@@ -218,10 +215,8 @@ class SeriesData(ExperimentData):
 
     def open(self, stage: str | None) -> SeriesMetadata:
         series, settings = self.series, self.settings
-        ends = settings.split
-        if settings.fold is not None or (ends is None and (self.dataset or self.generated)):
-            ends = find_ends(settings.val_fraction, settings.test_fraction, settings.fold)
-        elif ends is None:
+        ends = find_ends(settings.val_fraction, settings.test_fraction, settings.fold)
+        if settings.fold is None and not (self.dataset or self.generated):
             ends = [row / len(series.table) for row in self.public.ends]
         self._split = split_rows(series, ends)
         self._starts = find_starts(series, self._split, settings.context_length, settings.horizon)
@@ -276,24 +271,20 @@ class SeriesData(ExperimentData):
         """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches` cuts the test.
 
         Returns:
-            For "repeat last", "seasonal naive" (where the past holds a season) and "ridge (N rows)", from the whole,
-            half or a quarter of the past as validates best: "test/mse" and "test/mae" of the scaled series, and
-            "test/mase".
+            For "repeat last", "seasonal naive" (where the past holds a season) and "ridge": "test/mse" and "test/mae"
+            of the scaled series, and "test/mase".
         """
         # Each is a linear map from the last rows to the forecast, (horizon, rows).
-        ridges = [self.ridge(self.context_length // part or 1) for part in (1, 2, 4)]
-        if "val" in self.sizes:
-            ridges.sort(key=lambda weight: self._score(weight, "val")["val/mse"])
         maps = {}
         for name, season in (("repeat last", 1), ("seasonal naive", self.metadata.season)):
             if season <= self.context_length:
                 maps[name] = torch.eye(season)[torch.arange(self.horizon) % season]
-        maps[f"ridge ({ridges[0].shape[1]} rows)"] = ridges[0]
-        return {name: self._score(weight, "test") for name, weight in maps.items()}
+        maps["ridge"] = self.ridge(self.context_length)
+        return {name: self._score(weight) for name, weight in maps.items()}
 
-    def _score(self, weight: Tensor, split: str) -> dict[str, float]:
-        """Return the mean errors of a linear map over all windows of a split."""
-        windows, metric = self.samples(split), ForecastMetrics(self.num_targets)
+    def _score(self, weight: Tensor) -> dict[str, float]:
+        """Return the mean errors of a linear map over all test windows."""
+        windows, metric = self.samples("test"), ForecastMetrics(self.num_targets)
         metric.naive_error = self.naive_error
         for index in torch.arange(len(windows)).split(self.batch_size):
             batch = windows[index]
@@ -301,7 +292,7 @@ class SeriesData(ExperimentData):
             forecast = weight.to(past) @ past
             metric.update(torch.stack([forecast] * 3, dim=-1).cpu(), batch["future"].cpu())  # an interval without width
         values = metric.compute()
-        return {f"{split}/{name}": values[name].item() for name in ("mse", "mae", "mase")}
+        return {f"test/{name}": values[name].item() for name in ("mse", "mae", "mase")}
 
     # ---- prediction
 

@@ -89,8 +89,6 @@ def read_series(
         if targets or is_mostly_numbers(values, wrong):
             numbers[name] = values
             problems |= _name_cells(frame[name], wrong, "no number")
-        else:
-            rank_zero_info(f"{where}: column {name!r} holds no numbers, so it is no target")
     if not numbers:
         raise UserError(f"{where}: there is no column of numbers besides that of the times; add one")
 
@@ -206,8 +204,7 @@ def read_last_rows(source: Source, known: Mapping[str, Any], *, setting: str = "
     windows = {}
     for name, part in series.table.groupby(level=0, sort=False):
         if len(part) < least:
-            what = f"{name or 'the series'} has {len(part)} rows"
-            raise UserError(f"{setting}: {what}, the model forecasts from {least}; give that many")
+            raise UserError(f"{setting}: {name or 'the series'} has {len(part)} rows; give the last {least} or more")
         past: Any = part.droplevel(0).tail(least)
         future = _follow(past.index[-1], series.freq, known["horizon"])[1:]
         windows[name] = past.reindex(past.index.append(future), method="ffill")

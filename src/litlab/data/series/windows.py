@@ -1,7 +1,5 @@
 """All windows of some series, cut out by indexing, and which of them are for training, validation and test."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -70,33 +68,19 @@ def find_ends(val_fraction: float, test_fraction: float, fold: str | None) -> li
     return [begin * (1 - val_fraction), begin, begin + 1 / (count + 1)]
 
 
-def split_rows(series: Series, ends: list[Any]) -> np.ndarray:
+def split_rows(series: Series, ends: list[float]) -> np.ndarray:
     """Divide the rows of each series by time.
 
     Args:
         series: The series.
-        ends: Where train, val and, if need be, test end: shares of the rows of each series, or dates as texts.
+        ends: Shares of the rows of each series after which train, val and test end.
 
     Returns:
         The split of each row, str of shape (row,); empty where it is left out.
-
-    Raises:
-        UserError: By these dates, a split has no rows.
     """
-    import pandas as pd
-
-    names = np.array([*SPLITS, ""])
-    if not isinstance(ends[0], str):
-        rows = series.table.groupby(level=0)
-        shares = rows.cumcount() / rows.transform("size") + 1e-9  # 1 - 0.2 - 0.1 is above 0.7
-        return names[np.searchsorted(ends, shares, side="right")]
-
-    times = series.times
-    dates = pd.to_datetime(ends, format="ISO8601", utc=True).tz_convert(times.tz)
-    split = names.take(dates.searchsorted(times, side="right"), mode="clip")
-    if not {*SPLITS} <= {*split}:
-        raise UserError(f"data.split: a split has no rows; give two dates within {times.min()} to {times.max()}")
-    return split
+    rows = series.table.groupby(level=0)
+    shares = rows.cumcount() / rows.transform("size") + 1e-9  # 1 - 0.2 - 0.1 is above 0.7
+    return np.array([*SPLITS, ""])[np.searchsorted(ends, shares, side="right")]
 
 
 def find_starts(series: Series, split: np.ndarray, context_length: int, horizon: int) -> dict[str, Tensor]:
@@ -123,9 +107,9 @@ def find_starts(series: Series, split: np.ndarray, context_length: int, horizon:
     is_whole = number[first] == number[last]
     starts = {}
     for name in SPLITS:
-        found = first[is_whole & (split[future] == name) & (split[last] == name)]
-        if len(found):
-            starts[name] = torch.from_numpy(found)
+        rows = first[is_whole & (split[future] == name) & (split[last] == name)]
+        if len(rows):
+            starts[name] = torch.from_numpy(rows)
         elif name == "train" or name in split:
             raise UserError(
                 f"data: {(split == name).sum()} {name} rows are too few for one window; give more rows, a smaller "

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
@@ -221,12 +220,9 @@ class TabularData(ExperimentData):
 
     def _check_task(self, task: Task, other: str) -> None:
         """Refuse a model for a task that is not that of the target."""
-        known = self.known
-        if known.task != task:
-            raise UserError(
-                f"model: this one is for {task}, but {', '.join(known.targets)} is for {known.task}; use --model "
-                f"{other}, or set data.task {task}"
-            )
+        if self.known.task != task:
+            names = ", ".join(self.targets)
+            raise UserError(f"model: it is for {task}, not so {names}; use --model {other}, or set data.task {task}")
 
     @property
     def has_test(self) -> bool:
@@ -285,12 +281,7 @@ class TabularData(ExperimentData):
     # ---- prediction
 
     def open_input(self, source: str) -> EncodedRows:
-        known = self.metadata
-        rows = read_rows(source, known, self.form, "--input", self.settings.bad_rows)
-        words = rows[known.category_columns]
-        unseen = words.mask(words.isin(known.categories)).count()
-        if unseen.any():
-            rank_zero_info(f"{source}: rows with categories that training did not have: {unseen[unseen > 0].to_dict()}")
+        rows = read_rows(source, self.metadata, self.form, "--input", self.settings.bad_rows)
         self._predicted = rows.index.tolist()
         return self._encode(rows)
 
@@ -306,5 +297,5 @@ class TabularData(ExperimentData):
             write_classes(Path(path), rows, self.class_names, predicted)
             return
         check_finite(predicted, self._predicted)
-        names = [PREDICTED + name for name in self.target_names]
-        write_predictions(Path(path), rows | dict(zip(names, predicted.T.tolist(), strict=True)))
+        columns = {PREDICTED + name: predicted[:, place] for place, name in enumerate(self.target_names)}
+        write_predictions(Path(path), rows | columns)

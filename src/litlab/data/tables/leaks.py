@@ -5,7 +5,6 @@ from lightning.pytorch.utilities import rank_zero_info
 from sklearn.tree import DecisionTreeRegressor
 
 from litlab.data.frames import Frame
-from litlab.util.text import some
 
 _MOST = 5_000  # rows that are looked at for columns which tell the target
 
@@ -21,9 +20,9 @@ def warn_of_leaks(train: Frame, test: Frame, targets: list[str], where: object) 
     """
     # In a table of few columns the same inputs come by chance: then they have different targets, and are no copies.
     different = train.drop_duplicates()
+    inputs = different.drop(columns=targets)
     copies = len(test.merge(different))
-    different_inputs = different.drop(columns=targets).drop_duplicates()
-    if copies > 0.05 * len(test) and len(different) < 1.05 * len(different_inputs):
+    if copies > 0.05 * len(test) and inputs.duplicated().mean() < 0.05:
         rank_zero_info(
             f"warning: {where}: {copies:,} of {len(test):,} test rows are copies of training rows, so the test "
             "tells less; delete copies, or name what they share in data.group_column"
@@ -33,13 +32,10 @@ def warn_of_leaks(train: Frame, test: Frame, targets: list[str], where: object) 
     rows = train.iloc[:: 1 + len(train) // _MOST]
     outcomes = pd.get_dummies(rows[targets])  # the R2 of each class tells of rare ones, too
     tree = DecisionTreeRegressor(min_samples_leaf=3)
-    leaks = []
-    for name in different_inputs:
+    for name in inputs:
         places = rows[name].factorize(sort=True)[0].reshape(-1, 1)
         if tree.fit(places, outcomes).score(places, outcomes) > 0.999:
-            leaks.append(name)
-    if leaks:
-        rank_zero_info(
-            f"warning: {where}: column {some(leaks)} alone tells the target (nearly) without error; leave out what "
-            "would not be known when predicting: data.ignore"
-        )
+            rank_zero_info(
+                f"warning: {where}: column {name} alone tells the target (nearly) without error; leave it out "
+                "(data.ignore) if it is not known when predicting"
+            )

@@ -1,5 +1,6 @@
 """What a checkpoint knows of its table, and rows as a deployed model takes them: in the units of the file."""
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -88,8 +89,8 @@ def measure(train: Frame, targets: list[str], where: object) -> TabularMetadata:
     if useless:
         raise UserError(
             f"{where}: nothing can be learned from column {', '.join(useless)}: in the training rows it is constant, "
-            "counts them, has another text in each, or a standard deviation below 1e-16 or above 1e16; add it to "
-            "data.ignore, or use another target"
+            "has another text in each, or a standard deviation below 1e-16 or above 1e16; add it to data.ignore, or "
+            "use another target"
         )
     numbers = train.select_dtypes("number")
     mean, std = numbers.mean(), numbers.std(ddof=0)
@@ -110,13 +111,14 @@ def measure(train: Frame, targets: list[str], where: object) -> TabularMetadata:
 
 
 def _is_useless(column: Column) -> bool:
-    """Return whether a column is constant, counts the rows, has another text in each, or can't be scaled."""
-    if column.nunique(dropna=False) == 1:
-        return True
+    """Return whether a column is constant, has another text in each, or can't be scaled."""
     if column.dtype != "float64":
-        return column.dropna().is_unique
-    counts_rows = (column - column.index).nunique() == 1
-    return counts_rows or not 1 / _LARGEST < column.std(ddof=0) < _LARGEST
+        return column.dropna().is_unique or column.nunique(dropna=False) == 1
+    return not 1 / _LARGEST < column.std(ddof=0) < _LARGEST
+
+
+def _columns(name: str, dtype: str, columns: Sized, what: str) -> TensorSpec:
+    return TensorSpec(name, dtype, (BATCH, len(columns)), what)
 
 
 class TabularServing(Serving):
@@ -132,13 +134,11 @@ class TabularServing(Serving):
     indicated: Tensor
 
     def __init__(self, metadata: TabularMetadata) -> None:
-        places = "places in the lists `categories`, from 1; 0 for another one"
-        units = "columns `targets`, in the units of the file"
         inputs = [
-            TensorSpec("numbers", "float64", (BATCH, len(metadata.numbers)), "columns `numbers`, NaN where missing"),
-            TensorSpec("categories", "int64", (BATCH, len(metadata.categories)), places),
+            _columns("numbers", "float64", metadata.numbers, "columns `numbers`, NaN where missing"),
+            _columns("categories", "int64", metadata.categories, "places in `categories`, from 1; 0 for another one"),
         ]
-        outputs = [TensorSpec("predicted", "float32", (BATCH, len(metadata.targets)), units)]
+        outputs = [_columns("predicted", "float32", metadata.targets, "columns `targets`, in the units of the file")]
         super().__init__(inputs, class_outputs(metadata.class_names) if metadata.class_names else outputs)
         self.metadata = metadata
         self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))

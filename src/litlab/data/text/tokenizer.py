@@ -7,13 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from litlab.util.progress import progress_bar
-
 Kind = Literal["word", "bpe"]
 
 PADDING, UNKNOWN = 0, 1
 _WORDS = r"\w+(?:'\w+)*|[^\w\s]"  # "don't" is one word; every punctuation mark is a token
-_CHUNK = 1000  # texts at a time, and between two steps of the progress bar
 
 # On all cores: the library would warn at every later fork else. The workers of a loader don't use it.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -67,11 +64,9 @@ def encode(tokenizer: str, texts: list[str]) -> dict[str, Tensor]:
     from tokenizers import Tokenizer
 
     encoder = Tokenizer.from_str(tokenizer)
-    ids: list[Tensor] = []
-    for start in progress_bar(range(0, len(texts), _CHUNK), desc="tokenising texts", unit="k"):
-        encodings = encoder.encode_batch_fast(texts[start : start + _CHUNK], add_special_tokens=False)
-        # A text of nothing but <br /> has no tokens.
-        ids += [torch.tensor(encoding.ids or [UNKNOWN], dtype=torch.int32) for encoding in encodings]
+    encodings = encoder.encode_batch_fast(texts, add_special_tokens=False)
+    # A text of nothing but <br /> has no tokens.
+    ids = [torch.tensor(encoding.ids or [UNKNOWN], dtype=torch.int32) for encoding in encodings]
     return {"ids": torch.cat(ids), "lengths": torch.tensor([len(some) for some in ids])}
 
 

@@ -150,13 +150,12 @@ def test_bad_rows_are_named_or_left_out(said, odd):
     assert f"{gaps} of {len(series.times)} rows are missing or lack a value" in said[-1]
 
 
-def test_rows_may_be_in_any_order_and_cells_empty(said):
+def test_rows_may_be_in_any_order_and_cells_empty():
     frame = frame_of(hours(60)[::-1], load=["NA", *range(30), "null", "?", *range(27)], note=["x"] * 60)
     series = read_frame(frame, form=FileFormat(missing=("?",)), gaps="interpolate")
     assert (len(series.times), list(series.table)) == (59, ["load"])
     assert series.times.is_monotonic_increasing
     assert series.table.to_numpy()[26:30, 0].tolist() == pytest.approx([0, 29 / 3, 58 / 3, 29])
-    assert "column 'note' holds no numbers" in said[0]
 
 
 @pytest.mark.parametrize(

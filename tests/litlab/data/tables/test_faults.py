@@ -34,8 +34,7 @@ def test_settings(options, message):
         ({"size": 5, "age": None}, {"ignore": ["kind"]}, "from column size, age: in the training rows it is constant"),
         ({"size": 5}, {"ignore": ["age"]}, "from column size: "),
         ({"city": [f"house {n}" for n in range(100)]}, {}, "from column city: in the training rows it is constant"),
-        ({"size": range(1, 101)}, {}, "from column size: in the training rows it is constant, counts them, has an"),
-        ({"price": 7.5}, {}, "from column price: in the training rows it is constant, counts them, has an"),
+        ({"price": 7.5}, {}, "from column price: in the training rows it is constant, has another"),
         ({"price": [f"n{n}" for n in range(100)]}, {}, "from column price: in the training rows it is constant"),
         ({}, {"group_column": "kind"}, "data: too few samples, groups or times for all splits; add some"),
         ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon), row 5"),
@@ -128,7 +127,7 @@ def test_a_column_that_gives_the_class_away_is_told(make, said, column, is_leak)
     prepared(make(frame, target="kind", ignore=["size", "price"]), "fit")
     warnings = [line for line in said if "warning" in line]
     assert len(warnings) == is_leak
-    assert all("column id alone tells the target (nearly) without error; leave out" in line for line in warnings)
+    assert all("column id alone tells the target (nearly) without error; leave it out" in line for line in warnings)
 
 
 def test_a_number_that_is_the_target_in_another_unit_is_told(make, said):

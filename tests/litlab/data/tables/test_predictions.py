@@ -53,12 +53,10 @@ NEW = pd.DataFrame(
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_predicting_from_the_checkpoint_alone(predict, said, suffix):
+def test_predicting_from_the_checkpoint_alone(predict, suffix):
     """Other columns, another order, no target; a category that was never seen, numbers that are missing."""
     new = NEW.assign(size=[50, None, *range(100, 106)])
     metadata, inputs, written = predict(new, suffix)
-    (line,) = [line for line in said if "categories" in line]
-    assert line.endswith(f"new.{suffix}: rows with categories that training did not have: {{'city': 2}}")
     assert inputs[:, 2].tolist() == [1] + 7 * [0]
     assert inputs[0, 0] == pytest.approx((50 - metadata.mean[0]) / metadata.std[0])
     assert inputs[1, 0] == 0
@@ -118,26 +116,21 @@ def test_baselines_are_those_of_scikit_learn(make, target):
     """Called directly, on the rows as pandas has them."""
     from sklearn.compose import make_column_transformer
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    from sklearn.impute import SimpleImputer
-    from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.metrics import accuracy_score, mean_squared_error
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+    from sklearn.preprocessing import OrdinalEncoder
 
-    numbers = make_pipeline(StandardScaler(), SimpleImputer(add_indicator=True)), ["size", "age"]
-    linear, boosting = {
-        "price": (Ridge(), HistGradientBoostingRegressor(categorical_features=[2], random_state=0)),
-        "kind": (LogisticRegression(), HistGradientBoostingClassifier(categorical_features=[2], random_state=0)),
+    kind, metric, score = {
+        "price": (HistGradientBoostingRegressor, "mse", mean_squared_error),
+        "kind": (HistGradientBoostingClassifier, "acc", accuracy_score),
     }[target]
-    metric, score = {"price": ("mse", mean_squared_error), "kind": ("acc", accuracy_score)}[target]
     data = prepared(make(make_houses(300), target=target, ignore=list({"price", "kind"} - {target})))
     train, test = data.table["train"], data.table["test"]
     scores = list(data.baselines().values())
-    steps = [(numbers, OneHotEncoder(), linear), (("passthrough", ["size", "age"]), OrdinalEncoder(), boosting)]
-    for place, (others, codes, method) in enumerate(steps, 1):
-        pipeline = make_pipeline(make_column_transformer(others, (codes, ["city"])), method)
-        expected = score(test[target], pipeline.fit(train, train[target]).predict(test))
-        assert scores[place][f"test/{metric}"] == pytest.approx(expected, rel=1e-3)
+    columns = make_column_transformer(("passthrough", ["size", "age"]), (OrdinalEncoder(), ["city"]))
+    pipeline = make_pipeline(columns, kind(categorical_features=[2], random_state=0))
+    expected = score(test[target], pipeline.fit(train, train[target]).predict(test))
+    assert scores[1][f"test/{metric}"] == pytest.approx(expected, rel=1e-3)
     if target == "price":
         assert scores[0]["test/mae"] == pytest.approx((test["price"] - train["price"].mean()).abs().mean())
     else:
