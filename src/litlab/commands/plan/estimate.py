@@ -129,7 +129,8 @@ def estimate(layout: Layout, step: Step, devices: Devices, batches: int = 1) -> 
     if layout.kind == "pipeline":
         sent = (2 * step.between + _ring(_take_part(step, [0])[GRADIENTS], stages)) * batches
     if layout.tensor > 1:
-        sent = _ring(2 * step.rows * step.between, layout.tensor) * batches
+        output = step.between // 2 if step.casts else step.between
+        sent = _ring(2 * step.rows * output, layout.tensor) * batches
     if shards > 1:
         # Weights are gathered block by block, the next one early; those outside of the blocks for the whole pass.
         sizes = [_take_part(step, [block], layout.tensor)[PARAMETERS] for block in (0, *blocks)]
