@@ -129,7 +129,7 @@ def predict(target: Path) -> None:
     from litlab.cli.main import run_command
     from litlab.commands.plan import plan
 
-    plan.list_others = lambda *_: []
+    plan.list_layouts = lambda *_: []
     plan.show = lambda ways, *_: target.write_text(json.dumps(ways[0].memory.total()))
     raise SystemExit(run_command("project"))
 

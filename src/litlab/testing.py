@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
-from torch import Tensor
 
 from litlab.cli import fit
 from litlab.cli.config import Command
@@ -45,15 +44,8 @@ class Losses(Callback):
     def __init__(self) -> None:
         self.values: list[float] = []
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        self.values.append(loss_of(outputs).item())
-
-
-def loss_of(outputs: Any) -> Tensor:
-    """Return the loss in what `training_step` returns: itself, or in a dict."""
-    return outputs["loss"] if isinstance(outputs, dict) else outputs
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.values.append(outputs["loss"].item())
 
 
 class ModuleContract:
@@ -101,7 +93,9 @@ class ModuleContract:
         data.setup("fit")
         batch = data.on_after_batch_transfer(next(iter(data.train_dataloader())), 0)
         model.log = model.log_dict = lambda *args, **kwargs: None  # Lightning's work in a fit only
-        loss, theory = loss_of(model.training_step(batch, 0)).item(), self.theory(batch)
+        outputs: Any = model.training_step(batch, 0)
+        loss = (outputs["loss"] if isinstance(outputs, dict) else outputs).item()
+        theory = self.theory(batch)
         assert loss == pytest.approx(theory, rel=self.tolerance), (
             f"the loss starts at {loss:.4g}, not {theory:.4g}; check the initial weights and what the loss compares"
         )
@@ -112,10 +106,8 @@ class ModuleContract:
         before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
         trainer.fit(model, data)
         for name, parameter in model.named_parameters():
-            is_changed = not parameter.equal(before[name])
-            assert is_changed == parameter.requires_grad, (
-                f"{name}: changed {is_changed}; check requires_grad and forward"
-            )
+            is_same = parameter.equal(before[name])
+            assert is_same != parameter.requires_grad, f"{name}: unchanged {is_same}; check requires_grad and forward"
 
     @pytest.mark.filterwarnings("ignore:You requested to overfit but enabled train dataloader shuffling")
     def test_overfits_one_batch(self, build: Callable[..., Experiment]) -> None:

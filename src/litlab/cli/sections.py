@@ -83,8 +83,7 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         add("--check", action="store_true", help="Try a few steps and estimate time and memory; no run is created.")
         help_ = "Estimate memory and traffic of each of nodes x devices, such as 2x8; nothing is run."
         add("--plan", type=str | None, default=None, help=help_)
-        help_ = "Memory of a device of the plan, in GiB. null: that of this machine's GPU, or 80."
-        add("--plan_memory", type=PositiveFloat | None, default=None, help=help_)
+        add("--plan_memory", type=PositiveFloat, default=80.0, help="Memory of a device of the plan, in GiB.")
     else:
         add("--init_from", type=str | None, default=None, help="Of a fit: ignored.")
         add("--run", type=str | None, default=None, help="Run or checkpoint to use, instead of a config.")

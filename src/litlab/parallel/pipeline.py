@@ -24,52 +24,85 @@ CALL = "_call_of_pipeline"  # of a module whose calls are intercepted
 Passed = tuple[Tensor | None, list[Tensor]]  # of a micro-batch: what a stage has received, and what it has computed
 
 
-class Stage:
-    """The part of a network that one process runs, by the network's own forward pass.
+class Pipeline:
+    """Let processes compute a network together, each some of its blocks, wherever the network is called.
 
-    In it, blocks of earlier stages return what they get, this stage's first block gets what the stage before has sent,
-    and the forward pass is left where it calls the next stage's first block: with what that block would get. What is
-    not in a block, such as masks, is computed by each stage for itself, from the batch.
+    All processes call it with the same batch, and get the same output. They pass on micro-batches as GPipe does (Huang
+    et al. 2019, arXiv:1811.06965): first all forward, then, once the loss of the whole batch has told the gradient of
+    the output, all backward. So a loss may be anything. 1F1B, which keeps activations of fewer micro-batches, begins to
+    go backward before the last one has gone forward: it would need a loss of each micro-batch, within the schedule.
 
-    The weights of other stages' blocks are on the meta device: they take no memory and get no gradient.
+    A stage runs the network's own forward pass. In it, blocks of earlier stages return what they get, this stage's
+    first block gets what the stage before has sent, and the pass is left where it calls the next stage's first block:
+    with what that block would get. What is not in a block, such as masks, is computed by each stage for itself. Its
+    gradients are summed over the stages, at the end of each backward pass.
 
     torch's generators are seeded before each micro-batch and before each block. So what stages compute alike is alike,
     and dropout does not depend on how many there are.
 
     Args:
-        network: It is changed: from then on its foreign blocks are empty.
-        number: The number of this stage, from 0.
-        count: How many stages there are; at most as many as blocks.
+        network: It is changed: from then on the blocks of other stages are on the meta device, and take no memory.
+        stage: The number of this process's stage, from 0.
+        stages: How many there are; at most as many as blocks.
+        microbatches: Parts of a batch that are under way at once; fewer where a batch has fewer samples.
+        device: Where the process computes.
+        group: All processes, on the CPU: they tell each other of tensors without waiting for the device.
 
     Raises:
         UserError: If a weight is in a block and elsewhere, or something around blocks is compiled or recomputed.
     """
 
-    def __init__(self, network: nn.Module, number: int, count: int) -> None:
+    def __init__(
+        self, network: nn.Module, stage: int, stages: int, microbatches: int, device: torch.device, group: Any
+    ) -> None:
         blocks = find_blocks(network)
         check_weights(network, blocks)
         _check_surroundings(network, list(blocks))
-        self.network = network
-        self.is_first, self.is_last = number == 0, number == count - 1
-        self._forward: Callable[..., Any] = network.forward
+        self.network, self.stage, self.last_stage = network, stage, stages - 1
+        self.microbatches, self.device, self.group = microbatches, device, group
         self._received: Tensor | None = None
         self._seed = 0
         self._next = 0  # block that is to be called
 
-        group = np.array_split(range(len(blocks)), count)[number]
-        self._first, self._last = group[0], group[-1]
+        inside = tuple(f"{name}." for name in blocks)
+        self.outer_parameters = [p for name, p in network.named_parameters() if not name.startswith(inside)]
+        numbers = np.array_split(range(len(blocks)), stages)[stage]
+        self._first, self._last = numbers[0], numbers[-1]
         self.own_parameters: set[nn.Parameter] = set()
-        for place, block in enumerate(blocks.values()):
-            intercept(block, partial(self._answer, place))
-            if place in group:
+        for number, block in enumerate(blocks.values()):
+            intercept(block, partial(self._answer, number))
+            if number in numbers:
                 self.own_parameters.update(block.parameters())
             else:
                 block.to("meta")
+        intercept(network, self._run)
 
-        inside = tuple(f"{name}." for name in blocks)
-        self.outer_parameters = [p for name, p in network.named_parameters() if not name.startswith(inside)]
+    def _run(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return what the network does; tensors with as many rows as the first one are divided."""
+        leaves, spec = tree_flatten((args, kwargs))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim() and len(leaf)]
+        if not tensors or any(tensor.requires_grad for tensor in tensors):
+            raise self._refuse("must be called with tensors of one row per sample, none of which needs a gradient")
 
-    def run(self, forward: Callable[..., Any], received: Tensor | None, seed: int, args: Any, kwargs: Any) -> Any:
+        # Micro-batches
+        rows = len(tensors[0])
+        sizes = [len(part) for part in torch.arange(rows).tensor_split(min(self.microbatches, rows))]
+        parts: list[Sequence[Any]] = []
+        for leaf in leaves:
+            has_rows = isinstance(leaf, Tensor) and leaf.dim() and len(leaf) == rows
+            parts.append(leaf.split(sizes) if has_rows else [leaf] * len(sizes))
+        batches = [tree_unflatten(part, spec) for part in zip(*parts, strict=True)]
+
+        passed, spec = self._pass_forward(forward, batches)
+        outputs, spec = self._share([computed for _, computed in passed], spec)
+        if any(len(output) != rows for output in outputs):
+            raise self._refuse("must return tensors of one row per sample")
+        if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.network.parameters()):
+            backward = partial(self._pass_backward, passed, sizes)
+            outputs = _Bridge.apply(torch.zeros((), requires_grad=True), backward, *outputs)
+        return tree_unflatten(outputs, spec)
+
+    def run_stage(self, forward: Callable[..., Any], received: Tensor | None, seed: int, args: Any, kwargs: Any) -> Any:
         """Run this stage for a micro-batch.
 
         Args:
@@ -91,107 +124,48 @@ class Stage:
             output = forward(*args, **kwargs)
         except _Left as left:
             return left.activation
-        if not self.is_last or self._next <= self._last:
-            raise self._refuse()
+        if self.stage < self.last_stage or self._next <= self._last:
+            raise self._refuse("must call its blocks one after the other")
         return output
 
-    def _answer(self, place: int, block: Callable[..., Any], activation: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def _answer(self, number: int, block: Callable[..., Any], activation: Tensor, *args: Any, **kwargs: Any) -> Any:
         """Answer the call of a block, whichever stage it is in."""
-        if place != self._next:
-            raise self._refuse()
+        if number != self._next:
+            raise self._refuse("must call its blocks one after the other")
         self._next += 1
-        if place < self._first:
+        if number < self._first:
             return activation
-        if place > self._last:
+        if number > self._last:
             raise _Left(activation)
-        if place == self._first and self._received is not None:
+        if number == self._first and self._received is not None:
             activation = self._received
-        torch.manual_seed(mix((self._seed + (place + 1) * GOLDEN) % 2**64))
+        torch.manual_seed(mix((self._seed + (number + 1) * GOLDEN) % 2**64))
         return block(activation, *args, **kwargs)
 
-    def _refuse(self) -> UserError:
-        return UserError(
-            f"trainer.strategy: {type(self.network).__name__} can't be divided into stages, as its forward does not "
-            "call its blocks one after the other; use fsdp2, or give it a parallel_plan with other blocks"
-        )
-
-
-class Pipeline:
-    """Let the processes compute a network together, each one stage of it, wherever the network is called.
-
-    All processes call it with the same batch, and get the same output. They pass on micro-batches as GPipe does (Huang
-    et al. 2019, arXiv:1811.06965): first all forward, then, once the loss of the whole batch has told the gradient of
-    the output, all backward. So a loss may be anything. 1F1B, which keeps activations of fewer micro-batches, begins to
-    go backward before the last one has gone forward: it would need a loss of each micro-batch, within the schedule.
-
-    Gradients of what is outside of the blocks are summed over the stages, at the end of each backward pass.
-
-    Args:
-        stage: This process's part of the network, whose calls are taken over.
-        microbatches: Parts of a batch that are under way at once; fewer where a batch has fewer samples.
-        device: Where the process computes.
-        group: All processes, on the CPU: they tell each other of tensors without waiting for the device.
-    """
-
-    def __init__(self, stage: Stage, microbatches: int, device: torch.device, group: Any) -> None:
-        self.stage, self.microbatches, self.device, self.group = stage, microbatches, device, group
-        self.rank = dist.get_rank()
-        intercept(stage.network, self._run)
-
-    def _run(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return what the network does; tensors with as many rows as the first one are divided."""
-        leaves, spec = tree_flatten((args, kwargs))
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim() and len(leaf)]
-        if not tensors or any(tensor.requires_grad for tensor in tensors):
-            raise self._refuse("must be called with tensors of one row per sample, none of which needs a gradient")
-
-        # Micro-batches
-        rows = len(tensors[0])
-        sizes = [len(part) for part in torch.arange(rows).tensor_split(min(self.microbatches, rows))]
-        parts: list[Sequence[Any]] = []
-        for leaf in leaves:
-            has_rows = isinstance(leaf, Tensor) and leaf.dim() and len(leaf) == rows
-            parts.append(leaf.split(sizes) if has_rows else [leaf] * len(sizes))
-        batches = [tree_unflatten(part, spec) for part in zip(*parts, strict=True)]
-
-        passed, spec = self._pass_forward(forward, batches, sizes)
-        outputs, spec = self._share([mine for _, mine in passed], spec)
-        if any(len(output) != rows for output in outputs):
-            raise self._refuse("must return tensors of one row per sample")
-        if torch.is_grad_enabled() and any(p.requires_grad for p in self.stage.network.parameters()):
-            backward = partial(self._pass_backward, passed, sizes)
-            outputs = _Bridge.apply(torch.zeros((), requires_grad=True), backward, *outputs)
-        return tree_unflatten(outputs, spec)
-
     def _refuse(self, reason: str) -> UserError:
-        return UserError(f"trainer.strategy: with pipeline {type(self.stage.network).__name__} {reason}; use fsdp2")
+        return UserError(f"trainer.strategy: with pipeline {type(self.network).__name__} {reason}; use fsdp2")
 
-    def _pass_forward(
-        self, forward: Callable[..., Any], batches: list[Any], sizes: list[int]
-    ) -> tuple[list[Passed], Any]:
+    def _pass_forward(self, forward: Callable[..., Any], batches: list[Any]) -> tuple[list[Passed], Any]:
         passed: list[Passed] = []
         sends: list[Any] = []
-        kinds: list[Any] = [None]  # an empty tensor like those that are sent, of micro-batches of one size
         received, spec = None, None
         seed = int(torch.randint(2**62, ()))
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):  # stages draw unlike numbers
             for number, (args, kwargs) in enumerate(batches):
-                is_new = number == 0 or sizes[number] != sizes[number - 1]
-                if not self.stage.is_first:
-                    if is_new:
-                        dist.recv_object_list(kinds, self.rank - 1, self.group)
-                    received = self._receive(kinds[0], self.rank - 1).requires_grad_(torch.is_grad_enabled())
+                if self.stage > 0:
+                    kind: list[Any] = [None]  # an empty tensor like the one that is sent
+                    dist.recv_object_list(kind, self.stage - 1, self.group)
+                    received = self._receive(kind[0], self.stage - 1).requires_grad_(torch.is_grad_enabled())
 
-                output = self.stage.run(forward, received, mix(seed + number), args, kwargs)
-                if self.stage.is_last:
+                output = self.run_stage(forward, received, mix(seed + number), args, kwargs)
+                if self.stage == self.last_stage:
                     outputs, spec = tree_flatten(output)
                 else:
                     if torch.is_grad_enabled() and not output.requires_grad:  # where all before is frozen
                         output = output.detach().requires_grad_()
                     outputs = [output.contiguous()]
-                    if is_new:
-                        dist.send_object_list([outputs[0].detach().to("meta")], self.rank + 1, self.group)
-                    sends.append(dist.isend(outputs[0].detach(), self.rank + 1))
+                    dist.send_object_list([outputs[0].detach().to("meta")], self.stage + 1, self.group)
+                    sends.append(dist.isend(outputs[0].detach(), self.stage + 1))
                 passed.append((received, outputs))
         for send in sends:
             send.wait()
@@ -200,20 +174,18 @@ class Pipeline:
     def _share(self, parts: list[list[Tensor]], spec: Any) -> tuple[list[Tensor], Any]:
         """Return the output for the whole batch, which the last stage has, in all processes."""
         outputs: list[Tensor] = []
-        if self.stage.is_last:  # like the others' not with channels last
+        if self.stage == self.last_stage:  # like the others' not with channels last
             outputs = [torch.cat(leaves).detach().contiguous() for leaves in zip(*parts, strict=True)]
         kinds: list[Any] = [spec, [output.to("meta") for output in outputs]]
-        last = dist.get_world_size() - 1
-        dist.broadcast_object_list(kinds, last, self.group)
-        if not self.stage.is_last:
-            outputs = [torch.empty_like(kind, device=self.device) for kind in kinds[1]]
+        dist.broadcast_object_list(kinds, self.last_stage, self.group)
+        outputs = outputs or [torch.empty_like(kind, device=self.device) for kind in kinds[1]]
         for output in outputs:
-            dist.broadcast(output, last)
+            dist.broadcast(output, self.last_stage)
         return outputs, kinds[0]
 
     def _pass_backward(self, passed: list[Passed], sizes: list[int], gradients: Sequence[Tensor]) -> None:
         """Compute the gradients of this stage's parameters from those of the output."""
-        outer = [parameter for parameter in self.stage.outer_parameters if parameter.requires_grad]
+        outer = [parameter for parameter in self.outer_parameters if parameter.requires_grad]
         earlier = [parameter.grad for parameter in outer]
         for parameter in outer:
             parameter.grad = None
@@ -221,13 +193,13 @@ class Pipeline:
         sends: list[Any] = []
         parts = zip(*(gradient.split(sizes) for gradient in gradients), strict=True)
         for (received, outputs), part in zip(passed, parts, strict=True):
-            if not self.stage.is_last:
-                part = [self._receive(outputs[0], self.rank + 1)]
+            if self.stage < self.last_stage:
+                part = [self._receive(outputs[0], self.stage + 1)]
             pairs = [pair for pair in zip(outputs, part, strict=True) if pair[0].requires_grad]
             torch.autograd.backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
             if received is not None:
                 assert received.grad is not None
-                sends.append(dist.isend(received.grad, self.rank - 1))
+                sends.append(dist.isend(received.grad, self.stage - 1))
         for send in sends:
             send.wait()
 
@@ -295,7 +267,4 @@ def _check_surroundings(network: nn.Module, blocks: list[str]) -> None:
         is_compiled = getattr(module, "_compiled_call_impl", None) is not None
         if is_around and (is_compiled or "forward" in vars(module)):
             key = "compile.children" if is_compiled else "activation_checkpointing.blocks"
-            raise UserError(
-                f"{key}: with trainer.strategy pipeline it can't be {name or type(network).__name__} as a whole, which "
-                f"stages leave in the middle; name its blocks, such as '*.{blocks[0]}'"
-            )
+            raise UserError(f"{key}: with trainer.strategy pipeline it must name blocks, such as '*.{blocks[0]}'")

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks
 from litlab.parallel.groups import DataGroups, parameters_of
-from litlab.parallel.pipeline import Pipeline, Stage
+from litlab.parallel.pipeline import Pipeline
 from litlab.parallel.plan import networks
 from litlab.types import PositiveInt
 
@@ -48,9 +48,10 @@ class PipelineStrategy(DataGroups):
         self._group: Any = dist.new_group(backend="gloo")
         for name, network in parts.items():
             if blocks[name] >= self.world_size:  # a small network beside it is whole in every process
-                stage = Stage(network, self.global_rank, self.world_size)
-                Pipeline(stage, self.microbatches, self.root_device, self._group)
-                self._own |= stage.own_parameters
+                pipeline = Pipeline(
+                    network, self.global_rank, self.world_size, self.microbatches, self.root_device, self._group
+                )
+                self._own |= pipeline.own_parameters
 
     def count_holders(self, parameter: Tensor) -> int:
         return 1 if parameter in self._own else self.world_size
@@ -67,16 +68,13 @@ class PipelineStrategy(DataGroups):
         return {**state, "state": dict(sorted(self._collect(mine).items()))}
 
     def _collect(self, mine: dict[Any, Any]) -> dict[Any, Any]:
-        """Return on the first process what all processes have, on the CPU; one after the other sends what it has.
+        """Return on the first process what all processes have, on the CPU.
 
         What several have is that of the last one, which alone computes what follows the blocks, with its buffers.
         """
         mine = apply_to_collection(mine, Tensor, lambda tensor: tensor.detach().cpu())
-        for process in range(1, self.world_size):
-            if self.global_rank == process:
-                dist.send_object_list([mine], 0, self._group)
-            elif self.global_rank == 0:
-                received: list[Any] = [None]
-                dist.recv_object_list(received, process, self._group)
-                mine |= received[0]
+        everything: Any = [None] * self.world_size if self.is_global_zero else None
+        dist.gather_object(mine, everything, group=self._group)
+        for part in everything or ():
+            mine |= part
         return mine

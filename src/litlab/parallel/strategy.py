@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-from lightning.pytorch import Trainer
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -11,7 +10,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, Offlo
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.nn.modules.batchnorm import _NormBase
-from torch.optim import Adafactor, Optimizer
+from torch.optim import Optimizer
 
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks, select_modules
@@ -83,24 +82,6 @@ class ShardedStrategy(DataGroups):
                 precision = str(self.precision_plugin.precision)
                 shard_fully(network, data_mesh, precision, self.cpu_offload, self.reshard_after_forward)
 
-    def setup_optimizers(self, trainer: Trainer) -> None:
-        super().setup_optimizers(trainer)
-        for optimizer in self.optimizers:
-            self._check_optimizer(optimizer)
-
-    def _check_optimizer(self, optimizer: Optimizer) -> None:
-        if isinstance(optimizer, Adafactor) or type(optimizer).__module__.startswith("torchao"):
-            raise UserError(
-                f"model.optimizer: {type(optimizer).__name__} needs whole weights, which trainer.strategy "
-                f"{type(self).__name__} divides; use another optimizer, or ddp"
-            )
-        for setting in ("foreach", "fused"):
-            if self.tensor_parallel_size > 1 and any(group.get(setting) for group in optimizer.param_groups):
-                raise UserError(
-                    f"model.optimizer.{setting}: it takes weights of one kind only, and tensor_parallel_size of "
-                    "trainer.strategy makes several; set it to null"
-                )
-
     def gathered(self, state: dict[Any, Any]) -> dict[Any, Any]:
         return state if self._save_distributed_checkpoint else apply_to_collection(state, Tensor, self._gather)
 
@@ -135,7 +116,7 @@ def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
     """Let processes share each layer that the network's plan names (Shoeybi et al. 2019, arXiv:1909.08053).
 
     Raises:
-        UserError: If the plan names no layers, or the processes can't get equal parts of them.
+        UserError: If the plan names no layers, or a number of its counts can't be divided.
     """
     plan, kind = plan_of(network), type(network).__name__
     if not (plan.columns or plan.rows):
@@ -146,11 +127,9 @@ def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
 
     # Layers
     styles: dict[str, ParallelStyle] = {}
-    for name, layer in select_modules(network, plan.columns, f"parallel_plan.columns of {kind}").items():
-        _check_parts(f"{kind}.{name} has {layer.out_features} features", layer.out_features, mesh)
+    for name in select_modules(network, plan.columns, f"parallel_plan.columns of {kind}"):
         styles[name] = ColwiseParallel()
-    for name, layer in select_modules(network, plan.rows, f"parallel_plan.rows of {kind}").items():
-        _check_parts(f"{kind}.{name} has {layer.in_features} features", layer.in_features, mesh)
+    for name in select_modules(network, plan.rows, f"parallel_plan.rows of {kind}"):
         styles[name] = RowwiseParallel()
     check_weights(network, styles)
     is_trained = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
@@ -163,15 +142,12 @@ def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
         path, _, attribute = pattern.rpartition(".")
         for name, owner in select_modules(network, path, f"parallel_plan.counts of {kind}").items():
             number = getattr(owner, attribute)
-            _check_parts(f"{kind}.{name}.{attribute} is {number}", number, mesh)
+            if number % mesh.size():
+                raise UserError(
+                    f"trainer.strategy: {kind}.{name}.{attribute} is {number}, which tensor_parallel_size "
+                    f"{mesh.size()} does not divide; change one of them"
+                )
             setattr(owner, attribute, number // mesh.size())
-
-
-def _check_parts(fact: str, number: Any, mesh: DeviceMesh) -> None:
-    if number % mesh.size():
-        raise UserError(
-            f"trainer.strategy: {fact}, which tensor_parallel_size {mesh.size()} does not divide; change one of them"
-        )
 
 
 def shard_fully(network: nn.Module, mesh: DeviceMesh, precision: str, offload: bool, reshard: bool) -> None:

@@ -16,7 +16,7 @@ from litlab.callbacks import EMA, ActivationCheckpointing, LRFinder
 from litlab.callbacks.lr_finder import suggest_rate
 from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
-from litlab.optim.warmup_decay import WarmupDecay
+from litlab.optim.schedule import WarmupDecay
 from litlab.tasks import Classifier
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations
-from litlab.parallel.pipeline import Pipeline, Stage
+from litlab.parallel.pipeline import Pipeline
 
 
 class Net(nn.Module):
@@ -37,7 +37,7 @@ class Mean(Net):
 
 
 def divided(network):
-    Pipeline(Stage(network, rank, 3), 4, torch.device("cpu"), group)
+    Pipeline(network, rank, 3, 4, torch.device("cpu"), group)
     return network
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from litlab.errors import UserError
 from litlab.nn.activation_checkpointing import checkpoint_activations
-from litlab.parallel.pipeline import Stage
+from litlab.parallel.pipeline import Pipeline
 from tests.litlab.parallel import program
 
 
@@ -27,6 +27,10 @@ class Net(nn.Module):
         return x
 
 
+def pipeline(network: nn.Module, stage: int) -> Pipeline:
+    return Pipeline(network, stage, 2, 4, torch.device("cpu"), None)
+
+
 def tie(network: Net) -> None:
     network.other = network.blocks[2]
 
@@ -38,29 +42,26 @@ def test_blocks_must_be_called_one_after_the_other(order):
         network = Net(order)
         received = torch.ones(1, 2) if number else None
         try:
-            Stage(network, number, 2).run(network.forward, received, 0, (torch.ones(1, 2),), {})
+            pipeline(network, number).run_stage(network.forward, received, 0, (torch.ones(1, 2),), {})
         except UserError as error:
             refused.append(str(error))
     assert refused
-    assert all("Net can't be divided into stages, as its forward does not call its blocks" in text for text in refused)
+    assert all("with pipeline Net must call its blocks one after the other; use fsdp2" in text for text in refused)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (tie, "blocks.2.weight and other.weight of Net are one weight"),
-        (lambda network: network.compile(backend="eager"), "compile.children: with trainer.strategy pipeline it can't"),
-        (
-            checkpoint_activations,
-            "activation_checkpointing.blocks: with trainer.strategy pipeline it can't be Net as a",
-        ),
+        (lambda network: network.compile(backend="eager"), "compile.children: with trainer.strategy pipeline it must"),
+        (checkpoint_activations, "activation_checkpointing.blocks: with trainer.strategy pipeline it must name blocks"),
     ],
 )
 def test_what_is_around_blocks_is_refused(change, words):
     network = Net()
     change(network)
     with pytest.raises(UserError, match=words):
-        Stage(network, 0, 2)
+        pipeline(network, 0)
 
 
 def test_a_network_in_three_processes_is_the_same_as_in_one(tmp_path):

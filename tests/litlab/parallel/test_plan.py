@@ -86,8 +86,6 @@ def test_tensor_parallel_alone_divides_layers_alone_but_with_offload(mesh, offlo
     [
         ({}, {}, "^trainer.strategy: Transformer has no parallel_plan that says which layers to divide"),
         ({"columns": ["blocks.*.feedforward.9"]}, {}, "^parallel_plan.columns of Transformer: .* matches no module"),
-        ({"columns": ["head"]}, {}, "Transformer.head has 5 features, which tensor_parallel_size 2 does not divide"),
-        ({"rows": ["head"]}, {"size": 3, "heads": 3}, "Transformer.head has 3 features, which"),
         ({"rows": ["head"], "counts": ["blocks.*.attention.heads"]}, {"size": 6, "heads": 3}, "heads is 3, which"),
     ],
 )
@@ -120,24 +118,6 @@ def test_one_weight_of_two_layers_stays_one_weight(mesh):
 def test_parameters_outside_of_networks_are_refused(mesh, own):
     with pytest.raises(UserError, match=r"trainer.strategy: ShardedStrategy shards modules, and Model has .*\(scale"):
         divided(mesh, Model(net=Net(), **own), 2, 1)
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "settings", "words"),
-    [
-        ("Adafactor", {}, r"^model.optimizer: Adafactor needs whole weights, which trainer.strategy ShardedStrategy"),
-        ("AdamW", {"fused": True}, r"^model.optimizer.fused: it takes weights of one kind only, and tensor_parallel_"),
-        (
-            "AdamW",
-            {"foreach": True},
-            r"^model.optimizer.foreach: it takes weights of one kind only, and tensor_paralle",
-        ),
-    ],
-)
-def test_optimizers_that_can_not_update_parts(optimizer, settings, words):
-    weights = [nn.Parameter(torch.zeros(2))]
-    with pytest.raises(UserError, match=words):
-        ShardedStrategy(tensor_parallel_size=2)._check_optimizer(getattr(torch.optim, optimizer)(weights, **settings))
 
 
 @pytest.mark.parametrize("offload", [True, False])

@@ -14,12 +14,12 @@ import yaml
 
 from litlab.cli.argv import has_flag
 from litlab.commands.bench.compare import Trial, Trials, choose_best, explain, search, take_turns
-from litlab.commands.bench.settings import LEARNS, Facts, Side, list_candidates, read_allowed, read_sides, title
+from litlab.commands.bench.settings import LEARNS, Facts, Side, list_candidates, read_sides, title
 from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_child
 from litlab.runs.folder import ROOT, read_json, write_json, write_text
 from litlab.runs.masking import mask, mask_command
-from litlab.runs.provenance import command, now, versions, work_tree
+from litlab.runs.provenance import command, now
 from litlab.runs.table import show_table
 from litlab.util.numbers import amount_of
 from litlab.util.options import Options, answer
@@ -29,7 +29,6 @@ from litlab.util.text import decimals
 FOLDER = ROOT / "bench"
 TURNS = 5  # of --compare, at most
 LONGEST = 3  # trials that may use up the whole budget, such as ones that compile for very long
-SHORT_RUN = 10.0  # seconds of a training that is not worth a search
 REFUSED = ("--resume", "--ckpt_path", "--check", "--plan", "--seeds", "--folds", "--print_config")
 DESCRIPTION = """\
 Run an experiment for a few steps under several settings, each in a process of its own: compile mode, channels_last, a
@@ -37,13 +36,12 @@ fused optimizer, threads and loader workers; with --allow also precision and bat
 of `fit`. The best are written as an overlay, lightning_logs/bench/EXPERIMENT/bench.yaml (docs/bench.md).
 
   %(prog)s --config configs/mine.yaml
-  %(prog)s --config configs/mine.yaml --model.width 256 --minutes 20 --allow precision
+  %(prog)s --config configs/mine.yaml --minutes 20 --allow precision
   %(prog)s --config configs/mine.yaml --compare eager,compile
-  %(prog)s --config configs/mine.yaml --compare baseline,threads=1,compile+channels_last,my_overlay.yaml
 """
 COMPARE = "measure these alone, in turns: baseline, eager, compile, SETTING=VALUE, FILE.yaml, or some joined by +"
-ALLOW = f"try these settings too, which change what is learned: {', '.join(LEARNS)}"
-COLUMNS = ("change", "samples/s", "quartiles", "times", "memory", "start-up", "")
+ALLOW = "try this setting too, which changes what is learned"
+COLUMNS = ("change", "samples/s", "quartiles", "times", "start-up", "")
 
 
 class Stopped(Exception):
@@ -69,7 +67,6 @@ class Bench:
         self._flags = flags
         self._seconds = seconds
         self._end = time.monotonic() + seconds
-        self._usual = 0.0  # seconds that a trial takes, at least
         self._steps = 0  # the first trial chooses how many: all see the same batches
         self._result, self._log = folder / "trial.json", folder / "trial.log"
 
@@ -80,19 +77,15 @@ class Bench:
             Stopped: If there is no time for it, or a signal has come.
             UserError: If it is the first one and fails.
         """
-        began = time.monotonic()
-        left = self._end - began
-        if left < self._usual:
+        left = self._end - time.monotonic()
+        if left <= 0:
             raise Stopped
         is_first = self.facts is None
-        limit = left if is_first else min(left, self._seconds / LONGEST)
-        reason = self._run(side, limit)
+        reason = self._run(side, left if is_first else min(left, self._seconds / LONGEST))
         if reason and is_first:
             raise UserError(reason)
         trial = Trial(reason=reason)
         if not reason:
-            seconds = time.monotonic() - began
-            self._usual = min(self._usual or seconds, seconds)
             content = read_json(self._result)
             trial = Trial(**content["trial"])
             self.facts = self.facts or Facts(**content["facts"])
@@ -115,9 +108,6 @@ class Bench:
         if code > 128:
             self.signum = code - 128
             raise Stopped
-        if code == 1 and self.facts is None:  # a bug: with its traceback
-            print(self._log.read_text(errors="replace"), end="", file=sys.stderr)
-            sys.exit(1)
         return explain_failure(code, self._log) if code else ""
 
 
@@ -128,8 +118,7 @@ def main(arguments: list[str]) -> int:
         arguments: What follows the verb on the command line.
 
     Returns:
-        The exit code: 0; 1 where the experiment fails by a bug; 2 after one line on what is wrong; 128 and the number
-        of the signal where one stopped it.
+        The exit code: 0; 2 after one line on what is wrong; 128 and the number of the signal where one stopped it.
     """
     return answer(_bench, arguments)
 
@@ -139,7 +128,7 @@ def _bench(arguments: list[str]) -> int:
     minutes = partial(amount_of, "minutes")
     options.add_argument("--minutes", metavar="M", type=minutes, default=10.0, help="time budget (default: 10)")
     options.add_argument("--compare", metavar="A,B", type=read_sides, help=COMPARE)
-    options.add_argument("--allow", metavar="NAMES", type=read_allowed, default=[], help=ALLOW)
+    options.add_argument("--allow", action="append", choices=LEARNS, default=[], help=ALLOW)
     chosen, flags = options.parse_known_args(arguments)
     if has_flag(flags, *REFUSED):
         raise UserError(f"bench: it doesn't go together with {', '.join(REFUSED)}; leave them out")
@@ -151,7 +140,9 @@ def _bench(arguments: list[str]) -> int:
             if chosen.compare:
                 take_turns(chosen.compare, TURNS, trials, bench.measure)
             else:
-                find_best(bench, trials, chosen.allow)
+                trials[()] = bench.measure(())
+                assert bench.facts is not None
+                search(list_candidates(bench.facts, chosen.allow), trials, bench.measure)
 
     if bench.facts is not None:
         show_trials(trials, bench.facts)
@@ -165,54 +156,23 @@ def _bench(arguments: list[str]) -> int:
     return 0
 
 
-def find_best(bench: Bench, trials: Trials, allowed: list[str]) -> None:
-    """Measure the baseline, and then what may be faster.
-
-    Args:
-        bench: Runs the trials.
-        trials: What was measured, by side. It is added to.
-        allowed: Settings to try although they change what is learned.
-    """
-    baseline = trials[()] = bench.measure(())
-    facts = bench.facts
-    assert facts is not None
-    seconds = baseline.run_seconds(facts.run_samples)
-    if seconds < SHORT_RUN:
-        print(f"The whole training takes {seconds:.2g} s: too short to search; --compare measures what you name")
-    else:
-        search(list_candidates(facts, allowed), trials, bench.measure)
-
-
 def show_trials(trials: Trials, facts: Facts) -> None:
     """Print a table of the trials; the first is what the others are compared with."""
     first = next(iter(trials.values()))
     rows = []
     for side, trial in trials.items():
-        cells = [""] * 5
+        cells = [""] * 4
         if trial.rates:
-            low, high = trial.quartiles
-            cells = [
-                decimals(trial.rate),
-                f"{decimals(low)} to {decimals(high)}",
-                f"{trial.rate / first.rate:.2f}",
-                f"{trial.memory_gib:.2f} GiB",
-                f"{trial.startup:.1f} s",
-            ]
+            quartiles = " to ".join(map(decimals, trial.quartiles))
+            cells = [decimals(trial.rate), quartiles, f"{trial.rate / first.rate:.2f}", f"{trial.startup:.1f} s"]
         rows.append([title(side), *cells, "" if trial is first else explain(trial, first, facts.run_samples)])
     show_table(COLUMNS, rows, facts.heading)
 
 
 def write_record(trials: Trials, best: Side, facts: Facts) -> None:
-    """Write all that was measured, with its provenance, as JSON."""
-    record = {
-        "date": now(),
-        "command": command(),
-        "commit": work_tree().commit,
-        "versions": versions(),
-        **asdict(facts),
-        "trials": {title(side): asdict(trial) for side, trial in trials.items()},
-        "best": title(best),
-    }
+    """Write all that was measured as JSON."""
+    measured = {title(side): asdict(trial) for side, trial in trials.items()}
+    record = {"date": now(), "command": command(), **asdict(facts), "trials": measured, "best": title(best)}
     write_json(FOLDER / facts.experiment / "bench.json", mask(record))
 
 
@@ -224,12 +184,8 @@ def write_overlay(trials: Trials, best: Side, facts: Facts, flags: list[str]) ->
         print("No overlay: of what was measured twice, nothing pays")
         return
     fit = " ".join([typed("fit"), *mask_command(flags), "--config", str(file)])
-    lines = [
-        f"Settings that pay on this machine. {facts.heading}",
-        f"{title(best)}: {trials[best].rate / trials[()].rate:.3g} times as many samples per second, {now()}, by",
-        f"  {' '.join(command())}",
-        f"  {fit}",
-    ]
+    times = f"{trials[best].rate / trials[()].rate:.3g} times as many samples per second"
+    comment = f"# {facts.heading}: {times}, {now()}\n# {fit}\n"
     settings = {change.key: yaml.safe_load(change.value) for change in best}
-    write_text(file, "".join(f"# {line}\n" for line in lines) + yaml.safe_dump(settings, sort_keys=False))
+    write_text(file, comment + yaml.safe_dump(settings, sort_keys=False))
     print(f"Best: {fit}")

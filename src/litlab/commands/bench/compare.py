@@ -21,14 +21,12 @@ class Trial:
     Args:
         rates: Samples per second, in each round.
         startup: Seconds from when the data is ready until steps take what they take from then on, in the first trial.
-        memory_gib: Peak: reserved on the device, or resident in host memory.
         reason: Why it failed, in one line; empty if it did not.
         turns: How many trials there were.
     """
 
     rates: list[float] = field(default_factory=list)
     startup: float = 0.0
-    memory_gib: float = 0.0
     reason: str = ""
     turns: int = 1
 
@@ -46,7 +44,6 @@ class Trial:
     def add(self, other: "Trial") -> None:
         """Take in another trial of the same side. Its start-up, from a warm cache, does not count."""
         self.rates += other.rates
-        self.memory_gib = max(self.memory_gib, other.memory_gib)
         self.reason = other.reason
         self.turns += 1
 
@@ -72,11 +69,9 @@ def pays(new: Trial, old: Trial, samples: float) -> bool:
 
 def explain(new: Trial, old: Trial, samples: float) -> str:
     """Return the verdict on a side in a few words."""
-    if new.reason:
-        return new.reason
     if is_faster(new, old):
         return "faster" if pays(new, old, samples) else "faster, but its start-up takes longer than it gains"
-    return "slower" if is_faster(old, new) else "within the noise"
+    return new.reason or ("slower" if is_faster(old, new) else "within the noise")
 
 
 def take_turns(sides: Sequence[Side], turns: int, trials: Trials, measure: Callable[[Side], Trial]) -> None:

@@ -1,7 +1,6 @@
 """Which settings a bench tries, and how they are typed after ``--compare``."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,8 +44,7 @@ class Change(NamedTuple):
     value: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.name}={self.value}" if self.value else self.name
-        return next((word for word, meaning in WITH_VALUE.items() if meaning == text), text)
+        return f"{self.name}={self.value}" if self.value else self.name
 
     @property
     def key(self) -> str:
@@ -92,19 +90,6 @@ def _read_change(text: str) -> Change:
     return Change(name, value)
 
 
-def read_allowed(text: str) -> list[str]:
-    """Read ``--allow``: settings that change what is learned, separated by commas.
-
-    Raises:
-        UserError: If one is not such a setting.
-    """
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in LEARNS:
-            raise UserError(f"--allow: {name} is not {' or '.join(LEARNS)}; leave it out")
-    return names
-
-
 @dataclass(frozen=True)
 class Facts:
     """What the first trial has found of the experiment and the machine.
@@ -139,46 +124,28 @@ def list_candidates(facts: Facts, allowed: list[str]) -> list[Change]:
         facts: What is known.
         allowed: Settings to try although they change what is learned.
     """
-    cores = facts.hardware["cores"]
-    on_cpu = facts.hardware["device"] == "cpu"
-    order = _list_for_cpu(facts, cores) if on_cpu else _list_for_accelerator(facts, cores)
+    cores, size = facts.hardware["cores"], facts.current.get("batch_size") or 0
+    kind = facts.hardware["device"]
+    is_cpu, is_cuda = kind == "cpu", kind == "cuda"
+    order: list[tuple[str, Any, bool]] = [
+        # On a CPU without units for bfloat16 it is many times slower.
+        ("precision", "bf16-mixed" if facts.bfloat16 else "16-mixed", facts.bfloat16 or not is_cpu),
+        ("threads", cores, is_cpu),
+        ("threads", max(1, cores // 2), is_cpu),
+        ("threads", 1, is_cpu),
+        ("fused", True, True),
+        ("channels_last", True, facts.convolutions),
+        ("compile", "default", True),
+        ("num_workers", min(1 if is_cpu else 2, cores - 1), True),
+        ("num_workers", min(4, cores - 1), not is_cpu),
+        ("batch_size", 2 * size, size > 0),
+        ("batch_size", size // 2, size > 1),
+        ("compile", "reduce-overhead", is_cuda),
+        ("compile", "max-autotune", is_cuda),
+    ]
     candidates = []
-    for name, value in dict.fromkeys(order):
+    for name, value, can_pay in order:
         is_open = name in facts.current and (name not in LEARNS or name in allowed)
-        if is_open and facts.current[name] != value:
+        if can_pay and is_open and facts.current[name] != value:
             candidates.append(Change(name, json.dumps(value).strip('"')))
-    return candidates
-
-
-def _list_for_cpu(facts: Facts, cores: int) -> Iterator[tuple[str, Any]]:
-    if facts.bfloat16:  # without units for it, it is many times slower
-        yield "precision", "bf16-mixed"
-    for number in (cores, cores // 2, 1):
-        yield "threads", max(1, number)
-    yield "fused", True
-    if facts.convolutions:
-        yield "channels_last", True
-    yield "compile", "default"
-    yield "num_workers", min(1, cores - 1)
-    yield from _list_batch_sizes(facts)
-
-
-def _list_for_accelerator(facts: Facts, cores: int) -> Iterator[tuple[str, Any]]:
-    yield "precision", "bf16-mixed" if facts.bfloat16 else "16-mixed"
-    yield "compile", "default"
-    if facts.convolutions:
-        yield "channels_last", True
-    yield "fused", True
-    for number in (2, 4):
-        yield "num_workers", min(number, cores - 1)
-    yield from _list_batch_sizes(facts)
-    if facts.hardware["device"] == "cuda":
-        yield "compile", "reduce-overhead"
-        yield "compile", "max-autotune"
-
-
-def _list_batch_sizes(facts: Facts) -> Iterator[tuple[str, Any]]:
-    size = facts.current.get("batch_size")
-    if size:
-        yield "batch_size", 2 * size
-        yield "batch_size", max(1, size // 2)
+    return list(dict.fromkeys(candidates))

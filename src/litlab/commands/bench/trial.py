@@ -24,7 +24,7 @@ from litlab.cli.main import run_experiment
 from litlab.cli.trainer import build_trainer, has_trained
 from litlab.runs.folder import write_json
 from litlab.runs.provenance import hardware
-from litlab.util.device import has_fast_bfloat16, peak_gib
+from litlab.util.device import has_fast_bfloat16
 from litlab.util.steps import Enough, LapTimer, is_part_of_step, steps_of_run
 from litlab.util.team import use_package
 
@@ -105,7 +105,7 @@ def run_trial(file: Path, steps: int, argv: list[str]) -> None:
         trainer.fit(experiment.model, experiment.data)
     has_trained(trainer)
 
-    trial = {"rates": clock.rates, "startup": clock.startup, "memory_gib": peak_gib(trainer)}
+    trial = {"rates": clock.rates, "startup": clock.startup}
     facts = {**describe_experiment(experiment, trainer), "run_samples": clock.run_samples}
     write_json(file, {"trial": trial, "steps": clock.steps, "facts": facts})
 

@@ -15,8 +15,6 @@ from litlab.optim.parameters import summarise
 from litlab.util.steps import Enough, is_part_of_step
 from litlab.util.text import terminal
 
-STYLES = {"warning": "yellow", "DATA": "bold red"}
-
 
 def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> None:
     """Make a few steps of a fit and print what they say about all of it. Only caches of the data are written.
@@ -58,7 +56,7 @@ def print_facts(facts: list[tuple[str, str]]) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, fact in facts:
-        table.add_row(name, escape(fact), style=STYLES.get(name))
+        table.add_row(name, escape(fact))
     terminal().print(table)
 
 
@@ -74,11 +72,11 @@ def groups_table(trainer: Trainer, module: LightningModule) -> Table | None:
         column.overflow = "fold"
     rest = {parameter: name for name, parameter in module.named_parameters()}
 
-    def add_row(parameters: list, rate: str, decay: str, style: str = "") -> None:
+    def add_row(parameters: list, rate: str, decay: str) -> None:
         names = [rest.pop(parameter) for parameter in parameters]
         if names:
             count = sum(parameter.numel() for parameter in parameters)
-            table.add_row(f"{count:,}", escape(summarise(names)), rate, decay, style=style)
+            table.add_row(f"{count:,}", escape(summarise(names)), rate, decay)
 
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:
@@ -86,5 +84,5 @@ def groups_table(trainer: Trainer, module: LightningModule) -> Table | None:
             rate = group.get("max_lr", group.get("initial_lr", group["lr"]))
             decay = f"{group['weight_decay']:.3g}" if "weight_decay" in group else "-"
             add_row(group["params"], f"{rate:.3g} {group.get('method', '')}".strip(), decay)
-    add_row(list(rest), "not trained", "-", "yellow")
+    add_row(list(rest), "not trained", "-")
     return table if table.row_count > 1 else None

@@ -4,26 +4,21 @@ One training step is measured on tensors without numbers, and each way to divide
 """
 
 import re
-from dataclasses import replace
-from functools import cache
+import shlex
 from typing import Any
 
-import psutil
-import torch
 from lightning.pytorch import LightningDataModule
 
-from litlab.callbacks.activation_checkpointing import ActivationCheckpointing
 from litlab.callbacks.batches import describe
 from litlab.cli.argv import take_flag
 from litlab.cli.sections import SECTIONS, section_callbacks
-from litlab.commands.plan.display import show
-from litlab.commands.plan.estimate import Devices, Estimate, estimate, layout_of, list_others
-from litlab.commands.plan.measure import Ledger, measure
+from litlab.commands.plan.estimate import Devices, Estimate, estimate, layout_of, list_layouts
+from litlab.commands.plan.measure import measure
 from litlab.data.module import ExperimentData
 from litlab.errors import UserError
+from litlab.runs.table import show_table
 from litlab.util.device import GIB
-
-GPU_GIB = 80.0
+from litlab.util.team import command as command_line
 
 
 def plan_command(command: Any) -> None:
@@ -35,56 +30,37 @@ def plan_command(command: Any) -> None:
     Raises:
         UserError: If the run can't be planned.
     """
-    config = command.config
-    if config.resume or config.check or config.ckpt_path:
-        raise UserError("--plan: it looks at a fit from its start; leave --resume, --ckpt_path and --check out")
-    devices = find_devices(config.plan, config.plan_memory, config.trainer.accelerator)
-    settings, batches = config.trainer, config.trainer.accumulate_grad_batches
-    layout = layout_of(settings.strategy)
+    config, settings = command.config, command.config.trainer
+    devices = read_devices(config.plan, config.plan_memory)
     data = command.build_data()
     batch = training_batch(data)
     command.fill_from_data(data)
 
-    # Of the callbacks those that change what a step keeps.
+    # Of the callbacks those that change what a step keeps
+    layout = layout_of(settings.strategy)
     for name in ("logger", "plugins", "profiler"):  # they may start something
         settings[name] = None
     built = command.build("trainer", *SECTIONS, "channels_last", "threads")
     callbacks = [*section_callbacks(built), *(built.trainer.callbacks or [])]
     callbacks = [callback for callback in callbacks if getattr(callback, "part_of_step", False)]
-    layout = replace(layout, checkpointing=any(isinstance(one, ActivationCheckpointing) for one in callbacks))
-    precision = "bf16-mixed" if settings.precision == "auto" and devices.is_gpu else settings.precision
+    is_gpu = settings.accelerator != "cpu"
+    precision = "bf16-mixed" if settings.precision == "auto" and is_gpu else settings.precision
 
-    @cache
-    def measure_step(checkpointing: bool) -> Ledger:
-        more = [ActivationCheckpointing()] if checkpointing and not layout.checkpointing else []
-        return measure(
-            lambda: command.build_model(trained=True), [*callbacks, *more], batch, devices.is_gpu,
-            precision=precision, max_epochs=settings.max_epochs, gradient_clip_val=settings.gradient_clip_val,
-            gradient_clip_algorithm=settings.gradient_clip_algorithm, accumulate_grad_batches=min(batches, 2),
-        )  # fmt: skip
-
-    ways = [estimate(layout, measure_step(layout.checkpointing), devices, batches)]
-    is_divisible = any(use.is_divided for use in measure_step(layout.checkpointing).alive)
-    for way in list_others(layout, devices, is_divisible):
-        try:
-            ways.append(estimate(way, measure_step(way.checkpointing), devices, batches))
-        except UserError as error:
-            ways.append(Estimate(way, refused=str(error)))
-
-    kind = "GPUs" if devices.is_gpu else "processes"
-    print(f"Plan for {devices.nodes} x {devices.per_node} {kind} of {devices.memory / GIB:.3g} GiB. Nothing is run.")
+    step = measure(lambda: command.build_model(trained=True), callbacks, batch, precision, is_gpu)
+    layouts = dict.fromkeys([layout, *list_layouts(devices, step)])
+    estimates = [estimate(layout, step, devices, settings.accumulate_grad_batches) for layout in layouts]
+    print(f"Plan for {config.plan} devices of {devices.memory / GIB:.3g} GiB. Nothing is run.")
     print(f"model: {config.model.class_path}, {precision}")
     print(f"batch: {describe(batch)} on each device")
-    show(ways, devices, take_flag("--plan_memory", take_flag("--plan", command.typed)[1])[1])
+    show(estimates, devices, take_flag("--plan_memory", take_flag("--plan", command.typed)[1])[1])
 
 
-def find_devices(text: str, gib: float | None, accelerator: str) -> Devices:
+def read_devices(text: str, gib: float) -> Devices:
     """Return the devices of a plan.
 
     Args:
         text: Nodes x devices of each, such as 2x8.
-        gib: Memory of a device; None: that of this machine's GPU, or 80; or each process's share of this machine.
-        accelerator: The Trainer's.
+        gib: Memory of a device.
 
     Raises:
         UserError: If the text is not of this form.
@@ -93,26 +69,46 @@ def find_devices(text: str, gib: float | None, accelerator: str) -> Devices:
     if sizes is None:
         raise UserError(f"--plan: {text!r} is not valid; give nodes x devices of each, such as 1x8 or 16x8")
     nodes, per_node = map(int, sizes.groups())
-    memory = (gib or GPU_GIB) * GIB
-    if gib is None and accelerator == "cpu":
-        memory = psutil.virtual_memory().total / per_node
-    elif gib is None and torch.cuda.is_available():
-        memory = torch.cuda.get_device_properties(0).total_memory
-    return Devices(nodes, per_node, memory, accelerator != "cpu")
+    return Devices(nodes, per_node, gib * GIB)
 
 
 def training_batch(data: LightningDataModule) -> Any:
-    """Return a batch as the model gets it, as large as batches get. Generated data stands in for a missing download.
+    """Return a batch of the run's data as the model gets it, as large as batches get."""
+    data.prepare_data()
+    data.setup("fit")
+    batch = next(iter(data.train_dataloader()))
+    batch = data.on_after_batch_transfer(data.on_before_batch_transfer(batch, 0), 0)
+    return data.widest(batch) if isinstance(data, ExperimentData) else batch
+
+
+def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
+    """Print what a config needs, and each other way; if it does not fit, the command line of the first that does.
 
     Args:
-        data: The run's DataModule.
+        estimates: The config's own, then the others.
+        devices: The devices.
+        words: The command line that was planned.
     """
-    if not isinstance(data, ExperimentData):
-        data.prepare_data()
-        data.setup("fit")
-        batch = next(iter(data.train_dataloader()))
-        return data.on_after_batch_transfer(data.on_before_batch_transfer(batch, 0), 0)
-    if data.public is not None and data.dataset is None:
-        folder = data.cache_folder()
-        data.generated = folder is None or not folder.is_dir()
-    return data.widest(next(data.batches("train")))
+    memory = estimates[0].memory
+    rows = [(kind, _in_units(size)) for kind, size in [*memory.items(), ("all", memory.total())]]
+    show_table(("of", "bytes"), rows, "Peak memory per device")
+    usable = 0.9 * devices.memory  # CUDA, NCCL and cuDNN keep some, and pieces get lost
+    fitting = [each for each in estimates if each.memory.total() <= usable]
+    rows = []
+    for each in estimates:
+        sizes = map(_in_units, (each.memory.total(), each.sent))
+        fits = "yes" if each in fitting else "no"
+        rows.append((each.layout.title, *sizes, fits, " ".join(each.layout.flags(devices))))
+    show_table(("strategy", "memory", "sent", "fits", "add"), rows, "The config's way, and others")
+
+    if not fitting:
+        print("None of these fits: take more devices, a smaller batch or shorter inputs.")
+    elif estimates[0] not in fitting:
+        sizes = [f"--trainer.devices={devices.per_node}", f"--trainer.num_nodes={devices.nodes}"]
+        print(f"The first that fits: {fitting[0].layout.title}")
+        print(shlex.join(command_line(*words, *fitting[0].layout.flags(devices), *sizes)))
+
+
+def _in_units(size: float) -> str:
+    """Return bytes in GiB, or in MiB below a tenth of one."""
+    return f"{size / GIB:.2f} GiB" if size >= 0.1 * GIB else f"{size / 2**20:.1f} MiB"

@@ -50,12 +50,10 @@ def test_sides_are_measured_and_failures_are_results(bench, tmp_path, monkeypatc
     assert {path.name for path in (tmp_path / "lightning_logs").iterdir()} == {"bench"}
     kept = json.loads(RECORD.read_text())
     measured = {name: trial for name, trial in kept["trials"].items() if not trial["reason"]}
-    assert list(measured) == ["baseline", "channels_last", str(ours)]
+    assert list(measured) == ["baseline", "channels_last=true", str(ours)]
     assert all(len(trial["rates"]) == 5 and min(trial["rates"]) > 0 for trial in measured.values())
     assert kept["run_samples"] == 2 * 4 * 40
-    assert kept["hardware"]["device"] == "cpu"
     assert kept["current"]["fused"] is None  # SGD has it
-    assert {"torch", "lightning"} <= kept["versions"].keys()
     assert not OVERLAY.exists()
 
 
@@ -68,29 +66,16 @@ def test_the_overlay_holds_what_pays(bench, run, arguments, tmp_path, monkeypatc
     assert done.code == 0, done.err
     text = OVERLAY.read_text()
     assert yaml.safe_load(text) == {"channels_last": True}
-    assert "# channels_last: " in text
-    assert "#   python -m auks fit" in text
+    assert "# python -m auks fit" in text
     shown = run("fit", *arguments, "--config", OVERLAY, "--print_config")
     assert yaml.safe_load(shown.out)["channels_last"] is True
-
-
-def test_a_run_of_seconds_is_not_searched(bench):
-    OVERLAY.parent.mkdir(parents=True)
-    OVERLAY.write_text("channels_last: true")  # of an earlier time
-    done = bench("--trainer.max_epochs=1")
-    assert done.code == 0, done.err
-    assert "too short to search" in done.out
-    assert list(json.loads(RECORD.read_text())["trials"]) == ["baseline"]
-    assert not OVERLAY.exists()
 
 
 def test_an_experiment_that_fails_says_what_fit_says(bench, run, arguments, tmp_path):
     fit = run("fit", *arguments, "--model.width=2")
     done = bench("--model.width=2")
     assert (done.code, done.out, done.err) == (2, "", f"error: {fit.err.partition('error: ')[2]}")
-    bug = bench("--config", overlay(tmp_path, "Bug"))
-    assert bug.code == 1
-    assert bug.err.endswith("ZeroDivisionError: a bug\n")
+    assert bench("--config", overlay(tmp_path, "Bug")).err == "error: exit code 1: ZeroDivisionError: a bug\n"
     assert not list(tmp_path.glob("lightning_logs/bench/*"))
 
 
