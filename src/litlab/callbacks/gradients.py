@@ -28,7 +28,7 @@ class GradNorms(Callback):
     steps do not wait for the device.
 
     Raises:
-        UserError: In a fit, if the gradients are sharded.
+        UserError: In a fit, if the gradients are sharded, or a fused optimizer is to unscale them.
     """
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -102,11 +102,17 @@ class FreeGradients(Callback):
 
 
 def _check_gradients(trainer: Trainer, section: str) -> None:
-    """Refuse a run whose gradients are not whole before the optimizer's step."""
+    """Refuse a run whose gradients are not whole, or not unscaled, before the optimizer's step."""
     if shards(trainer.strategy):
         raise UserError(
             f"{section}: trainer.strategy gives each process a part of the gradients, and all of them are needed; use "
             f"ddp or one device, or set {section} to null"
+        )
+    scaler = getattr(trainer.precision_plugin, "scaler", None)
+    if scaler is not None and any(optimizer.defaults.get("fused") for optimizer in trainer.optimizers):
+        raise UserError(
+            f"{section}: with 16-mixed a fused optimizer unscales the gradients after they are needed; set "
+            f"model.optimizer.fused to null, or {section} to null"
         )
 
 

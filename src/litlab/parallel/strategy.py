@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from lightning.pytorch import Trainer
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -10,7 +11,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, Offlo
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.nn.modules.batchnorm import _NormBase
-from torch.optim import Optimizer
+from torch.optim import Adafactor, Optimizer
 
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks, select_modules
@@ -57,6 +58,15 @@ class ShardedStrategy(DataGroups):
             )
         self._data_parallel_size = processes // self.tensor_parallel_size
         super().setup_environment()
+
+    def setup_optimizers(self, trainer: Trainer) -> None:
+        super().setup_optimizers(trainer)
+        for optimizer in self.optimizers:
+            if isinstance(optimizer, Adafactor) or type(optimizer).__module__.startswith("torchao"):
+                raise UserError(
+                    f"model.optimizer: {type(optimizer).__name__} needs whole weights, which trainer.strategy "
+                    f"{type(self).__name__} divides; use another optimizer, or ddp"
+                )
 
     def divide(self, model: nn.Module) -> None:
         parts = networks(model)

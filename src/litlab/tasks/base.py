@@ -21,7 +21,7 @@ from torchmetrics import Metric
 from litlab.errors import UserError, building
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.optim import Muon, ParamGroups, Schedule
-from litlab.optim.recipe import class_of, plain_recipe, rates_of, scale_rates
+from litlab.optim.recipe import plain_recipe, rates_of, scale_rates
 from litlab.util.steps import steps_of_run
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numbers
@@ -129,14 +129,6 @@ class ExperimentModule(LightningModule):
     @lr.setter
     def lr(self, value: float) -> None:
         self.optimizer = scale_rates(self.optimizer, value)
-
-    @property
-    def lr_settings(self) -> dict[str, Any]:
-        """The settings that `lr` stands for, as an overlay has them under the model's ``init_args``."""
-        cls = class_of(self.optimizer)
-        return {
-            "optimizer": {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": rates_of(self.optimizer)}
-        }
 
     def new_optimizer(self) -> Optimizer:
         """Return the optimizer of the parameters that are trained, without any state.

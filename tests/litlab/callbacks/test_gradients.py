@@ -11,6 +11,7 @@ from torch import nn
 
 from litlab.callbacks import AGC, GradNorms
 from litlab.callbacks.gradients import FreeGradients
+from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
@@ -79,6 +80,18 @@ class Noting(Tiny):
 class Looking(Noting):
     def on_before_zero_grad(self, optimizer):
         pass
+
+
+@pytest.mark.parametrize("callback", [AGC(), GradNorms()])
+def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, callback):
+    """What 16-mixed on a GPU is made of: there is no scaler on a CPU."""
+    trainer = make_trainer(tmp_path)
+    trainer.precision_plugin.scaler = torch.amp.GradScaler("cpu")  # pyright: ignore
+    trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)])]
+    callback.on_fit_start(trainer, Tiny())
+    trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)], fused=True)]
+    with pytest.raises(UserError, match=r": with 16-mixed a fused optimizer .* model\.optimizer\.fused"):
+        callback.on_fit_start(trainer, Tiny())
 
 
 @pytest.mark.parametrize(

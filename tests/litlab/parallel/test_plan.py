@@ -2,11 +2,12 @@
 
 from collections import Counter
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy
@@ -118,6 +119,15 @@ def test_one_weight_of_two_layers_stays_one_weight(mesh):
 def test_parameters_outside_of_networks_are_refused(mesh, own):
     with pytest.raises(UserError, match=r"trainer.strategy: ShardedStrategy shards modules, and Model has .*\(scale"):
         divided(mesh, Model(net=Net(), **own), 2, 1)
+
+
+def test_an_optimizer_that_needs_whole_weights_is_refused(mesh, monkeypatch):
+    def set_up(strategy: ShardedStrategy, trainer: Any) -> None:
+        strategy.optimizers = [torch.optim.Adafactor([nn.Parameter(torch.zeros(2))])]
+
+    monkeypatch.setattr(ModelParallelStrategy, "setup_optimizers", set_up)
+    with pytest.raises(UserError, match=r"^model.optimizer: Adafactor needs whole weights, which trainer.strategy"):
+        ShardedStrategy().setup_optimizers(cast(Any, None))
 
 
 @pytest.mark.parametrize("offload", [True, False])
