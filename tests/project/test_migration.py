@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from litlab.commands.sweep.check import completed_space
-from litlab.commands.sweep.spec import read_spec
+from litlab.commands.sweep.spec import check_space, read_spec
 from tests.conftest import PACKAGE, ROOT, Outcome
 from tests.processes import Python
 
@@ -143,4 +142,4 @@ def test_hydra(project, monkeypatch):
     assert config["trainer"]["gradient_clip_val"] == trainer["gradient_clip_val"]
     assert config["early_stopping"]["init_args"]["monitor"] == "val/acc"
     monkeypatch.setattr("sys.argv", ["check"])
-    completed_space(read_spec(Path("configs/sweeps/hydra_digits.yaml")))
+    check_space(read_spec(Path("configs/sweeps/hydra_digits.yaml")))

@@ -128,25 +128,12 @@ def test_reading_a_profile(copy):
     assert written[0] > 3 * written[1] > 0  # histograms of 20 steps, and of one epoch
 
 
-def test_sweep_to_result(here, fork_server, monkeypatch):
-    class Fit(Python):
-        """A fit of a seed, which starts at once."""
-
-        def __init__(self, words: list[str], **options: Any) -> None:
-            super().__init__(*words[1:], cwd=Path.cwd())
-
-        def wait(self, timeout: float | None = None) -> int:
-            code = super().wait(timeout or 240)
-            for stream, text in zip((sys.stdout, sys.stderr), self.printed(), strict=True):
-                stream.write(text)
-            return code
-
+def test_sweep_to_result(here, children, monkeypatch):
     def verb(words: list[str]) -> Outcome:
         if words[:2] == ["sweep", "--config"]:
             return here([*words, "--trials", "2", "--workers", "1", "--", *BRIEF])
         return here([word.replace("0,1,2", "0,1") for word in words])
 
-    monkeypatch.setattr("litlab.runs.children.Popen", Fit)
     monkeypatch.setenv("COLUMNS", "200")
     Path("benchmarks").mkdir()
     for name in ("README.md", "docs", "benchmarks/results"):
