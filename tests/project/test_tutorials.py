@@ -5,11 +5,9 @@ import re
 import shlex
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from torch.distributed.run import get_args_parser

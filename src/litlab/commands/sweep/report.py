@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from html import escape
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from optuna.trial import FrozenTrial, TrialState
 from litlab.commands.sweep.space import make_overlay
 from litlab.commands.sweep.spec import Spec
 from litlab.commands.sweep.study import list_counted
-from litlab.errors import UserError, printable
+from litlab.errors import printable
 from litlab.runs.folder import write_text
 from litlab.runs.masking import mask_command
 from litlab.runs.results import plus_minus
@@ -21,44 +20,32 @@ from litlab.runs.table import show_table
 from litlab.util.text import decimals
 
 LEAST = 10  # completed trials from which on importances mean anything
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); }
-.wide { overflow-x: auto; } .wide > div { min-width: 44rem; }
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sweep {name}</title><script src="plotly.min.js"></script><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #8884; }}
+.wide {{ overflow-x: auto; }} .wide > div {{ min-width: 44rem; }}
+</style></head><body><h1>Sweep {name}</h1><div class="wide"><table>
+{rows}
+</table></div>
 """
 
 
-def rank(spec: Spec, study: optuna.Study) -> list[FrozenTrial]:
-    """Return the trials that count: the best ones, those that were completed by the first metric, then the others."""
-    sign = -1 if spec.directions[0] == "maximize" else 1
-    best = {trial.number for trial in find_best(spec, study)}
-
-    def order(trial: FrozenTrial) -> Any:
-        is_complete = trial.state == TrialState.COMPLETE
-        return trial.number not in best, not is_complete, sign * trial.values[0] if is_complete else trial.number
-
-    return sorted(list_counted(study), key=order)
+def list_complete(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials with a value."""
+    return study.get_trials(states=(TrialState.COMPLETE,))
 
 
-def find_best(spec: Spec, study: optuna.Study) -> list[FrozenTrial]:
-    """Return the best completed trial, if any; of several metrics the Pareto front."""
-    if all(trial.state != TrialState.COMPLETE for trial in study.trials):
-        return []
-    return [study.best_trial] if len(spec.metrics) == 1 else study.best_trials
-
-
-def show_values(spec: Spec, trial: FrozenTrial) -> list[str]:
-    """Return each metric as its mean and deviation over the seeds, with the score where a spread was penalised."""
+def show_value(spec: Spec, trial: FrozenTrial) -> str:
+    """Return the metric as mean and deviation over the seeds, with the score where a spread was penalised."""
     if trial.state != TrialState.COMPLETE:
-        return [decimals(trial.intermediate_values.get(trial.last_step or 0)), *["-"] * (len(spec.metrics) - 1)]
-    cells = []
-    for number, score in enumerate(trial.values):
-        deviation = trial.user_attrs["deviations"][number]
-        cell = plus_minus(trial.user_attrs["means"][number], deviation)
-        cells.append(f"{cell} (score {decimals(score)})" if deviation and spec.spread else cell)
-    return cells
+        return decimals(trial.intermediate_values.get(trial.last_step or 0))
+    deviation = trial.user_attrs["deviation"]
+    mean = plus_minus(trial.user_attrs["mean"], deviation)
+    return f"{mean} (score {decimals(trial.value)})" if deviation and spec.spread else mean
 
 
 def show_settings(trial: FrozenTrial) -> str:
@@ -69,20 +56,27 @@ def show_settings(trial: FrozenTrial) -> str:
 
 def describe(spec: Spec, trial: FrozenTrial) -> str:
     """Say in one line how a trial has ended."""
-    values = ", ".join(f"{metric} {cell}" for metric, cell in zip(spec.metrics, show_values(spec, trial), strict=True))
-    reason = trial.user_attrs.get("reason", values)
+    reason = trial.user_attrs.get("reason", f"{spec.metric} {show_value(spec, trial)}")
     return printable(f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})")
 
 
 def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of the table of trials, the best first."""
+    """Return the header and the rows of the table of trials: the best, then the others in their order."""
+    best = [study.best_trial] if list_complete(study) else []
     rows = []
-    for trial in rank(spec, study):
-        minutes = "-" if trial.duration is None else f"{trial.duration.total_seconds() / 60:.1f}"
+    for trial in [*best, *(trial for trial in list_counted(study) if trial not in best)]:
         where = trial.user_attrs.get("reason", trial.user_attrs.get("folder", ""))
-        values = show_values(spec, trial)
-        rows.append([str(trial.number), trial.state.name.lower(), *values, minutes, show_settings(trial), str(where)])
-    return ["trial", "state", *spec.metrics, "min", "searched values", "folder, or why it failed"], rows
+        rows.append(
+            [
+                str(trial.number),
+                trial.state.name.lower(),
+                show_value(spec, trial),
+                minutes,
+                show_settings(trial),
+                str(where),
+            ]
+        )
+    return ["trial", "state", spec.metric, "searched values", "folder, or why it failed"], rows
 
 
 def print_trials(spec: Spec, study: optuna.Study) -> None:
@@ -92,39 +86,24 @@ def print_trials(spec: Spec, study: optuna.Study) -> None:
     show_table(header, rows, f"Sweep {spec.name}: {len(rows)}{limit} trials")
 
 
-def write_best(spec: Spec, study: optuna.Study) -> list[Path]:
-    """Write the best settings as overlays for ``fit``: ``best.yaml``, of several metrics ``best_1.yaml`` and so on."""
-    files = []
-    for number, trial in enumerate(find_best(spec, study), start=1):
-        file = spec.folder / ("best.yaml" if len(spec.metrics) == 1 else f"best_{number}.yaml")
-        others = " ".join(mask_command([*spec.flags(), *spec.arguments]))
-        heading = f"# {describe(spec, trial)}\n# found with {printable(others)}\n"
-        write_text(file, heading + yaml.safe_dump(make_overlay(spec.space, trial.params), sort_keys=False))
-        files.append(file)
-    return files
+def write_best(spec: Spec, study: optuna.Study) -> Path:
+    """Write the best settings as ``best.yaml``, an overlay for ``fit``."""
+    trial = study.best_trial
+    others = " ".join(mask_command([*spec.flags(), *spec.arguments]))
+    heading = f"# {describe(spec, trial)}\n# found with {printable(others)}\n"
+    file = spec.folder / "best.yaml"
+    write_text(file, heading + yaml.safe_dump(make_overlay(spec.space, trial.params), sort_keys=False))
+    return file
 
 
 def write_report(spec: Spec, study: optuna.Study) -> Path:
-    """Write the page, ``report/report.html`` in the sweep's folder, and plotly's script beside it.
-
-    Raises:
-        UserError: If no trial was completed.
-    """
+    """Write the page, ``report/report.html`` in the sweep's folder, and plotly's script beside it."""
     from plotly.offline import get_plotlyjs
 
-    if not find_best(spec, study):
-        raise UserError(f"sweep {spec.name}: no trial was completed; wait for one")
     header, rows = list_rows(spec, study)
-    head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
-    parts = [
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>Sweep {spec.name}</title><style>{STYLE}</style><script src='plotly.min.js'></script></head>",
-        f"<body><h1>Sweep {spec.name}</h1><div class='wide'><table><tr>{head}</tr>",
-        *(f"<tr>{row}</tr>" for row in body),
-        "</table></div>",
-    ]
+    lines = [f"<tr><th>{'<th>'.join(map(escape, header))}</tr>"]
+    lines += [f"<tr><td>{'<td>'.join(map(escape, row))}</tr>" for row in rows]
+    parts = [PAGE.format(name=spec.name, rows="\n".join(lines))]
     for title, figure in draw_figures(spec, study):
         figure.update_layout(title=None, template="plotly_white", margin={"t": 30}, legend={"orientation": "h"})
         drawing = figure.to_html(full_html=False, include_plotlyjs=False, config={"responsive": True})
@@ -136,22 +115,12 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
 
 
 def draw_figures(spec: Spec, study: optuna.Study) -> Iterator[tuple[str, Any]]:
-    """Yield title and figure: history, importances, settings, Pareto fronts, validations."""
+    """Yield title and figure: history, importances, settings, validations."""
     from optuna import visualization as plots
 
-    complete = study.get_trials(states=(TrialState.COMPLETE,))
-    for index, metric in enumerate(spec.metrics):
-        goal: Any = {"target": lambda trial, index=index: trial.values[index], "target_name": metric}
-        yield f"{metric} by trial ({spec.directions[index]})", plots.plot_optimization_history(study, **goal)
-        if len(complete) >= LEAST:
-            yield f"Importance of the settings for {metric}", plots.plot_param_importances(study, **goal)
-        yield f"{metric} over each setting", plots.plot_slice(study, **goal)
-        yield f"Settings and {metric}", plots.plot_parallel_coordinate(study, **goal)
-    for first, second in combinations(range(len(spec.metrics)), 2):
-        names = [spec.metrics[first], spec.metrics[second]]
-        figure = plots.plot_pareto_front(
-            study, target_names=names, targets=lambda trial, pair=(first, second): [trial.values[i] for i in pair]
-        )
-        yield " against ".join(names), figure
-    if any(trial.intermediate_values for trial in complete):
-        yield f"{spec.metrics[0]} at each validation", plots.plot_intermediate_values(study)
+    yield f"{spec.metric} by trial ({spec.direction})", plots.plot_optimization_history(study)
+    if len(list_complete(study)) >= LEAST:
+        yield "Importance of the settings", plots.plot_param_importances(study)
+    yield f"{spec.metric} over each setting", plots.plot_slice(study)
+    yield f"Settings and {spec.metric}", plots.plot_parallel_coordinate(study)
+    yield f"{spec.metric} at each validation", plots.plot_intermediate_values(study)

@@ -1,10 +1,10 @@
-"""What a sweep searches: ranges, choices and conditions, and the overlay that their values make."""
+"""What a sweep searches: ranges and choices, and the overlay that their values make."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from optuna import Trial
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 Scalar = bool | int | float | str | None
@@ -18,28 +18,15 @@ class Entry:
     Args:
         distribution: Its values.
         choices: What the choices stand for in the config; {} for a range.
-        when: The choices of earlier entries for which this one is searched, YAML path -> choices.
     """
 
     distribution: FloatDistribution | IntDistribution | CategoricalDistribution
     choices: dict[Scalar, Any]
-    when: dict[str, list[Scalar]]
-
-    def is_searched(self, point: Point) -> bool:
-        return all(path in point and point[path] in allowed for path, allowed in self.when.items())
-
-    def suggest(self, trial: Trial, path: str) -> Scalar:
-        space = self.distribution
-        if isinstance(space, CategoricalDistribution):
-            return trial.suggest_categorical(path, space.choices)
-        if isinstance(space, IntDistribution):
-            return trial.suggest_int(path, space.low, space.high, step=space.step, log=space.log)
-        return trial.suggest_float(path, space.low, space.high, step=space.step, log=space.log)
 
     def corners(self) -> list[Scalar]:
         """Return all choices, or the ends of the range."""
-        space = self.distribution
-        return list(self.choices) if self.choices else [space.low, space.high]  # pyright: ignore[reportAttributeAccessIssue]
+        space: Any = self.distribution
+        return list(self.choices) or [space.low, space.high]
 
     def grid(self) -> list[Scalar]:
         """Return all choices, or all values of a range with steps."""
@@ -59,41 +46,17 @@ class Entry:
 Space = dict[str, Entry]
 
 
-def suggest_point(space: Space, trial: Trial) -> Point:
-    """Ask the sampler for the values of a trial."""
-    point: Point = {}
-    for path, entry in space.items():
-        if entry.is_searched(point):
-            point[path] = entry.suggest(trial, path)
-    return point
-
-
 def list_points(space: Space, list_values: Callable[[Entry], list[Scalar]]) -> list[Point]:
-    """Return every combination of some values of each entry.
-
-    Args:
-        space: The entries.
-        list_values: Returns those values of an entry.
-    """
-    points: list[Point] = [{}]
-    for path, entry in space.items():
-        extended: list[Point] = []
-        for point in points:
-            if entry.is_searched(point):
-                extended.extend({**point, path: value} for value in list_values(entry))
-            else:
-                extended.append(point)
-        points = extended
-    return points
+    """Return every combination of some values of each entry, which a function lists."""
+    return [dict(zip(space, values, strict=True)) for values in product(*map(list_values, space.values()))]
 
 
 def list_corners(space: Space) -> list[Point]:
-    """Return points that hold both ends of each range and every choice, with those that they depend on."""
+    """Return points that hold both ends of each range and every choice, with the blocks that they lie in."""
     corners: list[Point] = []
     for path in space:
-        related = _find_related(space, path)
-        around = {name: entry for name, entry in space.items() if name in related}
-        corners += [point for point in list_points(around, Entry.corners) if path in point]
+        around = {other: entry for other, entry in space.items() if f"{path}.".startswith(f"{other}.")}
+        corners += list_points(around, Entry.corners)
     return corners
 
 
@@ -124,12 +87,3 @@ def _put(block: Any, keys: list[str], setting: Any) -> Any:
     if "class_path" in block and keys[0] not in ("class_path", "init_args"):
         keys = ["init_args", *keys]
     return {**block, keys[0]: _put(block.get(keys[0]), keys[1:], setting)}
-
-
-def _find_related(space: Space, path: str) -> set[str]:
-    """Return an entry, those it depends on, and those whose block it lies in; theirs too."""
-    related = {path}
-    for other in space:
-        if other in space[path].when or path.startswith(f"{other}."):
-            related |= _find_related(space, other)
-    return related

@@ -1,9 +1,7 @@
 """The sweep file: what it says, checked before the first trial."""
 
 import hashlib
-import inspect
 import json
-import math
 import re
 import warnings
 from collections.abc import Mapping
@@ -14,7 +12,7 @@ from typing import Any, NoReturn
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import HyperbandPruner, MedianPruner, NopPruner
-from optuna.samplers import CmaEsSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.samplers import CmaEsSampler, RandomSampler, TPESampler
 
 from litlab.cli.argv import find_bases, resolve_bases
 from litlab.commands.sweep.space import Entry, Scalar, Space, list_corners, list_points, make_overlay
@@ -29,11 +27,10 @@ SAMPLERS = {
     "random": RandomSampler,
     "grid": RandomSampler,  # never asked: the points are queued
     "cmaes": CmaEsSampler,
-    "nsga2": NSGAIISampler,
 }
 PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPruner}
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
-LEAST = {"trials": 1, "hours": 0, "seeds": 1, "spread": 0}  # the numbers
+LEAST = {"trials": 1, "hours": 0.0, "seeds": 1, "spread": 0.0}  # the numbers
 COMPARABLE = ("metric", "direction", "settings", "seeds", "spread", "space")  # what the trials of a study share
 KEYS = ("name", "base", "sampler", "pruner", "trials", "hours", *COMPARABLE)
 OURS = ("seed_everything", "experiment", "test_after_fit", "ckpt_path", "resume", "config")  # set for each trial
@@ -48,8 +45,8 @@ class Spec:
         name: Name of the sweep and of its study.
         base: Config files of the experiment.
         settings: Further values for all trials, YAML path -> value.
-        metrics: What is optimised.
-        directions: ``minimize`` or ``maximize``, for each metric.
+        metric: What is optimised.
+        direction: ``minimize`` or ``maximize``.
         trials: Number of trials; None for no limit but the time.
         hours: How long one command starts new trials; None for no limit.
         sampler: ``name`` and arguments.
@@ -65,8 +62,8 @@ class Spec:
     name: str
     base: list[Path]
     settings: dict[str, Any]
-    metrics: list[str]
-    directions: list[str]
+    metric: str
+    direction: Any
     trials: int | None
     hours: float | None
     sampler: dict[str, Any]
@@ -121,10 +118,6 @@ def build_part(classes: Mapping[str, type], settings: dict[str, Any], key: str, 
     if settings.get("name") not in classes:
         _refuse(key, f"'{settings.get('name')}' is none of {', '.join(classes)}; choose one")
     arguments = {name: value for name, value in settings.items() if name != "name"}
-    known = inspect.signature(classes[settings["name"]]).parameters
-    for name in arguments:
-        if name not in known:
-            _refuse(f"{key}.{name}", f"there is no such argument{nearest(name, known, '; see the manual of Optuna')}")
     if isinstance(arguments.get("seed"), int):
         arguments["seed"] += number
     if settings["name"] == "tpe":
@@ -169,24 +162,24 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
         _refuse("name", "it becomes a folder; give up to 100 letters, digits, '.', '-' and '_'")
 
     # Goals
-    metrics = _as_list(content.get("metric"))
-    if not metrics or not all(isinstance(metric, str) for metric in metrics):
-        _refuse("metric", "it is missing; name what fit logs, such as val/acc, or a list of several")
-    directions = _read_directions(metrics, _as_list(content.get("direction")))
+    metric, direction = content.get("metric"), content.get("direction")
+    if not isinstance(metric, str):
+        _refuse("metric", "it is missing; name what fit logs, such as val/acc")
+    known = DIRECTIONS.get(metric_direction(metric) or "", direction)
+    if known not in DIRECTIONS.values():
+        _refuse("direction", f"it is not known which {metric} is better; set minimize or maximize")
+    if direction not in (None, known):
+        _refuse("direction", f"{direction} gives the worst {metric}; set {known}, or leave direction out")
     for key, least in LEAST.items():
         value = content.get(key)
-        kind = (int, float) if key in ("hours", "spread") else int
-        is_number = isinstance(value, kind) and not isinstance(value, bool)
-        if value is not None and not (is_number and math.isfinite(value) and value >= least):
+        if value is not None and (type(value) not in (int, type(least)) or value < least):
             _refuse(key, f"{value!r} is not valid; give a number of at least {least}")
 
     # Sampler and pruner
     sampler = _named(content.get("sampler", "tpe"))
-    pruner = _named(content.get("pruner", "median" if len(metrics) == 1 else "none"))
+    pruner = _named(content.get("pruner", "median"))
     build_part(SAMPLERS, sampler, "sampler")
     build_part(PRUNERS, pruner, "pruner")
-    if len(metrics) > 1 and pruner["name"] != "none":
-        _refuse("pruner", "it compares one metric; set it to none")
 
     # What is set
     space = _read_space(content.get("space"))
@@ -196,8 +189,6 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
     for path in [*space, *settings]:
         if str(path).split(".")[0] in OURS:
             _refuse(path, "the sweep sets it for each trial; remove it")
-        if path in space and path in settings:
-            _refuse(f"settings.{path}", "it is searched in space, too; remove one of them")
     if content.get("base") is None:
         _refuse("base", "it is missing; list the config files of the experiment, relative to this file")
     base = resolve_bases(content["base"], file)
@@ -213,21 +204,10 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
     files = [read_text(each) for path in base for each in (*find_bases(path), path)]
     compared = {key: content.get(key) for key in COMPARABLE} | {"base": files, "arguments after --": arguments}
     return Spec(
-        file, name, base, settings, metrics, directions, trials, content["hours"], sampler, pruner,
+        file, name, base, settings, metric, known, trials, content["hours"], sampler, pruner,
         content.get("seeds") or 1, content.get("spread", 1.0), space, arguments,
         {key: hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest() for key, value in compared.items()},
     )  # fmt: skip
-
-
-def _read_directions(metrics: list[str], directions: list[Any]) -> list[str]:
-    known = [DIRECTIONS.get(metric_direction(metric) or "") for metric in metrics]
-    directions = directions or known
-    if len(directions) != len(metrics) or not set(directions) <= set(DIRECTIONS.values()):
-        _refuse("direction", f"give minimize or maximize for each of the metrics ({', '.join(metrics)})")
-    for metric, right, direction in zip(metrics, known, directions, strict=True):
-        if right not in (None, direction):
-            _refuse("direction", f"{direction} gives the worst {metric}; set {right}, or leave direction out")
-    return directions
 
 
 def _read_space(content: Any) -> Space:
@@ -236,34 +216,26 @@ def _read_space(content: Any) -> Space:
     space: Space = {}
     for path, entry in content.items():
         key = f"space.{path}"
-        names = {"choices", "when"} if "choices" in _mapping(entry, key) else {"low", "high", "step", "log", "when"}
-        if not entry.keys() <= names or not entry.keys() & {"choices", "low"}:
-            _refuse(key, f"give low and high (and step or log), or choices; not {', '.join(map(str, entry))}")
-        when = {other: _as_list(allowed) for other, allowed in _mapping(entry.get("when") or {}, f"{key}.when").items()}
-        for other, allowed in when.items():
-            if other not in space or not set(allowed) <= space[other].choices.keys():
-                _refuse(f"{key}.when", f"{other}: name an earlier entry and some of its choices")
+        keys = entry.keys() if isinstance(entry, dict) else set()
+        if keys != {"choices"} and keys - {"step", "log"} != {"low", "high"}:
+            _refuse(key, "give low and high (and step or log), or choices")
         choices = _read_choices(entry["choices"], key) if "choices" in entry else {}
         distribution = CategoricalDistribution(list(choices)) if choices else _read_range(entry, key)
-        space[path] = Entry(distribution, choices, when)
+        space[path] = Entry(distribution, choices)
     return space
 
 
 def _read_range(entry: dict[str, Any], key: str) -> FloatDistribution | IntDistribution:
-    low, high, step = entry.get("low"), entry.get("high"), entry.get("step")
-    log = entry.get("log", False)
-    numbers = [low, high] if step is None else [low, high, step]
-    if not all(type(number) in (int, float) and math.isfinite(number) for number in numbers):
-        _refuse(key, "low, high and step must be numbers")
-    if step is not None and step <= 0:
+    low, high, step, log = entry["low"], entry["high"], entry.get("step"), entry.get("log", False)
+    if step in (0, 0.0):
         _refuse(f"{key}.step", f"{step} is not above 0; give a larger one, or leave it out")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # steps that do not end at high
-            if all(isinstance(number, int) for number in numbers):
-                return IntDistribution(low, high, log, step or 1)  # pyright: ignore[reportArgumentType]
-            return FloatDistribution(low, high, log, step)  # pyright: ignore[reportArgumentType]
-    except (ValueError, UserWarning) as error:
+            if all(isinstance(number, int) for number in (low, high, step or 1)):
+                return IntDistribution(low, high, log, step or 1)
+            return FloatDistribution(low, high, log, step)
+    except (TypeError, ValueError, UserWarning) as error:
         raise UserError(f"{key}: {error}") from error
 
 
@@ -291,18 +263,8 @@ def _list_grid(space: Space) -> list[Any]:
     return list_points(space, Entry.grid)
 
 
-def _mapping(value: Any, key: str) -> dict[str, Any]:
-    return value if isinstance(value, dict) else _refuse(key, "it must be keys with their values")
-
-
 def _named(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"name": value or "none"}
-
-
-def _as_list(value: Any) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    return [] if value is None else [value]
 
 
 def _flags_of(settings: dict[str, Any]) -> list[str]:

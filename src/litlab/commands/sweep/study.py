@@ -72,15 +72,14 @@ def open_study(spec: Spec, create: bool = False) -> optuna.Study:
         if not exists and not create:
             raise UserError(f"{spec.file}: the sweep {spec.name} has not been started; start it first")
         if not exists:
-            study = optuna.create_study(storage=storage, study_name=spec.name, directions=spec.directions)
+            study = optuna.create_study(storage=storage, study_name=spec.name, direction=spec.direction)
             study.set_user_attr("fingerprint", spec.fingerprint)
-            study.set_metric_names(spec.metrics)
         study = optuna.load_study(study_name=spec.name, storage=storage, pruner=pruner)
 
         # Only trials with the same settings can be compared
         before = study.user_attrs.get("fingerprint", {})
         different = [key for key, checksum in spec.fingerprint.items() if before.get(key) != checksum]
-        if different:
+        if different and create:
             raise UserError(
                 f"{spec.file}: {different[0]}: it is not what the trials of the sweep {spec.name} were run with; "
                 "change it back, or give the sweep another name"

@@ -5,30 +5,26 @@ Several workers are several processes of this command, which share the study.
 
 import argparse
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import optuna
-import yaml
+import torch
 from optuna.storages import fail_stale_trials
 from optuna.trial import TrialState
 
-from litlab.commands.sweep.report import describe, print_trials, write_best, write_report
+from litlab.commands.sweep.report import describe, list_complete, print_trials, write_best, write_report
 from litlab.commands.sweep.spec import SAMPLERS, Spec, build_part, check_space, read_spec
 from litlab.commands.sweep.study import list_counted, open_study, queue_again
 from litlab.commands.sweep.trial import Stopped, TrialFailed, run_trial
 from litlab.errors import UserError
 from litlab.runs.children import run_children
-from litlab.runs.folder import ROOT, write_text
 from litlab.util.numbers import amount_of, count
 from litlab.util.options import Options, answer
 from litlab.util.team import package, typed
-from litlab.util.yaml import read_mapping
 
 MOST_FAILURES = 3  # of one worker without any success
 SECONDS_BETWEEN_LOOKS = 2
@@ -40,18 +36,16 @@ Arguments after `--` go to every fit.
   %(prog)s --config configs/sweeps/mine.yaml --workers 2
   %(prog)s --config configs/sweeps/mine.yaml --trials 40      16 more than the file's 24
   %(prog)s --config configs/sweeps/mine.yaml -- --data.dataset folder --data.path DIR
-  %(prog)s report mine         its trials, at any time, and a page in lightning_logs/sweeps/mine/report/
+  %(prog)s --config configs/sweeps/mine.yaml --report         its trials and a page, at any time
 """
 
 
 def main(arguments: list[str]) -> int:
-    """Run ``sweep`` or ``sweep report``.
+    """Run ``sweep``.
 
     Returns:
         The exit code: 0; 2 after one line on what is wrong; 128 and the number of the signal that stopped it.
     """
-    if arguments[:1] == ["report"]:
-        return answer(_report, arguments[1:])
     return answer(_sweep, arguments)
 
 
@@ -64,6 +58,7 @@ def _sweep(arguments: list[str]) -> int:
     options.add_argument("--trials", metavar="N", type=count, help="number of trials, in place of the file's")
     hours = partial(amount_of, "hours")
     options.add_argument("--hours", metavar="H", type=hours, help="stop starting trials after H hours")
+    options.add_argument("--report", action="store_true", help="show the trials that there are, and write the page")
     options.add_argument("--worker", help=argparse.SUPPRESS)  # which of how many this process is: 0/2
     chosen = options.parse_args(arguments[:end])
     spec = read_spec(chosen.config, chosen.trials, chosen.hours, arguments[end + 1 :])
@@ -71,12 +66,14 @@ def _sweep(arguments: list[str]) -> int:
         take_share(*map(int, chosen.worker.split("/")))
         return run_worker(spec, [os.getpid(), os.getppid()])
 
+    if chosen.report:
+        show_results(spec, open_study(spec))
+        return 0
+
     # Before the first trial
     workers = chosen.workers or max(1, len(list_devices()))
     check_space(spec)
     study = open_study(spec, create=True)
-    content = read_mapping(spec.file) | {"name": spec.name, "base": [str(path.resolve()) for path in spec.base]}
-    write_text(spec.folder / "sweep.yaml", yaml.safe_dump(content | {"trials": spec.trials}, sort_keys=False))
 
     # Trials
     if workers == 1:
@@ -87,11 +84,7 @@ def _sweep(arguments: list[str]) -> int:
         codes = run_children(package(), commands)
 
     # Results
-    print_trials(spec, study)
-    if any(trial.state == TrialState.COMPLETE for trial in study.trials):
-        print(f"Report: {write_report(spec, study)}")
-        for file in write_best(spec, study):
-            print(f"Best: {typed('fit', *(f'--config {path}' for path in [*spec.base, file]))}")
+    show_results(spec, study)
     code = max(codes)
     if code > 128:
         print(f"{signal.Signals(code - 128).name}: stopped; the same command continues", file=sys.stderr)
@@ -116,7 +109,7 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
     numbers: list[int] = []
     failures = 0
 
-    def objective(trial: optuna.Trial) -> list[float]:
+    def objective(trial: optuna.Trial) -> float:
         numbers.append(trial.number)
         try:
             return run_trial(spec, trial, processes)
@@ -151,6 +144,15 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
     return 0
 
 
+def show_results(spec: Spec, study: optuna.Study) -> None:
+    """Print the table of trials; write the page and ``best.yaml``."""
+    print_trials(spec, study)
+    if list_complete(study):
+        best = write_best(spec, study)
+        print(f"Report: {write_report(spec, study)}")
+        print(f"Best: {typed('fit', *(f'--config {path}' for path in [*spec.base, best]))}")
+
+
 def take_share(worker: int, workers: int) -> None:
     """Leave this process, one of several workers, its share of the CUDA devices and the cores."""
     devices = list_devices()
@@ -164,20 +166,4 @@ def take_share(worker: int, workers: int) -> None:
 def list_devices() -> list[str]:
     """Return the CUDA devices that this command may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return [name for name in chosen.split(",") if name.strip() not in ("", "-1")]
-    if shutil.which("nvidia-smi") is None:
-        return []
-    lines = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
-    return [str(number) for number, line in enumerate(lines.splitlines()) if line.startswith("GPU ")]
-
-
-def _report(arguments: list[str]) -> int:
-    options = Options("sweep report", "Show the trials of a sweep, and write its report as an HTML page.")
-    options.add_argument("name", metavar="NAME", help="name of the sweep")
-    name = options.parse_args(arguments).name
-    spec = read_spec(ROOT / "sweeps" / name / "sweep.yaml")
-    study = open_study(spec)
-    print_trials(spec, study)
-    print(f"Report: {write_report(spec, study)}")
-    return 0
+    return chosen.split(",") if chosen else list(map(str, range(torch.cuda.device_count())))

@@ -11,9 +11,8 @@ import optuna
 import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from optuna.exceptions import TrialPruned
-from optuna.trial import TrialState
 
-from litlab.commands.sweep.space import make_overlay, suggest_point
+from litlab.commands.sweep.space import make_overlay
 from litlab.commands.sweep.spec import PRUNERS, Spec, build_part
 from litlab.commands.sweep.study import open_storage, queue_again
 from litlab.errors import UserError
@@ -41,7 +40,7 @@ class Stopped(Exception):
         self.code = code
 
 
-def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> list[float]:
+def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
     """Fit with each seed.
 
     Args:
@@ -50,44 +49,39 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> list[flo
         processes: Its fits save their state and end when one of these is gone.
 
     Returns:
-        For each metric the mean over the seeds, made worse by some standard deviations.
+        The mean over the seeds, made worse by some standard deviations.
 
     Raises:
         TrialPruned: If it was pruned.
         TrialFailed: If a fit failed.
         Stopped: If a signal has stopped it.
     """
-    point = suggest_point(spec.space, trial)
+    point = {path: trial._suggest(path, entry.distribution) for path, entry in spec.space.items()}
     history = [*queue_again.retry_history(trial.study.trials[trial.number]), trial.number]
     folder = spec.folder / f"trial_{int(history[0]):04d}"  # made of a number only: the database may be another's
     trial.set_user_attr("folder", folder.name)
     write_text(folder / "trial.yaml", yaml.safe_dump(make_overlay(spec.space, point), sort_keys=False))
-    fits = []
+    values = []
     for seed in range(spec.seeds):
         job = {"study": spec.name, "trial": trial._trial_id, "pruner": spec.pruner, "processes": processes}
-        job["reports"] = seed == 0 and len(spec.metrics) == 1  # the first fit, which every trial has, is compared
-        fits.append(_fit(spec, folder, seed, job))
-
-    # Means, deviations, and what is optimised
-    spreads = [spread(values) for values in zip(*fits, strict=True)]
-    trial.set_user_attr("means", [each.mean for each in spreads])
-    trial.set_user_attr("deviations", [each.deviation for each in spreads])
-    scores = []
-    for each, direction in zip(spreads, spec.directions, strict=True):
-        penalty = spec.spread * (each.deviation or 0.0)
-        scores.append(each.mean + penalty if direction == "minimize" else each.mean - penalty)
-    return scores
+        job["reports"] = seed == 0  # the first fit, which every trial has, is compared
+        values.append(_fit(spec, folder, seed, job))
+    over_seeds = spread(values)
+    trial.set_user_attr("mean", over_seeds.mean)
+    trial.set_user_attr("deviation", over_seeds.deviation)
+    penalty = spec.spread * (over_seeds.deviation or 0.0)
+    return over_seeds.mean + (penalty if spec.direction == "minimize" else -penalty)
 
 
-def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> list[float]:
-    """Return the metrics of the validation that was best in the first one."""
+def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
+    """Return the metric of the best validation."""
     folder = trial / f"seed_{seed}"
     run = next(iter(all_runs(folder)), RunFolder(folder))
     status = run.state().get("status")
     if status != "finished":
         report = {
             "class_path": f"{__name__}.ReportTrial",
-            "init_args": {"folder": str(folder), "metrics": spec.metrics},
+            "init_args": {"folder": str(folder), "metric": spec.metric},
         }
         arguments = [
             *spec.flags(),
@@ -116,11 +110,10 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> list[float]
     if (folder / "pruned").exists():
         raise TrialPruned
     validations: Any = read_json(folder / "validations.json").values()
-    finite = [values for values in validations if all(map(math.isfinite, values))]
+    finite = list(filter(math.isfinite, validations))
     if not finite:
-        raise TrialFailed(f"{', '.join(spec.metrics)}: no validation was finite, or there was none")
-    choose = max if spec.directions[0] == "maximize" else min
-    return choose(finite, key=lambda values: values[0])
+        raise TrialFailed(f"{spec.metric}: no validation was finite, or there was none")
+    return max(finite) if spec.direction == "maximize" else min(finite)
 
 
 class ReportTrial(Callback):
@@ -130,12 +123,12 @@ class ReportTrial(Callback):
 
     Args:
         folder: Of the fits of one seed, with ``job.json``.
-        metrics: What is optimised.
+        metric: What is optimised.
     """
 
-    def __init__(self, folder: str, metrics: list[str]) -> None:
+    def __init__(self, folder: str, metric: str) -> None:
         self._folder = Path(folder)
-        self._metrics = metrics
+        self._metric = metric
         self._processes: list[int] = []
         self._trial: optuna.Trial | None = None
 
@@ -148,9 +141,7 @@ class ReportTrial(Callback):
             pruner = build_part(PRUNERS, job["pruner"], "pruner")
             storage = open_storage(self._folder.parents[1])
             study = optuna.load_study(study_name=job["study"], storage=storage, pruner=pruner)
-            trial = optuna.Trial(study, job["trial"])
-            is_running = study.trials[trial.number].state == TrialState.RUNNING
-            self._trial = trial if is_running else None
+            self._trial = optuna.Trial(study, job["trial"])
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -163,23 +154,21 @@ class ReportTrial(Callback):
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
         logged = {name: float(value) for name, value in trainer.callback_metrics.items()}  # reduces: on every rank
-        for metric in self._metrics:
-            if metric not in logged:
-                hint = nearest(metric, logged, f"; logged are {', '.join(sorted(logged))}")
-                raise UserError(f"metric: fit logs no '{metric}'{hint}")
-        values = [logged[metric] for metric in self._metrics]
-        stop = bool(self._processes) and self._report(trainer.global_step, values)
+        if self._metric not in logged:
+            hint = nearest(self._metric, logged, f"; logged are {', '.join(sorted(logged))}")
+            raise UserError(f"metric: fit logs no '{self._metric}'{hint}")
+        stop = bool(self._processes) and self._report(trainer.global_step, logged[self._metric])
         if trainer.strategy.reduce_boolean_decision(stop, all=False):
             trainer.should_stop = True
 
-    def _report(self, step: int, values: list[float]) -> bool:
-        """Keep the values after some optimizer steps; return whether to prune. A resumed run may repeat some."""
+    def _report(self, step: int, value: float) -> bool:
+        """Keep the value after some optimizer steps; return whether to prune. A resumed run may repeat some."""
         validations = read_json(self._folder / "validations.json")
-        validations[str(step)] = values
+        validations[str(step)] = value
         write_json(self._folder / "validations.json", validations)
         if self._trial is None:
             return False
-        self._trial.report(values[0], sorted(map(int, validations)).index(step))
+        self._trial.report(value, sorted(map(int, validations)).index(step))
         if self._trial.should_prune():
             write_text(self._folder / "pruned", "")
             return True

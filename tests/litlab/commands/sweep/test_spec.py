@@ -1,12 +1,9 @@
 """What sweep files may say, and how they are refused."""
 
-from pathlib import Path
-
-import optuna
 import pytest
 import yaml
 
-from litlab.commands.sweep.space import Entry, list_corners, list_points, make_overlay, suggest_point
+from litlab.commands.sweep.space import Entry, list_corners, list_points, make_overlay
 from litlab.commands.sweep.spec import read_spec
 
 NAMES = {"muon": {"class_path": "Muon"}, "adamw": {"class_path": "AdamW", "init_args": {"eps": 1e-6}}}
@@ -14,7 +11,7 @@ SPACE = {
     "model.width": {"low": 32, "high": 64, "step": 16},
     "model.optimizer": {"choices": NAMES},
     "model.optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True},
-    "model.optimizer.momentum": {"low": 0.1, "high": 0.3, "step": 0.1, "when": {"model.optimizer": "muon"}},
+    "model.optimizer.momentum": {"low": 0.1, "high": 0.3, "step": 0.1},
     "data.pooling": {"choices": [None, ["mean", "max"]]},
 }
 
@@ -40,40 +37,40 @@ def read(tmp_path):
         ({"name": "../victim"}, "name: it becomes a folder"),
         ({"metric": None}, "metric: it is missing"),
         ({"direction": "minimize"}, "direction: minimize gives the worst val/acc; set maximize"),
-        ({"metric": "val/own"}, "direction: give minimize or maximize"),
+        ({"metric": "val/own"}, "direction: it is not known"),
         ({"trials": 0.5}, "trials: 0.5 is not valid"),
         ({"trials": None}, "trials: it is missing"),
         ({"seeds": True}, "seeds: True is not valid"),
         ({"spread": -1}, "spread: -1 is not valid"),
         ({"sampler": "tpee"}, "sampler: 'tpee' is none of"),
-        ({"sampler": {"name": "tpe", "sead": 1}}, "sampler.sead: there is no such argument; did you mean 'seed'?"),
+        (
+            {"sampler": {"name": "tpe", "sead": 1}},
+            "sampler: TPESampler.__init__() got an unexpected keyword argument 'sead'",
+        ),
         ({"sampler": "grid"}, "space.model.optimizer.lr: a grid needs a step"),
-        ({"metric": ["val/acc", "val/loss"], "pruner": "median"}, "pruner: it compares one metric"),
         ({"base": "bse.yaml"}, "bse.yaml: no such file"),
         ({"base": None}, "base: it is missing"),
-        ({"settings": {"model.width": 3}}, "settings.model.width: it is searched in space, too"),
         ({"settings": {"seed_everything": 3}}, "seed_everything: the sweep sets it"),
         ({"space": {"a": {"low": 1, "high": 2, "step": 0}}}, "space.a.step: 0 is not above 0"),
         ({"space": {"a": {"low": 0.1, "high": 1.0, "step": 0}}}, "space.a.step: 0 is not above 0"),
         ({"space": {"a": {"low": 3, "high": 2}}}, "space.a: "),
         ({"space": {"a": {"low": 0, "high": 2.0, "log": True}}}, "space.a: "),
         ({"space": {"a": {"low": 1, "high": 4, "step": 2}}}, "space.a: "),
-        ({"space": {"a": {"low": "x", "high": 4}}}, "space.a: low, high and step must be numbers"),
+        ({"space": {"a": {"low": "x", "high": 4}}}, "space.a: "),
         ({"space": {"a": {"lo": 1, "high": 4}}}, "space.a: give low and high"),
         ({"space": {"a": {"choices": []}}}, "space.a: choices must be a list"),
         ({"space": {"a": {"choices": [1, 1.0]}}}, "space.a: '1.0' equals an earlier choice"),
-        ({"space": {"a": {"choices": [1], "when": {"b": 1}}}}, "space.a.when: b: name an earlier entry"),
     ],
 )
 def test_refused(read, content, words):
-    with pytest.raises(Exception, match="tiny.yaml: ") as caught:
+    with pytest.raises(Exception, match=r"tiny\.yaml: ") as caught:
         read(**content)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_direction_is_known(read):
-    assert read(metric=["val/acc", "val/loss"]).directions == ["maximize", "minimize"]
+    assert (read().direction, read(metric="val/loss").direction) == ("maximize", "minimize")
 
 
 def test_points_and_overlays(read):
@@ -84,16 +81,12 @@ def test_points_and_overlays(read):
         (point["model.optimizer"], point["model.optimizer.lr"]) for point in corners if "model.optimizer.lr" in point
     }
     assert {("muon", 1e-4), ("adamw", 0.1)} <= rates
-    assert not any("model.optimizer.momentum" in p and p["model.optimizer"] == "adamw" for p in corners)
     grid = {path: entry for path, entry in space.items() if path != "model.optimizer.lr"}
-    assert len(list_points(grid, Entry.grid)) == 3 * (3 + 1) * 2
+    assert len(list_points(grid, Entry.grid)) == 3 * 2 * 3 * 2
 
     point = {"model.optimizer": "adamw", "model.optimizer.lr": 0.30000000000000004, "data.pooling": '["mean", "max"]'}
     block = {"class_path": "AdamW", "init_args": {"eps": 1e-6, "lr": 0.3}}
     assert make_overlay(space, point) == {"model.optimizer": block, "data.pooling": ["mean", "max"]}
-
-    trial = optuna.create_study().ask()
-    assert ("model.optimizer.momentum" in suggest_point(space, trial)) == (trial.params["model.optimizer"] == "muon")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +95,8 @@ def test_points_and_overlays(read):
 def test_corners_are_parsed_before_the_first_trial(sweep, path, words):
     outcome = sweep.start(space={path: {"choices": ["nonsense"]}})
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    assert "tiny.yaml: space: " in outcome.err and words in outcome.err
+    assert "tiny.yaml: space: " in outcome.err
+    assert words in outcome.err
     assert not sweep.kept.exists()
 
 
@@ -115,6 +109,6 @@ def test_storage_that_cannot_be_opened(sweep, monkeypatch, url):
     assert "secret" not in outcome.err
 
 
-def test_no_such_sweep(run):
-    assert run("sweep", "report", "nothing").code == 2
-    assert Path("lightning_logs").exists() is False
+def test_report_before_the_start(sweep):
+    outcome = sweep.start("--report")
+    assert (outcome.code, outcome.err) == (2, "error: tiny.yaml: the sweep tiny has not been started; start it first\n")

@@ -16,16 +16,10 @@ SECONDS = 240
 
 def test_to_the_end_and_further(sweep, children):
     """Trials are runs; table, page and best.yaml; then more trials; the best settings train."""
-    outcome = sweep.start(metric=["val/mse", "val/mae"])
+    outcome = sweep.start("--trials", 1)
     assert outcome.code == 0, outcome
-    assert "best_1.yaml" in outcome.out
-    assert all(len(trial.values) == 2 for trial in sweep.trials())
-
-    sweep.write(name="tiny2", metric="val/mse")
-    outcome = sweep.run("sweep", "--config", "tiny.yaml", "--trials", 1)
-    assert outcome.code == 0, outcome
-    outcome = sweep.run("sweep", "--config", "tiny.yaml", "--trials", 3)
-    folder = sweep.kept.with_name("tiny2")
+    outcome = sweep.start("--trials", 3)
+    folder = sweep.kept
     assert outcome.out.count(": complete: val/mse") == 2
     assert {path.parent.name for path in folder.glob("*/seed_0")} == {"trial_0000", "trial_0001", "trial_0002"}
     for path in folder.glob("*/seed_0/version_0"):
@@ -37,7 +31,7 @@ def test_to_the_end_and_further(sweep, children):
     flags = [flag.removesuffix("\n...") for flag in flags]
     assert sweep.run("fit", "--config", sweep.content["base"], "--config", best, *flags).code == 0
 
-    page = sweep.run("sweep", "report", "tiny2").out.rpartition("Report: ")[2].strip()
+    page = sweep.start("--report").out.rpartition("Report: ")[2].splitlines()[0]
     text = (sweep.folder / page).read_text()
     assert len(text) < 300_000
     assert (folder / "report" / "plotly.min.js").is_file()
@@ -64,7 +58,7 @@ def test_seeds_workers_and_bad_ends(sweep, children):
     trials = {trial.params["trainer.callbacks"]: trial for trial in sweep.trials()}
     assert list(trials) == list(trouble)
     best = trials["none"]
-    mean, deviation = best.user_attrs["means"][0], best.user_attrs["deviations"][0]
+    mean, deviation = best.user_attrs["mean"], best.user_attrs["deviation"]
     assert deviation > 0
     assert best.values == pytest.approx([mean + 2 * deviation])
     for text in (outcome.out, (sweep.kept / "best.yaml").read_text()):
@@ -100,7 +94,7 @@ def test_stopped_sweep_continues(sweep, children, signum, code):
     process = Python(*words, cwd=sweep.folder)
     deadline = time.monotonic() + SECONDS
     while len(list(sweep.kept.glob("*/seed_0/validations.json"))) < 2:
-        assert time.monotonic() < deadline and process.poll() is None, process.printed()
+        assert time.monotonic() < deadline, process.printed()
         time.sleep(0.1)
     time.sleep(1)
     process.send_signal(signum)
