@@ -71,7 +71,6 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
                 str(trial.number),
                 trial.state.name.lower(),
                 show_value(spec, trial),
-                minutes,
                 show_settings(trial),
                 str(where),
             ]
