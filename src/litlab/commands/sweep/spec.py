@@ -14,7 +14,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import CmaEsSampler, RandomSampler, TPESampler
 
-from litlab.cli.argv import find_bases, resolve_bases
+from litlab.cli.argv import expand, find_bases, resolve_bases
 from litlab.commands.sweep.space import Entry, Scalar, Space, list_corners, list_points, make_overlay
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
@@ -136,7 +136,6 @@ def check_space(spec: Spec) -> None:
     Raises:
         UserError: If a path or value does not fit; with the nearest valid one.
     """
-    from litlab.cli.argv import expand
     from litlab.cli.config import Command
     from litlab.cli.resolve import import_all_classes
 

@@ -9,7 +9,7 @@ import optuna
 from filelock import FileLock
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
@@ -55,34 +55,27 @@ def open_study(spec: Spec, create: bool = False) -> optuna.Study:
 
     Args:
         spec: The sweep.
-        create: Make it, if there is none or all of its trials failed, and queue the points of a grid.
+        create: Make it if need be, check that its trials can be compared, and queue the points of a grid.
 
     Raises:
         UserError: If its trials were run with other settings, or there is none.
     """
     storage = open_storage(spec.folder)
     pruner = build_part(PRUNERS, spec.pruner, "pruner")
+    if not create and spec.name not in optuna.get_all_study_names(storage):
+        raise UserError(f"{spec.file}: the sweep {spec.name} has not been started; start it first")
     with FileLock(spec.folder / ".lock"):
-        exists = spec.name in optuna.get_all_study_names(storage)
-        if exists and create:
-            trials = optuna.load_study(study_name=spec.name, storage=storage).trials
-            if trials and all(trial.state == TrialState.FAIL for trial in trials):
-                optuna.delete_study(study_name=spec.name, storage=storage)
-                exists = False
-        if not exists and not create:
-            raise UserError(f"{spec.file}: the sweep {spec.name} has not been started; start it first")
-        if not exists:
-            study = optuna.create_study(storage=storage, study_name=spec.name, direction=spec.direction)
+        study = optuna.create_study(
+            study_name=spec.name, storage=storage, direction=spec.direction, pruner=pruner, load_if_exists=True
+        )
+        if not study.trials:
             study.set_user_attr("fingerprint", spec.fingerprint)
-        study = optuna.load_study(study_name=spec.name, storage=storage, pruner=pruner)
-
-        # Only trials with the same settings can be compared
-        before = study.user_attrs.get("fingerprint", {})
+        before = study.user_attrs["fingerprint"]
         different = [key for key, checksum in spec.fingerprint.items() if before.get(key) != checksum]
         if different and create:
             raise UserError(
                 f"{spec.file}: {different[0]}: it is not what the trials of the sweep {spec.name} were run with; "
-                "change it back, or give the sweep another name"
+                f"change it back, give the sweep another name, or delete {spec.folder}"
             )
         if create and spec.sampler["name"] == "grid":
             for point in list_points(spec.space, Entry.grid)[: spec.trials]:

@@ -51,6 +51,7 @@ def sweep(run, tmp_path, series) -> Sweep:
         "data.val_fraction": 0.2,
         "trainer.max_epochs": 3,
         "trainer.limit_train_batches": 2,
+        "trainer.log_every_n_steps": 1,
         "trainer.accelerator": "cpu",
         "trainer.callbacks": [],
         "vram": None,
