@@ -188,9 +188,7 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
     for path in [*space, *settings]:
         if str(path).split(".")[0] in OURS:
             _refuse(path, "the sweep sets it for each trial; remove it")
-    if content.get("base") is None:
-        _refuse("base", "it is missing; list the config files of the experiment, relative to this file")
-    base = resolve_bases(content["base"], file)
+    base = resolve_bases(content.get("base", "base.yaml"), file)
 
     # How long
     trials = content["trials"]
@@ -226,7 +224,7 @@ def _read_space(content: Any) -> Space:
 
 def _read_range(entry: dict[str, Any], key: str) -> FloatDistribution | IntDistribution:
     low, high, step, log = entry["low"], entry["high"], entry.get("step"), entry.get("log", False)
-    if step in (0, 0.0):
+    if step == 0:
         _refuse(f"{key}.step", f"{step} is not above 0; give a larger one, or leave it out")
     try:
         with warnings.catch_warnings():
@@ -246,8 +244,6 @@ def _read_choices(content: Any, key: str) -> dict[Scalar, Any]:
     choices: dict[Scalar, Any] = {}
     for value in content:
         name = value if isinstance(value, Scalar) else json.dumps(value)
-        if isinstance(value, dict) and "class_path" in value:
-            name = str(value["class_path"]).rpartition(".")[2]
         if name in choices:
             _refuse(key, f"'{name}' equals an earlier choice; remove one, or name them (choices: {{NAME: ...}})")
         choices[name] = value

@@ -45,9 +45,10 @@ def open_storage(folder: Path) -> RDBStorage:
                 heartbeat_stale_trial_callback=queue_again,
             )  # fmt: skip
     except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, OSError) as error:
-        key = VARIABLE if os.environ.get(VARIABLE) else folder / "study.db"
         cause = mask_text(first_line(error.__cause__ or error))
-        raise UserError(f"{key}: the study can't be opened ({cause}); give the address of a database") from error
+        raise UserError(
+            f"{VARIABLE}: the study can't be opened ({cause}); give the address of a database, or unset it"
+        ) from error
 
 
 def open_study(spec: Spec, create: bool = False) -> optuna.Study:

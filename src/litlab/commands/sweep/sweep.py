@@ -71,7 +71,7 @@ def _sweep(arguments: list[str]) -> int:
         return 0
 
     # Before the first trial
-    workers = chosen.workers or max(1, len(list_devices()))
+    workers = chosen.workers or max(1, torch.cuda.device_count())
     check_space(spec)
     study = open_study(spec, create=True)
 
@@ -155,15 +155,10 @@ def show_results(spec: Spec, study: optuna.Study) -> None:
 
 def take_share(worker: int, workers: int) -> None:
     """Leave this process, one of several workers, its share of the CUDA devices and the cores."""
-    devices = list_devices()
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = chosen.split(",") if chosen else list(map(str, range(torch.cuda.device_count())))
     if devices:
         each = max(1, len(devices) // workers)
         first = worker * each % len(devices)
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices[first : first + each])
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
-
-
-def list_devices() -> list[str]:
-    """Return the CUDA devices that this command may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return chosen.split(",") if chosen else list(map(str, range(torch.cuda.device_count())))

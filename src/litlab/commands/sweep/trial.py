@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+import psutil
 import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from optuna.exceptions import TrialPruned
@@ -134,7 +135,7 @@ class ReportTrial(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         job = read_json(self._folder / "job.json")
-        if not trainer.is_global_zero or not job or not all(map(_is_alive, job["processes"])):
+        if not trainer.is_global_zero or not job or not all(map(psutil.pid_exists, job["processes"])):
             return
         self._processes = job["processes"]
         if job["reports"]:
@@ -146,7 +147,7 @@ class ReportTrial(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if not all(map(_is_alive, self._processes)):
+        if not all(map(psutil.pid_exists, self._processes)):
             self._processes = []
             os.kill(os.getpid(), signal.SIGTERM)  # the state is saved as after any other
 
@@ -173,11 +174,3 @@ class ReportTrial(Callback):
             write_text(self._folder / "pruned", "")
             return True
         return False
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
