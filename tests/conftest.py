@@ -6,9 +6,8 @@ The process that only hands tests to workers imports neither torch nor Lightning
 import json
 import logging
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
@@ -170,17 +169,6 @@ def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = PACKAG
         return run_command(package)
     except SystemExit as exit_:
         return int(exit_.code or 0)
-
-
-@pytest.fixture
-def fork_server(monkeypatch) -> Iterator[None]:
-    """Lets a command in this process start its fits with the fork server of the tests, which has done the imports."""
-    start_fork_server()
-    monkeypatch.setattr("litlab.commands.sweep.sweep.use_fork_server", lambda threads=None: None)
-    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    yield
-    for signum, handler in handlers.items():
-        signal.signal(signum, handler)
 
 
 @pytest.fixture

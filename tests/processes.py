@@ -20,7 +20,7 @@ from typing import BinaryIO
 from unittest.mock import patch
 
 FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload(["litlab.cli.fit", "litlab.commands.sweep.workers", __name__])
+FORKS.set_forkserver_preload(["litlab.cli.fit", "optuna", __name__])
 
 variables_at_start: dict[str, str] = {}  # those of the session, before any test
 _one_at_a_time = threading.Lock()  # some tests start several processes from threads, and these change the variables

@@ -40,7 +40,7 @@ def clone(tmp_path, images, texts, series) -> Path:
     return tmp_path
 
 
-def test_commands_in_the_order_of_the_readme(clone, run, short, fork_server, children, monkeypatch):
+def test_commands_in_the_order_of_the_readme(clone, run, short, children, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # tables fold names where there is less room
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
     assert len(projects) >= 13

@@ -1,6 +1,5 @@
 """The Trainer of a command: its loggers, plugins and callbacks, in the order in which they act."""
 
-import os
 from importlib import import_module
 from typing import Any
 
@@ -113,8 +112,6 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
 
     record = RunRecord(command.settings)
     own = [FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]
-    if "LITLAB_TRIAL" in os.environ:  # the sweep that started this process waits for its results
-        own.append(import_module("litlab.commands.sweep.trial_report").TrialReport())
     return [*finders, *section_callbacks(built), *shown, *own, *named]
 
 

@@ -1,10 +1,13 @@
-"""Commands in processes of their own, one after another: the fits of ``fit --seeds``, the trials of ``bench``."""
+"""Commands in processes of their own: the fits of ``fit --seeds``, the trials of ``bench`` and ``sweep``."""
 
 import os
 import signal
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import STDOUT, Popen, TimeoutExpired
+from typing import BinaryIO
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # the last one: SLURM's time limit
 
@@ -26,7 +29,38 @@ def run_child(module: str, *arguments: str, log: Path | None = None, seconds: fl
     Raises:
         subprocess.TimeoutExpired: If it was killed because it took too long.
     """
+    output = None if log is None else log.open("wb")
     children: list[Popen] = []
+    try:
+        with _passing_signals(children) as signals:
+            children.append(_start(module, arguments, output))
+            code = children[0].wait(seconds)
+    except TimeoutExpired:
+        os.killpg(children[0].pid, signal.SIGKILL)  # and the workers of its loaders
+        children[0].wait()
+        raise
+    finally:
+        if output is not None:
+            output.close()
+    return 128 + signals[0] if signals else code
+
+
+def run_children(module: str, commands: Sequence[Sequence[str]]) -> list[int]:
+    """Run ``python -m MODULE ARGUMENTS`` several times at once, as `run_child` does; return the exit codes."""
+    children: list[Popen] = []
+    with _passing_signals(children):
+        children.extend(_start(module, arguments, None) for arguments in commands)
+        return [child.wait() for child in children]
+
+
+def _start(module: str, arguments: Sequence[str], output: BinaryIO | None) -> Popen:
+    command = [sys.executable, "-m", module, *arguments]
+    return Popen(command, start_new_session=True, stdout=output, stderr=output and STDOUT)
+
+
+@contextmanager
+def _passing_signals(children: list[Popen]) -> Iterator[list[int]]:
+    """Pass signals on to children, and list those that have come."""
     signals: list[int] = []
 
     def pass_on(signum: int, _: object) -> None:
@@ -35,21 +69,11 @@ def run_child(module: str, *arguments: str, log: Path | None = None, seconds: fl
             child.send_signal(signum)
 
     handlers = {signum: signal.signal(signum, pass_on) for signum in PASSED_ON}
-    output = None if log is None else log.open("wb")
     try:
-        command = [sys.executable, "-m", module, *arguments]
-        children.append(Popen(command, start_new_session=True, stdout=output, stderr=output and STDOUT))
-        code = children[0].wait(seconds)
-    except TimeoutExpired:
-        os.killpg(children[0].pid, signal.SIGKILL)  # and the workers of its loaders
-        children[0].wait()
-        raise
+        yield signals
     finally:
-        if output is not None:
-            output.close()
         for signum, handler in handlers.items():
             signal.signal(signum, handler)
-    return 128 + signals[0] if signals else code
 
 
 def explain_failure(code: int, log: Path) -> str:

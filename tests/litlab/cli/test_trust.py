@@ -64,7 +64,7 @@ CALLBACKS = {
         setup=WRITE,
     ),
     "callable class": calls("lightning.pytorch.callbacks.LambdaCallback", setup=calls("evil_module.Callable")),
-    "no callback": calls("litlab.commands.sweep.processes.Stop"),
+    "no callback": calls("litlab.commands.sweep.trial.Stopped"),
     "server": calls("lightning.pytorch.serve.ServableModuleValidator"),
 }
 

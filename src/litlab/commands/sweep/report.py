@@ -1,104 +1,118 @@
-"""The report of a sweep: one HTML page that needs no other file and no network."""
+"""What a sweep has brought: a line for each trial, a table, ``best.yaml``, and a page with Optuna's figures."""
 
-import io
 from collections.abc import Iterator
-from datetime import datetime
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from optuna import Study
+import optuna
+import yaml
 from optuna.trial import FrozenTrial, TrialState
-from rich.console import Console
 
-from litlab.commands.sweep.results import best, completed, counted, in_state, ranked, reason, requeued
-from litlab.commands.sweep.spec import SweepSpec
-from litlab.commands.sweep.table import heading, rows
-from litlab.errors import UserError
+from litlab.commands.sweep.space import make_overlay
+from litlab.commands.sweep.spec import Spec
+from litlab.commands.sweep.study import list_counted
+from litlab.errors import printable
 from litlab.runs.folder import write_text
+from litlab.runs.masking import mask_command
+from litlab.runs.results import plus_minus
+from litlab.runs.table import show_table
+from litlab.util.text import decimals
 
-BEST = 10  # rows; a Pareto front may have more
-WIDTH = 200  # of the table, in characters
-STYLE = """
-:root { color-scheme: light dark; } body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem; }
-h2 { margin-top: 2.5rem; } p.note { opacity: 0.75; } pre, .wide { overflow-x: auto; } summary { cursor: pointer; }
+LEAST = 10  # completed trials from which on importances mean anything
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sweep {name}</title><script src="plotly.min.js"></script><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #8884; }}
+.wide {{ overflow-x: auto; }} .wide > div {{ min-width: 44rem; }}
+</style></head><body><h1>Sweep {name}</h1><div class="wide"><table>
+{rows}
+</table></div>
 """
 
 
-def write_report(spec: SweepSpec, study: Study) -> Path:
-    """Write the page of a sweep to ``report/report.html`` in its folder, in place of an earlier one.
+def list_complete(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials with a value."""
+    return study.get_trials(states=(TrialState.COMPLETE,))
 
-    Args:
-        spec: The sweep.
-        study: Its trials.
 
-    Returns:
-        The page.
+def show_value(spec: Spec, trial: FrozenTrial) -> str:
+    """Return the metric as mean and deviation over the seeds, with the score where a spread was penalised."""
+    if trial.state != TrialState.COMPLETE:
+        return decimals(trial.intermediate_values.get(trial.last_step or 0))
+    deviation = trial.user_attrs["deviation"]
+    mean = plus_minus(trial.user_attrs["mean"], deviation)
+    return f"{mean} (score {decimals(trial.value)})" if deviation and spec.spread else mean
 
-    Raises:
-        UserError: If no trial was completed, or the file can't be written.
-    """
-    trials = study.get_trials(deepcopy=False)
-    if not completed(trials):
-        raise UserError(f"sweep {spec.name}: no trial has completed yet; there is nothing to report.")
+
+def show_settings(trial: FrozenTrial) -> str:
+    """Return the searched values of a trial in one line."""
+    values = {name: decimals(value) if isinstance(value, float) else value for name, value in trial.params.items()}
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def describe(spec: Spec, trial: FrozenTrial) -> str:
+    """Say in one line how a trial has ended."""
+    reason = trial.user_attrs.get("reason", f"{spec.metric} {show_value(spec, trial)}")
+    return printable(f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})")
+
+
+def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the table of trials: the best, then the others in their order."""
+    best = [study.best_trial] if list_complete(study) else []
+    rows = []
+    for trial in [*best, *(trial for trial in list_counted(study) if trial not in best)]:
+        where = str(trial.user_attrs.get("reason", trial.user_attrs.get("folder", "")))
+        state = trial.state.name.lower()
+        rows.append([str(trial.number), state, show_value(spec, trial), show_settings(trial), where])
+    return ["trial", "state", spec.metric, "searched values", "folder, or why it failed"], rows
+
+
+def print_trials(spec: Spec, study: optuna.Study) -> None:
+    """Print the table of trials."""
+    header, rows = list_rows(spec, study)
+    limit = "" if spec.trials is None else f" of {spec.trials}"
+    show_table(header, rows, f"Sweep {spec.name}: {len(rows)}{limit} trials")
+
+
+def write_best(spec: Spec, study: optuna.Study) -> Path:
+    """Write the best settings as ``best.yaml``, an overlay for ``fit``."""
+    trial = study.best_trial
+    others = " ".join(mask_command([*spec.flags(), *spec.arguments]))
+    heading = f"# {describe(spec, trial)}\n# found with {printable(others)}\n"
+    file = spec.folder / "best.yaml"
+    write_text(file, heading + yaml.safe_dump(make_overlay(spec.space, trial.params), sort_keys=False))
+    return file
+
+
+def write_report(spec: Spec, study: optuna.Study) -> Path:
+    """Write the page, ``report/report.html`` in the sweep's folder, and plotly's script beside it."""
+    from plotly.offline import get_plotlyjs
+
+    header, rows = list_rows(spec, study)
+    lines = [f"<tr><th>{'<th>'.join(map(escape, header))}</tr>"]
+    lines += [f"<tr><td>{'<td>'.join(map(escape, row))}</tr>" for row in rows]
+    parts = [PAGE.format(name=spec.name, rows="\n".join(lines))]
+    for title, figure in draw_figures(spec, study):
+        figure.update_layout(title=None, template="plotly_white", margin={"t": 30}, legend={"orientation": "h"})
+        drawing = figure.to_html(full_html=False, include_plotlyjs=False, config={"responsive": True})
+        parts.append(f"<h2>{escape(title)}</h2><div class='wide'>{drawing}</div>")
     page = spec.folder / "report" / "report.html"
-    write_text(page, report_page(spec, study, datetime.now()))
+    write_text(page, "\n".join([*parts, "</body></html>\n"]))
+    write_text(page.with_name("plotly.min.js"), get_plotlyjs())
     return page
 
 
-def report_page(spec: SweepSpec, study: Study, now: datetime) -> str:
-    """Return the page as text.
+def draw_figures(spec: Spec, study: optuna.Study) -> Iterator[tuple[str, Any]]:
+    """Yield title and figure: history, importances, settings, validations."""
+    from optuna import visualization as plots
 
-    Args:
-        spec: The sweep.
-        study: Its trials, at least one of them completed.
-        now: The local time.
-    """
-    from plotly.offline import get_plotlyjs
-
-    trials = study.get_trials(deepcopy=False)
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(spec.name)}: sweep</title><style>{STYLE}</style>",
-        f"<script>{get_plotlyjs()}</script></head><body>",
-        f"<h1>Sweep {escape(spec.name)}</h1>",
-        f'<p class="note">{now:%Y-%m-%d %H:%M}</p>',
-        _table(spec, trials, now),
-        *_figures(spec, study),
-        *_failures(trials),
-        "</body></html>",
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def _table(spec: SweepSpec, trials: list[FrozenTrial], now: datetime) -> str:
-    """Return the progress of the sweep as in a terminal, with more of the best trials."""
-    console = Console(record=True, file=io.StringIO(), width=WIDTH)
-    console.print(*heading(spec, trials, now), "", sep="\n")
-    shown = ranked(spec, trials)[: max(BEST, len(best(spec, trials)))]
-    console.print(rows(spec, shown, now, wide=True))
-    if len(completed(trials)) > len(shown):
-        console.print(f"{len(completed(trials)) - len(shown)} more were completed.")
-    return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
-
-
-def _figures(spec: SweepSpec, study: Study) -> Iterator[str]:
-    from litlab.commands.sweep.figures import figures
-
-    for title, caption, figure in figures(spec, study):
-        figure.update_layout(title=None, template="plotly_white", margin={"t": 30})
-        yield f'<h2>{escape(title)}</h2><p class="note">{escape(caption)}</p>'
-        yield f'<div class="wide">{figure.to_html(full_html=False, include_plotlyjs=False)}</div>'
-
-
-def _failures(trials: list[FrozenTrial]) -> Iterator[str]:
-    failed = in_state(counted(trials), TrialState.FAIL)
-    if failed:
-        yield f"<h2>Failed trials ({len(failed)})</h2>"
-    for trial in failed:
-        tail = "\n".join(trial.user_attrs.get("tail", []))
-        yield f"<details><summary>trial {trial.number}: {escape(reason(trial))}</summary>"
-        yield f"<pre>{escape(tail) or 'no output'}</pre></details>"
-    if again := requeued(trials):
-        yield f'<p class="note">{again}.</p>'
+    yield f"{spec.metric} by trial ({spec.direction})", plots.plot_optimization_history(study)
+    if len(list_complete(study)) >= LEAST:
+        yield "Importance of the settings", plots.plot_param_importances(study)
+    yield f"{spec.metric} over each setting", plots.plot_slice(study)
+    yield f"Settings and {spec.metric}", plots.plot_parallel_coordinate(study)
+    yield f"{spec.metric} at each validation", plots.plot_intermediate_values(study)

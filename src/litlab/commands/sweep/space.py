@@ -1,14 +1,14 @@
-"""What a sweep searches: entries (ranges, choices, conditions), their values, and the overlay these make."""
+"""What a sweep searches: ranges and choices, and the overlay that their values make."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from optuna import Trial
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 Scalar = bool | int | float | str | None
-Values = dict[str, Scalar]  # of one trial: YAML path -> value; a choice that is a block goes by its name
+Point = dict[str, Scalar]  # YAML path -> value; a choice that is a block goes by its name
 
 
 @dataclass(frozen=True)
@@ -16,41 +16,28 @@ class Entry:
     """What is searched for one setting.
 
     Args:
-        distribution: The values: numbers between two bounds, both included, or choices.
-        choices: What the choices stand for in the config: a number, a word, or a whole block; {} for numbers.
-        when: For which values of other entries this one is searched, YAML path -> values.
+        distribution: Its values.
+        choices: What the choices stand for in the config; {} for a range.
     """
 
     distribution: FloatDistribution | IntDistribution | CategoricalDistribution
-    choices: dict[Scalar, Any] = field(default_factory=dict)
-    when: dict[str, list[Scalar]] = field(default_factory=dict)
-
-    def suggest(self, trial: Trial, path: str) -> Scalar:
-        """Ask the sampler for a value."""
-        space = self.distribution
-        if isinstance(space, CategoricalDistribution):
-            return trial.suggest_categorical(path, space.choices)
-        if isinstance(space, IntDistribution):
-            return trial.suggest_int(path, space.low, space.high, step=space.step, log=space.log)
-        return trial.suggest_float(path, space.low, space.high, step=space.step, log=space.log)
+    choices: dict[Scalar, Any]
 
     def corners(self) -> list[Scalar]:
-        """Return the values to check: the least and the greatest, or all choices."""
-        space = self.distribution
-        if isinstance(space, CategoricalDistribution):
-            return list(space.choices)
-        return [*sorted({space.low, space.high})]
+        """Return all choices, or the ends of the range."""
+        space: Any = self.distribution
+        return list(self.choices) or [space.low, space.high]
 
     def grid(self) -> list[Scalar]:
-        """Return all values; numbers must have a step."""
-        space = self.distribution
-        if isinstance(space, CategoricalDistribution):
-            return list(space.choices)
-        step = space.step or 1
-        return [space.low + number * step for number in range(round((space.high - space.low) / step) + 1)]
+        """Return all choices, or all values of a range with steps."""
+        space: Any = self.distribution
+        if self.choices:
+            return list(self.choices)
+        steps = round((space.high - space.low) / space.step)
+        return [space.low + number * space.step for number in range(steps + 1)]
 
     def setting(self, value: Scalar) -> Any:
-        """Return what a value stands for in the config: 0.15, where steps add up to 0.15000000000000002."""
+        """Return what a value stands for: 0.15, where steps add up to 0.15000000000000002."""
         if self.choices:
             return self.choices[value]
         return float(f"{value:.12g}") if isinstance(value, float) else value
@@ -59,54 +46,39 @@ class Entry:
 Space = dict[str, Entry]
 
 
-def suggest(space: Space, trial: Trial) -> Values:
-    """Ask the sampler for the values of a trial, entry by entry; entries come after those they depend on."""
-    values: Values = {}
-    for path, entry in space.items():
-        if _is_asked(entry, values):
-            values[path] = entry.suggest(trial, path)
-    return values
+def list_points(space: Space, list_values: Callable[[Entry], list[Scalar]]) -> list[Point]:
+    """Return every combination of some values of each entry, which a function lists."""
+    return [dict(zip(space, values, strict=True)) for values in product(*map(list_values, space.values()))]
 
 
-def grid(space: Space) -> Iterator[Values]:
-    """Yield all points of a space whose ranges have steps."""
-    return _points(space, lambda entry: entry.grid())
-
-
-def corner_points(space: Space) -> list[Values]:
-    """Return few points that together hold every corner of every range and every choice.
-
-    An entry is tried with all choices that it depends on, or whose block it lies in; what is independent is tried
-    together.
-    """
-    points: list[Values] = []
+def list_corners(space: Space) -> list[Point]:
+    """Return points that hold both ends of each range and every choice, with the blocks that they lie in."""
+    corners: list[Point] = []
     for path in space:
-        related = _related(space, path)
-        around = {name: entry for name, entry in space.items() if name in related}
-        for values in _points(around, lambda entry: entry.corners()):
-            if path in values:
-                _merge(points, values)
-    return points
+        around = {other: entry for other, entry in space.items() if f"{path}.".startswith(f"{other}.")}
+        corners += list_points(around, Entry.corners)
+    return corners
 
 
-def overlay(space: Space, values: Values) -> dict[str, Any]:
-    """Return the config overlay of a trial: YAML path -> setting.
+def make_overlay(space: Space, point: Point) -> dict[str, Any]:
+    """Return the config overlay of a point: YAML path -> setting.
 
-    A value inside of a block that another entry chose is put into the block.
+    A value inside of a block that another entry has chosen is put into the block.
     """
     settings: dict[str, Any] = {}
-    for path in sorted(values, key=lambda path: path.count(".")):
-        setting = space[path].setting(values[path])
+    for path in sorted(space.keys() & point.keys(), key=lambda path: path.count(".")):
+        setting = space[path].setting(point[path])
         block = next((other for other in settings if path.startswith(f"{other}.")), None)
         if block is None:
             settings[path] = setting
         else:
-            settings[block] = _put(settings[block], path.removeprefix(f"{block}.").split("."), setting)
+            keys = path.removeprefix(f"{block}.").split(".")
+            settings[block] = _put(settings[block], keys, setting)
     return settings
 
 
 def _put(block: Any, keys: list[str], setting: Any) -> Any:
-    """Return a block with a setting in it; the flags' paths leave ``init_args`` out, which a config needs."""
+    """Return a block with a setting in it; paths leave ``init_args`` out, which a config needs."""
     if not keys:
         return setting
     if isinstance(block, str):  # a class by its name alone
@@ -115,36 +87,3 @@ def _put(block: Any, keys: list[str], setting: Any) -> Any:
     if "class_path" in block and keys[0] not in ("class_path", "init_args"):
         keys = ["init_args", *keys]
     return {**block, keys[0]: _put(block.get(keys[0]), keys[1:], setting)}
-
-
-def _is_asked(entry: Entry, values: Values) -> bool:
-    return all(path in values and values[path] in allowed for path, allowed in entry.when.items())
-
-
-def _points(space: Space, candidates: Callable[[Entry], list[Scalar]]) -> Iterator[Values]:
-    points: list[Values] = [{}]
-    for path, entry in space.items():
-        points = [
-            {**point, **more}
-            for point in points
-            for more in ([{path: value} for value in candidates(entry)] if _is_asked(entry, point) else [{}])
-        ]
-    yield from points
-
-
-def _related(space: Space, path: str) -> set[str]:
-    """Return an entry, those it depends on, and those whose block it lies in; theirs too."""
-    related = {path}
-    for other in space:
-        if other in space[path].when or path.startswith(f"{other}."):
-            related |= _related(space, other)
-    return related
-
-
-def _merge(points: list[Values], values: Values) -> None:
-    """Add values to the first point that sets none of them otherwise."""
-    for point in points:
-        if all(point.get(path, value) == value for path, value in values.items()):
-            point.update(values)
-            return
-    points.append(dict(values))

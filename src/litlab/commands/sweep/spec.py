@@ -1,190 +1,270 @@
-"""The sweep file: what it says, checked, and a fingerprint of it."""
+"""The sweep file: what it says, checked before the first trial."""
 
-import dataclasses
 import hashlib
 import json
-from dataclasses import dataclass, field
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.exceptions import ExperimentalWarning
+from optuna.pruners import HyperbandPruner, MedianPruner, NopPruner
+from optuna.samplers import CmaEsSampler, RandomSampler, TPESampler
 
-from litlab.cli.argv import find_bases, resolve_bases
-from litlab.commands.sweep import reading as read
-from litlab.commands.sweep.reading import refuse
-from litlab.commands.sweep.samplers import PRUNERS, SAMPLERS, make_pruner, make_sampler
-from litlab.commands.sweep.space import Space, grid
+from litlab.cli.argv import expand, find_bases, resolve_bases
+from litlab.commands.sweep.space import Entry, Scalar, Space, list_corners, list_points, make_overlay
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
 from litlab.util.metrics import metric_direction
-from litlab.util.yaml import read_mapping
+from litlab.util.text import nearest
+from litlab.util.yaml import read_mapping, read_text
 
-KEYS = (
-    "name", "base", "settings", "metric", "direction", "trials", "hours", "sampler", "pruner", "seeds", "spread",
-    "stall_minutes", "space",
-)  # fmt: skip
-DIRECTIONS = ("minimize", "maximize")
-BETTER = {"minimize": "lower", "maximize": "higher"}
-BY_MODE = {"min": "minimize", "max": "maximize"}
+SAMPLERS = {
+    "tpe": TPESampler,
+    "random": RandomSampler,
+    "grid": RandomSampler,  # never asked: the points are queued
+    "cmaes": CmaEsSampler,
+}
+PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPruner}
+DIRECTIONS = {"min": "minimize", "max": "maximize"}
+LEAST = {"trials": 1, "hours": 0.0, "seeds": 1, "spread": 0.0}  # the numbers
+COMPARABLE = ("metric", "direction", "settings", "seeds", "spread", "space")  # what the trials of a study share
+KEYS = ("name", "base", "sampler", "pruner", "trials", "hours", *COMPARABLE)
+OURS = ("seed_everything", "experiment", "test_after_fit", "ckpt_path", "resume", "config")  # set for each trial
 
 
 @dataclass(frozen=True)
-class SweepSpec:
+class Spec:
     """A sweep, as its file describes it.
 
     Args:
         file: The sweep file.
         name: Name of the sweep and of its study.
-        folder: Where everything about it is kept.
-        base: Config files and overlays of the experiment.
+        base: Config files of the experiment.
         settings: Further values for all trials, YAML path -> value.
-        metrics: What is optimised.
-        directions: ``minimize`` or ``maximize``, for each metric.
-        trials: Number of trials, of a grid at most its points; None for no limit but the time.
+        metric: What is optimised.
+        direction: ``minimize`` or ``maximize``.
+        trials: Number of trials; None for no limit but the time.
         hours: How long one command starts new trials; None for no limit.
         sampler: ``name`` and arguments.
         pruner: ``name`` and arguments.
         seeds: Fits per trial.
         spread: By how many standard deviations over the seeds the mean is made worse.
-        stall_minutes: After how long without a report a fit is killed.
-        space: What is searched, YAML path -> entry.
+        space: What is searched.
         arguments: Further arguments of every fit.
+        fingerprint: Checksums of what makes trials comparable, by key.
     """
 
     file: Path
     name: str
-    folder: Path
     base: list[Path]
     settings: dict[str, Any]
-    metrics: list[str]
-    directions: list[str]
+    metric: str
+    direction: Any
     trials: int | None
     hours: float | None
     sampler: dict[str, Any]
     pruner: dict[str, Any]
     seeds: int
     spread: float
-    stall_minutes: float
     space: Space
-    arguments: list[str] = field(default_factory=list)
+    arguments: list[str]
+    fingerprint: dict[str, str]
 
-    def fingerprint(self) -> dict[str, str]:
-        """Return what makes values of trials comparable: key of the sweep file -> checksum of what it says.
+    @property
+    def folder(self) -> Path:
+        return ROOT / "sweeps" / self.name
 
-        Trials of another fingerprint don't count here. It is kept with the study, and may have been made of secrets.
-
-        Raises:
-            UserError: If a file of the base can't be read.
-        """
-        files = [file for path in self.base for file in (*find_bases(path), path)]
-        content = {
-            "metric": self.metrics,
-            "direction": self.directions,
-            "base": [[path.name, read_mapping(path, example="metric: val/acc")] for path in files],
-            "settings": self.settings,
-            "seeds": self.seeds,
-            "spread": self.spread,
-            "space": {path: vars(entry) for path, entry in self.space.items()},
-            "fit arguments": self.arguments,
-        }
-        return {key: _checksum(value) for key, value in content.items()}
-
-
-def _checksum(value: Any) -> str:
-    try:
-        text = json.dumps(value, sort_keys=True, default=str)
-    except TypeError:  # choices of several types, such as 0.1 and null, have no order
-        text = json.dumps(value, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def flags(self) -> list[str]:
+        """Return the arguments that all fits begin with."""
+        return [*(f"--config={path}" for path in self.base), *_flags_of(self.settings)]
 
 
 def read_spec(
     file: Path, trials: int | None = None, hours: float | None = None, arguments: list[str] | None = None
-) -> SweepSpec:
+) -> Spec:
     """Read a sweep file.
 
     Args:
         file: The file.
-        trials: Takes the place of the file's number.
-        hours: Takes the place of the file's number.
+        trials: In place of the file's number.
+        hours: In place of the file's number.
         arguments: Further arguments of every fit.
 
     Raises:
-        UserError: If it can't be read or something in it is wrong: one line with file and key.
+        UserError: If something in it is wrong; with file and key.
     """
     content = read_mapping(file, example="metric: val/acc")
-    content |= {key: value for key, value in (("trials", trials), ("hours", hours)) if value is not None}
+    content["trials"] = trials or content.get("trials")
+    content["hours"] = hours or content.get("hours")
     try:
-        return _spec(file, content, arguments or [])
+        return _read(file, content, arguments or [])
     except UserError as error:
         raise UserError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from error
 
 
-def _spec(file: Path, content: dict[str, Any], arguments: list[str]) -> SweepSpec:
-    read.check_keys(content, KEYS)
-    name = content.get("name", file.stem)
-    if not isinstance(name, str) or not name or set(name) & set("/\\ ") or name.startswith("."):
-        refuse("name", f"'{name}' is not a valid folder name.")
-    metrics = read.as_list(content.get("metric"))
-    if not metrics or not all(isinstance(metric, str) for metric in metrics):
-        refuse("metric", "is missing; name what fit logs, such as val/acc, or a list of several.")
-    modes = [metric_direction(metric) for metric in metrics]
-    known = [None if mode is None else BY_MODE[mode] for mode in modes]
-    directions = read.as_list(content.get("direction", known))
-    for direction in directions:
-        read.check_word(direction, DIRECTIONS, "direction")
-    if len(directions) != len(metrics):
-        refuse("direction", f"give one for each metric: {len(metrics)}, not {len(directions)}.")
-    for metric, right, direction in zip(metrics, known, directions, strict=True):
-        if right not in (None, direction):
-            refuse("direction", f"{metric} is better when {BETTER[right]}; set {right}, or leave direction out.")
-    sampler = read.named(content.get("sampler", "tpe"), SAMPLERS, "sampler")
-    pruner = read.named(content.get("pruner", "median" if len(metrics) == 1 else "none"), PRUNERS, "pruner")
-    if len(metrics) > 1 and pruner["name"] != "none":
-        refuse("pruner", f"{pruner['name']} compares one metric, not {len(metrics)}; set it to none.")
-    space = read.space(content.get("space"))
+def build_part(classes: Mapping[str, type], settings: dict[str, Any], key: str, number: int = 0) -> Any:
+    """Build a sampler or pruner.
+
+    Args:
+        classes: The classes by name.
+        settings: ``name`` and arguments.
+        key: Where they stand in the sweep file.
+        number: Added to the seed, or workers with the same one would try the same values.
+    """
+    if settings.get("name") not in classes:
+        _refuse(key, f"'{settings.get('name')}' is none of {', '.join(classes)}; choose one")
+    arguments = {name: value for name, value in settings.items() if name != "name"}
+    if isinstance(arguments.get("seed"), int):
+        arguments["seed"] += number
+    if settings["name"] == "tpe":
+        arguments = {"constant_liar": True, **arguments}  # stay away from what other workers are trying
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return classes[settings["name"]](**arguments)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{key}: {error}; correct it") from error
+
+
+def check_space(spec: Spec) -> None:
+    """Parse the experiment's config with all corners of the space.
+
+    Raises:
+        UserError: If a path or value does not fit; with the nearest valid one.
+    """
+    from litlab.cli.config import Command
+    from litlab.cli.resolve import import_all_classes
+
+    import_all_classes()
+    parser: Any = Command(["fit", *spec.flags()[: len(spec.base)]]).parser
+    for point in [{}, *list_corners(spec.space)]:
+        overlay = _flags_of(make_overlay(spec.space, point))
+        parser.argv = expand(["fit", *spec.flags(), *spec.arguments, *overlay])
+        try:
+            parser.parse_args(parser.argv[1:])
+        except UserError as error:
+            key = "space" if point else "settings"
+            raise UserError(f"{spec.file}: {key}: {str(error).removeprefix('--')}") from None
+
+
+def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
+    # Names
+    for key in content:
+        if key not in KEYS:
+            _refuse(key, f"there is no such key{nearest(key, KEYS)}")
+    name = str(content.get("name", file.stem))
+    if not re.fullmatch(r"[\w-][\w.-]{0,99}", name):
+        _refuse("name", "it becomes a folder; give up to 100 letters, digits, '.', '-' and '_'")
+
+    # Goals
+    metric, direction = content.get("metric"), content.get("direction")
+    if not isinstance(metric, str):
+        _refuse("metric", "it is missing; name what fit logs, such as val/acc")
+    known = DIRECTIONS.get(metric_direction(metric) or "", direction)
+    if known not in DIRECTIONS.values():
+        _refuse("direction", f"it is not known which {metric} is better; set minimize or maximize")
+    if direction not in (None, known):
+        _refuse("direction", f"{direction} gives the worst {metric}; set {known}, or leave direction out")
+    for key, least in LEAST.items():
+        value = content.get(key)
+        if value is not None and (type(value) not in (int, type(least)) or value < least):
+            _refuse(key, f"{value!r} is not valid; give a number of at least {least}")
+
+    # Sampler and pruner
+    sampler = _named(content.get("sampler", "tpe"))
+    pruner = _named(content.get("pruner", "median"))
+    build_part(SAMPLERS, sampler, "sampler")
+    build_part(PRUNERS, pruner, "pruner")
+
+    # What is set
+    space = _read_space(content.get("space"))
     settings = content.get("settings") or {}
     if not isinstance(settings, dict):
-        refuse("settings", "must be YAML paths with their values.")
-    for path in settings:
-        read.check_path(path, f"settings.{path}")
-        if path in space:
-            refuse(f"settings.{path}", "is searched in space too; remove one.")
-    if content.get("base") is None:
-        refuse("base", "is missing; list the config files of the experiment, relative to this file.")
-    spec = SweepSpec(
-        file=file,
-        name=name,
-        folder=ROOT / "sweeps" / name,
-        base=resolve_bases(content["base"], file),
-        settings=settings,
-        metrics=metrics,
-        directions=directions,
-        trials=read.number(content.get("trials"), "trials", least=1, whole=True),
-        hours=read.number(content.get("hours"), "hours", least=0.0),
-        sampler=sampler,
-        pruner=pruner,
-        seeds=read.number(content.get("seeds"), "seeds", 1, least=1, whole=True),
-        spread=read.number(content.get("spread"), "spread", 1.0, least=0.0),
-        stall_minutes=read.number(content.get("stall_minutes"), "stall_minutes", 30.0, least=0.01),
-        space=space,
-        arguments=arguments,
-    )
-    make_sampler(sampler)  # checks the arguments
-    make_pruner(pruner)
+        _refuse("settings", "it must be YAML paths with their values")
+    for path in [*space, *settings]:
+        if str(path).split(".")[0] in OURS:
+            _refuse(path, "the sweep sets it for each trial; remove it")
+    base = resolve_bases(content.get("base", "base.yaml"), file)
+
+    # How long
+    trials = content["trials"]
     if sampler["name"] == "grid":
-        points = _grid_points(space)
-        return dataclasses.replace(spec, trials=min(points, spec.trials or points))
-    if spec.trials is None and spec.hours is None:
-        refuse("trials", "is missing; give a number of trials, hours, or both.")
-    return spec
+        points = len(_list_grid(space))
+        trials = min(points, trials or points)
+    elif trials is None and content["hours"] is None:
+        _refuse("trials", "it is missing; give a number of trials, hours, or both")
+
+    files = [read_text(each) for path in base for each in (*find_bases(path), path)]
+    compared = {key: content.get(key) for key in COMPARABLE} | {"base": files, "arguments after --": arguments}
+    return Spec(
+        file, name, base, settings, metric, known, trials, content["hours"], sampler, pruner,
+        content.get("seeds") or 1, content.get("spread", 1.0), space, arguments,
+        {key: hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest() for key, value in compared.items()},
+    )  # fmt: skip
 
 
-def _grid_points(space: Space) -> int:
+def _read_space(content: Any) -> Space:
+    if not isinstance(content, dict) or not content:
+        _refuse("space", "it is missing; list YAML paths, each with a range or choices")
+    space: Space = {}
+    for path, entry in content.items():
+        key = f"space.{path}"
+        keys = entry.keys() if isinstance(entry, dict) else set()
+        if keys != {"choices"} and keys - {"step", "log"} != {"low", "high"}:
+            _refuse(key, "give low and high (and step or log), or choices")
+        choices = _read_choices(entry["choices"], key) if "choices" in entry else {}
+        distribution = CategoricalDistribution(list(choices)) if choices else _read_range(entry, key)
+        space[path] = Entry(distribution, choices)
+    return space
+
+
+def _read_range(entry: dict[str, Any], key: str) -> FloatDistribution | IntDistribution:
+    low, high, step, log = entry["low"], entry["high"], entry.get("step"), entry.get("log", False)
+    if step == 0:
+        _refuse(f"{key}.step", f"{step} is not above 0; give a larger one, or leave it out")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # steps that do not end at high
+            if all(isinstance(number, int) for number in (low, high, step or 1)):
+                return IntDistribution(low, high, log, step or 1)
+            return FloatDistribution(low, high, log, step)
+    except (TypeError, ValueError, UserWarning) as error:
+        raise UserError(f"{key}: {error}") from error
+
+
+def _read_choices(content: Any, key: str) -> dict[Scalar, Any]:
+    if isinstance(content, dict) and content:
+        return {str(name): value for name, value in content.items()}
+    if not isinstance(content, list) or not content:
+        _refuse(key, "choices must be a list of values or blocks, or blocks by name")
+    choices: dict[Scalar, Any] = {}
+    for value in content:
+        name = value if isinstance(value, Scalar) else json.dumps(value)
+        if name in choices:
+            _refuse(key, f"'{name}' equals an earlier choice; remove one, or name them (choices: {{NAME: ...}})")
+        choices[name] = value
+    return choices
+
+
+def _list_grid(space: Space) -> list[Any]:
     for path, entry in space.items():
-        found = entry.distribution
-        if isinstance(found, FloatDistribution) and found.step is None and not found.log:
-            refuse(f"space.{path}", "a grid needs a step, or choices.")
-        if not isinstance(found, CategoricalDistribution) and found.log:
-            refuse(f"space.{path}", "a grid has even steps; list the values as choices in place of log.")
-    return sum(1 for _ in grid(space))
+        space_of: Any = entry.distribution
+        if not entry.choices and (space_of.step is None or space_of.log):
+            _refuse(f"space.{path}", "a grid needs a step without log, or choices")
+    return list_points(space, Entry.grid)
+
+
+def _named(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {"name": value or "none"}
+
+
+def _flags_of(settings: dict[str, Any]) -> list[str]:
+    return [f"--{path}={value if isinstance(value, str) else json.dumps(value)}" for path, value in settings.items()]
+
+
+def _refuse(key: str, problem: str) -> NoReturn:
+    raise UserError(f"{key}: {problem}")

@@ -297,5 +297,5 @@ class TabularData(ExperimentData):
             write_classes(Path(path), rows, self.class_names, predicted)
             return
         check_finite(predicted, self._predicted)
-        columns = {PREDICTED + name: predicted[:, place] for place, name in enumerate(self.target_names)}
+        columns = {PREDICTED + name: predicted[:, place].tolist() for place, name in enumerate(self.target_names)}
         write_predictions(Path(path), rows | columns)

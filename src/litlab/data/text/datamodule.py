@@ -372,4 +372,5 @@ class TextData(ExperimentData):
         words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", sublinear_tf=True)
         features, test_features = words.fit_transform(train["texts"]), words.transform(test["texts"])
         model = LinearSVC().fit(features, train["labels"].numpy())
-        return {"TF-IDF + linear SVM": classification_scores(model.predict(test_features), test["labels"].numpy())}
+        predicted = np.asarray(model.predict(test_features))
+        return {"TF-IDF + linear SVM": classification_scores(predicted, test["labels"].numpy())}

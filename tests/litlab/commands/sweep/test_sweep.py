@@ -1,206 +1,124 @@
-"""Whole sweeps of real fits, through the command line: killed, stopped, several at once."""
+"""Whole sweeps of real fits, through the command line."""
 
 import signal
+import sqlite3
 import time
 
-import psutil
 import pytest
-from optuna.trial import FrozenTrial, TrialState
+import yaml
+from optuna.trial import TrialState
 
 from litlab.runs.folder import RunFolder
-from tests.litlab.commands.sweep.conftest import Sweep, kill_tree, tree
+from tests.processes import Python
+
+SECONDS = 240
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
 
-def counted(trials: list[FrozenTrial]) -> list[FrozenTrial]:
-    """Trials without those that were requeued, which have failed; their successors have the same values."""
-    by_number = {trial.number: trial for trial in trials}
-    for trial in trials:
-        if "replaces" in trial.user_attrs:
-            earlier = by_number[trial.user_attrs["replaces"]]
-            assert earlier.state == TrialState.FAIL
-            assert earlier.params.items() <= trial.params.items()
-    replaced = [trial.user_attrs["replaces"] for trial in trials if "replaces" in trial.user_attrs]
-    assert len(set(replaced)) == len(replaced)
-    return [trial for trial in trials if trial.number not in replaced]
-
-
-def check_complete(sweep: Sweep, budget: int, storage: str | None = None) -> list[FrozenTrial]:
-    """None lost, doubled or left running: exactly the budget, each with its own runs, each run finished."""
-    trials = counted(sweep.trials(storage))
-    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * budget
-    runs = [run for trial in trials for run in trial.user_attrs["runs"]]
-    assert len(set(runs)) == len(runs) == budget
-    for run in runs:
-        assert RunFolder(sweep.folder / run).state()["status"] == "finished"
-    assert len({trial.user_attrs["folder"] for trial in trials}) == budget
-    assert all(len(trial.intermediate_values) == 4 for trial in trials)
-    return trials
-
-
-def test_two_commands_one_of_which_is_killed(sweep):
-    """On one SQLite file: together exactly the budget.
-
-    The fits of the killed one notice, save their state and end; the other one continues them.
-    """
-    sweep.write(trials=3)
-    sweep.hold()
-    commands = [sweep.start(), sweep.start()]
-    running = sweep.until_held()
-    [killed] = [command for command in commands if command.pid == running.user_attrs["process"]["pid"]]
-    [other] = [command for command in commands if command is not killed]
-    fits = tree(killed.pid)[1:]
-    killed.kill()
-    _, alive = psutil.wait_procs(fits, timeout=60)
-    assert not alive
-    sweep.go_on()
-    outcome = sweep.end(other)
+def test_to_the_end_and_further(sweep, children):
+    """Trials are runs; table, page and best.yaml; then more trials; the best settings train."""
+    outcome = sweep.start("--trials", 1)
     assert outcome.code == 0, outcome
-    trials = check_complete(sweep, 3)
-    assert {trial.user_attrs["process"]["pid"] for trial in trials} >= {other.pid}
-    [again] = [trial for trial in trials if trial.user_attrs.get("replaces") == running.number]
-    assert again.user_attrs["runs"] == running.user_attrs["runs"]
-    log = (sweep.kept / again.user_attrs["folder"] / "seed_0.log").read_text()
-    assert log.count("epoch 1/4") == 1
-    assert "SIGTERM" in log
+    outcome = sweep.start("--trials", 3)
+    folder = sweep.kept
+    assert outcome.out.count(": complete: val/mse") == 2
+    assert {path.parent.name for path in folder.glob("*/seed_0")} == {"trial_0000", "trial_0001", "trial_0002"}
+    for path in folder.glob("*/seed_0/version_0"):
+        assert RunFolder(path).state()["status"] == "finished"
+
+    best = folder / "best.yaml"
+    assert set(yaml.safe_load(best.read_text())) == {"model.hidden_size", "model.optimizer.lr"}
+    flags = [f"--{path}={yaml.safe_dump(value).strip()}" for path, value in sweep.content["settings"].items()]
+    flags = [flag.removesuffix("\n...") for flag in flags]
+    assert sweep.run("fit", "--config", sweep.content["base"], "--config", best, *flags).code == 0
+
+    page = sweep.start("--report").out.rpartition("Report: ")[2].splitlines()[0]
+    text = (sweep.folder / page).read_text()
+    assert len(text) < 300_000
+    assert (folder / "report" / "plotly.min.js").is_file()
+    assert all(title in text for title in ("val/mse by trial", "val/mse over each setting", "at each validation"))
 
 
-def test_killed_fork_server(sweep):
-    """Its fit is killed, and the trial continued with a new fork server, which does the imports."""
-    sweep.write(trials=1)
-    sweep.hold()
-    command = sweep.start()
-    sweep.until_held()
-    started = psutil.Process(command.pid).children()
-    [server] = [process for process in started if "forkserver import main" in " ".join(process.cmdline())]
-    server.kill()
-    sweep.go_on()
-    outcome = sweep.end(command)
-    assert (outcome.code, outcome.err) == (0, "")
-    [trial] = check_complete(sweep, 1)
-    assert trial.user_attrs["deaths"] == 1
-
-
-def test_killed_sweep_continues(sweep, run_here):
-    """kill -9 of all its processes in mid-trial; the same command, with two workers; then nothing is left to do."""
-    sweep.write(trials=2, metric=["val/mse", "val/mae"], direction=["minimize", "minimize"])
-    sweep.hold()
-    command = sweep.start()
-    sweep.until_held()
-    left = tree(command.pid)
-    kill_tree(command.pid)
-    sweep.go_on()
-    psutil.wait_procs(left, timeout=30)
-    assert TrialState.RUNNING in [trial.state for trial in sweep.trials()]
-
-    outcome = run_here("--workers", 2)
-    assert outcome.code == 0, outcome
-    trials = check_complete(sweep, 2)
-    assert any("replaces" in trial.user_attrs for trial in trials)
-    assert (sweep.kept / "report" / "report.html").is_file()
-    assert "--config lightning_logs/sweeps/tiny/best_1.yaml" in outcome.out
-    assert all(len(trial.values) == 2 for trial in trials)
-
-    outcome = run_here()
-    assert (outcome.code, outcome.err) == (0, "")
-    assert "The sweep tiny is finished" in outcome.out
-    assert len(sweep.trials()) == trials[-1].number + 1
-
-
-def test_stopped_sweep_continues(sweep, run_here):
-    """SIGTERM: the fit saves its state, its trial is queued; the same command with more trials takes it up.
-
-    One block of the space is of another class than the base's, which the check completes.
-    """
-    optimizers = {"sgd": {"class_path": "torch.optim.SGD"}, "adam": {"class_path": "torch.optim.Adam"}}
-    sweep.write(
-        trials=1,
-        space={"model.hidden_size": {"low": 8, "high": 64}, "model.optimizer": {"choices": optimizers}},
-    )
-    sweep.hold()
-    command = sweep.start()
-    running = sweep.until_held()
-    command.send_signal(signal.SIGTERM)
-    outcome = sweep.end(command)
-    sweep.go_on()
-    assert (outcome.code, outcome.err) == (143, "SIGTERM: stopped; the same command continues.\n")
-    stopped, queued = sweep.trials()
-    assert (stopped.state, queued.state) == (TrialState.FAIL, TrialState.WAITING)
-    run = RunFolder(sweep.folder / running.user_attrs["runs"][0])
-    assert run.state()["status"] == "interrupted"
-
-    outcome = run_here("--trials", 2)
-    assert outcome.code == 0, outcome
-    first, second = check_complete(sweep, 2)
-    assert first.user_attrs["runs"] == running.user_attrs["runs"]
-    assert "deaths" not in first.user_attrs or first.user_attrs["deaths"] == 0
-    assert second.params != first.params
-
-
-def test_bad_ends(sweep, run_here):
-    """Crash, exception, memory, hang and NaN are outcomes of trials, with their reasons; the sweep continues.
-
-    What is worse than the first trial is pruned: it stops in order after the validation that says so.
-    """
+def test_seeds_workers_and_bad_ends(sweep, children):
+    """Exceptions and crashes are outcomes of trials; what is worse is pruned; the mean stands beside the score."""
     trouble = {
         kind: [{"class_path": "tests.litlab.commands.sweep.trouble.Trouble", "init_args": {"kind": kind}}]
-        for kind in ("none", "hangs", "killed", "raises", "memory", "nan", "worse")
+        for kind in ("none", "killed", "raises", "nan", "worse")
     }
     settings = {name: value for name, value in sweep.content["settings"].items() if name != "trainer.callbacks"}
-    sweep.write(
+    outcome = sweep.start(
         settings=settings,
         space={"trainer.callbacks": {"choices": trouble}},
         sampler="grid",
         pruner={"name": "median", "n_startup_trials": 1},
         trials=None,
-        stall_minutes=0.2,
         seeds=2,
         spread=2.0,
     )
-    outcome = run_here("--workers", 2)
     assert outcome.code == 0, outcome
     trials = {trial.params["trainer.callbacks"]: trial for trial in sweep.trials()}
     assert list(trials) == list(trouble)
-    assert trials["none"].state == TrialState.COMPLETE
-    first, second = trials["none"].user_attrs["values_by_seed"]
-    assert first[0] != second[0]
-    means = [(a + b) / 2 + 2 * abs(a - b) / 2**0.5 for a, b in zip(first, second, strict=True)]
-    assert trials["none"].values == pytest.approx(means)
-    assert len(trials["none"].user_attrs["runs"]) == 2
-    reasons = {kind: trial.user_attrs.get("reason") for kind, trial in trials.items()}
-    assert reasons["killed"] == "killed by SIGKILL: perhaps it ran out of memory"
-    assert reasons["raises"] == "exit code 1: RuntimeError: it broke"
-    assert reasons["memory"].startswith("out of memory: try half")
-    assert reasons["hangs"] == "stalled: nothing was reported for 0.2 minutes; killed"
-    assert any("RuntimeError: it broke" in line for line in trials["raises"].user_attrs["tail"])
-    assert reasons["nan"] == "val/mse is nan in epoch 2"
-    assert (trials["worse"].state, len(trials["worse"].intermediate_values)) == (TrialState.PRUNED, 1)
-    [pruned] = trials["worse"].user_attrs["runs"]
-    assert RunFolder(sweep.folder / pruned).state()["status"] == "finished"
-    assert (sweep.folder / pruned / "checkpoints" / "last.ckpt").is_file()
-    assert "Trial 0 of the sweep tiny" in (sweep.kept / "best.yaml").read_text()
+    best = trials["none"]
+    mean, deviation = best.user_attrs["mean"], best.user_attrs["deviation"]
+    assert deviation > 0
+    assert best.values == pytest.approx([mean + 2 * deviation])
+    for text in (outcome.out, (sweep.kept / "best.yaml").read_text()):
+        assert f"{mean:.4g} ± {deviation:.2g} (score {best.values[0]:.4g})" in text
+    assert "SIGKILL" in trials["killed"].user_attrs["reason"]
+    assert "it broke" in trials["raises"].user_attrs["reason"]
+    assert trials["nan"].state in (TrialState.COMPLETE, TrialState.PRUNED)
+    assert trials["worse"].state == TrialState.PRUNED
+    assert not (sweep.kept / "trial_0004" / "seed_1").exists()
 
 
-def test_metric_that_is_never_logged(sweep, run_here):
-    """The first trial shows it: the sweep ends."""
-    sweep.write(metric="val/msee")
-    outcome = run_here()
-    line = f"error: {sweep.file}: metric: fit logs no 'val/msee'; did you mean 'val/mse'?\n"
-    assert (outcome.code, outcome.err) == (2, line)
-    [trial] = sweep.trials()
-    assert trial.user_attrs["reason"] in line
+def test_metric_that_is_never_logged(sweep, children):
+    outcome = sweep.start(metric="val/msee", direction="minimize", trials=1)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert "did you mean 'val/mse'" in sweep.trials()[0].user_attrs["reason"]
 
 
-def test_second_signal_ends_the_command_at_once(sweep):
-    """Its fit saves its state all the same."""
-    sweep.write(trials=1)
-    sweep.hold()
-    command = sweep.start()
-    running = sweep.until_held()
-    others = tree(command.pid)[1:]
-    command.send_signal(signal.SIGINT)
-    time.sleep(0.2)
-    command.send_signal(signal.SIGINT)
-    assert command.wait(10) == 130
-    psutil.wait_procs(others, timeout=60)
-    assert RunFolder(sweep.folder / running.user_attrs["runs"][0]).state()["status"] == "interrupted"
-    assert [trial.state for trial in sweep.trials()] == [TrialState.RUNNING]
+def test_other_settings_need_another_name(sweep, children):
+    assert sweep.start(trials=1).code == 0
+    outcome = sweep.start(seeds=2)
+    assert outcome.code == 2
+    assert "tiny.yaml: seeds: it is not what the trials" in outcome.err
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
+def test_stopped_sweep_continues(sweep, children, signum, code):
+    """With two workers: exactly the budget, and what was begun goes on from its last checkpoint."""
+    gate = sweep.folder / "gate"
+    held = {"class_path": "tests.litlab.commands.sweep.trouble.Held", "init_args": {"file": str(gate)}}
+    file = sweep.write(trials=3, settings=sweep.content["settings"] | {"trainer.callbacks": [held]})
+    words = ("-m", "auks", "sweep", "--config", file, "--workers", "2")
+    process = Python(*words, cwd=sweep.folder)
+    deadline = time.monotonic() + SECONDS
+    while len(list(sweep.kept.glob("*/seed_0/validations.json"))) < 2:
+        assert time.monotonic() < deadline, process.printed()
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signum)
+    assert process.wait() == code
+    states = [RunFolder(path).state for path in sweep.kept.glob("*/seed_0/version_0")]
+    gate.touch()
+    while any(state()["status"] == "running" for state in states):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+    outcome = sweep.run("sweep", "--config", "tiny.yaml")
+    assert outcome.code == 0, outcome
+    complete = [trial for trial in sweep.trials() if trial.state == TrialState.COMPLETE]
+    assert len({trial.user_attrs["folder"] for trial in complete}) == len(complete) == 3
+    assert len(list(sweep.kept.glob("*/seed_0/version_*"))) == 3
+    assert all(len(trial.intermediate_values) > 0 for trial in complete)
+
+
+def test_hostile_database(sweep, children):
+    """Folders are made of numbers; strings of a database lead nowhere."""
+    assert sweep.start(trials=1).code == 0
+    with sqlite3.connect(sweep.kept / "study.db") as database:
+        database.execute("UPDATE trial_user_attributes SET value_json = '\"../../../victim\"' WHERE key = 'folder'")
+    victim = sweep.folder / "victim"
+    victim.mkdir()
+    assert sweep.start("--trials", 2).code == 0
+    assert not list(victim.iterdir())

@@ -1,0 +1,114 @@
+"""What sweep files may say, and how they are refused."""
+
+import pytest
+import yaml
+
+from litlab.commands.sweep.space import Entry, list_corners, list_points, make_overlay
+from litlab.commands.sweep.spec import read_spec
+
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+NAMES = {"muon": {"class_path": "Muon"}, "adamw": {"class_path": "AdamW", "init_args": {"eps": 1e-6}}}
+SPACE = {
+    "model.width": {"low": 32, "high": 64, "step": 16},
+    "model.optimizer": {"choices": NAMES},
+    "model.optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True},
+    "model.optimizer.momentum": {"low": 0.1, "high": 0.3, "step": 0.1},
+    "data.pooling": {"choices": [None, ["mean", "max"]]},
+}
+
+
+@pytest.fixture
+def read(tmp_path):
+    (tmp_path / "base.yaml").write_text("{}")
+
+    def read_file(**content):
+        file = tmp_path / "tiny.yaml"
+        defaults = {"base": "base.yaml", "metric": "val/acc", "trials": 3, "space": SPACE}
+        file.write_text(yaml.safe_dump(defaults | content, sort_keys=False))
+        return read_spec(file)
+
+    return read_file
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"metrics": "val/acc"}, "metrics: there is no such key; did you mean 'metric'?"),
+        ({"name": "x" * 300}, "name: it becomes a folder"),
+        ({"name": "../victim"}, "name: it becomes a folder"),
+        ({"metric": None}, "metric: it is missing"),
+        ({"direction": "minimize"}, "direction: minimize gives the worst val/acc; set maximize"),
+        ({"metric": "val/own"}, "direction: it is not known"),
+        ({"trials": 0.5}, "trials: 0.5 is not valid"),
+        ({"trials": None}, "trials: it is missing"),
+        ({"seeds": True}, "seeds: True is not valid"),
+        ({"spread": -1}, "spread: -1 is not valid"),
+        ({"sampler": "tpee"}, "sampler: 'tpee' is none of"),
+        (
+            {"sampler": {"name": "tpe", "sead": 1}},
+            "sampler: TPESampler.__init__() got an unexpected keyword argument 'sead'",
+        ),
+        ({"sampler": "grid"}, "space.model.optimizer.lr: a grid needs a step"),
+        ({"base": "bse.yaml"}, "bse.yaml: no such file"),
+        ({"settings": {"seed_everything": 3}}, "seed_everything: the sweep sets it"),
+        ({"space": {"a": {"low": 1, "high": 2, "step": 0}}}, "space.a.step: 0 is not above 0"),
+        ({"space": {"a": {"low": 0.1, "high": 1.0, "step": 0}}}, "space.a.step: 0 is not above 0"),
+        ({"space": {"a": {"low": 3, "high": 2}}}, "space.a: "),
+        ({"space": {"a": {"low": 0, "high": 2.0, "log": True}}}, "space.a: "),
+        ({"space": {"a": {"low": 1, "high": 4, "step": 2}}}, "space.a: "),
+        ({"space": {"a": {"low": "x", "high": 4}}}, "space.a: "),
+        ({"space": {"a": {"lo": 1, "high": 4}}}, "space.a: give low and high"),
+        ({"space": {"a": {"choices": []}}}, "space.a: choices must be a list"),
+        ({"space": {"a": {"choices": [1, 1.0]}}}, "space.a: '1.0' equals an earlier choice"),
+    ],
+)
+def test_refused(read, content, words):
+    with pytest.raises(Exception, match=r"tiny\.yaml: ") as caught:
+        read(**content)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_direction_is_known(read):
+    assert (read().direction, read(metric="val/loss").direction) == ("maximize", "minimize")
+
+
+def test_points_and_overlays(read):
+    """Conditions, blocks with values inside, even steps, choices that are lists."""
+    space = read().space
+    corners = list_corners(space)
+    rates = {
+        (point["model.optimizer"], point["model.optimizer.lr"]) for point in corners if "model.optimizer.lr" in point
+    }
+    assert {("muon", 1e-4), ("adamw", 0.1)} <= rates
+    grid = {path: entry for path, entry in space.items() if path != "model.optimizer.lr"}
+    assert len(list_points(grid, Entry.grid)) == 3 * 2 * 3 * 2
+
+    point = {"model.optimizer": "adamw", "model.optimizer.lr": 0.30000000000000004, "data.pooling": '["mean", "max"]'}
+    block = {"class_path": "AdamW", "init_args": {"eps": 1e-6, "lr": 0.3}}
+    assert make_overlay(space, point) == {"model.optimizer": block, "data.pooling": ["mean", "max"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "words"), [("model.hidden_sise", "hidden_size"), ("model.cell", "space: "), ("data.batch_size", "space: ")]
+)
+def test_corners_are_parsed_before_the_first_trial(sweep, path, words):
+    outcome = sweep.start(space={path: {"choices": ["nonsense"]}})
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert "tiny.yaml: space: " in outcome.err
+    assert words in outcome.err
+    assert not sweep.kept.exists()
+
+
+@pytest.mark.parametrize("url", ["sqlite:////nowhere/x.db", "postgresql://me:secret@127.0.0.1:9/x", "nonsense"])
+def test_storage_that_cannot_be_opened(sweep, monkeypatch, url):
+    monkeypatch.setenv("LITLAB_SWEEP_STORAGE", url)
+    outcome = sweep.start()
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert "LITLAB_SWEEP_STORAGE: the study can't be opened" in outcome.err
+    assert "secret" not in outcome.err
+
+
+def test_report_before_the_start(sweep):
+    outcome = sweep.start("--report")
+    assert (outcome.code, outcome.err) == (2, "error: tiny.yaml: the sweep tiny has not been started; start it first\n")
