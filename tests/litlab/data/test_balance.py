@@ -44,7 +44,7 @@ def test_ranks_share_the_draws_and_a_resumed_epoch_goes_on(kind, world_size):
     for one in ranks:
         one.set_epoch(2)
     taken = torch.cat([batch for one in ranks for batch in one])
-    expected = draw(torch.Generator().manual_seed(ranks[0].epoch_seed))
+    expected = draw(ranks[0].make_generator())
     assert len(taken.unique()) == len(taken) == 100 // (4 * world_size) * 4 * world_size
     assert set(taken.tolist()) <= set(expected.tolist())
     again = sampler(0)

@@ -86,7 +86,6 @@ class ImageData(ExperimentData):
 
     public: ClassVar[PublicImages | None] = None
     item = kind = "images"
-    input_kinds = "a folder or a file"
     metadata_type = ImageMetadata
     own_files = ("folder", "csv", "shards")
     own_flags = "--data.dataset folder --data.path DIR"

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ def measure_colours(images: Iterable[np.ndarray]) -> list[list[float]]:
     return [mean.tolist(), np.sqrt(variance).tolist()]
 
 
+@dataclass(eq=False)
 class StoredImages(Dataset[dict[str, Tensor]]):
     """Images of one split; indexed by a tensor, it returns a batch.
 
@@ -81,11 +83,12 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         rows: Which of the stored images are the samples, int64 of shape (samples,); None: all of them, in order.
     """
 
-    def __init__(self, images: Tensor, labels: Tensor, rows: Tensor | None = None) -> None:
-        self.images = images
-        self.labels = labels
-        self.rows = rows
-        self.device = images.device
+    images: Tensor
+    labels: Tensor
+    rows: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        self.device = self.images.device
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -124,6 +127,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         return StoredImages(torch.cat([reflect_pad(self[block]["image"], pad) for block in blocks]), self.labels)
 
 
+@dataclass(eq=False)
 class LazyImages(Dataset[dict[str, Tensor]]):
     """Images of one split; indexed by a tensor, it returns a batch.
 
@@ -133,22 +137,15 @@ class LazyImages(Dataset[dict[str, Tensor]]):
             shape (some,).
         form: The format that they get.
         transforms: What changes each image, uint8 of shape (channel, height, width), in its original size. What they
-            draw from Python's or torch's generator follows from (seed, epoch, number) alone, where a loader reads them.
+            draw from Python's or torch's generator follows from (seed, epoch, number) alone.
+        sampler: Of the loader that has this copy: it knows seed and epoch.
     """
 
-    sampler: EpochSampler | None = None  # of the loader that has this copy: it knows seed and epoch
-
-    def __init__(
-        self,
-        size: int,
-        read: Callable[[Tensor], list[dict[str, Any]]],
-        form: ImageMetadata,
-        transforms: Sequence[nn.Module] = (),
-    ) -> None:
-        self.size = size
-        self.read = read
-        self.form = form
-        self.change = nn.Sequential(*transforms) if transforms else None
+    size: int
+    read: Callable[[Tensor], list[dict[str, Any]]]
+    form: ImageMetadata
+    transforms: Sequence[nn.Module] = ()
+    sampler: EpochSampler | None = None
 
     def __len__(self) -> int:
         return self.size
@@ -167,7 +164,7 @@ class LazyImages(Dataset[dict[str, Tensor]]):
         samples, images = self.read(index % self.size), []
         for number, sample in zip(index.tolist(), samples, strict=True):
             source = sample["image"]
-            image = decode(source, self.form, partial(self._change, number) if self.change else None)
+            image = decode(source, self.form, partial(self._change, number) if self.transforms else None)
             if isinstance(image, str):
                 name = source if isinstance(source, Path) else f"image {number}"
                 raise LoaderError(f"data.path: {name}: {image}; replace or delete it")
@@ -179,11 +176,11 @@ class LazyImages(Dataset[dict[str, Tensor]]):
 
     def _change(self, number: int, picture: Picture) -> Picture:
         """Apply the transforms to an image; afterwards random numbers go on as if none had been drawn."""
-        assert self.change and self.sampler
+        assert self.sampler is not None
         with isolate_rng(include_cuda=False):
             random.seed(f"{self.sampler.seed} {self.sampler.epoch} {number}")
             torch.default_generator.manual_seed(random.getrandbits(63))
-            image = self.change(torch.from_numpy(to_array(picture)))
+            image = nn.Sequential(*self.transforms)(torch.from_numpy(to_array(picture)))
         if image.dtype != torch.uint8:
             raise LoaderError(
                 f"data.transform: the last one returns {image.dtype}, not uint8; leave out what changes the type or "

@@ -88,7 +88,6 @@ class TabularData(ExperimentData):
     """
 
     item, kind = "rows", "table"
-    input_kinds = "a table"
     metadata_type = TabularMetadata
 
     def __init__(

@@ -136,7 +136,6 @@ class TextData(ExperimentData):
 
     item = "texts"
     kind = "texts"
-    input_kinds = "a .txt file, or a table such as .csv"
     metadata_type = TextMetadata
     table: Any  # how the user's tables are read; None: as the metadata says
     data_set = TokenizedTexts
