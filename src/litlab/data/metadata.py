@@ -29,7 +29,7 @@ class Metadata:
             trained, found = getattr(self, name), getattr(here, name)
             if trained != found:
                 raise UserError(
-                    f"data: the checkpoint was trained with {name} {trained!s:.60}, here it is {found!s:.60}; "
+                    f"data: the checkpoint was trained with {name} {_shorten(trained)}, here it is {_shorten(found)}; "
                     "use data and settings like those of its run"
                 )
 
@@ -44,3 +44,10 @@ class ClassMetadata(Metadata):
 
     fixed: ClassVar[tuple[str, ...]] = ("class_names",)
     class_names: list[str]
+
+
+def _shorten(value: Any) -> str:
+    """Return a value as a message shows it: of a long list the first parts and their number."""
+    if isinstance(value, list | tuple) and len(value) > 5:
+        return f"{', '.join(map(str, value[:5]))}, ... ({len(value)})"
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -218,9 +218,9 @@ def test_predicting_files_that_are_damaged(make, pets, tmp_path, workers):
     [
         (
             {"class_names": ["cat", "cow"]},
-            "trained with class_names ['cat', 'cow'], here it is ['cat', 'dog']; use data and settings",
+            "trained with class_names cat, cow, here it is cat, dog; use data and settings",
         ),
-        ({"image_shape": (1, 9, 9)}, "trained with image_shape (1, 9, 9), here it is (3, 8, 6); use data and settings"),
+        ({"image_shape": (1, 9, 9)}, "trained with image_shape 1, 9, 9, here it is 3, 8, 6; use data and settings"),
     ],
 )
 def test_a_checkpoint_of_other_data_is_refused(make, pets, change, message):
