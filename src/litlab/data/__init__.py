@@ -6,7 +6,7 @@ from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
     from litlab.data.images import Augment, ImageData
-    from litlab.data.images.draws import uniform
+    from litlab.data.images.augment import uniform
     from litlab.data.metadata import ClassMetadata, Metadata
     from litlab.data.module import ExperimentData
     from litlab.data.predictions import write_classes

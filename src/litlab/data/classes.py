@@ -1,11 +1,9 @@
 """Classes: their order, how often they come in training, and what makes up for uneven counts."""
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from litlab.errors import UserError
@@ -21,14 +19,6 @@ def sort_classes(labels: Iterable[str]) -> list[str]:
         return sorted(names, key=lambda name: (float(name), name))
     except ValueError:
         return sorted(names)
-
-
-def warn_of_like_classes(names: Iterable[str], where: object) -> None:
-    """Warn of classes that differ only in upper and lower case or spaces: probably one, written in two ways."""
-    counts = Counter(" ".join(name.split()).casefold() for name in names)
-    alike = [name for name, count in counts.items() if count > 1]
-    if alike:
-        rank_zero_info(f"warning: {where}: classes differ only in how they are written: {', '.join(alike[:5])}")
 
 
 def weigh_classes(labels: Tensor, class_names: list[str], balance: Balance, setting: str) -> Tensor:

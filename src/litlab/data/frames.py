@@ -6,8 +6,9 @@ The index of a frame is the row as a spreadsheet counts it: in a CSV or Excel fi
 
 import io
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -103,25 +104,22 @@ def _read_file(
     """Read a file by the end of its name, the row numbers as index."""
     import pandas as pd
 
-    frame: Frame
     suffix = "" if isinstance(source, bytes) else Path(str(source)).suffix.lower()
     file: Any = source if isinstance(source, bytes) else check_file(source, setting)
-    first = 2  # behind the row of names
+    readers: dict[str, Callable[..., Frame]] = {
+        ".parquet": pd.read_parquet,
+        ".xlsx": pd.read_excel,
+        ".jsonl": partial(pd.read_json, lines=True, dtype=False),  # texts stay texts
+    }
+    read_text = partial(_read_csv, form=form, where=where, names=names, bad_rows=bad_rows)
     try:
-        if suffix == ".parquet":
-            frame, first = pd.read_parquet(file), 1
-        elif suffix in (".xlsx", ".xls"):
-            frame = pd.read_excel(file)
-        elif suffix == ".jsonl":
-            options: Any = {"lines": True, "dtype": False}  # texts stay texts
-            frame, first = pd.read_json(file, **options), 1
-        else:
-            frame, first = _read_csv(file, form, where, names, bad_rows), 1 if names else 2
+        frame = readers.get(suffix, read_text)(file)
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: it is not UTF-8; save it as UTF-8 (in spreadsheets: CSV UTF-8)") from error
     except (ValueError, OSError, EOFError, ImportError) as error:  # pandas' errors of parsing are ValueErrors
         raise UserError(f"{where}: it can't be read ({first_line(error)})") from error
-    frame.index = pd.RangeIndex(first, first + len(frame))
+    has_header = suffix not in (".parquet", ".jsonl") and not names
+    frame.index = pd.RangeIndex(1, 1 + len(frame)) + has_header
     return frame
 
 
@@ -205,16 +203,15 @@ def to_numbers(column: Column, form: FileFormat, where: object = "data.path") ->
         cells = column.astype("string")
         if form.decimal == ",":  # a point that is left is wrong
             cells = cells.str.replace(_GROUPS, "", regex=True).str.replace(".", "?").str.replace(",", ".")
-    numbers: Column = pd.to_numeric(cells, errors="coerce")
-    numbers = numbers.astype("float64")
+    numbers: Column = pd.to_numeric(cells, errors="coerce").astype("float64")
     numbers = numbers.where(np.isfinite(numbers))
     wrong = numbers.isna() & column.notna()
 
-    sign, called = (",", "commas") if form.decimal == "." else (".", "points")
-    others = column[wrong].astype("string").str.fullmatch(rf"[+-]?\d*\{sign}\d+", na=False)
-    if others.sum() > len(column) / 2:
+    sign = "," if form.decimal == "." else "."
+    has_sign = column[wrong].astype("string").str.fullmatch(rf"[+-]?\d*\{sign}\d+", na=False)
+    if has_sign.sum() > len(column) / 2:
         raise UserError(
-            f"{where}: column {column.name!r} has decimal {called}, such as {column[wrong].iloc[0]!r}; "
+            f"{where}: column {column.name!r} has another decimal sign, as {column[wrong].iloc[0]!r}; "
             f"set --data.decimal {sign}"
         )
     return numbers, wrong
@@ -264,11 +261,9 @@ def _parse_times(texts: Column, time_format: str | None, where: object) -> Colum
         return pd.to_datetime(texts, format=time_format, errors="coerce")
     times = pd.to_datetime(texts, format="ISO8601", errors="coerce")
     others = texts[times.isna()]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that each is parsed by itself
-        day_first, month_first = (
-            pd.to_datetime(others, format="mixed", dayfirst=first, errors="coerce") for first in (True, False)
-        )
+    with warnings.catch_warnings(action="ignore"):  # that each is parsed by itself
+        parse = partial(pd.to_datetime, others, format="mixed", errors="coerce")
+        day_first, month_first = parse(dayfirst=True), parse(dayfirst=False)
     unclear = others[day_first.notna() & (day_first != month_first)]
     if len(unclear):
         raise UserError(

@@ -42,8 +42,8 @@ class LengthBatches(EpochBatches):
         steps, processes, lengths = len(self), self.world_size, self.lengths
         order, turns = torch.arange(self.size), range(steps)
         if self.train:
-            generator = torch.Generator().manual_seed(self.epoch_seed)
-            order = torch.randperm(self.size, generator=generator) if self.draw is None else self.draw(generator)
+            generator = self.make_generator()
+            order = self.draw_order(generator)
             most = min(self.size, steps * self.batch_size * processes)
             order = order[: most // processes * processes]
             turns = torch.randperm(steps, generator=generator).tolist()

@@ -56,7 +56,6 @@ class ExperimentData(LightningDataModule):
 
     item = "samples"  # what they are, for messages
     kind = "data"  # what is made up where nothing else is there
-    input_kinds = "a file"  # what `predict --input` may name
     metadata_type: ClassVar[type[Metadata]] = Metadata
     shares_samples = True  # among processes: no sampler of Lightning's is needed
 
@@ -107,9 +106,9 @@ class ExperimentData(LightningDataModule):
         Raises:
             UserError: A value is missing, or does not go with another one.
         """
-        place = Path(path).expanduser() if isinstance(path, str) else path
+        source = Path(path).expanduser() if isinstance(path, str) else path
         if dataset is None and path is not None:
-            dataset = self._kind_of(place)
+            dataset = self._kind_of(source)
         if dataset is None and self.public is None:
             raise UserError(f"data.dataset: it is not set; use {self.own_flags}, or --data.dataset generated")
         if dataset == "generated" and path is not None:
@@ -118,13 +117,13 @@ class ExperimentData(LightningDataModule):
             raise UserError(f"data.path: it is not set; name your own data for data.dataset {dataset}")
         self.dataset, self.fallback = dataset, fallback
         self.generated = dataset == "generated"
-        self.path = Path("data") if place is None else place
+        self.path = Path("data") if source is None else source
 
-    def _kind_of(self, place: Any) -> str | None:
+    def _kind_of(self, source: Any) -> str | None:
         """Return the kind of the user's own files that a path tells; None where it may be the folder of public data."""
-        if not isinstance(place, Path) or place.suffix or place.is_file():
+        if not isinstance(source, Path) or source.suffix or source.is_file():
             return "csv"
-        is_folder = "folder" in self.own_files and (self.public is None or (place / "train").is_dir())
+        is_folder = "folder" in self.own_files and (self.public is None or (source / "train").is_dir())
         return "folder" if is_folder else None
 
     # ---- what a subclass defines
@@ -186,7 +185,7 @@ class ExperimentData(LightningDataModule):
 
     def missing_split(self, split: str) -> str:
         """Return what to say where a split is asked for that has no samples."""
-        return f"data: there are no {split} {self.item}; add some, or set data.{split}_fraction above 0"
+        return f"data: there are no {split} {self.item}; add some, or take some for it (data.val_fraction, data.fold)"
 
     def widest(self, batch: Any) -> Any:
         """Return a training batch as large as batches of this data get: `fit --plan` looks at it for its shapes."""
@@ -279,7 +278,8 @@ class ExperimentData(LightningDataModule):
             share: How much of the GPU's free memory it may take.
         """
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-        has_room = device.type == "cuda" and size <= share * torch.cuda.mem_get_info(device)[0]
+        may_move = device.type == "cuda" and not self.num_workers  # worker processes read from the host
+        has_room = may_move and size <= share * torch.cuda.mem_get_info(device)[0]
         return device if has_room else torch.device("cpu")
 
     def train_dataloader(self) -> DataLoader[Any]:
@@ -299,10 +299,8 @@ class ExperimentData(LightningDataModule):
 
     def predict_dataloader(self) -> DataLoader[Any]:
         """Batches of what `predict_input` names."""
-        if self.predict_input is None:
-            raise UserError(f"predict: there is nothing to predict; name {self.input_kinds} with --input")
-        if not self.restored:
-            raise UserError("predict: no checkpoint; name a run with --run")
+        if not self.restored or self.predict_input is None:
+            raise UserError("predict: it needs a checkpoint and an input; set --run and --input")
         return self._loader(self.open_input(self.predict_input), "predict")
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
@@ -353,8 +351,6 @@ class ExperimentData(LightningDataModule):
     def _loader(self, samples: Any, split: str) -> DataLoader[Any]:
         """Make a loader; where the trainer resumes an epoch, one that begins where that ended."""
         is_on_host = getattr(samples, "device", torch.device("cpu")).type == "cpu"
-        if self.num_workers and not is_on_host:
-            raise UserError("data.num_workers: workers can't read data that lies on the accelerator; set it to 0")
         samples = copy(samples)  # what is set on it is for this loader
         sampler = self.sampler(samples, split)
         if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:

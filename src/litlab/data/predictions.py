@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,14 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
     check_output(path)
     frame, buffer = pd.DataFrame(dict(columns)), io.BytesIO()
+    writers = {
+        ".csv": partial(frame.to_csv, index=False, float_format="%.7g"),
+        ".parquet": partial(frame.to_parquet, index=False),
+        ".xlsx": partial(frame.to_excel, index=False),
+        ".jsonl": partial(frame.to_json, orient="records", lines=True),
+    }
     try:
-        if path.suffix == ".csv":
-            frame.to_csv(buffer, index=False, float_format="%.7g")
-        elif path.suffix == ".jsonl":
-            frame.to_json(buffer, orient="records", lines=True)
-        else:
-            {".parquet": frame.to_parquet, ".xlsx": frame.to_excel}[path.suffix](buffer, index=False)
+        writers[path.suffix](buffer)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda stream: stream.write(buffer.getvalue()))
     except (ImportError, OSError) as error:
@@ -77,14 +79,3 @@ def check_finite(outputs: Tensor, names: Sequence[Any]) -> None:
             f"predict: the model's output for {names[wrong[0]]} ({len(wrong)} in all) is NaN or infinite, so no file "
             "is written; try trainer.precision 32-true or another checkpoint"
         )
-
-
-def is_predictions(path: Path) -> bool:
-    """Return whether a file may have been written by ``predict``, by its columns; also True for an empty one."""
-    from litlab.data.frames import read_frame
-
-    try:
-        columns = read_frame(path, setting="--output").columns
-    except UserError:
-        return path.stat().st_size == 0
-    return any(name.startswith("predict") or name.endswith("_lower") for name in columns)

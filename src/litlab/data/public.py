@@ -98,6 +98,10 @@ def obtain(public: Any, root: Path, fallback: str | None, own: str) -> bool:
     Raises:
         UserError: It is not there, and there is no fallback.
     """
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.text import Text
+
     try:
         public.download(root)
         return True
@@ -108,18 +112,11 @@ def obtain(public: Any, root: Path, fallback: str | None, own: str) -> bool:
                 f"{public.name}: it is not in {root}{os.sep} and can't be downloaded ({reason}); put {files} there, "
                 f"use your own data ({own}), or made-up data (--data.fallback generated)"
             ) from reason
-        _tell_of_stand_in(public.name, f"put {files} into {root}{os.sep}, or use your own: {own}", str(reason))
+        told = (
+            f"{public.name} is not here and can't be downloaded ({reason}).\nThis run uses GENERATED data, as "
+            f"data.fallback says: its results say nothing about {public.name}.\nFor the real ones put {files} into "
+            f"{root}{os.sep}, or use your own: {own}"
+        )
+        panel = Panel(Text(told), title="GENERATED DATA", border_style="bold yellow")
+        Console(stderr=True).print(panel)
         return False
-
-
-def _tell_of_stand_in(name: str, remedy: str, reason: str) -> None:
-    from rich.console import Console
-    from rich.panel import Panel
-    from rich.text import Text
-
-    text = Text.assemble(
-        (f"{name} is not here and can't be downloaded", "bold"),
-        f" ({reason}).\nThis run uses GENERATED data, as data.fallback says: its results say nothing about {name}."
-        f"\nFor the real ones {remedy}",
-    )
-    Console(stderr=True).print(Panel(text, title="GENERATED DATA", border_style="bold yellow"))

@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.utils.data import SequentialSampler
 from litlab.errors import UserError
 
 
+@dataclass(eq=False)
 class EpochSampler(SequentialSampler, ABC):
     """Yields one index tensor per batch, for a dataset that gathers a whole batch at once.
 
@@ -20,6 +21,7 @@ class EpochSampler(SequentialSampler, ABC):
 
     Args:
         size: Number of samples.
+        batch_size: Samples per batch and process.
         train: True for the training order, False for evaluation.
         seed: Seed of the order.
         rank: Number of this process.
@@ -34,33 +36,25 @@ class EpochSampler(SequentialSampler, ABC):
         UserError: There are fewer samples than processes.
     """
 
-    def __init__(
-        self,
-        size: int,
-        *,
-        train: bool,
-        seed: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-        repeat: bool = False,
-        drop_last: bool = True,
-        name: str = "data",
-        draw: Callable[[torch.Generator], Tensor] | None = None,
-    ) -> None:
-        if size < world_size:
+    size: int
+    batch_size: int
+    train: bool = False
+    seed: int = 0
+    rank: int = 0
+    world_size: int = 1
+    repeat: bool = False
+    drop_last: bool = True
+    name: str = "data"
+    draw: Callable[[torch.Generator], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if self.size < self.world_size:
             raise UserError(
-                f"{name}: {size} samples can't be shared by {world_size} processes; use fewer (--trainer.devices)"
+                f"{self.name}: {self.size} samples can't be shared by {self.world_size} processes; use fewer "
+                "(--trainer.devices)"
             )
         # Lightning's `overfit_batches` replaces every other class of sampler by one that yields single numbers.
-        super().__init__(range(size))
-        self.size = size
-        self.train = train
-        self.seed = seed
-        self.rank = rank
-        self.world_size = world_size
-        self.repeat = repeat
-        self.drop_last = drop_last
-        self.draw = draw
+        super().__init__(range(self.size))
         self._epoch = torch.tensor(0)
         self._resumed = 0, 0  # epoch, and how many of its batches are left out
 
@@ -89,19 +83,18 @@ class EpochSampler(SequentialSampler, ABC):
         # Nothing is forgotten here: Lightning and loaders with workers make iterators that nobody asks for a batch.
         return islice(self.batches(), self._resumed[1], None)
 
-    @property
-    def epoch_seed(self) -> int:
-        """One integer per (seed, epoch); a sum would make epoch 1 of seed 0 the same as epoch 0 of seed 1."""
-        return (self.seed * 1_000_003 + self.epoch) % 2**63
+    def make_generator(self) -> torch.Generator:
+        """Return a generator for (seed, epoch); a sum would make epoch 1 of seed 0 the same as epoch 0 of seed 1."""
+        return torch.Generator().manual_seed((self.seed * 1_000_003 + self.epoch) % 2**63)
 
-    @abstractmethod
+    def draw_order(self, generator: torch.Generator) -> Tensor:
+        """Return the samples of a training epoch, int64 of shape (samples,)."""
+        return torch.randperm(self.size, generator=generator) if self.draw is None else self.draw(generator)
+
     def __len__(self) -> int:
-        """Return the number of batches of this process in a whole epoch, the same on all processes."""
-
-    def count_batches(self, batch_size: int) -> int:
-        """Return the number of batches where each sample comes once and no batch is empty."""
+        """Return the number of batches of this process, the same on all: each sample comes once, no batch is empty."""
         smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)
-        return min(smallest, -(-largest // batch_size))
+        return min(smallest, -(-largest // self.batch_size))
 
     @abstractmethod
     def batches(self) -> Iterator[Tensor]:
@@ -117,23 +110,14 @@ class EpochBatches(EpochSampler):
     - Evaluation: the natural order. Every sample comes exactly once over all processes, without padding. All
       processes have the same number of batches, of sizes that differ by one at most, and none is empty. (A batch can
       then exceed ``batch_size`` by one, where the shares can't be cut otherwise.)
-
-    Args:
-        size: Number of samples.
-        batch_size: Samples per batch and process.
-        **options: As of `EpochSampler`.
     """
-
-    def __init__(self, size: int, batch_size: int, **options: Any) -> None:
-        super().__init__(size, **options)
-        self.batch_size = batch_size
 
     def __len__(self) -> int:
         """Return the number of batches of this process, the same on all of them."""
-        if self.train:
-            whole, rest = divmod(self.size, self.batch_size * self.world_size)
-            return max(1, whole + (not self.drop_last and rest >= self.world_size))
-        return self.count_batches(self.batch_size)
+        if not self.train:
+            return super().__len__()
+        whole, rest = divmod(self.size, self.batch_size * self.world_size)
+        return max(1, whole + (not self.drop_last and rest >= self.world_size))
 
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
@@ -141,8 +125,7 @@ class EpochBatches(EpochSampler):
             share = torch.arange(self.size).tensor_split(self.world_size)[self.rank]
             yield from share.tensor_split(len(self))
             return
-        generator = torch.Generator().manual_seed(self.epoch_seed)
-        order = torch.randperm(self.size, generator=generator) if self.draw is None else self.draw(generator)
+        order = self.draw_order(self.make_generator())
         for batch in order.split(self.batch_size * self.world_size)[: len(self)]:
             per_rank = len(batch) // self.world_size
             yield batch[self.rank * per_rank : (self.rank + 1) * per_rank]

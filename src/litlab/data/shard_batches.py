@@ -42,19 +42,14 @@ class ShardBatches(EpochSampler):
         lengths: np.ndarray | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(sum(shards), **options)
+        super().__init__(sum(shards), batch_size, **options)
         self.shards = torch.tensor(shards)
-        self.batch_size = batch_size
         self.shuffle_shards = shuffle_shards
         self.lengths = None if lengths is None else torch.from_numpy(lengths)
 
-    def __len__(self) -> int:
-        """Return the number of batches of this process, the same on all of them."""
-        return self.count_batches(self.batch_size)
-
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
-        generator = torch.Generator().manual_seed(self.epoch_seed)
+        generator = self.make_generator()
         count = len(self.shards)
         order = torch.randperm(count, generator=generator) if self.train else torch.arange(count)
         order_of_batches = torch.arange(len(self))

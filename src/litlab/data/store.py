@@ -2,11 +2,10 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 from filelock import FileLock
 
 from litlab.errors import UserError
@@ -51,31 +50,3 @@ def new_folder(folder: Path) -> Iterator[Path]:
         staging.rename(folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def write_array(path: Path, item_shape: tuple[int, ...], blocks: Iterable[np.ndarray]) -> int:
-    """Write uint8 blocks one after the other as one .npy file; they need not fit into memory together.
-
-    Args:
-        path: The file.
-        item_shape: Shape of the whole array but for its first axis.
-        blocks: Its parts along the first axis.
-
-    Returns:
-        How long the first axis is.
-    """
-    header = {"descr": "|u1", "fortran_order": False}
-    count = 0
-    with path.open("wb") as stream:
-        np.lib.format.write_array_header_1_0(stream, {**header, "shape": (0, *item_shape)})
-        for block in blocks:
-            stream.write(np.ascontiguousarray(block).data)
-            count += len(block)
-        stream.seek(0)  # NumPy leaves room for the first axis to grow
-        np.lib.format.write_array_header_1_0(stream, {**header, "shape": (count, *item_shape)})
-    return count
-
-
-def open_array(path: Path) -> np.ndarray:
-    """Map a .npy file into memory, its pages shared between processes; writing to it changes a private copy."""
-    return np.load(path, mmap_mode="c", allow_pickle=False)

@@ -93,15 +93,15 @@ def test_predictions_replace_predictions_and_nothing_else(fit_images, run, image
     assert fit_images("fit", "--trainer.max_epochs=1").code == 0
     command = ["predict", "--run", "images", "--input", images / "test"]
     for _ in range(2):
-        done = run(*command, "--output", "new/out.csv")
+        done = run(*command, "--output", "new/predictions.csv")
         assert done.code == 0, done.err
     (tmp_path / "mine.csv").write_text("file,label\na.png,cat\n")
     (tmp_path / "new.csv").mkdir()
-    (tmp_path / "link.csv").symlink_to(tmp_path / "new/out.csv")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "new/predictions.csv")
     for output, says in {
-        "mine.csv": "mine.csv exists and does not hold predictions; choose another file",
-        "link.csv": "link.csv exists and does not hold predictions; choose another file",
-        "new.csv/": "new.csv exists and does not hold predictions; choose another file",
+        "mine.csv": "mine.csv exists; choose another file, only predictions.* is replaced",
+        "link.csv": "link.csv exists; choose another file, only predictions.* is replaced",
+        "new.csv/": "new.csv exists; choose another file, only predictions.* is replaced",
     }.items():
         done = run(*command, "--output", output)
         assert done.code == 2

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from litlab.data.classes import draw_samples, sort_classes, warn_of_like_classes, weigh_classes, weigh_for_loss
+from litlab.data.classes import draw_samples, sort_classes, weigh_classes, weigh_for_loss
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
 from litlab.tasks import Classifier
@@ -44,7 +44,7 @@ def test_ranks_share_the_draws_and_a_resumed_epoch_goes_on(kind, world_size):
     for one in ranks:
         one.set_epoch(2)
     taken = torch.cat([batch for one in ranks for batch in one])
-    expected = draw(torch.Generator().manual_seed(ranks[0].epoch_seed))
+    expected = draw(ranks[0].make_generator())
     assert len(taken.unique()) == len(taken) == 100 // (4 * world_size) * 4 * world_size
     assert set(taken.tolist()) <= set(expected.tolist())
     again = sampler(0)
@@ -101,10 +101,6 @@ def test_what_can_not_be_balanced():
     assert refusal(weigh_for_loss, object(), "even").startswith("model.class_weights: object has no labels() to count")
 
 
-def test_names_of_classes(said):
+def test_names_of_classes():
     assert sort_classes(["10", "9", "-1.5", "9"]) == ["-1.5", "9", "10"]
     assert sort_classes(["b", "10", "9"]) == ["10", "9", "b"]
-    warn_of_like_classes(["cat", "dog"], "pets")
-    assert not said
-    warn_of_like_classes(["cat", "Cat", "dog", "big  dog", "Big dog"], "pets")
-    assert said == ["warning: pets: classes differ only in how they are written: cat, big dog"]

@@ -5,7 +5,7 @@ import torch
 from auks.images import MNASNet, SmallCNN
 from auks.series import SmallForecaster
 
-from litlab.data import ImageData, SeriesData, TextData
+from litlab.data import Augment, ImageData, SeriesData, TextData
 from litlab.tasks import Classifier
 from tests.litlab.data.conftest import Recorder
 
@@ -16,7 +16,7 @@ def make(request, tmp_path):
     path = str(request.getfixturevalue(request.param))
     common = {"seed": 3, "cache_dir": str(tmp_path)}
     return {
-        "images": lambda: ImageData(path=path, batch_size=30, augment={"crop": 2, "flip": "random"}, **common),
+        "images": lambda: ImageData(path=path, batch_size=30, augment=Augment(crop=2, flip="random"), **common),
         "texts": lambda: TextData(path=path, batch_size=16, max_tokens=8, long_texts="crop", **common),
         "series": lambda: SeriesData(path=path, context_length=24, horizon=8, batch_size=100, seed=3),
     }[request.param]

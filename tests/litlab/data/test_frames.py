@@ -129,7 +129,7 @@ def test_decimal_commas():
         [1.5, -2.0, 1234.5, 1234567.0, nan], ["12.5"]
     )  # fmt: skip
     assert refusal(numbers, "1,5", "2,5", "3") == (
-        "data.path: column 'a' has decimal commas, such as '1,5'; set --data.decimal ,"
+        "data.path: column 'a' has another decimal sign, as '1,5'; set --data.decimal ,"
     )
 
 

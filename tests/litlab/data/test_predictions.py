@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from litlab.data.predictions import SUFFIXES, check_output, is_predictions, write_classes, write_predictions
+from litlab.data.predictions import SUFFIXES, check_output, write_classes, write_predictions
 from litlab.errors import UserError
 
 READERS = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".xlsx": pd.read_excel}
@@ -27,7 +27,6 @@ def test_a_file_holds_what_its_name_says(tmp_path, suffix):
         "cat": [0.25, 1.0],
         "dog": [0.75, 0.0],
     }
-    assert is_predictions(path)
 
 
 def test_other_ends_are_refused(tmp_path):
@@ -62,20 +61,3 @@ def test_a_file_has_the_usual_mode_and_is_replaced(tmp_path):
         os.umask(mask)
     assert path.read_text() == "file\ny\n"
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(
-    ("columns", "is_one"),
-    [
-        ({"row": [1], "predicted_price": [2.0]}, True),
-        ({"time": [1], "load": [1.0], "load_lower": [1.0], "load_upper": [2.0]}, True),
-        ({"row": [1], "price": [2.0]}, False),
-        ({}, True),
-    ],
-)
-def test_files_that_predict_may_replace(tmp_path, columns, is_one):
-    path = tmp_path / "out.csv"
-    path.write_text(pd.DataFrame(columns).to_csv(index=False) if columns else "")
-    assert is_predictions(path) == is_one
-    (tmp_path / "notes.csv").write_text("just\n'text\n")
-    assert not is_predictions(tmp_path / "notes.csv")

@@ -1,16 +1,19 @@
 """Random changes to training images: whole batches at once, and yet each image its own draw."""
 
+import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from litlab.data.images.draws import uniform
-from litlab.errors import UserError
 from litlab.types import NonNegativeInt
+
+# The constants of splitmix64 as int64: torch multiplies modulo 2**64 all the same.
+_GOLDEN, _MIX_1, _MIX_2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
 
 
 @dataclass(frozen=True)
@@ -22,25 +25,11 @@ class Augment:
         flip: Mirror left-right: `random` in half of all cases, `alternating` at random in the first epoch and then
             in turns, so that two epochs in a row show each image both ways (Jordan 2024, arXiv:2404.00498).
         cutout: Blank a square of this side in pixels at a random place (DeVries and Taylor 2017, arXiv:1708.04552).
-        steps: Further changes, in turn, before normalisation and cutout: modules that get and return float32 images
-            from 0 to 1, (batch, channel, height, width), such as those of torchvision.transforms.v2, which draw once
-            for a batch. They draw from torch's generator, which a resumed run seeds as the first run did.
     """
 
     crop: NonNegativeInt = 0
     flip: Literal["none", "random", "alternating"] = "none"
     cutout: NonNegativeInt = 0
-    steps: list[nn.Module] = field(default_factory=list)
-
-    def check(self, image_shape: tuple[int, int, int]) -> None:
-        """Refuse what does not fit into images of a shape (channel, height, width).
-
-        Raises:
-            UserError: Crop or cutout is too large.
-        """
-        _, height, width = image_shape
-        if max(self.crop + 1, self.cutout) > min(height, width):
-            raise UserError(f"data.augment: crop or cutout is too large for images of {height} x {width} pixels")
 
 
 def augment_batch(
@@ -52,7 +41,7 @@ def augment_batch(
     seed: int,
     epoch: int,
 ) -> Tensor:
-    """Crop, flip, change by the steps, normalise and cut out a batch, on the device it is on.
+    """Crop, flip, normalise and cut out a batch, on the device it is on.
 
     Args:
         images: uint8 of shape (batch, channel, height, width); height and width may already include the reflected
@@ -84,9 +73,6 @@ def augment_batch(
         # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no wait for a GPU.
         place = torch.arange(len(images), device=images.device) + len(images) * is_mirrored
         images = torch.cat((images, images.flip(3))).index_select(0, place)
-
-    if augment.steps:
-        images = nn.Sequential(*augment.steps).to(images.device)(images.float() / 255) * 255
 
     images = encode(images)
     if augment.cutout:
@@ -122,3 +108,31 @@ def _crop(images: Tensor, y: Tensor, x: Tensor, height: int, width: int) -> Tens
     # Row k of the unfolded view is the `width` bytes from byte k on, so a start picks any row at any offset.
     rows = images.view(-1).unfold(0, width, 1).index_select(0, start.view(-1))
     return rows.view(batch, channels, height, width)
+
+
+def uniform(index: Tensor, seed: int, epoch: int, *names: str) -> Tensor:
+    """Draw one number per sample and name: a pure function of these, the seed and the epoch.
+
+    It depends neither on the other samples of the batch, nor on the process, nor on what was drawn before: a resumed
+    run repeats it exactly.
+
+    Args:
+        index: Number of each sample, int64 of shape (batch,).
+        seed: Seed of the run.
+        epoch: Number of the epoch, from 0.
+        *names: What is drawn; draws of different names are independent.
+
+    Returns:
+        float32 of shape (name, batch), uniform in [0, 1).
+    """
+    x = index * _GOLDEN + _make_keys(seed, epoch, names).to(index.device, non_blocking=True)[:, None]
+    # The finaliser of splitmix. `>>` keeps the sign of an int64, hence the masks.
+    x = (x ^ ((x >> 30) & (2**34 - 1))) * _MIX_1
+    x = (x ^ ((x >> 27) & (2**37 - 1))) * _MIX_2
+    return ((x >> 40) & (2**24 - 1)).float() * 2**-24
+
+
+@lru_cache(maxsize=64)  # the same for all batches of an epoch
+def _make_keys(seed: int, epoch: int, names: tuple[str, ...]) -> Tensor:
+    digests = [hashlib.blake2b(f"{seed} {epoch} {name}".encode(), digest_size=8).digest() for name in names]
+    return torch.tensor([int.from_bytes(digest, "big", signed=True) for digest in digests])

@@ -15,33 +15,23 @@ from torch import Tensor, nn
 from litlab.data.classes import Balance
 from litlab.data.frames import Policy, UserFile
 from litlab.data.images.augment import Augment, augment_batch
-from litlab.data.images.decode import ImageMetadata, Mode, Resize, examine
+from litlab.data.images.decode import ImageMetadata, Mode, Resize, conform, examine
 from litlab.data.images.files import Listing, find_images, list_folder, list_table
 from litlab.data.images.generated import make_images
 from litlab.data.images.public import PublicImages
 from litlab.data.images.serving import ImageServing
-from litlab.data.images.store import (
-    LazyImages,
-    StoredImages,
-    classify_by_mean,
-    decode_files,
-    measure_colours,
-    pick,
-    store_images,
-    warn_of_copies,
-)  # fmt: skip
+from litlab.data.images.store import LazyImages, StoredImages, classify_by_mean, decode_files, measure_colours, pick
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
 from litlab.data.shard_batches import ShardBatches
 from litlab.data.shards import Shards
 from litlab.data.split import SPLITS, split_samples
-from litlab.data.store import open_array
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
 _IMAGENET = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
-_VERSION = 4  # raise it when the arrays of the same source would come out different
+_VERSION = 5  # raise it when the arrays of the same source would come out different
 _FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as they were meant
 _MEASURED = 2000  # images that colours are measured on, at most
 
@@ -96,7 +86,6 @@ class ImageData(ExperimentData):
 
     public: ClassVar[PublicImages | None] = None
     item = kind = "images"
-    input_kinds = "a folder or a file"
     metadata_type = ImageMetadata
     own_files = ("folder", "csv", "shards")
     own_flags = "--data.dataset folder --data.path DIR"
@@ -146,9 +135,7 @@ class ImageData(ExperimentData):
         if fold is not None and self.shards is not None:
             raise UserError("data.fold: shards have the splits that they were written with; leave it out")
 
-        # Python code may give it as a checkpoint has it.
-        self.augment = Augment(**augment) if isinstance(augment, dict) else augment
-        self.transforms, self.normalize = transform, normalize
+        self.augment, self.transforms, self.normalize = augment, transform, normalize
         self.columns = file_column, label_column, split_column
         self.image_size, self.mode = image_size, mode
         self.resize: Resize = resize
@@ -236,22 +223,26 @@ class ImageData(ExperimentData):
         return None if self.is_lazy else self.cache_dir / self.fingerprint
 
     def fill_cache(self, folder: Path) -> None:
-        problems: dict[Path, str] = {}
+        known = self.known
         if self.is_listed:
-            labels, given = self.listing.labels, self.listing.given
-            images = decode_files(self.listing.files, self.known, self.bad_rows, self.source_name, problems)
+            labels, given = self.listing.labels, self.listing.given.copy()
+            images = decode_files(self.listing.files, known, self.bad_rows, self.source_name)
         elif self.generated or self.public is None:
-            images, labels, given = make_images(len(self.known.class_names), self.known.image_shape)
+            images, labels, given = make_images(len(known.class_names), known.image_shape)
         else:
             images, labels, given = self.public.read(self.path)
-        groups = store_images(folder / "images.npy", self.known, images)
-        if problems:
-            given = np.where([file in problems for file in self.listing.files], "", given)
-        np.savez(folder / "facts.npz", labels=labels, given=given, groups=groups)
+
+        shape = len(labels), *known.image_shape
+        stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, shape)
+        for row, image in enumerate(images):
+            if image is None:
+                given[row] = ""
+            else:
+                stored[row] = conform(image, known)
+        np.savez(folder / "facts.npz", labels=labels, given=given)
 
     def open(self, stage: str | None) -> ImageMetadata:
         known = self.known
-        self.augment.check(known.image_shape)
         if self.shards is not None:
             self.sizes = {split: sum(self.shards.sizes(split)) for split in self.shards.about["splits"]}
             self.generated = known.generated  # as made-up data can be written, too
@@ -262,22 +253,19 @@ class ImageData(ExperimentData):
 
     def _split_images(self) -> None:
         """Open the cache, if there is one, and divide the images."""
-        groups = None
         if self.is_lazy:
             labels, given = self.listing.labels, self.listing.given
         else:
             folder = self.cache_dir / self.fingerprint
-            self._images = torch.from_numpy(open_array(folder / "images.npy"))
+            self._images = torch.from_numpy(np.load(folder / "images.npy", mmap_mode="c"))
             with np.load(folder / "facts.npz") as facts:
-                labels, given, groups = facts["labels"], facts["given"], facts["groups"]
+                labels, given = facts["labels"], facts["given"]
         self._labels = torch.from_numpy(labels)
 
         test_fraction = 0.1 if self.dataset == "csv" and self.columns[2] is None else 0.0
         splits = split_samples(given, self.val_fraction, test_fraction, labels=labels, fold=self.fold)
         self._rows = {split: torch.from_numpy(np.flatnonzero(splits == split)) for split in SPLITS}
         self.sizes = {split: len(rows) for split, rows in self._rows.items() if len(rows)}
-        if self.metadata is None and self.is_listed and groups is not None:  # once
-            warn_of_copies(groups, splits, self.listing.files, self.source_name)
 
     def _choose_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
@@ -285,21 +273,17 @@ class ImageData(ExperimentData):
             return _IMAGENET
         if isinstance(self.normalize, list):
             return self.normalize
-        if self.metadata is not None:  # measured once: each stage has its setup
-            return [self.metadata.mean, self.metadata.std]
-        return self._measure_colours()
+        known = self.metadata or self.known  # measured once: each stage has its setup, and shards have them written
+        return [known.mean, known.std] if known.mean else self._measure_colours()
 
     def _measure_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel over many training images."""
-        if self.known.mean:  # they were measured for the shards
-            return [self.known.mean, self.known.std]
         rows = self._rows["train"]
-        some = rows[:: 1 + len(rows) // _MEASURED].tolist()
+        rows = rows[:: 1 + len(rows) // _MEASURED].tolist()
         if self.is_lazy:
-            files = [self.listing.files[row] for row in some]
-            images = decode_files(files, self.known, "error", self.source_name, {})
+            images = decode_files([self.listing.files[row] for row in rows], self.known, "error", self.source_name)
         else:
-            images = (self._images[row].numpy() for row in some)
+            images = (self._images[row].numpy() for row in rows)
         mean, std = measure_colours(images)
         if max(std) < _FLAT / 255:
             rank_zero_info(f"warning: {self.source_name}: the images are almost of one value; look at some of them")
@@ -315,8 +299,11 @@ class ImageData(ExperimentData):
             read = partial(pick, self._list_samples(split)) if self.shards is None else self.shards.split(split).read
             return LazyImages(self.sizes[split], read, self.known, self.transforms if is_train else [])
         processes = getattr(self.trainer, "num_devices", 1)
-        images = self._stored_images(split).in_memory(self.augment.crop if is_train else 0, processes)
-        return images.to(self.choose_device(images.images.nbytes))
+        samples = self._stored_images(split).in_memory(self.augment.crop if is_train else 0, processes)
+        if samples.rows is not None:  # too large for memory
+            return samples
+        device = self.choose_device(samples.images.nbytes)
+        return StoredImages(samples.images.to(device), samples.labels.to(device))
 
     def _list_samples(self, split: str) -> list[dict[str, Any]]:
         """Return file and class of each image of a split."""
@@ -335,17 +322,12 @@ class ImageData(ExperimentData):
     def labels(self, split: str) -> Tensor | None:
         return None if self.shards is not None else self._labels[self._rows[split]]  # reading all of shards takes long
 
-    def missing_split(self, split: str) -> str:
-        return (
-            f"data.path: there are no {split} images; add some, or take them from train: data.val_fraction, data.fold"
-        )
-
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
         if self.is_lazy or "test" not in self.sizes:
             return {}
         train, test = self._stored_images("train"), self._stored_images("test")
-        return {"nearest class mean": classify_by_mean(train, test, self.num_classes)}
+        return {"nearest class mean": classify_by_mean(train, test)}
 
     # ---- from batches to predictions
 
@@ -371,17 +353,12 @@ class ImageData(ExperimentData):
         return ImageServing(self.metadata)
 
     def open_input(self, source: str) -> LazyImages:
-        path, form = Path(source).expanduser(), self.metadata
+        path = Path(source).expanduser()
         files = find_images(path) if path.is_dir() else [path]
         if not files:
             raise UserError(f"--input {source}: there are no images in it; name a folder or a file")
-        if self.bad_rows == "drop":  # found out here: the number of batches depends on it
-            problems: dict[Path, str] = {}
-            for _ in decode_files(files, form, "drop", f"--input {source}", problems):
-                pass
-            files = [file for file in files if file not in problems]
         self._predicted = files
-        return LazyImages(len(files), partial(pick, [{"image": file} for file in files]), form)
+        return LazyImages(len(files), partial(pick, [{"image": file} for file in files]), self.metadata)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with a row per image of `predict_input`: its class, and the probability of every class.

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.classes import sort_classes, warn_of_like_classes
+from litlab.data.classes import sort_classes
 from litlab.data.frames import Frame, Policy, UserFile, check_columns, drop_bad_rows, read_frame
 from litlab.data.split import SPLITS
 from litlab.errors import UserError
@@ -139,7 +139,6 @@ def _check_frame(frame: Frame, where: object, bad_rows: Policy, unit: str) -> Li
             f"data.path: {where} has {len(names)} classes to train on (of a folder those in train/<class>/), 2 or more "
             "are needed; add some"
         )
-    warn_of_like_classes(names, where)
     frame = frame.assign(status=frame["file"].map(_read_status))
     labels = pd.Categorical(frame["label"], categories=names).codes.astype(np.int64)
     digest = hashlib.sha256(frame.to_csv().encode()).hexdigest()

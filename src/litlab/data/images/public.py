@@ -59,11 +59,9 @@ class PublicImages:
             try:
                 self.read(root)
                 return
-            except (ValueError, AssertionError):  # torchvision takes half an MNIST file for a whole one
-                for file in (root / self.folder).glob("raw/*-ubyte"):
+            except (RuntimeError, ValueError, AssertionError):  # not there, or damaged
+                for file in (root / self.folder).glob("raw/*-ubyte"):  # torchvision takes half of one for a whole one
                     file.unlink()
-            except RuntimeError:  # not found, or damaged
-                pass
             if not all((root / name).is_file() for name in self.file_names):
                 check_reachable(self.urls)
             try:

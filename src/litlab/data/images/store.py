@@ -1,9 +1,9 @@
 """Images in batches: decoded once into a cache and mapped into memory from there, or decoded for each batch."""
 
-import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,72 +11,52 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
-from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from litlab.data.frames import Policy, drop_bad_rows
 from litlab.data.images.augment import reflect_pad
-from litlab.data.images.decode import ImageMetadata, Picture, conform, decode, to_array, to_picture
+from litlab.data.images.decode import ImageMetadata, Picture, decode, to_array, to_picture
 from litlab.data.module import LoaderError
 from litlab.data.sampler import EpochSampler
 from litlab.data.scores import classification_scores
-from litlab.data.store import open_array, write_array
 from litlab.util.progress import progress_bar
 
 _BLOCK = 128  # images that are handled at a time
 
 
 def decode_files(
-    files: Sequence[Path], form: ImageMetadata, policy: Policy, where: object, problems: dict[Path, str]
-) -> Iterator[np.ndarray]:
+    files: Sequence[Path], form: ImageMetadata, policy: Policy, where: object
+) -> Iterator[np.ndarray | None]:
     """Decode files, and look at all of them before anything is said of those that are bad.
 
     Args:
         files: The files.
         form: The format that they get.
-        policy: Whether bad ones are an error; else they are black.
+        policy: Whether bad ones are an error or left out.
         where: What messages call the data.
-        problems: Gets what is wrong with bad ones.
 
     Yields:
-        uint8 of shape (channel, height, width).
+        uint8 of shape (channel, height, width); None for a bad one.
 
     Raises:
         UserError: Files can't be used.
     """
     import pandas as pd
 
-    starts = range(0, len(files), _BLOCK)
+    problems = {}
     with ThreadPoolExecutor() as pool:
-        for start in progress_bar(starts, desc="decoding images", unit_scale=_BLOCK):
-            some = files[start : start + _BLOCK]
-            for file, image in zip(some, pool.map(partial(decode, form=form), some), strict=True):
+        for start in progress_bar(range(0, len(files), _BLOCK), desc="decoding images", unit_scale=_BLOCK):
+            block = files[start : start + _BLOCK]
+            for file, image in zip(block, pool.map(partial(decode, form=form), block), strict=True):
                 if isinstance(image, str):
                     problems[file] = image
-                    image = np.zeros(form.image_shape, np.uint8)
-                yield image
-    drop_bad_rows(pd.DataFrame(index=list(files)), {**problems}, policy, where, "image")
+                yield None if isinstance(image, str) else image
+    drop_bad_rows(pd.DataFrame(index=list(files)), problems, policy, where, "image")
 
 
-def store_images(path: Path, form: ImageMetadata, images: Iterable[np.ndarray]) -> np.ndarray:
-    """Write decoded images, each uint8 of shape (channel, height, width), into a file, which `open_array` opens.
-
-    Args:
-        path: The file.
-        form: The format that they get.
-        images: The images.
-
-    Returns:
-        A number for each image, int64 of shape (image,), the same for equal ones.
-    """
-    write_array(path, form.image_shape, (conform(image, form)[None] for image in images))
-    digests = [hashlib.blake2b(image, digest_size=8).digest() for image in open_array(path)]
-    return np.frombuffer(b"".join(digests), np.int64)
-
-
-def measure_colours(images: Iterable[np.ndarray]) -> tuple[list[float], list[float]]:
+def measure_colours(images: Iterable[np.ndarray]) -> list[list[float]]:
     """Measure mean and standard deviation per channel, on a scale of 0 to 1.
 
     A channel that never changes gets the deviation of one grey level, not 0.
@@ -90,20 +70,10 @@ def measure_colours(images: Iterable[np.ndarray]) -> tuple[list[float], list[flo
         moments.append([pixels.mean(1), np.square(pixels).mean(1)])
     mean, square = np.mean(moments, axis=0)
     variance = np.maximum(square - mean**2, 1 / 255**2)
-    return mean.tolist(), np.sqrt(variance).tolist()
+    return [mean.tolist(), np.sqrt(variance).tolist()]
 
 
-def warn_of_copies(groups: np.ndarray, splits: np.ndarray, files: Sequence[Path], where: object) -> None:
-    """Tell of images for evaluation that are equal to training images: what `store_images` returned tells."""
-    train = splits == "train"
-    copies = np.flatnonzero(~train & (splits != "") & np.isin(groups, groups[train]))
-    if len(copies):
-        rank_zero_info(
-            f"warning: {where}: {len(copies):,} images for validation or test are copies of training images, such as "
-            f"{files[copies[0]]}: results look better than they are"
-        )
-
-
+@dataclass(eq=False)
 class StoredImages(Dataset[dict[str, Tensor]]):
     """Images of one split; indexed by a tensor, it returns a batch.
 
@@ -113,15 +83,12 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         rows: Which of the stored images are the samples, int64 of shape (samples,); None: all of them, in order.
     """
 
-    def __init__(self, images: Tensor, labels: Tensor, rows: Tensor | None = None) -> None:
-        self.images = images
-        self.labels = labels
-        self.rows = rows
+    images: Tensor
+    labels: Tensor
+    rows: Tensor | None = None
 
-    @property
-    def device(self) -> torch.device:
-        """Where the images are."""
-        return self.images.device
+    def __post_init__(self) -> None:
+        self.device = self.images.device
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -134,7 +101,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         Returns:
             image: uint8 (batch, channel, height, width); label: int64 (batch,); index: the numbers, int64 (batch,).
         """
-        index = index.to(self.images.device, non_blocking=True)
+        index = index.to(self.device, non_blocking=True)
         samples = index % len(self)
         rows = samples if self.rows is None else self.rows.index_select(0, samples)
         return {
@@ -159,11 +126,8 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         blocks = torch.arange(len(self)).split(_BLOCK)
         return StoredImages(torch.cat([reflect_pad(self[block]["image"], pad) for block in blocks]), self.labels)
 
-    def to(self, device: torch.device) -> "StoredImages":
-        """Return the images on a device; some of many, which stay in the cache, as they are."""
-        return self if self.rows is not None else StoredImages(self.images.to(device), self.labels.to(device))
 
-
+@dataclass(eq=False)
 class LazyImages(Dataset[dict[str, Tensor]]):
     """Images of one split; indexed by a tensor, it returns a batch.
 
@@ -173,22 +137,15 @@ class LazyImages(Dataset[dict[str, Tensor]]):
             shape (some,).
         form: The format that they get.
         transforms: What changes each image, uint8 of shape (channel, height, width), in its original size. What they
-            draw from Python's or torch's generator follows from (seed, epoch, number) alone, where a loader reads them.
+            draw from Python's or torch's generator follows from (seed, epoch, number) alone.
+        sampler: Of the loader that has this copy: it knows seed and epoch.
     """
 
-    sampler: EpochSampler | None = None  # of the loader that has this copy: it knows seed and epoch
-
-    def __init__(
-        self,
-        size: int,
-        read: Callable[[Tensor], list[dict[str, Any]]],
-        form: ImageMetadata,
-        transforms: Sequence[nn.Module] = (),
-    ) -> None:
-        self.size = size
-        self.read = read
-        self.form = form
-        self.transforms = transforms
+    size: int
+    read: Callable[[Tensor], list[dict[str, Any]]]
+    form: ImageMetadata
+    transforms: Sequence[nn.Module] = ()
+    sampler: EpochSampler | None = None
 
     def __len__(self) -> int:
         return self.size
@@ -205,10 +162,9 @@ class LazyImages(Dataset[dict[str, Tensor]]):
             LoaderError: An image is damaged, or unlike the others, or a transform returns no uint8.
         """
         samples, images = self.read(index % self.size), []
-        is_changed = self.transforms and self.sampler is not None
         for number, sample in zip(index.tolist(), samples, strict=True):
             source = sample["image"]
-            image = decode(source, self.form, partial(self._change, number) if is_changed else None)
+            image = decode(source, self.form, partial(self._change, number) if self.transforms else None)
             if isinstance(image, str):
                 name = source if isinstance(source, Path) else f"image {number}"
                 raise LoaderError(f"data.path: {name}: {image}; replace or delete it")
@@ -221,12 +177,10 @@ class LazyImages(Dataset[dict[str, Tensor]]):
     def _change(self, number: int, picture: Picture) -> Picture:
         """Apply the transforms to an image; afterwards random numbers go on as if none had been drawn."""
         assert self.sampler is not None
-        image = torch.from_numpy(to_array(picture))
         with isolate_rng(include_cuda=False):
             random.seed(f"{self.sampler.seed} {self.sampler.epoch} {number}")
             torch.default_generator.manual_seed(random.getrandbits(63))
-            for transform in self.transforms:
-                image = transform(image)
+            image = nn.Sequential(*self.transforms)(torch.from_numpy(to_array(picture)))
         if image.dtype != torch.uint8:
             raise LoaderError(
                 f"data.transform: the last one returns {image.dtype}, not uint8; leave out what changes the type or "
@@ -240,18 +194,22 @@ def pick(samples: Sequence[dict[str, Any]], numbers: Tensor) -> list[dict[str, A
     return [samples[number] for number in numbers.tolist()]
 
 
-def classify_by_mean(train: StoredImages, test: StoredImages, num_classes: int) -> dict[str, float]:
+def classify_by_mean(train: StoredImages, test: StoredImages) -> dict[str, float]:
     """Give each test image the class whose mean training image is nearest (Rocchio 1971).
 
     Returns:
         ``test/acc`` and ``test/f1`` (macro), from 0 to 1.
     """
 
-    def read(images: StoredImages, index: Tensor) -> Tensor:
-        return images[index]["image"].flatten(1).float()
+    def read_blocks(images: StoredImages) -> Iterator[Tensor]:
+        for index in torch.arange(len(images)).split(_BLOCK):
+            yield images[index]["image"].flatten(1).float()
 
-    members = [(train.labels == label).nonzero()[:, 0] for label in range(num_classes)]
-    means = torch.stack([read(train, index).mean(0) for index in members])
-    distances = torch.cat([torch.cdist(read(test, index), means) for index in torch.arange(len(test)).split(_BLOCK)])
-    nearest = distances.nan_to_num(torch.inf).argmin(1)  # NaN are those of a class without images
+    counts = train.labels.bincount()
+    sums = torch.zeros(len(counts), train.images[0].numel())
+    for pixels, labels in zip(read_blocks(train), train.labels.split(_BLOCK), strict=True):
+        sums.index_add_(0, labels, pixels)
+    means = sums / counts[:, None]  # NaN for a class without images
+    distances = torch.cat([torch.cdist(pixels, means) for pixels in read_blocks(test)])
+    nearest = distances.nan_to_num(torch.inf).argmin(1)
     return classification_scores(nearest.numpy(), test.labels.numpy())

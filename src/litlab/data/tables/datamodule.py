@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from litlab.data.classes import Balance, sort_classes, warn_of_like_classes
+from litlab.data.classes import Balance, sort_classes
 from litlab.data.frames import FileFormat, Frame, Policy, UserFile, check_columns, read_frame
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import PREDICTED, check_finite, write_classes, write_predictions
@@ -87,7 +87,6 @@ class TabularData(ExperimentData):
     """
 
     item, kind = "rows", "table"
-    input_kinds = "a table"
     metadata_type = TabularMetadata
 
     def __init__(
@@ -157,7 +156,6 @@ class TabularData(ExperimentData):
         labels = None
         if frame[target].dtype == "string":
             class_names = sort_classes(frame[target])
-            warn_of_like_classes(class_names, where)
             frame[target] = pd.Categorical(frame[target], class_names)
             labels = frame[target].cat.codes.to_numpy("int64")
         cells = {setting: frame.pop(name).to_numpy() for name, setting in units.items()}

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
@@ -136,7 +137,6 @@ class TextData(ExperimentData):
 
     item = "texts"
     kind = "texts"
-    input_kinds = "a .txt file, or a table such as .csv"
     metadata_type = TextMetadata
     table: Any  # how the user's tables are read; None: as the metadata says
     data_set = TokenizedTexts

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from litlab.data.classes import sort_classes, warn_of_like_classes
+from litlab.data.classes import sort_classes
 from litlab.data.frames import FileFormat, Frame, Source, check_columns, check_file, drop_bad_rows, read_frame
 from litlab.data.public import PublicFile
 
@@ -59,7 +59,6 @@ def read_corpus(files: Mapping[str, Source], table: Mapping[str, Any]) -> tuple[
 
     frame: Frame = pd.concat([read_rows(file, table).assign(split=split) for split, file in files.items()])
     names = sort_classes(frame["label"])
-    warn_of_like_classes(names, "data.label_column")
     return names, frame.assign(label=frame["label"].map(names.index))
 
 

@@ -2,11 +2,9 @@
 
 import pytest
 import torch
-from torch import nn
 
 from litlab.data.images import Augment
-from litlab.data.images.augment import augment_batch, centre, reflect_pad
-from litlab.data.images.draws import uniform
+from litlab.data.images.augment import augment_batch, centre, reflect_pad, uniform
 
 SIZE = (12, 10)
 
@@ -101,32 +99,3 @@ def test_cutout_blanks_one_square_anywhere():
     corners = torch.stack([rows.int().argmax(1), columns.int().argmax(1)], 1)
     assert (rows.sum(1) == 4).all()
     assert len(corners.unique(dim=0)) == (12 - 4 + 1) * (10 - 4 + 1)
-
-
-# ---- steps
-
-
-def test_steps_get_whole_batches_from_0_to_1_after_crop_and_flip():
-    seen = []
-
-    class Look(nn.Module):
-        def forward(self, images):
-            seen.append(images.clone())
-            return images.zero_()
-
-    images = pictures(20)
-    before = images.clone()
-    assert run(images, Augment(2, "random", steps=[Look()])).eq(0).all()
-    torch.testing.assert_close(seen[0] * 255, run(images, Augment(2, "random")))
-    assert images.equal(before)
-
-
-def test_steps_of_torchvision_and_on_devices():
-    from torchvision.transforms import v2
-
-    images = pictures(20)
-    steps = [v2.ColorJitter(brightness=(0.5, 0.5)), v2.RandomHorizontalFlip(p=1.0)]
-    torch.testing.assert_close(run(images, Augment(steps=steps)), images.float().flip(3) / 2)
-    step = nn.BatchNorm2d(3)  # the meta device stands for a GPU
-    run(images.to("meta"), Augment(steps=[step]), index=torch.arange(20, device="meta"))
-    assert step.weight.device.type == "meta"

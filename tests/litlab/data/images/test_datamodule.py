@@ -90,8 +90,6 @@ def test_training_images_can_be_evaluated(make, make_trainer, pets):
     assert data.train_dataloader().dataset.images.shape == (27, 3, 12, 10)
     first, second = (one.transform(one.samples("train")[torch.tensor([0])], None)[0] for one in (data, plain))
     assert first.equal(second)
-    with pytest.raises(UserError, match=r"^data\.augment: crop or cutout is too large for images of 8 x 6 pixels$"):
-        prepared(make(pets, augment=Augment(crop=6)))
 
 
 def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(make, make_trainer, pets):
@@ -140,7 +138,7 @@ def test_splits(make, make_trainer, pets):
     data, model = make(pets, val_fraction=0.0), Recorder()
     make_trainer().fit(model, data)
     assert {stage for stage, _ in model.seen} == {"train"}
-    with pytest.raises(UserError, match=r"^data\.path: there are no val images; add some"):
+    with pytest.raises(UserError, match=r"^data: there are no val images; add some"):
         make_trainer().validate(model, data)
 
 
@@ -206,17 +204,13 @@ def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_predicting_files_that_are_damaged(make, pets, tmp_path, workers):
-    for bad_rows in ("error", "drop"):
-        data = prepared(make(pets, bad_rows=bad_rows, num_workers=workers))
-        data.load_state_dict(data.state_dict())
-        write_image(tmp_path / "photos/a.png")
-        (tmp_path / "photos/b.png").write_bytes(b"rubbish")
-        data.predict_input = str(tmp_path / "photos")
-        if bad_rows == "drop":
-            assert [len(batch["image"]) for batch in data.predict_dataloader()] == [1]
-            continue
-        with pytest.raises(UserError, match=r"^data\.path: .*b\.png: not an image; replace or delete it$"):
-            list(data.predict_dataloader())
+    data = prepared(make(pets, num_workers=workers))
+    data.load_state_dict(data.state_dict())
+    write_image(tmp_path / "photos/a.png")
+    (tmp_path / "photos/b.png").write_bytes(b"rubbish")
+    data.predict_input = str(tmp_path / "photos")
+    with pytest.raises(UserError, match=r"^data\.path: .*b\.png: not an image; replace or delete it$"):
+        list(data.predict_dataloader())
 
 
 @pytest.mark.parametrize(

@@ -75,18 +75,6 @@ def test_folders_that_are_refused(pets, make, case):
     assert refusal(prepared, make(pets, dataset="folder")).startswith(says.format(root=pets))
 
 
-def test_copies_are_told(pets, make, said):
-    """By their pixels, in training and evaluation, and in two classes."""
-    shutil.copy(pets / "train/dog/03.png", pets / "test/dog/3.png")
-    data = make(pets, val_fraction=0.0)
-    prepared(data)
-    data.setup("test")
-    assert said == [
-        f"warning: folder {pets}: 1 images for validation or test are copies of training images, such as "
-        f"{pets}/test/dog/3.png: results look better than they are"
-    ]
-
-
 # ---- the cache
 
 

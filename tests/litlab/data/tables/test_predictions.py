@@ -81,7 +81,7 @@ def test_new_files_that_do_not_fit(predict):
     )
     wrong = new.assign(size=["big", *range(7)])
     assert "1 of 8 rows can't be used: row 2 ('size' is big, not a number); correct" in refusal(predict, wrong)
-    assert "column 'size' has decimal points, such as '1" in refusal(predict, new, decimal=",")
+    assert "column 'size' has another decimal sign, as '1" in refusal(predict, new, decimal=",")
     assert predict(wrong, bad_rows="drop")[2]["row"].tolist() == [*range(3, 10)]
 
 
