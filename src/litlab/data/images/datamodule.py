@@ -281,7 +281,8 @@ class ImageData(ExperimentData):
         rows = self._rows["train"]
         rows = rows[:: 1 + len(rows) // _MEASURED].tolist()
         if self.is_lazy:
-            images = decode_files([self.listing.files[row] for row in rows], self.known, "error", self.source_name)
+            read = decode_files([self.listing.files[row] for row in rows], self.known, "error", self.source_name)
+            images = (image for image in read if image is not None)  # bad ones are an error at the end
         else:
             images = (self._images[row].numpy() for row in rows)
         mean, std = measure_colours(images)
