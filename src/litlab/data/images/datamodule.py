@@ -323,6 +323,9 @@ class ImageData(ExperimentData):
     def labels(self, split: str) -> Tensor | None:
         return None if self.shards is not None else self._labels[self._rows[split]]  # reading all of shards takes long
 
+    def missing_split(self, split: str) -> str:
+        return f"data: there are no {split} images; add some, or take some for it (data.val_fraction, data.fold)"
+
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
         if self.is_lazy or "test" not in self.sizes:
