@@ -106,10 +106,11 @@ def _read_file(
 
     suffix = "" if isinstance(source, bytes) else Path(str(source)).suffix.lower()
     file: Any = source if isinstance(source, bytes) else check_file(source, setting)
+    keep: Any = {"dtype": False}
     readers: dict[str, Callable[..., Frame]] = {
         ".parquet": pd.read_parquet,
         ".xlsx": pd.read_excel,
-        ".jsonl": partial(pd.read_json, lines=True, dtype=False),  # texts stay texts
+        ".jsonl": partial(pd.read_json, lines=True, **keep),  # texts stay texts
     }
     read_text = partial(_read_csv, form=form, where=where, names=names, bad_rows=bad_rows)
     try:
@@ -203,7 +204,8 @@ def to_numbers(column: Column, form: FileFormat, where: object = "data.path") ->
         cells = column.astype("string")
         if form.decimal == ",":  # a point that is left is wrong
             cells = cells.str.replace(_GROUPS, "", regex=True).str.replace(".", "?").str.replace(",", ".")
-    numbers: Column = pd.to_numeric(cells, errors="coerce").astype("float64")
+    numbers: Column = pd.to_numeric(cells, errors="coerce")
+    numbers = numbers.astype("float64")
     numbers = numbers.where(np.isfinite(numbers))
     wrong = numbers.isna() & column.notna()
 
@@ -262,7 +264,7 @@ def _parse_times(texts: Column, time_format: str | None, where: object) -> Colum
     times = pd.to_datetime(texts, format="ISO8601", errors="coerce")
     others = texts[times.isna()]
     with warnings.catch_warnings(action="ignore"):  # that each is parsed by itself
-        parse = partial(pd.to_datetime, others, format="mixed", errors="coerce")
+        parse: Any = partial(pd.to_datetime, others, format="mixed", errors="coerce")
         day_first, month_first = parse(dayfirst=True), parse(dayfirst=False)
     unclear = others[day_first.notna() & (day_first != month_first)]
     if len(unclear):

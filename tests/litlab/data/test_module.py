@@ -130,7 +130,7 @@ def test_the_metadata_of_a_checkpoint_counts_and_has_to_fit():
 
 
 def test_what_is_not_there():
-    with pytest.raises(UserError, match=r"^data: there are no validation samples; add some, or take some"):
+    with pytest.raises(UserError, match=r"^data: there are no validation samples; add some, or set data\."):
         next(Numbers().batches("validation"))
     assert refusal(Numbers().predict_dataloader).startswith("predict: it needs a checkpoint and an input")
     assert refusal(Numbers().serving).startswith("export: Numbers has no serving(); use a DataModule that has one")

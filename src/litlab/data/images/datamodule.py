@@ -281,7 +281,8 @@ class ImageData(ExperimentData):
         rows = self._rows["train"]
         rows = rows[:: 1 + len(rows) // _MEASURED].tolist()
         if self.is_lazy:
-            images = decode_files([self.listing.files[row] for row in rows], self.known, "error", self.source_name)
+            read = decode_files([self.listing.files[row] for row in rows], self.known, "error", self.source_name)
+            images = (image for image in read if image is not None)  # bad ones are an error at the end
         else:
             images = (self._images[row].numpy() for row in rows)
         mean, std = measure_colours(images)
@@ -321,6 +322,9 @@ class ImageData(ExperimentData):
 
     def labels(self, split: str) -> Tensor | None:
         return None if self.shards is not None else self._labels[self._rows[split]]  # reading all of shards takes long
+
+    def missing_split(self, split: str) -> str:
+        return f"data: there are no {split} images; add some, or take some for it (data.val_fraction, data.fold)"
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
