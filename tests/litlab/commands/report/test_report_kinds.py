@@ -8,10 +8,6 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
-from torchmetrics.functional.classification import multiclass_calibration_error
-
-from litlab.commands.report import facts
-from litlab.commands.report.blocks import Block, Figure, Paragraph, Table
 from litlab.commands.report.classification import Classification
 from litlab.commands.report.curves import Curves, charts
 from litlab.commands.report.drawings import (
@@ -23,13 +19,17 @@ from litlab.commands.report.drawings import (
     draw_steps,
     draw_window,
 )
-from litlab.commands.report.evaluate import KINDS
-from litlab.commands.report.facts import class_line
 from litlab.commands.report.forecasting import Forecasting
 from litlab.commands.report.regression import Regression
 from litlab.commands.report.samples import EvaluationContext, SampleRenderer
 from litlab.commands.report.shipped import Shipped
 from litlab.commands.report.svg import ticks
+from torchmetrics.functional.classification import multiclass_calibration_error
+
+from litlab.commands.report import facts
+from litlab.commands.report.blocks import Block, Figure, Paragraph, Table
+from litlab.commands.report.evaluate import KINDS
+from litlab.commands.report.facts import class_line
 
 LABELS, IMAGES = torch.tensor([0, 2, 1]), torch.rand(3, 3, 8, 8)
 

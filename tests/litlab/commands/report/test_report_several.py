@@ -7,8 +7,8 @@ import statistics
 from pathlib import Path
 
 import pytest
-
 from litlab.commands.report.several import short_names
+
 from litlab.runs.folder import read_json, write_json
 from tests.litlab.commands.report.test_report import cells
 

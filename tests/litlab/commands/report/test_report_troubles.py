@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from litlab.commands.report.single import report_on
 from PIL import Image
 
 from litlab.commands.report.blocks import Evaluation
 from litlab.commands.report.facts import read_facts
-from litlab.commands.report.single import report_on
 from litlab.runs.folder import RunFolder, read_json, write_json
 from tests.litlab.commands.report.test_report import cells
 from tests.litlab.conftest import CONFIGS
