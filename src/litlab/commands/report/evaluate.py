@@ -1,7 +1,6 @@
 """The checkpoint of a run, tested once more for what no file of the run has."""
 
 import logging
-from dataclasses import dataclass, field
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -24,21 +23,6 @@ ALONE = (
 )  # fmt: skip
 
 
-@dataclass
-class Evaluation:
-    """What a checkpoint shows.
-
-    Args:
-        problem: Why it was not evaluated, or why there are no sections; else "".
-        parameters: Number of parameters.
-        sections: What is said of the predictions.
-    """
-
-    problem: str = ""
-    parameters: int = 0
-    sections: list[Section] = field(default_factory=list)
-
-
 class Predictions(Callback):
     """Gives each batch of a test to what knows this kind of predictions, if any does."""
 
@@ -57,8 +41,8 @@ class Predictions(Callback):
             self.collector.add(outputs, batch, batch_idx)
 
 
-def evaluate(run: RunFolder, generated: bool, modules: str) -> Evaluation:
-    """Test the best checkpoint of a run, or its last where none was kept as the best.
+def evaluate(run: RunFolder, generated: bool, modules: str) -> list[Section]:
+    """Test the best checkpoint of a run, or its last where none was kept as the best, and return what it shows.
 
     Args:
         run: The run.
@@ -66,7 +50,7 @@ def evaluate(run: RunFolder, generated: bool, modules: str) -> Evaluation:
         modules: Those beside the team's that its config may name, separated by commas.
 
     Raises:
-        UserError: Its checkpoint, classes or data are missing, or there is nothing to test.
+        UserError: Its checkpoint, classes or data are missing, or its predictions are of no known kind.
     """
     silence_noise()
     for name in ("lightning.pytorch", "lightning.fabric"):
@@ -83,7 +67,7 @@ def evaluate(run: RunFolder, generated: bool, modules: str) -> Evaluation:
         raise UserError(message) from error
 
 
-def _test(argv: list[str], generated: bool) -> Evaluation:
+def _test(argv: list[str], generated: bool) -> list[Section]:
     experiment = build(Command(argv))
     model, data = experiment.model, experiment.data
     trainer = build_trainer(experiment, None)
@@ -93,9 +77,6 @@ def _test(argv: list[str], generated: bool) -> Evaluation:
     trainer.callbacks.append(predictions)  # pyright: ignore[reportAttributeAccessIssue]
     trainer.test(model, data, ckpt_path=experiment.command.config.ckpt_path, verbose=False, weights_only=True)
 
-    unknown = "the model's test_step returns no logits, forecast or predicted"
-    return Evaluation(
-        problem="" if predictions.collector else unknown,
-        parameters=sum(weight.numel() for weight in model.parameters()),
-        sections=predictions.collector.sections() if predictions.collector else [],
-    )
+    if predictions.collector is None:
+        raise UserError(f"{type(model).__name__}.test_step: it returns no logits, forecast or predicted; return them")
+    return predictions.collector.sections()

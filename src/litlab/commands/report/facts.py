@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -107,16 +108,10 @@ def find_shipped(facts: Facts) -> Shipped | None:
     """Find the first ``--config`` of the command of a run; None if it is no longer there, or that of another run."""
     flags = flags_of(facts.origin.get("command") or [])
     configs = [value for flag, value in flags if flag in ("--config", "-c")]
-    folders = [Path(facts.origin.get("directory") or "."), Path()]
-    files = [folder / name for name in configs[:1] for folder in folders]
-    file = next((file for file in files if file.is_file() and not is_of_run(file)), None)
-    if file is None:
+    if not configs or not Path(configs[0]).is_file() or is_of_run(Path(configs[0])):
         return None
-    try:
-        shipped = mask(flatten(read_mapping(file)))
-        text = mask_text(read_text(file))
-    except UserError:  # it was changed, and is no config any more
-        return None
+    shipped = mask(flatten(read_mapping(Path(configs[0]))))
+    text = mask_text(read_text(Path(configs[0])))
 
     keys = [key for key, value in shipped.items() if key not in ("base", *OF_A_SEED) and value != {}]
     changes = [(key, shipped[key], facts.settings.get(key)) for key in keys if facts.settings.get(key) != shipped[key]]
@@ -126,10 +121,6 @@ def find_shipped(facts: Facts) -> Shipped | None:
 
 def read_comment(text: str) -> str:
     """Return the comment that a config begins with, without what is for editors."""
-    lines = []
-    for line in text.lstrip().splitlines():
-        if not line.startswith("#"):
-            break
-        if "yaml-language-server" not in line:
-            lines.append(line.removeprefix("#").removeprefix(" "))
-    return "\n".join(lines).strip()
+    comment = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    lines = [line.removeprefix("#").removeprefix(" ") for line in comment if "yaml-language-server" not in line]
+    return "\n".join(lines)

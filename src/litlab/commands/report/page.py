@@ -10,7 +10,6 @@ import yaml
 from markupsafe import Markup
 
 from litlab.commands.report.blocks import ENVIRONMENT, show
-from litlab.commands.report.evaluate import Evaluation
 from litlab.commands.report.facts import OF_A_SEED, Facts, Shipped, find_shipped
 from litlab.commands.report.figures import Line, draw_lines
 from litlab.commands.report.kinds import Section
@@ -32,13 +31,14 @@ STAGES = {"val": "-", "train": "--"}  # and the line that it is drawn with
 MOST_CURVES = 9
 
 
-def build_page(title: str, facts: Sequence[Facts], evaluation: Evaluation, command: str) -> str:
+def build_page(title: str, facts: Sequence[Facts], predictions: Sequence[Section], problem: str, command: str) -> str:
     """Return the page, as HTML.
 
     Args:
         title: Which runs these are.
         facts: What the files of each run say.
-        evaluation: What the checkpoint of a single run showed.
+        predictions: What the checkpoint of a single run showed.
+        problem: Why it was not evaluated, where it could not be.
         command: What makes the page.
     """
     runs = {each.run.name: each for each in facts}
@@ -48,13 +48,13 @@ def build_page(title: str, facts: Sequence[Facts], evaluation: Evaluation, comma
         ("What it is", [show.code(shipped.comment)] if shipped and shipped.comment else []),
         ("Results", list_results(runs)),
         ("Mean and spread over seeds", list_spreads(facts)),
-        *evaluation.sections,
+        *predictions,
         ("Curves", list_curves(runs)),
         ("Settings", list_settings(runs, shipped)),
-        ("Cost", list_costs(runs, evaluation)),
+        ("Cost", list_costs(runs)),
         ("Made from", list_origins(runs)),
         ("How to repeat it", list_commands(runs)),
-        ("What is left out", [show.text(evaluation.problem)] if only and evaluation.problem else []),
+        ("What is left out", [show.text(problem)] if problem else []),
     ]
     return ENVIRONMENT.get_template("page.html").render(
         title=title,
@@ -71,8 +71,7 @@ def build_page(title: str, facts: Sequence[Facts], evaluation: Evaluation, comma
 def describe_run(facts: Facts, shipped: Shipped | None) -> str:
     """Return a line on a run: of its config, where it speaks of this data and these settings, else model and data."""
     if shipped and shipped.comment:
-        paragraph = " ".join(shipped.comment.partition("\n  ")[0].split())
-        return re.split(r"(?<=[.!?])\s", paragraph, maxsplit=1)[0]
+        return " ".join(shipped.comment.split()).partition(". ")[0]
     parts = (facts.settings.get("model"), facts.data.get("description"))
     return " on ".join(str(part) for part in parts if part)
 
@@ -170,15 +169,14 @@ def list_settings(runs: Mapping[str, Facts], shipped: Shipped | None) -> list[Ma
     return [*blocks, show.details(f"All {len(settings[0])} settings", show.code(text))]
 
 
-def list_costs(runs: Mapping[str, Facts], evaluation: Evaluation) -> list[Markup]:
+def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
     """Return what each run took."""
     costs = []
     for facts in runs.values():
         device = facts.hardware.get("device_name") or facts.hardware.get("device")
         minutes = decimals(facts.metrics.get("seconds", 0) / 60)
         cost = {"status": facts.status, "device": device, "minutes": minutes}
-        cost |= {name: facts.metrics.get(name) for name in ("peak_memory_gib", "epochs", "steps")}
-        costs.append(cost | ({"parameters": evaluation.parameters} if evaluation.parameters else {}))
+        costs.append(cost | {name: facts.metrics.get(name) for name in ("peak_memory_gib", "epochs", "steps")})
     return [show_entries(runs, {name: [cost[name] for cost in costs] for name in costs[0]})]
 
 

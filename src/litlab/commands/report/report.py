@@ -38,7 +38,7 @@ def _report(arguments: list[str]) -> int:
     )
     chosen = options.parse_args(arguments)
 
-    from litlab.commands.report.evaluate import Evaluation, evaluate
+    from litlab.commands.report.evaluate import evaluate
     from litlab.commands.report.facts import read_facts
     from litlab.commands.report.page import build_page
 
@@ -50,18 +50,20 @@ def _report(arguments: list[str]) -> int:
         print(f"warning: {generated}: on GENERATED data; it says nothing about the real data", file=sys.stderr)
 
     # What the checkpoint of a single run shows.
-    evaluation = Evaluation(problem="the checkpoint was not evaluated")
+    sections, problem = [], ""
     if len(runs) == 1 and not chosen.no_evaluate and facts[0].status != "running":
         try:
-            evaluation = evaluate(runs[0], facts[0].generated, chosen.allow_modules)
+            sections = evaluate(runs[0], facts[0].generated, chosen.allow_modules)
         except UserError as error:  # the page is made of the files
-            evaluation.problem = f"the checkpoint can't be evaluated here: {error}"
-            print(f"note: {evaluation.problem}", file=sys.stderr)
+            problem = f"The checkpoint can't be evaluated here: {error}"
+            print(f"note: {problem}", file=sys.stderr)
 
     # The page.
-    title = runs[0].name if len(runs) == 1 else ", ".join(chosen.run)
     output = chosen.output or default_output(runs, chosen.run)
-    write_text(output, build_page(title, facts, evaluation, shlex.join(team.command("report", *arguments))))
+    write_text(
+        output,
+        build_page(", ".join(chosen.run), facts, sections, problem, shlex.join(team.command("report", *arguments))),
+    )
     print(output)
     return 0
 
@@ -84,5 +86,5 @@ def default_output(runs: list[RunFolder], names: list[str]) -> Path:
     """Return where a page goes: into the folder of the run, or that of several beside the experiments."""
     if len(runs) == 1:
         return runs[0].path / "report" / "index.html"
-    name = "_".join(name.strip("/").removeprefix(f"{ROOT}/").replace("/", "-") for name in names)
+    name = "_".join(name.replace("/", "-") for name in names)
     return ROOT / "reports" / f"{name[:120]}.html"

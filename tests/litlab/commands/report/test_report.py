@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import re
 from pathlib import Path
 
@@ -93,8 +94,8 @@ def test_files_alone_are_enough(report, images_run):
         file.unlink()
     page = report("images/version_0", "--no-evaluate", "--output", "here/page.html")
     assert Path("here/page.html").is_file()
-    assert page.ids == [*SECTIONS, "what-is-left-out"]
-    assert "the checkpoint can't be evaluated here" in report("images/version_0").section("what-is-left-out")
+    assert page.ids == SECTIONS
+    assert report("images/version_0").ids == [*SECTIONS, "what-is-left-out"]
 
 
 @pytest.mark.parametrize("name", ["status.json", "metrics.json", "provenance.json", "config.yaml", "baselines.json"])
@@ -135,7 +136,7 @@ def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, lo
     provenance = logs / "table/version_0/provenance.json"
     command = ["python", "-m", "auks", "fit", "--config", str(CONFIGS / "table.yaml"), *flags]
     origin = read_json(provenance) | {"command": command}
-    provenance.write_text(__import__("json").dumps(origin))
+    provenance.write_text(json.dumps(origin))
     page = report("table", "--no-evaluate")
     comment = (CONFIGS / "table.yaml").read_text().partition("\n")[0].removeprefix("# ")
     assert (comment in page.text) == is_described
@@ -151,9 +152,10 @@ def test_several_runs(report, logs):
     mean, *_, count = cells(page.section("mean-and-spread-over-seeds"), "test/acc")
     assert (mean, count) == (f"{np.mean(runs):.4g}", "2")
     assert cells(page.section("settings"), "seed_everything")[:2] == ["0", "1"]
-    assert "images/version_0, val" in base64.b64decode(
-        re.findall(r"svg\+xml;base64,([^\"]+)", page.section("curves"))[0]
-    ).decode()
+    assert (
+        "images/version_0, val"
+        in base64.b64decode(re.findall(r"svg\+xml;base64,([^\"]+)", page.section("curves"))[0]).decode()
+    )
     assert Path("lightning_logs/reports/images-version_0_images-version_1_text.html").is_file()
 
 
