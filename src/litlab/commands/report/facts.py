@@ -15,7 +15,7 @@ from litlab.runs.settings import flatten, read_config
 from litlab.util.yaml import read_mapping, read_text
 
 OF_A_SEED = ("seed_everything", "data.seed", "experiment")  # in which runs of the same settings may differ
-LEARNING = ("--data", "--model", "--trainer.max_", "--trainer.min_", "--trainer.limit_", "--trainer.overfit")
+LEARNING = ("--data", "--model", "--trainer.max_", "--trainer.limit_")
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,6 @@ class Facts:
     def data(self) -> dict[str, Any]:
         """What it was trained on."""
         return self.origin.get("data") or {}
-
-    @property
-    def hardware(self) -> dict[str, Any]:
-        """What it was trained with."""
-        return self.origin.get("hardware") or {}
 
     @property
     def generated(self) -> bool:

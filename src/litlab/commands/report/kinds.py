@@ -63,7 +63,7 @@ class Collector:
 class Classification(Collector):
     """Confusions, calibration, and the most confident mistakes; `parts` are confidences, and whether they are right."""
 
-    counts: Tensor | int = 0  # (true class, predicted class), int64
+    counts = torch.tensor(0)  # (true class, predicted class), int64
 
     @staticmethod
     def fits(outputs: dict[str, Any], batch: Any) -> bool:
@@ -84,7 +84,6 @@ class Classification(Collector):
 
     def sections(self) -> list[Section]:
         """Return what there is to say."""
-        assert isinstance(self.counts, Tensor)
         names = evaluation.class_names(self.trainer, len(self.counts))
         table = evaluation.tabulate_classes(self.counts, names)
         rows = [[name, *map(decimals, values)] for name, *values in table.to_numpy(object).tolist()]

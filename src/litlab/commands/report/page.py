@@ -31,11 +31,10 @@ STAGES = {"val": "-", "train": "--"}  # and the line that it is drawn with
 MOST_CURVES = 9
 
 
-def build_page(title: str, facts: Sequence[Facts], predictions: Sequence[Section], problem: str, command: str) -> str:
+def build_page(facts: Sequence[Facts], predictions: Sequence[Section], problem: str, command: str) -> str:
     """Return the page, as HTML.
 
     Args:
-        title: Which runs these are.
         facts: What the files of each run say.
         predictions: What the checkpoint of a single run showed.
         problem: Why it was not evaluated, where it could not be.
@@ -57,8 +56,8 @@ def build_page(title: str, facts: Sequence[Facts], predictions: Sequence[Section
         ("What is left out", [show.text(problem)] if problem else []),
     ]
     return ENVIRONMENT.get_template("page.html").render(
-        title=title,
-        lead=describe_run(only, shipped) if only else "",
+        title=only.run.name if only else f"{len(runs)} runs",
+        lead=describe_run(only, shipped) if only else ", ".join(runs),
         banners=list_banners(runs),
         sections=[(re.sub(r"\W+", "-", name.lower()), name, blocks) for name, blocks in sections if blocks],
         command=command,
@@ -89,8 +88,8 @@ def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
         if facts.status in ENDINGS:
             reason = facts.state.get("reason") or ""
             banners.append(show.text(f"{before}{ENDINGS[facts.status]} {reason}", "warning"))
-        limits = {f"trainer.{limit}": facts.settings.get(f"trainer.{limit}") for limit in LIMITS}
-        parts = [f"{key}: {value}" for key, value in limits.items() if value and repr(value) != "1.0"]
+        limits = {limit: facts.settings.get(f"trainer.{limit}") for limit in LIMITS}
+        parts = [f"{limit}: {value}" for limit, value in limits.items() if value and repr(value) != "1.0"]
         if parts:
             banners.append(show.text(f"{before}It used a part of its data ({', '.join(parts)}).", "warning"))
         banners += [show.text(problem, "warning") for problem in facts.problems]
@@ -173,7 +172,8 @@ def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
     """Return what each run took."""
     costs = []
     for facts in runs.values():
-        device = facts.hardware.get("device_name") or facts.hardware.get("device")
+        hardware = facts.origin.get("hardware") or {}
+        device = hardware.get("device_name") or hardware.get("device")
         minutes = decimals(facts.metrics.get("seconds", 0) / 60)
         cost = {"status": facts.status, "device": device, "minutes": minutes}
         costs.append(cost | {name: facts.metrics.get(name) for name in ("peak_memory_gib", "epochs", "steps")})
@@ -193,8 +193,7 @@ def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
     lines = []
     for facts in runs.values():
         lines.append(shlex.join(team.command("reproduce", str(facts.run.path))))
-        if facts.origin.get("command"):
-            lines.append("# " + shlex.join(facts.origin["command"]))
+        lines.append("# " + shlex.join(facts.origin.get("command", [])))
     return [show.code("\n".join(lines))]
 
 

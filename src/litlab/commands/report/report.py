@@ -60,10 +60,8 @@ def _report(arguments: list[str]) -> int:
 
     # The page.
     output = chosen.output or default_output(runs, chosen.run)
-    write_text(
-        output,
-        build_page(", ".join(chosen.run), facts, sections, problem, shlex.join(team.command("report", *arguments))),
-    )
+    command = shlex.join(team.command("report", *arguments))
+    write_text(output, build_page(facts, sections, problem, command))
     print(output)
     return 0
 
@@ -77,7 +75,7 @@ def find_runs(texts: list[str]) -> list[RunFolder]:
     runs: dict[Path, RunFolder] = {}
     for text in texts:
         run = find_run(text, groups=True)
-        members = sorted(all_runs(run.path), key=lambda member: member.name) if run.is_group() else [run]
+        members = reversed(all_runs(run.path)) if run.is_group() else [run]
         runs |= {member.path.resolve(): member for member in members}
     return list(runs.values())
 
