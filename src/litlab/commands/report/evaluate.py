@@ -53,7 +53,8 @@ def evaluate(run: RunFolder, generated: bool, modules: str) -> list[Section]:
         UserError: Its checkpoint, classes or data are missing, or its predictions are of no known kind.
     """
     silence_noise()
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     argv = ["test", "--run", str(run.path), *ALONE]
     if modules:
         argv.append(f"--allow_modules={modules}")

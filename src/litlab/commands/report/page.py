@@ -134,9 +134,8 @@ def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
         if len(seeds) == len(group) > 1:
             spreads = results.spreads(facts.metrics for facts in group)
             rows = [[name, *results.cells(spread)] for name, spread in spreads.items()]
-            names = ", ".join(facts.run.name for facts in group)
             header = ["", "mean", "standard deviation", "95 % interval of the mean", "runs"]
-            tables.append(show.table(header, rows, f"{names} differ only in their seed"))
+            tables.append(show.table(header, rows, f"{group[0].run.name} and its other seeds"))
     return tables
 
 
