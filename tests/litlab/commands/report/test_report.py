@@ -1,4 +1,4 @@
-"""``report``: the page of a run of each kind."""
+"""``report``: the page of a run of each kind, and of several runs."""
 
 import base64
 import io
@@ -11,124 +11,165 @@ import pytest
 from PIL import Image
 
 from litlab.runs.folder import read_json
+from tests.litlab.conftest import CONFIGS
 
-SECTIONS = ["what", "results", "curves", "data", "settings", "cost", "origin", "reproduce"]
+SECTIONS = ["results", "curves", "settings", "cost", "made-from", "how-to-repeat-it"]
 
 
 def cells(section: str, first: str) -> list[str]:
     """The other cells of a row."""
     for row in re.findall(r"<tr>(.*?)</tr>", section, re.DOTALL):
-        found = [re.sub("<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)]
-        if found and found[0] == first:
-            return found[1:]
+        texts = [re.sub("<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)]
+        if texts and texts[0] == first:
+            return texts[1:]
     raise AssertionError(f"no row {first}: {section}")
 
 
-def test_the_page_of_an_image_classifier(report, images_run):
-    page = report("images/version_0")
-    metrics = read_json(images_run.metrics)
-    assert page.ids == [*SECTIONS[:2], "classes", "calibration", "mistakes", *SECTIONS[2:]]
-    assert Path("lightning_logs/images/version_0/report/index.html").stat().st_size < 1_500_000
-    assert "Images with one convolution." in page.text  # the comment of the config
-    assert "model: SmallCNN Classify images with one convolution." in page.text
-    assert "GENERATED" not in page.text
-    assert cells(page.section("results"), "SmallCNN")[1] == f"{metrics['test']['test/acc']:.4g}"
-    assert cells(page.section("data"), "class_3") == ["16", "4", "5"]
-    assert cells(page.section("settings"), "model.width") == ["16", "8"]
-    assert cells(page.section("settings"), "data.path")[0] == "default"
-    assert "model.label_smoothing" not in page.section("settings").partition("<details>")[0]  # as it was shipped
-    assert "<svg" in page.section("curves")
-    assert "reproduce lightning_logs/images/version_0" in page.section("reproduce")
-    assert "git checkout" in page.section("reproduce")
-    assert read_json(images_run.provenance)["hardware"]["host"] not in page.section("origin")
-
-
-def test_the_confusions_are_those_of_the_run(report, images_run):
-    """The evaluation for the page counts what the test of the run has counted, and leaves the run as it was."""
+def test_image_classifier(report, images_run, images):
     before = {path: path.read_bytes() for path in images_run.path.rglob("*") if path.is_file()}
     page = report("images/version_0")
+    assert page.ids == ["results", "classes", "calibration", "most-confident-mistakes", *SECTIONS[1:]]
     assert {path: path.read_bytes() for path in before} == before
-    new = {path for path in images_run.path.rglob("*") if path.is_file()} - before.keys()
-    assert {path.name for path in new} == {"index.html"}
+    assert "GENERATED" not in page.text
+
+    # What the test of the run has counted.
     accuracy = read_json(images_run.metrics)["test"]["test/acc"]
-    label = re.search(r"Confusion matrix: (\d+) of (\d+) correct", page.source)
-    assert label
-    assert int(label[2]) == 50
-    assert int(label[1]) == round(50 * accuracy)
+    assert cells(page.section("results"), "test/acc")[0] == f"{accuracy:.4g}"
     recalls = [float(cells(page.section("classes"), f"class_{number}")[2]) for number in range(10)]
     assert np.mean(recalls) == pytest.approx(accuracy, abs=1e-3)
+    assert f"{accuracy:.1%} of the predictions are right" in page.section("calibration")
 
-
-def test_samples_are_images_as_they_were(report, images):
-    """The thumbnails are the pixels of the files, not what normalisation has made of them."""
-    section = report("images/version_0").section("data")
-    shown = [base64.b64decode(found) for found in re.findall(r"data:image/png;base64,([^\"]+)", section)]
-    assert len(shown) == 16
+    # The images are the pixels of the files, not what normalisation has made of them.
+    sources = re.findall(r"data:image/png;base64,([^\"]+)", page.section("most-confident-mistakes"))
     files = [np.asarray(Image.open(path), dtype=int) for path in sorted(images.glob("test/*/*.png"))]
-    for content in shown:
-        pixels = np.asarray(Image.open(io.BytesIO(content)), dtype=int)
+    assert len(sources) == 12
+    for source in sources:
+        pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(source))), dtype=int)
         assert min(np.abs(pixels - file).max() for file in files) <= 1
 
+    # Settings and origin.
+    assert cells(page.section("settings"), "model.width") == ["16", "8"]
+    assert "reproduce lightning_logs/images/version_0" in page.section("how-to-repeat-it")
+    assert read_json(images_run.provenance)["hardware"]["host"] not in page.section("made-from")
+    assert page.source == report("images/version_0").source  # each time the same
 
-def test_the_page_of_a_text_classifier_has_its_baselines_and_texts(report, logs):
+
+def test_text_classifier_beside_its_baseline(report, logs):
     page = report("text")
-    results = page.section("results")
-    baseline = json.loads((logs / "text/version_0/baselines.json").read_text())["most frequent class"]
-    assert cells(results, "most frequent class")[1] == f"{baseline['test/acc']:.4g}"
-    assert 'class="best' in results
-    assert re.search(r"<p>(word\d+ )*(sun|rain|snow|wind)", page.section("data"))
-    assert "predicted class_" in page.section("data")
-    assert "TF-IDF + linear SVM:" in page.source.partition("<nav")[0]  # beside the headline
+    baselines = read_json(logs / "text/version_0/baselines.json")
+    assert f"{baselines['most frequent class']['test/acc']:.4g}" in cells(page.section("results"), "test/acc")
+    assert 'class="best' in page.section("results")
+    assert re.search(r"<p>(word\d+ )*(sun|rain|snow|wind)", page.section("most-confident-mistakes"))
 
 
-def test_the_page_of_a_forecaster(report, logs):
+def test_forecaster(report, logs):
     page = report("series")
-    for name in ("forecasts", "errors", "coverage"):
-        assert "<svg" in page.section(name)
     tested = read_json(logs / "series/version_0/metrics.json")["test"]
-    means = [cells(page.section("errors"), column) for column in ("load", "heat")]
-    assert np.mean([float(row[0]) for row in means]) == pytest.approx(tested["test/mse"], rel=1e-3)
+    assert page.section("forecasts").count("data:image/svg+xml") == 6
     share = re.search(r"cover ([\d.]+)% of the truth", page.section("coverage"))
     assert share
     assert float(share[1]) == pytest.approx(100 * tested["test/coverage"], abs=0.06)
     assert "made to cover 90%" in page.section("coverage")
-    assert "load, from 2024-" in page.section("forecasts")
-    assert cells(page.section("results"), "seasonal naive")
 
 
-def test_the_page_of_a_table_says_loudly_that_the_data_is_made_up(report):
-    page = report("table")
-    before, _, after = page.source.partition("<nav")
-    assert re.search(r'<p class="error"[^>]*>The data was GENERATED, not real', before)
-    assert "generated data" in before.partition('<dl class="tiles">')[2]
-    assert "on generated data" in after
-    assert cells(page.section("data"), "all") == ["4,200", "600", "1,200"]
-    header = re.findall(r"<th scope=\"col\">(.*?)</th>", page.section("mistakes"))
-    assert {"class", "predicted", "age", "income", "plan"} <= set(header)
-
-
-def test_the_page_of_a_regressor(report, logs):
+def test_regressor(report, logs):
     page = report("spend")
-    tested = read_json(logs / "spend/version_0/metrics.json")["test"]
-    mae, rmse, *_ = cells(page.section("residuals"), "spend")
-    assert float(mae) == pytest.approx(tested["test/mae"], rel=1e-3)
-    assert float(rmse) ** 2 == pytest.approx(tested["test/mse"], rel=1e-2)
-    errors = [
-        abs(float(row[0]) - float(row[1]))
-        for row in re.findall(r'<th scope="row"[^>]*>(-?[\d.]+)</th><td[^>]*>(-?[\d.]+)</td>', page.section("mistakes"))
-    ]
-    assert len(errors) == 10
-    assert errors == sorted(errors, reverse=True)
-    assert min(errors) > float(mae)
+    mae = read_json(logs / "spend/version_0/metrics.json")["test"]["test/mae"]
+    captions = re.findall(r"<figcaption>(-?[\d.e+]+), is (-?[\d.e+]+)</figcaption>", page.section("largest-errors"))
+    errors = [abs(float(predicted) - float(true)) for predicted, true in captions]
+    assert len(errors) == 12
+    assert errors == pytest.approx(sorted(errors, reverse=True), rel=1e-3)
+    assert min(errors) > mae
 
 
-def test_it_needs_neither_the_checkpoint_nor_the_data_without_an_evaluation(report, images_run):
+def test_generated_data_is_said_before_any_figure(run, report):
+    head = report("table").source.partition("<nav")[0]
+    assert '<p class="error">The data was GENERATED, not real' in head
+    done = run("report", "table", "--no-evaluate")
+    assert done.err == "warning: table/version_0: on GENERATED data; it says nothing about the real data\n"
+
+
+def test_files_alone_are_enough(report, images_run):
     for file in images_run.checkpoints.iterdir():
         file.unlink()
     page = report("images/version_0", "--no-evaluate", "--output", "here/page.html")
     assert Path("here/page.html").is_file()
-    assert [name for name in page.ids if name not in SECTIONS] == ["files", "missing"]
-    assert "confusion_matrix.png" in page.section("files")
-    assert "data:image/png" in page.section("files")
-    assert "--no-evaluate" in page.section("missing")
-    assert "evaluated" not in page.section("what")
+    assert page.ids == SECTIONS
+    assert report("images/version_0").ids == [*SECTIONS, "what-is-left-out"]
+
+
+@pytest.mark.parametrize("name", ["status.json", "metrics.json", "provenance.json", "config.yaml", "baselines.json"])
+def test_damaged_files_are_named(report, images_run, name):
+    (images_run.path / name).write_text("[")
+    page = report(images_run.path, "--no-evaluate")
+    assert f"version_0/{name}" in page.source.partition("<nav")[0]
+
+
+def test_nothing_in_a_run_is_markup(report, images_run):
+    config = images_run.config.read_text()
+    images_run.config.write_text(config + "hf_token: abc123\nnote: <script>alert(1)</script>\n")
+    page = report("images/version_0", "--no-evaluate")  # `Page` refuses scripts
+    assert "<script>alert(1)</script>" in page.text
+    assert "abc123" not in page.source
+
+
+def test_an_interrupted_run_says_so(report, images_run):
+    status = images_run.status.read_text().replace('"finished"', '"interrupted"').replace("null", '"SIGTERM"', 1)
+    images_run.status.write_text(status)
+    assert "interrupted: the figures are those of its last complete epoch. SIGTERM" in report("images/version_0").text
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_described"),
+    [
+        ([], True),
+        (["--seed_everything=3"], True),
+        (["--data.rows=400"], False),
+        (["--model.hidden=[8]"], False),
+        (["--trainer.limit_val_batches=1"], False),
+        (["--config", "overlay.yaml"], False),
+    ],
+)
+def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, logs, flags, is_described):
+    """The shipped comment names data, shapes and expected results."""
+    Path("overlay.yaml").write_text("threads: 1\n")
+    provenance = logs / "table/version_0/provenance.json"
+    command = ["python", "-m", "auks", "fit", "--config", str(CONFIGS / "table.yaml"), *flags]
+    origin = read_json(provenance) | {"command": command}
+    provenance.write_text(json.dumps(origin))
+    page = report("table", "--no-evaluate")
+    comment = (CONFIGS / "table.yaml").read_text().partition("\n")[0].removeprefix("# ")
+    assert (comment in page.text) == is_described
+    lead = page.source.partition('<p class="lead">')[2].partition("</p>")[0]
+    assert lead.startswith("Classifier on ") != is_described
+
+
+def test_several_runs(report, logs):
+    page = report("images/version_0", "images/version_1", "text")
+    assert page.ids == ["results", "mean-and-spread-over-seeds", *SECTIONS[1:]]
+    runs = [read_json(logs / f"images/version_{number}/metrics.json")["test"]["test/acc"] for number in (0, 1)]
+    assert cells(page.section("results"), "test/acc")[:2] == [f"{value:.4g}" for value in runs]
+    mean, *_, count = cells(page.section("mean-and-spread-over-seeds"), "test/acc")
+    assert (mean, count) == (f"{np.mean(runs):.4g}", "2")
+    assert cells(page.section("settings"), "seed_everything")[:2] == ["0", "1"]
+    assert (
+        "images/version_0, val"
+        in base64.b64decode(re.findall(r"svg\+xml;base64,([^\"]+)", page.section("curves"))[0]).decode()
+    )
+    assert Path("lightning_logs/reports/images-version_0_images-version_1_text.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["imges/version_0"], "did you mean 'images/version_0'?"),
+        (["images/version_0", "--pdf"], "unrecognized arguments: --pdf"),
+        (["images/version_0", "--output", "lightning_logs"], "can't be written"),
+        ([], "required"),
+    ],
+)
+def test_refusals(run, logs, arguments, message):
+    done = run("report", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert done.err.count("\n") == 1

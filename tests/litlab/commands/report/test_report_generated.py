@@ -35,7 +35,7 @@ def test_a_model_of_real_data_is_not_tested_on_the_stand_in(run, stand_in):
     provenance = stand_in.provenance
     provenance.write_text(provenance.read_text().replace('"generated": true', '"generated": false'))
     done = run("report", "series", *ALLOWED)
-    gone = "note: the checkpoint can't be evaluated here: ETTh1.csv: it is not in data/ and can't be"
+    gone = "note: The checkpoint can't be evaluated here: ETTh1.csv: it is not in data/ and can't be"
     assert done.err.startswith(gone)
     assert done.err.count("\n") == 1
     assert '<section id="forecasts">' not in Path(done.out.strip()).read_text(encoding="utf-8")

@@ -1,0 +1,202 @@
+"""The page about one run, or about several side by side."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import yaml
+from markupsafe import Markup
+
+from litlab.commands.report.blocks import ENVIRONMENT, show
+from litlab.commands.report.facts import OF_A_SEED, Facts, Shipped, find_shipped
+from litlab.commands.report.figures import Line, draw_lines
+from litlab.commands.report.kinds import Section
+from litlab.runs import results
+from litlab.runs.compare import flatten_origin
+from litlab.runs.settings import differences, format_value
+from litlab.util import team
+from litlab.util.text import decimals
+
+NOT_REAL = "The data was GENERATED, not real: the figures say nothing about the real data."
+ENDINGS = {
+    "running": "The run is not finished: the figures are those of its last complete epoch.",
+    "interrupted": "The run was interrupted: the figures are those of its last complete epoch.",
+    "failed": "The run failed.",
+    "killed": "The process of the run was killed: the figures are those of its last complete epoch.",
+}
+LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "overfit_batches")  # settings of trainer
+STAGES = {"val": "-", "train": "--"}  # and the line that it is drawn with
+MOST_CURVES = 9
+
+
+def build_page(facts: Sequence[Facts], predictions: Sequence[Section], problem: str, command: str) -> str:
+    """Return the page, as HTML.
+
+    Args:
+        facts: What the files of each run say.
+        predictions: What the checkpoint of a single run showed.
+        problem: Why it was not evaluated, where it could not be.
+        command: What makes the page.
+    """
+    runs = {each.run.name: each for each in facts}
+    only = facts[0] if len(facts) == 1 else None
+    shipped = find_shipped(only) if only else None
+    sections: list[Section] = [
+        ("What it is", [show.code(shipped.comment)] if shipped and shipped.comment else []),
+        ("Results", list_results(runs)),
+        ("Mean and spread over seeds", list_spreads(facts)),
+        *predictions,
+        ("Curves", list_curves(runs)),
+        ("Settings", list_settings(runs, shipped)),
+        ("Cost", list_costs(runs)),
+        ("Made from", list_origins(runs)),
+        ("How to repeat it", list_commands(runs)),
+        ("What is left out", [show.text(problem)] if problem else []),
+    ]
+    return ENVIRONMENT.get_template("page.html").render(
+        title=only.run.name if only else f"{len(runs)} runs",
+        lead=describe_run(only, shipped) if only else ", ".join(runs),
+        banners=list_banners(runs),
+        sections=[(re.sub(r"\W+", "-", name.lower()), name, blocks) for name, blocks in sections if blocks],
+        command=command,
+    )
+
+
+# The head
+
+
+def describe_run(facts: Facts, shipped: Shipped | None) -> str:
+    """Return a line on a run: of its config, where it speaks of this data and these settings, else model and data."""
+    if shipped and shipped.comment:
+        return " ".join(shipped.comment.split()).partition(". ")[0]
+    parts = (facts.settings.get("model"), facts.data.get("description"))
+    return " on ".join(str(part) for part in parts if part)
+
+
+def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
+    """Return what must be read before any figure."""
+    banners = []
+    for name, facts in runs.items():
+        before = f"{name}: " if len(runs) > 1 else ""
+        if facts.generated:
+            banners.append(show.text(before + NOT_REAL, "error"))
+        if (facts.run.path / "RANDOM_WEIGHTS.txt").is_file():
+            text = "Weights that should be pretrained are random; RANDOM_WEIGHTS.txt in the run's folder says which."
+            banners.append(show.text(before + text, "error"))
+        if facts.status in ENDINGS:
+            reason = facts.state.get("reason") or ""
+            banners.append(show.text(f"{before}{ENDINGS[facts.status]} {reason}", "warning"))
+        limits = {limit: facts.settings.get(f"trainer.{limit}") for limit in LIMITS}
+        parts = [f"{limit}: {value}" for limit, value in limits.items() if value and repr(value) != "1.0"]
+        if parts:
+            banners.append(show.text(f"{before}It used a part of its data ({', '.join(parts)}).", "warning"))
+        banners += [show.text(problem, "warning") for problem in facts.problems]
+    return banners
+
+
+# The sections
+
+
+def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
+    """Return the metrics of runs beside those of their baselines, where all have the same, the best in bold."""
+    metrics = [facts.metrics for facts in runs.values()]
+    columns = {name: results.values(facts.metrics) for name, facts in runs.items()}
+    baselines = [facts.baselines for facts in runs.values()]
+    if all(rows == baselines[0] for rows in baselines):
+        columns |= baselines[0]
+
+    names = sorted(dict.fromkeys(chain(*columns.values())), key=lambda name: not name.startswith("test"))
+    rows, best = [], set()
+    for place, name in enumerate(names):
+        values = [column.get(name) for column in columns.values()]
+        rows.append([name, *map(decimals, values)])
+        known = [value for value in values if value is not None]
+        sign = results.direction(name, metrics)
+        if sign and len(set(known)) > 1:
+            winner = max(known, key=lambda value: sign * value)
+            best |= {(place, column) for column, value in enumerate(values, 1) if value == winner}
+    return [show.table(["", *columns], rows, best=best)] if rows else []
+
+
+def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
+    """Return a table for each group of finished runs that differ only in their seed."""
+    groups: dict[str, list[Facts]] = {}
+    for facts in runs:
+        if facts.settings and facts.status == "finished":
+            alike = {key: value for key, value in facts.settings.items() if key not in OF_A_SEED}
+            groups.setdefault(repr([alike, facts.data.get("fingerprint")]), []).append(facts)
+
+    tables = []
+    for group in groups.values():
+        seeds = {str(facts.settings.get("seed_everything", facts.origin.get("seed"))) for facts in group}
+        if len(seeds) == len(group) > 1:
+            spreads = results.spreads(facts.metrics for facts in group)
+            rows = [[name, *results.cells(spread)] for name, spread in spreads.items()]
+            header = ["", "mean", "standard deviation", "95 % interval of the mean", "runs"]
+            tables.append(show.table(header, rows, f"{group[0].run.name} and its other seeds"))
+    return tables
+
+
+def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
+    """Return drawings of the metrics over the steps, solid in validation, dashed in training: the loss comes first."""
+    stems: dict[str, list[Line]] = {}
+    for number, (run, facts) in enumerate(runs.items()):
+        for name, points in facts.curves.items():
+            stage, _, stem = name.partition("/")
+            if stage in STAGES and not stem.endswith("_step"):
+                label = stage if len(runs) == 1 else f"{run}, {stage}"
+                steps, values = zip(*points, strict=True)
+                stems.setdefault(stem, []).append((label, steps, values, f"C{number % 10}{STAGES[stage]}"))
+    ordered = sorted(stems, key=lambda stem: (stem != "loss", stem))
+    return [show.figure(draw_lines(stems[stem], "step"), stem) for stem in ordered[:MOST_CURVES]]
+
+
+def list_settings(runs: Mapping[str, Facts], shipped: Shipped | None) -> list[Markup]:
+    """Return how runs differ, or how a run differs from the config that it was started with, and all settings."""
+    settings = [facts.settings for facts in runs.values()]
+    if len(runs) > 1:
+        return [show_entries(runs, differences(settings))]
+    blocks = []
+    if shipped:
+        rows = [[key, *map(format_value, values)] for key, *values in shipped.changes]
+        same = show.text(f"The settings of {shipped.name} are those of this run.")
+        blocks.append(show.table(["", shipped.name, "this run"], rows) if rows else same)
+    text = yaml.safe_dump(settings[0], sort_keys=False, allow_unicode=True)
+    return [*blocks, show.details(f"All {len(settings[0])} settings", show.code(text))]
+
+
+def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
+    """Return what each run took."""
+    costs = []
+    for facts in runs.values():
+        hardware = facts.origin.get("hardware") or {}
+        device = hardware.get("device_name") or hardware.get("device")
+        minutes = decimals(facts.metrics.get("seconds", 0) / 60)
+        cost = {"status": facts.status, "device": device, "minutes": minutes}
+        costs.append(cost | {name: facts.metrics.get(name) for name in ("peak_memory_gib", "epochs", "steps")})
+    return [show_entries(runs, {name: [cost[name] for cost in costs] for name in costs[0]})]
+
+
+def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
+    """Return data, code, hardware and versions: of one run all, of several what differs."""
+    origins = [flatten_origin(facts.origin) for facts in runs.values()]
+    rows = differences(origins) if len(runs) > 1 else {key: [value] for key, value in origins[0].items()}
+    rows.pop("hardware.host", None)  # a page is for people who were not there
+    return [show_entries(runs, rows)]
+
+
+def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
+    """Return the commands that say how each run is repeated, and those that started them."""
+    lines = []
+    for facts in runs.values():
+        lines.append(shlex.join(team.command("reproduce", str(facts.run.path))))
+        lines.append("# " + shlex.join(facts.origin.get("command", [])))
+    return [show.code("\n".join(lines))]
+
+
+def show_entries(runs: Mapping[str, Facts], rows: Mapping[str, Sequence[Any]]) -> Markup:
+    """Return a table with a column for each run."""
+    cells = [[key, *map(format_value, values)] for key, values in rows.items()]
+    return show.table(["", *runs], cells) if rows else show.text("They are the same.")
