@@ -18,8 +18,9 @@ CLASSES = {"LightningModule": "model", "LightningDataModule": "data", "Experimen
 OWN = {"model": set(dir(LightningModule())), "data": set(dir(LightningDataModule()))}
 OF_A_CONFIG = {"class_path", "get"}  # of `config.model`, which is no model
 READERS = {"getattr": (0, 1), "hasattr": (0, 1), "is_overridden": (1, 0)}  # where the object and the name stand
-# data/ and util/ know neither models nor DataModules but their own.
-MODULES = [path for path in sorted(LITLAB.rglob("*.py")) if path.relative_to(LITLAB).parts[0] not in ("data", "util")]
+# data/ and util/ know neither models nor DataModules but their own; what serve/ calls a model is what it serves.
+OTHERS = [LITLAB / name for name in ("data", "util", "commands/serve")]
+MODULES = [path for path in sorted(LITLAB.rglob("*.py")) if not any(map(path.is_relative_to, OTHERS))]
 
 
 def of(node: ast.AST, names: dict[str, set[str]]) -> str | None:

@@ -40,6 +40,8 @@ class RunSummary(Callback):
         if folder is not None and trainer.is_global_zero:
             for name, text in self._warnings.items():
                 (folder / name).write_text(text, encoding="utf-8")
+            for file in [*folder.glob("GENERATED_DATA.txt"), *folder.glob("RANDOM_WEIGHTS.txt")]:  # of an earlier command on the run
+                self._warnings[file.name] = file.read_text(encoding="utf-8")
 
     def print_summary(self, trainer: Trainer) -> None:
         """Print the table. Call it on every rank; the first one prints.

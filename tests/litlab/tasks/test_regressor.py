@@ -125,6 +125,6 @@ def test_refusals(settings, says):
 
 @pytest.mark.parametrize("network", [nn.Linear(4, 3), nn.Sequential(nn.Linear(4, 2), nn.Flatten(0))])
 def test_a_network_of_another_size_is_one_line(network):
-    says = r"^model\.network: it returns \(.*\), not \(batch, 2\); give it an output for each of"
+    says = r"^model\.network: it returns \(.*\); give it an output for each of price, size"
     with pytest.raises(UserError, match=says):
         build(network).batch_loss(rows())
