@@ -40,8 +40,9 @@ class RunSummary(Callback):
         if folder is not None and trainer.is_global_zero:
             for name, text in self._warnings.items():
                 (folder / name).write_text(text, encoding="utf-8")
-            for file in [*folder.glob("GENERATED_DATA.txt"), *folder.glob("RANDOM_WEIGHTS.txt")]:  # of an earlier command on the run
-                self._warnings[file.name] = file.read_text(encoding="utf-8")
+            for name in ("GENERATED_DATA.txt", "RANDOM_WEIGHTS.txt"):  # of an earlier command on the run
+                if (folder / name).is_file():
+                    self._warnings[name] = (folder / name).read_text(encoding="utf-8")
 
     def print_summary(self, trainer: Trainer) -> None:
         """Print the table. Call it on every rank; the first one prints.
@@ -92,6 +93,7 @@ class RunSummary(Callback):
         folder = run_folder(trainer)
         if folder is not None:
             rows["run folder"] = os.path.relpath(folder)
+            rows["TensorBoard"] = f"tensorboard --logdir {os.path.relpath(folder)}"
         if is_fit and getattr(checkpoint, "best_model_path", ""):
             rows["best checkpoint"] = os.path.relpath(checkpoint.best_model_path)
         return rows
