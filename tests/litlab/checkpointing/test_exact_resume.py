@@ -1,20 +1,16 @@
 """ExactResume by itself, in this process; whole commands, signals, workers and ranks are in test_resume_matrix.py."""
 
-import random
 import shutil
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+from lightning.pytorch import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, TensorDataset
-from torchmetrics import CatMetric, MetricCollection
-from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassF1Score
 
 from litlab.callbacks import Compile
 from litlab.callbacks.early_stopping import RunEarlyStopping
@@ -116,22 +112,13 @@ def test_an_epoch_that_max_steps_has_cut_short_goes_on(tmp_path, whole, options,
         assert torch.equal(weight, second.state_dict()[name]), name
 
 
-def test_steps_and_validations_draw_by_their_place_alone(tmp_path, whole):
-    class Disturbs(Callback):
-        def on_train_batch_end(self, *arguments):
-            torch.rand(7), random.random(), np.random.rand()
-
-        on_validation_end = on_train_batch_end
-
-    model = Draws()
-    seed_everything(5, verbose=False)
-    trainer(tmp_path, Disturbs(), enable_checkpointing=False).fit(model, Data())
-    assert model.drawn == whole["plain"][0].drawn
-    assert len(set(model.drawn.values())) == len(model.drawn) == 2 * BATCHES + 4
+def test_another_seed_draws_other_numbers(tmp_path, whole):
     other = Draws()
     seed_everything(6, verbose=False)
     trainer(tmp_path, enable_checkpointing=False).fit(other, Data())
-    assert not set(model.drawn.values()) & set(other.drawn.values())
+    drawn = whole["plain"][0].drawn
+    assert len(set(drawn.values())) == len(drawn) == 2 * BATCHES + 4
+    assert not set(drawn.values()) & set(other.drawn.values())
 
 
 def test_another_number_of_processes(tmp_path, whole):
@@ -181,60 +168,6 @@ def test_the_best_checkpoint_is_known_in_a_folder_that_was_moved(tmp_path):
     keeps = resumed(second)
     assert keeps.best_model_path == str(best)
     assert list(keeps.best_k_models) == [str(best)]
-
-
-class Measured(LightningModule):
-    """Has metrics of its own: one that is logged, with lists as its state, and some that it computes by itself."""
-
-    def __init__(self, stop):
-        super().__init__()
-        self.layer, self.stop = nn.Linear(6, 3), stop
-        self.seen = CatMetric()
-        self.logged, self.validated = MulticlassAUROC(3), MulticlassAUROC(3)
-        self.several = MetricCollection({"acc": MulticlassAccuracy(3, average="micro"), "f1": MulticlassF1Score(3)})
-        self.ended = []
-
-    def training_step(self, batch, batch_idx):
-        self.at("batch", self.current_epoch, batch_idx)
-        inputs, labels = batch
-        logits = self.layer(inputs)
-        self.seen.update(logits.detach())
-        self.logged.update(logits.detach(), labels)
-        self.several.update(logits.detach(), labels)
-        self.log("train/auroc", self.logged, on_step=False, on_epoch=True)
-        return nn.functional.cross_entropy(logits, labels)
-
-    def at(self, *place):
-        if self.stop == place:
-            raise Interrupted
-
-    def on_train_epoch_end(self):
-        self.ended.append((self.current_epoch, len(self.seen.compute()), self.several.compute()))
-        self.seen.reset()
-        self.several.reset()
-
-    def validation_step(self, batch, batch_idx):
-        self.at("validation", self.current_epoch, batch_idx)
-        self.validated.update(self.layer(batch[0]), batch[1])
-
-    def on_validation_epoch_end(self):
-        self.log("val/auroc", self.validated.compute())
-        self.validated.reset()
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
-
-
-@pytest.mark.parametrize("stop", [("batch", 1, 3), ("validation", 1, 1)], ids=str)
-def test_metrics_of_any_module_go_on(tmp_path, stop):
-    """Each tenth of a percent of an area under a curve depends on every sample of its epoch."""
-    settings = {"module": Measured, "accumulate_grad_batches": 1}
-    expected, fitted = fit(tmp_path / "whole", **settings)
-    fit(tmp_path / "run", stop, **settings)
-    resumed, fitting = fit(tmp_path / "run", resume=True, **settings)
-    assert means(fitting) == means(fitted)
-    assert resumed.ended[-1] == expected.ended[-1]
-    assert resumed.ended[-1][1] == 20
 
 
 SCHEDULERS = {

@@ -14,6 +14,7 @@ import sys
 from itertools import product
 
 import pytest
+import torch
 
 from litlab.checkpointing.io import load_torch_file
 from litlab.data import ImageData, TextData
@@ -85,6 +86,7 @@ REPRESENTATIVE = [
     Cell("series", "kill", "test"),
     Cell("frozen", "kill", "inside"),
     Cell("metrics", "SIGTERM", "inside"),  # its checkpoint must not change how floats are summed
+    Cell("bfloat16", "kill", "inside"),
     Cell(TOGETHER, "kill", "inside"),
 ]
 WAYS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
@@ -148,8 +150,11 @@ def test_a_resumed_run_is_exact(cell, resuming):
         names = [f"{stage}/{name}" for stage in ("train", "val") for name in METRICS]
         assert [len(curves[name]) for name in names] == [EPOCHS] * len(names)
         assert len({value for _, value in curves["train/auroc"]}) == EPOCHS
+    saved = load_torch_file(resuming.folder / str(cell) / "lightning_logs/run/version_0/checkpoints/last.ckpt")
+    if cell.experiment == "bfloat16":  # the average that is validated and tested stays in float32
+        assert torch.bfloat16 in {value.dtype for value in saved["current_model_state"].values()}
+        assert torch.bfloat16 not in {value.dtype for value in saved["state_dict"].values()}
     if cell.experiment == TOGETHER:
-        saved = load_torch_file(resuming.folder / str(cell) / "lightning_logs/run/version_0/checkpoints/last.ckpt")
         assert saved["averaging_state"]["n_averaged"] == EPOCHS
         assert {group["method"] for group in saved["optimizer_states"][0]["param_groups"]} == {"muon", "sgd"}
         assert saved["callbacks"]["LRFinder"]["found"] != 0.01

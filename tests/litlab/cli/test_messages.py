@@ -24,12 +24,10 @@ FILES = {
     "section": ("traner: {max_epochs: 3}", ":9: traner.max_epochs: there is no such key; did you mean 'trainer.max_e"),
     "trainer key": ("trainer: {max_epoch: 3}", ":9: trainer.max_epoch: there is no such key; did you mean 'trainer.m"),
     "trainer value": ("trainer: {max_epochs: three}", ":9: trainer.max_epochs: three is not valid; it must be int"),
-    "checkpoint": ("checkpoint: {monitor: a, modus: b}", ":9: checkpoint.modus: RunCheckpoint has no 'modus'; did you"),
     "syntax": ("trainer: {max_epochs: 3", ":10: not valid YAML: did not find expected"),
     "twice": ("data: {class_path: ImageData}", ":9: not valid YAML: data is there twice"),
     "null": ("trainer: null", "trainer: null is not valid; give it a value, or leave it out"),
     "model key": (("width", "widht"), ":4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?"),
-    "model class": (("SmallCNN", "SmallCN"), ":1: model: there is no class 'SmallCN'; did you mean 'SmallCNN'?"),
     "data value": (
         ("generated", "cifar"),
         ":8: data.dataset: cifar is not valid; it must be 'folder', 'csv', 'shards', 'generated'",

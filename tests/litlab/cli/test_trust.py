@@ -37,7 +37,6 @@ WRITE = calls("litlab.runs.folder.write_text", path="MARK", text="written")
 # What stands in the place of the optimizer or of a callback; what the line says of it.
 FOREIGN: dict[str, tuple[str, Any, str]] = {
     "command": ("optimizer", calls("os.system", **TOUCH), f"'os.system' {NEVER}"),
-    "command by another name": ("optimizer", calls("posix.system", **TOUCH), NEVER),
     "command through torch": ("optimizer", calls("torch.os.system", **TOUCH), ""),
     "command through this project": ("optimizer", calls("litlab.runs.provenance.os.system", **TOUCH), ""),
     "process through lightning": (
@@ -46,14 +45,11 @@ FOREIGN: dict[str, tuple[str, Any, str]] = {
         "",
     ),
     "eval": ("optimizer", calls("builtins.eval", source="open('MARK', 'w')"), NEVER),
-    "print by its name": ("optimizer", "builtins.print", NEVER),
     "a module of the folder": ("optimizer", "evil_module.Optimizer", f"{ALLOW} evil_module"),
-    "pickle": ("optimizer", calls("pickle.load", file="evil.pkl"), NEVER),
     "torch.load": ("optimizer", calls("torch.load", f="evil.pkl", weights_only=False), NOT_A_CLASS),
     "hub": ("optimizer", calls("torch.hub.load", repo_or_dir="evil", model="x", source="local"), NOT_A_CLASS),
     "a function of ours": ("optimizer", WRITE, f"model.optimizer: litlab.runs.folder.write_text {NOT_A_CLASS} Opti"),
     "a network": ("optimizer", calls("torchvision.models.resnet18"), f"torchvision.models.resnet18 {NOT_A_CLASS} Op"),
-    "a class elsewhere": ("optimizer", calls("pathlib.Path", args=["MARK"]), NEVER),
     "a class of ours elsewhere": ("optimizer", calls("litlab.data.ImageData", dataset="generated"), ""),
     "partial": ("optimizer", calls("functools.partial", func="os.system"), NEVER),
     "callable": ("callbacks", sets_up("os.system"), ""),

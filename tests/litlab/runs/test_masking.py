@@ -7,28 +7,20 @@ from litlab.runs.masking import mask, mask_command, mask_text
 SECRETS = [
     "password: hunter2x",
     "db.password=hunter2x",
-    "--data.auth_token=hunter2x",
     '{"api_key": "hunter2x", "n": 1}',
-    "{api_key: hunter2x, n: 1}",
     "AWS_SECRET_ACCESS_KEY=hunter2x",
     "client_secret = 'hunter2x'",
     "https://me:hunter2x@host/x",
-    "postgres://:hunter2x@host:5432/db",
     "Authorization: Bearer hunter2xhunter2x",
     "it said hf_hunter2xhunter2xhunter2x there",
     "-----BEGIN RSA PRIVATE KEY-----\nhunter2x\nhunter2x\n-----END RSA PRIVATE KEY-----",
 ]
 HARMLESS = [
-    "data.max_tokens: 256",
     "pad_token: <pad>",
-    "--model.mask_token=[MASK]",
     "tokenizer.eos_token: '</s>'",
     "hub_token: null",
-    "tokenizer: bert",
-    "secret_share: high",
     "https://host:8080/a@b",
     "http://host/x?max_tokens=3",
-    "monitor: val/acc",
     "passwordless: yes",
 ]
 
