@@ -118,7 +118,6 @@ def test_a_long_epoch_is_kept_by_time(fit, tmp_path, clock, options, steps):
     [
         ("{epoch:02d}-{val/score:.2f}", {}, "epoch=01-val_score=0.70.ckpt"),
         ("e{epoch}-score={val/score:.1f}", {"auto_insert_metric_name": False}, "e1-score=0.7.ckpt"),
-        ("../{epoch}", {}, ".._epoch=1.ckpt"),
     ],
 )
 def test_metrics_in_a_file_name_make_no_folders(fit, tmp_path, filename, settings, expected):

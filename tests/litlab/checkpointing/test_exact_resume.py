@@ -13,7 +13,6 @@ from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, TensorDataset
 
 from litlab.callbacks import Compile
-from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
 from litlab.checkpointing.resume import KEY
 from litlab.errors import UserError
@@ -139,18 +138,6 @@ def test_another_number_of_processes(tmp_path, whole):
     as_if_of_two(tmp_path / "last.ckpt")
     _, fitting = fit(tmp_path, resume=True)
     assert means(fitting) == expected
-
-
-def test_early_stopping_ends_a_run_once(tmp_path):
-    """The process is killed after the last epoch, before the test say: there is nothing to go on with."""
-    steps = []
-    for path in (None, tmp_path / "last.ckpt"):
-        stopping = RunEarlyStopping("val/acc", mode="max", patience=1, min_delta=1.0)
-        fitting = trainer(tmp_path, stopping, saving(tmp_path), max_epochs=9)
-        fitting.fit(Draws(), Data(), ckpt_path=path, weights_only=True)
-        assert fitting.current_epoch == 2
-        steps.append(fitting.global_step)
-    assert steps[0] == steps[1]
 
 
 def test_the_best_checkpoint_is_known_in_a_folder_that_was_moved(tmp_path):

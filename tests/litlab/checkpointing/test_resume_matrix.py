@@ -40,10 +40,6 @@ FREEZE = "--freeze={rules: [{params: network.5, epochs: 0}, {params: network, ep
 GROUPS = "{rules: [{params: network.5, lr_scale: 2.0}], layer_decay: 0.5, decay_norms_and_biases: false}"
 METRICS = {
     "auroc": {"class_path": "torchmetrics.AUROC", "init_args": {"task": "multiclass"}},  # all it has seen, in lists
-    "ece": {
-        "class_path": "torchmetrics.classification.MulticlassCalibrationError",
-        "init_args": {"num_classes": 10},
-    },
     "hinge": {  # a sum of floats
         "class_path": "torchmetrics.classification.MulticlassHingeLoss",
         "init_args": {"num_classes": 10},

@@ -49,7 +49,6 @@ PINNED = {
     "fit --config plain.yaml --resume auto --seed_everything 1": f"fit --resume {RUN}",
     "fit --config left.yaml --trainer.max_steps=9 --resume=auto": f"fit --resume {RUN} --trainer.max_steps 9",
     "fit --config other.yaml --resume auto": "fit --config other.yaml",
-    "fit --config plain.yaml --experiment new --resume auto": "fit --config plain.yaml --experiment new",
     "test --run mine": f"test --run {RUN}",
     f"test --ckpt_path {RUN}/checkpoints/other.ckpt": f"test --run {RUN}/checkpoints/other.ckpt",
     "test --config plain.yaml --ckpt_path a.ckpt": "test --config plain.yaml --ckpt_path a.ckpt",
@@ -62,7 +61,6 @@ EXPANDED = {
     f"fit --resume {RUN} --x 1": f"fit {OF_RUN}/last.ckpt --resume={RUN} --x 1",
     f"test --run {RUN}": f"test {OF_RUN}/best.ckpt --run={RUN}",
     f"test --run {RUN} --ckpt_path {RUN}/checkpoints/other.ckpt": f"test {OF_RUN}/other.ckpt --run={RUN}",
-    f"predict --run {RUN}/checkpoints/other.ckpt": f"predict {OF_RUN}/other.ckpt --run={RUN}",
 }
 REFUSED = {
     "fit --resume nothing": "nothing: there is no such run",

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from litlab.cli.help import FIRST_SCREEN
-from litlab.cli.resolve import find_classes
 from tests.conftest import PACKAGE, ROOT
 from tests.litlab.conftest import CONFIGS
 
@@ -56,13 +55,6 @@ def test_a_short_name_leads_to_its_class(run, flag, name, says):
     done = run("fit", "--model=SmallCNN", f"--{flag}.help", name)
     assert done.code == 0, done.err
     assert says in " ".join(done.out.split())
-
-
-def test_classes_are_found_without_importing_them():
-    classes = find_classes("auks")
-    assert classes["EMA"] == ["litlab.callbacks.averaging"]
-    assert classes["SmallCNN"] == ["auks.images"]
-    assert "_Prepared" not in classes
 
 
 def test_the_first_screen_of_fit_names_settings_that_exist(run):

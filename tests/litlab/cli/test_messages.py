@@ -111,7 +111,6 @@ def test_what_becomes_a_line_and_what_keeps_its_traceback(tmp_path):
     assert describe_error(wrapped) == "a: b; c"
     assert describe_error(raise_in("model.optimizer", ValueError("lr is -1\nmore"))) == "model.optimizer: lr is -1"
     assert describe_error(MisconfigurationException("two of a kind")) == "two of a kind"
-    assert describe_error(PermissionError(13, "Permission denied", "a.csv")) == "[Errno 13] Permission denied: 'a.csv'"
     assert describe_error(MemoryError("out of memory")).startswith("out of memory")  # pyright: ignore[reportOptionalMemberAccess]
     for bug in (ValueError("in a step"), FileNotFoundError(2, "No such file", "x"), KeyError("x")):
         assert describe_error(raise_in(None, bug)) is None

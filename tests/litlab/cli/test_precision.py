@@ -15,7 +15,6 @@ from litlab.cli.precision import (
     ExperimentTrainer,
     HalfWithFloat32Norms,
     auto_precision,
-    find_devices,
 )
 from litlab.errors import UserError
 from litlab.parallel import PipelineStrategy, ShardedStrategy
@@ -47,7 +46,6 @@ def gpus(monkeypatch):
 
     def make(*majors: int) -> list[torch.device]:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(majors))
         monkeypatch.setattr(torch.version, "hip", None)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: SimpleNamespace(major=majors[gpu.index]))
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda gpu: f"GPU {gpu.index}")
@@ -69,15 +67,6 @@ def gpus(monkeypatch):
 )
 def test_gpus(gpus, majors, result, why):
     assert auto_precision(gpus(*majors)) == (result, why)
-
-
-def test_devices_of_the_machine(gpus, monkeypatch):
-    cpu = [torch.device("cpu")]
-    assert gpus(8, 8) == find_devices("cuda")
-    assert (find_devices("cpu"), find_devices("tpu")) == (cpu, [torch.device("meta")])
-    for available, devices in ((torch.device("cuda"), gpus(8, 8)), (None, cpu)):
-        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available, there=available: there)
-        assert find_devices("auto") == find_devices("gpu") == devices
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -1,5 +1,7 @@
 """`python -m auks compare`."""
 
+import re
+
 import pytest
 import yaml
 
@@ -27,8 +29,8 @@ def show(capsys, *arguments: str) -> tuple[int, str, str]:
 
 def cells(out: str) -> dict[str, list[str]]:
     """The cells of each row, by its first one."""
-    table = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in out.splitlines() if "  " in line]
-    return {name: row for name, *row in table}
+    lines = [re.split(" {2,}", line.strip()) for line in out.splitlines() if line.strip()]
+    return {name: row for name, *row in lines}
 
 
 def test_runs_side_by_side(root, capsys):

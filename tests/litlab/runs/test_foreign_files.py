@@ -8,7 +8,7 @@ import pytest
 
 from litlab.errors import UserError, printable
 from litlab.runs import compare, reproduce, table
-from litlab.runs.folder import RunFolder, write_json, write_text
+from litlab.runs.folder import RunFolder, write_text
 from litlab.runs.settings import read_config
 from litlab.util.options import answer
 from tests.litlab.runs.make import write, write_run
@@ -103,15 +103,6 @@ def test_nothing_is_written_through_a_link(run, tmp_path):
             write_text(path, "x")
     assert [file.name for file in victim.iterdir()] == ["file"]
     assert (victim / "file").read_text() == "mine"
-
-
-def test_the_folder_of_all_runs_may_be_a_link_to_a_larger_disk(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "disk").mkdir()
-    Path("lightning_logs").symlink_to("disk")
-    write(Path("status.json"))  # of something else, around it
-    write_json(Path("lightning_logs/mine/version_0/status.json"), {})
-    assert (tmp_path / "disk/mine/version_0/status.json").is_file()
 
 
 def test_commands_to_type_hold_nothing_of_a_shell(run, capsys):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from litlab.runs.masking import mask, mask_command, mask_text
+from litlab.runs.masking import mask_command, mask_text
 
 SECRETS = [
     "password: hunter2x",
@@ -42,9 +42,3 @@ def test_commands():
     masked = ["python", "--hub.token", "***", "--data.max_tokens", "5", "--x.password=***", "--token", "--y"]
     assert mask_command(command) == masked
     assert mask_command(["--model.pad_token", "<pad>"]) == ["--model.pad_token", "<pad>"]
-
-
-def test_plain_data():
-    data = {"hub": {"token": "hunter2x", "pad_token": "x", "n": 5}, "secrets": ["hunter2x"], "password": None}
-    masked = {"hub": {"token": "***", "pad_token": "x", "n": 5}, "secrets": ["***"], "password": None}
-    assert mask(data) == masked

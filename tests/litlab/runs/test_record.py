@@ -176,15 +176,6 @@ def test_a_fit_that_continues_a_run_adds_to_it(make, folder, monkeypatch):
     assert (folder.path / session["uncommitted"]["file"]).is_file()
 
 
-@pytest.mark.parametrize("settings", [{"logger": False}, {"fast_dev_run": True}])
-def test_a_run_without_a_folder_leaves_nothing(make, tmp_path, monkeypatch, settings):
-    monkeypatch.chdir(tmp_path)
-    trainer = make(**{"enable_checkpointing": False, "callbacks": [RunRecord(lambda: {"a": 1})], **settings})
-    trainer.fit(Tiny(), Data())
-    trainer.test(Tiny(), Data(), verbose=False)
-    assert not [file for file in tmp_path.rglob("*") if file.suffix in (".json", ".yaml")]
-
-
 # Loggers
 
 

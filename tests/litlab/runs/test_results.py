@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from litlab.runs import results
-from litlab.runs.results import cells, plus_minus, spread, spreads
+from litlab.runs.results import cells, plus_minus, spread
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,6 @@ def test_the_interval_is_that_of_students_t(values):
     assert found.count == len(values)
     assert found.deviation == pytest.approx(math.sqrt(len(values)) * error, rel=1e-12)
     assert found.interval == pytest.approx(stats.t.interval(0.95, len(values) - 1, found.mean, error), rel=1e-12)
-
-
-def test_metrics_are_those_of_the_runs_that_have_them():
-    best = {"monitor": "val/acc", "mode": "max"}
-    runs = [
-        {"val": {"val/acc": 0.1, "val/loss": 2.0}, "test": {"test/acc": 0.7}, "best": {**best, "value": 0.8}},
-        {"val": {"val/acc": 0.1}, "test": None, "best": {**best, "value": 0.9}},
-        {},
-    ]
-    found = spreads(runs)
-    assert list(found) == ["val/acc", "val/loss", "test/acc"]
-    assert found["val/acc"].mean == pytest.approx(0.85)  # of the best checkpoints
-    assert [found[name].count for name in found] == [2, 1, 1]
 
 
 def test_as_text():

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import select
 import signal
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.signals import StopSignals
 from tests.conftest import ROOT
-from tests.litlab.runs.conftest import CONFIG
 from tests.litlab.runs.tiny_run import run
 from tests.processes import Python, ranks
 
@@ -178,26 +175,6 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     assert state(tmp_path / "nan")["global_step"] == 6
     assert state(tmp_path / "skip")["global_step"] == 18
     assert next(v for k, v in state(tmp_path / "skip")["callbacks"].items() if "Guard" in k) == {"skipped": 1}
-
-
-def test_a_closed_terminal_saves_the_run(settings, tmp_path):
-    """The kernel sends SIGHUP, and whatever is printed from then on raises an error."""
-    run = RunFolder(tmp_path / "lightning_logs/series/version_0")
-    command = ["-m", "auks", "fit", "--config", CONFIG, *settings]
-    command += ["--trainer.max_epochs=3000", "--early_stopping=null"]
-    terminal, its_side = os.openpty()
-    process = Python(*command, cwd=tmp_path, terminal=os.ttyname(its_side))
-    printed = b""
-    while not read_json(run.metrics).get("epochs"):
-        assert process.poll() is None, printed.decode()
-        if select.select([terminal], [], [], 0.05)[0]:
-            printed += os.read(terminal, 65536)
-    os.close(its_side)
-    os.close(terminal)
-    assert process.wait(120) == 128 + signal.SIGHUP
-    status = read_json(run.status)
-    assert (status["status"], status["reason"]) == ("interrupted", "SIGHUP")
-    assert state(run.path)["global_step"] >= read_json(run.metrics)["steps"] > 0
 
 
 def test_a_signal_that_comes_while_ranks_tell_each_other_is_not_lost():
