@@ -130,7 +130,7 @@ FORMATS = [
     *(
         pytest.param(*which, marks=SLOW)
         for which in [
-            ("tabular", "pt2"), ("forecast", "torchscript"), ("text", "pt2"), ("cifar", "pt2"),
+            ("tabular", "pt2"), ("tabular", "aoti"), ("forecast", "torchscript"), ("text", "pt2"), ("cifar", "pt2"),
             ("cifar", "torchscript"), ("forecast", "pt2"), ("text", "aoti"), ("cifar", "aoti"),
         ]
     ),
@@ -146,17 +146,11 @@ def test_torchs_own_formats(name, form, export):
     if name == "text":
         lengths = {size[1] for size in manifest["parity"]["sizes"]}
         assert {1, 96} <= lengths, "from the shortest text to the longest"
-
-
-@pytest.mark.matrix
-def test_compiled_ahead_of_time_is_for_one_version_of_torch(export):
-    done, folder = export("tabular", "aoti")
-    assert done.code == 0, done.err
-    manifest = json.loads((folder / "manifest.json").read_text())
-    changed = {**manifest, "versions": {**manifest["versions"], "torch": "2.9.1"}}
-    (folder / "manifest.json").write_text(json.dumps(changed))
-    with pytest.raises(UserError, match=r"compiled for torch 2.9.1, here is .*\); export the run again"):
-        Artifact(folder)
+    if form == "aoti":
+        versions = {**manifest["versions"], "torch": "2.9.1"}
+        (folder / "manifest.json").write_text(json.dumps({**manifest, "versions": versions}))
+        with pytest.raises(UserError, match=r"compiled for torch 2.9.1, here is .*\); export the run again"):
+            Artifact(folder)
 
 
 QUANTIZED = [
@@ -239,8 +233,6 @@ def test_damaged_and_strange_folders_are_refused_in_one_line(exported, run, tmp_
 
     (exported / "model.onnx").write_bytes(graph[:-8] + b"\0" * 8)
     assert "model.onnx is damaged: its checksum is not that of manifest.json; export the run again" in refusal()
-    (exported / "model.onnx").unlink()
-    assert "model.onnx: it is missing; copy the whole folder" in refusal()
     (exported / "model.onnx").write_bytes(graph)
     (exported / "manifest.json").write_text(json.dumps({**manifest, "version": 2}))
     assert "version 2 is for a later litlab than this one (1); update it" in refusal()

@@ -102,24 +102,21 @@ def test_an_overlay_that_does_not_fit_says_so_in_one_line(run, short, tmp_path, 
         assert not list(tmp_path.glob("lightning_logs/*/*"))
 
 
+BLOCKS_AND_SHAPES = [("cifar", ["compile_blocks"]), ("text", ["compile_dynamic"])]
+GRAPH_BREAKS = [pytest.param(name, ["compile", "graph_breaks"], marks=pytest.mark.matrix) for name in SMALL]
+
+
 @pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
-@pytest.mark.parametrize("experiment", FIRST)
-def test_compile_overlay(fit, experiment):
+@pytest.mark.parametrize(("experiment", "overlays"), [*BLOCKS_AND_SHAPES, *GRAPH_BREAKS], ids=str)
+def test_compile_overlays(fit, experiment, overlays):
     """What a backend does with the graphs is torch's; tests/litlab/callbacks trains with inductor."""
-    folder, done = fit(experiment, ["compile", "graph_breaks"], "--compile.backend=eager")
-    assert EFFECTS["compile"](folder, done), config_of(folder)
-    assert EFFECTS["graph_breaks"](folder, done), config_of(folder)
-
-
-@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")
-@pytest.mark.parametrize(("experiment", "overlay"), [("cifar", "compile_blocks"), ("text", "compile_dynamic")])
-def test_overlay_for_some_networks(fit, experiment, overlay):
-    """The texts' lengths differ, and no length is compiled by itself."""
     flags = ["--compile.backend=eager", "--compile.graph_breaks=true", "--data.batch_size=20"]
-    folder, done = fit(experiment, [overlay], *flags)
-    assert EFFECTS[overlay](folder, done), config_of(folder)
+    folder, done = fit(experiment, overlays, *flags)
+    for name in ("graph_breaks", *overlays):
+        assert EFFECTS[name](folder, done), config_of(folder)
     sizes_compiled_again = "size mismatch" in (folder / "graph_breaks.txt").read_text()
-    assert sizes_compiled_again == (experiment == "cifar")  # whose last batch is smaller
+    if overlays in (["compile_blocks"], ["compile_dynamic"]):  # the last batch of images is smaller
+        assert sizes_compiled_again == (overlays == ["compile_blocks"])
 
 
 @pytest.mark.matrix
