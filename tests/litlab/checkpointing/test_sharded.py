@@ -153,7 +153,7 @@ def test_shards_that_are_cut_or_missing_are_one_line(copy):
 
 def assert_unreadable(path: Path) -> None:
     with pytest.raises(UserError, match=r"its shards can't be read") as raised:
-        load_checkpoint(path)
+        AtomicCheckpointIO().load_checkpoint(path)
     assert "\n" not in str(raised.value)
 
 

@@ -38,14 +38,12 @@ FILES = {
 }
 FLAGS = {
     "--trainer.max_epoch=3": "--trainer.max_epoch: there is no such setting; did you mean 'trainer.max_epochs'?",
-    "--modle.width=3": "--modle.width: there is no such setting; did you mean 'model'?",
     "--model.label_smoothing=1": "model.label_smoothing: 1 is not valid; it must be at least 0 and below 1",
     "--model.schedule.scheduler=CosineAnealingLR": "there is no class 'CosineAnealingLR'; did you mean 'CosineAnneal",
     "--model.optimizer=os.system": "model.optimizer: Expected 'os.system' to be a function that returns",
     "--trainer.precision=17": "trainer.precision: 17 is not valid; it must be 64, 32, 16 or 'transformer-engine'",
     "--threads=99999999999999": "threads: 99999999999999 is not valid; it must be at least 1 and at most 4096",
     "--seed_everything=-1": "seed_everything: -1 is not valid; give 0 to 4294967295",
-    "--data.batch_size=1,000": "data.batch_size: 1,000 is not valid; it must be int",
     "--model.width": "argument --model: expected one argument",
     "configs/with/clip.yaml": "configs/with/clip.yaml: it follows no flag that takes a value; write --config",
     "--ckpt_path=nope.ckpt": "nope.ckpt",
