@@ -33,6 +33,7 @@ FEWER = {  # steps of a search, or between measurements
     "noise_scale": ["--trainer.callbacks.every_n_steps=2"],
 }
 STACK = ("bf16", "accumulate", "clip", "ema", "deterministic", "smoke")
+WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
 COMPILED = {"compile", "compile_blocks", "compile_dynamic", "graph_breaks"}
 FIRST = [pytest.param(name, marks=[] if name == "cifar" else pytest.mark.matrix) for name in SMALL]
 
@@ -79,11 +80,12 @@ def test_overlay(fit, number, overlay):
         ("linear", "warm_restarts", ["model.schedule"]),
         ("text", "swa", ["swa", "ema"]),
         ("text", "mixup", ["mixup", "image_shape"]),
-        ("forecast", "label_smoothing", ["model.label_smoothing", "LSTMForecaster"]),
         ("forecast", "tta", ["model.flip_tta", "LSTMForecaster"]),
         ("cifar_vgg", "activation_checkpointing", ["activation_checkpointing.blocks", "model.network"]),
         ("linear", "adamw8bit", ["model.optimizer"]),
         ("text", "optimizer_in_backward", ["trainer.callbacks", "trainer.gradient_clip_val"]),
+        ("linear", "compile_blocks", ["compile.children", "LinearRegression has no blocks"]),
+        pytest.param("cifar", "compile_reduce_overhead", ["compile.mode", "needs a CUDA GPU"], marks=WITHOUT_GPU),
     ],
 )
 def test_an_overlay_that_does_not_fit_says_so_in_one_line(run, short, tmp_path, experiment, overlay, keys):
@@ -92,35 +94,29 @@ def test_an_overlay_that_does_not_fit_says_so_in_one_line(run, short, tmp_path, 
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert (done.code, len(errors)) == (2, 1), done.err
     assert all(key in errors[0] for key in keys), errors
-    if keys[0] != "trainer.callbacks":  # which are set up last, when the run is on record
+    if keys[0] not in (
+        "trainer.callbacks",
+        "compile.children",
+        "compile.mode",
+    ):  # which are set up last, when the run is on record
         assert not list(tmp_path.glob("lightning_logs/*/*"))
 
 
+BLOCKS_AND_SHAPES = [("cifar", ["compile_blocks"]), ("text", ["compile_dynamic"])]
+GRAPH_BREAKS = [pytest.param(name, ["compile", "graph_breaks"], marks=pytest.mark.matrix) for name in SMALL]
+
+
 @pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
-@pytest.mark.parametrize("experiment", FIRST)
-def test_compile_overlay(fit, experiment):
+@pytest.mark.parametrize(("experiment", "overlays"), [*BLOCKS_AND_SHAPES, *GRAPH_BREAKS], ids=str)
+def test_compile_overlays(fit, experiment, overlays):
     """What a backend does with the graphs is torch's; tests/litlab/callbacks trains with inductor."""
-    folder, done = fit(experiment, ["compile", "graph_breaks"], "--compile.backend=eager")
-    assert EFFECTS["compile"](folder, done), config_of(folder)
-    assert EFFECTS["graph_breaks"](folder, done), config_of(folder)
-
-
-@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")
-@pytest.mark.parametrize(("experiment", "overlay"), [("cifar", "compile_blocks"), ("text", "compile_dynamic")])
-def test_overlay_for_some_networks(fit, experiment, overlay):
-    """The texts' lengths differ, and no length is compiled by itself."""
     flags = ["--compile.backend=eager", "--compile.graph_breaks=true", "--data.batch_size=20"]
-    folder, done = fit(experiment, [overlay], *flags)
-    assert EFFECTS[overlay](folder, done), config_of(folder)
+    folder, done = fit(experiment, overlays, *flags)
+    for name in ("graph_breaks", *overlays):
+        assert EFFECTS[name](folder, done), config_of(folder)
     sizes_compiled_again = "size mismatch" in done.err
-    assert sizes_compiled_again == (experiment == "cifar")  # whose last batch is smaller
-
-
-def test_blocks_that_a_network_does_not_have_are_one_line(run, short):
-    config, overlay = CONFIGS / "linear.yaml", CONFIGS / "with/compile_blocks.yaml"
-    done = run("fit", "--config", config, *short(config), "--config", overlay)
-    assert done.code == 2
-    assert "error: compile.children: LinearRegression has no blocks" in done.err
+    if overlays in (["compile_blocks"], ["compile_dynamic"]):  # the last batch of images is smaller
+        assert sizes_compiled_again == (overlays == ["compile_blocks"])
 
 
 @pytest.mark.matrix
@@ -132,14 +128,6 @@ def test_max_autotune(run):
         pytest.skip(done.err)
     assert done.code == 0, done.err
     assert "│ compile" in done.out
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
-def test_reduce_overhead_says_in_one_line_that_it_needs_a_gpu(run, short):
-    config, overlay = CONFIGS / "cifar.yaml", CONFIGS / "with/compile_reduce_overhead.yaml"
-    done = run("fit", "--config", config, *short(config), "--config", overlay)
-    assert done.code == 2
-    assert "error: compile.mode: reduce-overhead needs a CUDA GPU" in done.err
 
 
 @pytest.mark.parametrize("experiment", FIRST)
@@ -167,10 +155,3 @@ def test_ddp_overlay_trains_the_same_network_on_both_processes_and_profile_each(
         profile = tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.json"
         assert json.loads(profile.read_text())["parts"]["backward"] > 0
         assert "c10d::allreduce_" in profile.with_suffix(".trace.json").read_text()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a GPU")
-def test_fsdp_overlay_says_in_one_line_that_it_needs_a_gpu(run):
-    done = run("fit", "--config", CONFIGS / "cifar.yaml", "--config", CONFIGS / "with/fsdp.yaml")
-    assert done.code == 2
-    assert "error: trainer: The strategy `fsdp` requires a GPU accelerator" in done.err

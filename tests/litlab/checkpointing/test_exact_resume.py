@@ -1,26 +1,25 @@
 """ExactResume by itself, in this process; whole commands, signals, workers and ranks are in test_resume_matrix.py."""
 
-import random
 import shutil
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+from lightning.pytorch import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, TensorDataset
-from torchmetrics import CatMetric, MetricCollection
-from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassF1Score
 
-from litlab.callbacks.early_stopping import RunEarlyStopping
+from litlab.callbacks import Compile
+from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
 from litlab.checkpointing.resume import KEY
 from litlab.errors import UserError
 from litlab.optim import Schedule, WarmupDecay
+from litlab.util.steps import steps_of_run
 from tests.litlab.checkpointing.in_process import BATCHES, EACH_STEP, Data, Draws, Interrupted, fit, saving, trainer
+from tests.litlab.checkpointing.resuming import leaves, same
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:Checkpoint directory"
@@ -32,7 +31,7 @@ def means(fitting: Trainer) -> dict[str, float]:
 
 
 PLACES = [
-    *(("batch", 1, batch) for batch in range(BATCHES)),
+    ("batch", 1, 0), ("batch", 1, 1), ("batch", 1, 4),
     ("validation", 1, 0), ("validation", 1, 1), ("end", 1), ("batch", 0, 3),
 ]  # fmt: skip
 
@@ -112,22 +111,13 @@ def test_an_epoch_that_max_steps_has_cut_short_goes_on(tmp_path, whole, options,
         assert torch.equal(weight, second.state_dict()[name]), name
 
 
-def test_steps_and_validations_draw_by_their_place_alone(tmp_path, whole):
-    class Disturbs(Callback):
-        def on_train_batch_end(self, *arguments):
-            torch.rand(7), random.random(), np.random.rand()
-
-        on_validation_end = on_train_batch_end
-
-    model = Draws()
-    seed_everything(5, verbose=False)
-    trainer(tmp_path, Disturbs(), enable_checkpointing=False).fit(model, Data())
-    assert model.drawn == whole["plain"][0].drawn
-    assert len(set(model.drawn.values())) == len(model.drawn) == 2 * BATCHES + 4
+def test_another_seed_draws_other_numbers(tmp_path, whole):
     other = Draws()
     seed_everything(6, verbose=False)
     trainer(tmp_path, enable_checkpointing=False).fit(other, Data())
-    assert not set(model.drawn.values()) & set(other.drawn.values())
+    drawn = whole["plain"][0].drawn
+    assert len(set(drawn.values())) == len(drawn) == 2 * BATCHES + 4
+    assert not set(drawn.values()) & set(other.drawn.values())
 
 
 def test_another_number_of_processes(tmp_path, whole):
@@ -150,21 +140,6 @@ def test_another_number_of_processes(tmp_path, whole):
     assert means(fitting) == expected
 
 
-def test_early_stopping_ends_a_run_once(tmp_path):
-    """The process is killed after the last epoch, before the test say: there is nothing to go on with."""
-    model = Draws()
-    stopping = RunEarlyStopping("val/acc", mode="max", patience=1, stopping_threshold=None, min_delta=1.0)
-    fitting = trainer(tmp_path, stopping, saving(tmp_path), max_epochs=9)
-    fitting.fit(model, Data())
-    assert fitting.current_epoch == 2
-    again = trainer(
-        tmp_path, RunEarlyStopping("val/acc", mode="max", patience=1, min_delta=1.0), saving(tmp_path), max_epochs=9
-    )
-    again.fit(Draws(), Data(), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
-    assert again.current_epoch == 2
-    assert again.global_step == fitting.global_step
-
-
 def test_the_best_checkpoint_is_known_in_a_folder_that_was_moved(tmp_path):
     first, second, other = (tmp_path / name for name in ("first", "second", "other"))
     fit(first, ("batch", 1, 0), options={"monitor": "val/loss"})
@@ -182,83 +157,6 @@ def test_the_best_checkpoint_is_known_in_a_folder_that_was_moved(tmp_path):
     assert list(keeps.best_k_models) == [str(best)]
 
 
-def test_any_module_can_be_resumed(tmp_path):
-    class Plain(LightningModule):
-        def __init__(self, stop):
-            super().__init__()
-            self.layer, self.stop = nn.Linear(6, 3), stop
-
-        def training_step(self, batch, batch_idx):
-            if ("batch", self.current_epoch, batch_idx) == self.stop:
-                raise Interrupted
-            return nn.functional.dropout(self.layer(batch[0]), 0.5).square().mean()
-
-        def validation_step(self, batch, batch_idx):
-            pass
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), 0.1)
-
-    expected, _ = fit(tmp_path / "whole", module=Plain)
-    fit(tmp_path, ("batch", 1, 2), module=Plain)
-    resumed, _ = fit(tmp_path, resume=True, module=Plain)
-    assert torch.equal(resumed.layer.weight, expected.layer.weight)
-
-
-class Measured(LightningModule):
-    """Has metrics of its own: one that is logged, with lists as its state, and some that it computes by itself."""
-
-    def __init__(self, stop):
-        super().__init__()
-        self.layer, self.stop = nn.Linear(6, 3), stop
-        self.seen = CatMetric()
-        self.logged, self.validated = MulticlassAUROC(3), MulticlassAUROC(3)
-        self.several = MetricCollection({"acc": MulticlassAccuracy(3, average="micro"), "f1": MulticlassF1Score(3)})
-        self.ended = []
-
-    def training_step(self, batch, batch_idx):
-        self.at("batch", self.current_epoch, batch_idx)
-        inputs, labels = batch
-        logits = self.layer(inputs)
-        self.seen.update(logits.detach())
-        self.logged.update(logits.detach(), labels)
-        self.several.update(logits.detach(), labels)
-        self.log("train/auroc", self.logged, on_step=False, on_epoch=True)
-        return nn.functional.cross_entropy(logits, labels)
-
-    def at(self, *place):
-        if self.stop == place:
-            raise Interrupted
-
-    def on_train_epoch_end(self):
-        self.ended.append((self.current_epoch, len(self.seen.compute()), self.several.compute()))
-        self.seen.reset()
-        self.several.reset()
-
-    def validation_step(self, batch, batch_idx):
-        self.at("validation", self.current_epoch, batch_idx)
-        self.validated.update(self.layer(batch[0]), batch[1])
-
-    def on_validation_epoch_end(self):
-        self.log("val/auroc", self.validated.compute())
-        self.validated.reset()
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
-
-
-@pytest.mark.parametrize("stop", [("batch", 1, 1), ("batch", 1, 3), ("batch", 1, 4), ("validation", 1, 1)], ids=str)
-def test_metrics_of_any_module_go_on(tmp_path, stop):
-    """Each tenth of a percent of an area under a curve depends on every sample of its epoch."""
-    settings = {"module": Measured, "accumulate_grad_batches": 1}
-    expected, fitted = fit(tmp_path / "whole", **settings)
-    fit(tmp_path / "run", stop, **settings)
-    resumed, fitting = fit(tmp_path / "run", resume=True, **settings)
-    assert means(fitting) == means(fitted)
-    assert resumed.ended[-1] == expected.ended[-1]
-    assert resumed.ended[-1][1] == 20
-
-
 SCHEDULERS = {
     "warm-up": WarmupDecay,
     "cosine": lr_scheduler.CosineAnnealingLR,
@@ -268,8 +166,11 @@ SCHEDULERS = {
 
 
 @pytest.mark.filterwarnings("ignore:A `OneCycleLR`")
-@pytest.mark.parametrize("stop", [("batch", 2, 0), ("batch", 1, 3), None], ids=str)
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize(
+    ("name", "stop"),
+    [*((name, ("batch", 2, 0)) for name in SCHEDULERS), ("warm-up", ("batch", 1, 3)), ("one-cycle", None)],
+    ids=str,
+)
 def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop):
     settings = {"accumulate_grad_batches": 1, "module": partial(Draws, schedule=Schedule(SCHEDULERS[name], "step"))}
     fit(tmp_path / "run", stop, max_epochs=3, **settings)
@@ -278,6 +179,49 @@ def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop
     ends = [run.optimizers[0].param_groups[0]["lr"] for run in (fitting, fitted)]
     assert ends[0] == pytest.approx(ends[1], abs=1e-9)
     assert fitting.global_step == fitted.global_step
+
+
+def assert_same(one, other) -> None:
+    """That two models, optimizers or parts of a checkpoint have the same state in every bit."""
+    before, after = (
+        dict(leaves(part if isinstance(part, dict | list) else part.state_dict())) for part in (one, other)
+    )
+    assert before.keys() == after.keys()
+    assert [name for name in before if not same(before[name], after[name])] == []
+
+
+def test_accumulation_that_differs_between_epochs(tmp_path):
+    """Of 5, 2 and 3 steps: the schedule of rates counts them, and a run goes on within them."""
+
+    def decaying(stop):
+        return Draws(stop, Schedule(partial(WarmupDecay, warmup=0.0), interval="step"))
+
+    def run(name, **options):
+        callbacks = [AccumulationSchedule({0: 1, 1: 3, 2: 2})]
+        settings = {"module": decaying, "accumulate_grad_batches": 1, "max_epochs": 3}
+        return fit(tmp_path / name, callbacks=callbacks, **settings, **options)
+
+    expected, fitted = run("whole")
+    assert steps_of_run(fitted) == fitted.global_step == 10
+    steps = {(0, 0): 0, (0, 1): 1, (1, 0): 5, (1, 1): 5, (1, 3): 6, (2, 0): 7, (2, 2): 8}
+    assert [expected.rates[place] for place in steps] == pytest.approx([0.05 * (10 - n) / 11 for n in steps.values()])
+    for number, stop in enumerate([("batch", 1, 2), ("validation", 1, 1), ("batch", 2, 3)]):
+        run(f"run {number}", stop=stop)
+        model, fitting = run(f"run {number}", resume=True)
+        assert_same(expected, model)
+        assert_same(fitted.optimizers[0], fitting.optimizers[0])
+        assert model.rates.items() <= expected.rates.items()
+
+
+def test_a_compiled_run(tmp_path):
+    """With dropout compiled too."""
+    for name, stop, resume in (("whole", None, False), ("run", ("batch", 1, 3), False), ("run", None, True)):
+        torch._dynamo.reset()  # the resumed run compiles in a process of its own
+        fit(tmp_path / name, stop, resume, callbacks=[Compile("default", backend="aot_eager")])
+    torch._dynamo.reset()
+    states = [torch.load(tmp_path / name / "last.ckpt", weights_only=True) for name in ("whole", "run")]
+    for key in ("state_dict", "optimizer_states"):
+        assert_same(states[0][key], states[1][key])
 
 
 class Shuffled(LightningModule):

@@ -8,11 +8,7 @@ import pytest
 import torch
 
 from litlab.checkpointing import io as checkpoint_files
-from litlab.checkpointing.io import (
-    AtomicCheckpointIO,
-    load_checkpoint,
-    newest_checkpoint,
-)
+from litlab.checkpointing.io import AtomicCheckpointIO, load_checkpoint, newest_checkpoint
 from litlab.errors import UserError
 
 
@@ -79,21 +75,13 @@ def test_a_file_size_limit_is_one_line_and_the_old_file_stays(tmp_path):
     assert names(tmp_path) == ["last.ckpt"]
 
 
-def test_other_errors_stay_what_they_are(tmp_path):
-    with pytest.raises(Exception, match=r"pickle|local object"):
-        AtomicCheckpointIO().save_checkpoint({"state_dict": lambda: None}, tmp_path / "last.ckpt")
-    assert names(tmp_path) == []
-
-
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         ({"global_step": 1, "code": os.system}, "it holds more than weights and plain settings"),
-        ({"state_dict": [], "pytorch-lightning_version": "2"}, "it has no state_dict"),
         ([], "it has no state_dict"),
         (None, "no such local file"),
         (b"", "it is cut or not a checkpoint"),
-        (b"PK", "it is cut or not a checkpoint"),
     ],
 )
 def test_what_can_not_be_used_is_one_line(tmp_path, content, says):

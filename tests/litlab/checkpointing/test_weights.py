@@ -18,7 +18,7 @@ class Network(nn.Sequential):
         self.register_buffer("mask", torch.full((2, 2), -math.inf))
 
 
-@pytest.mark.parametrize("prefix", ["", "_orig_mod.", "module.", "module._orig_mod."])
+@pytest.mark.parametrize("prefix", ["", "module._orig_mod."])
 @pytest.mark.parametrize("bare", [True, False])
 def test_weights_of_any_file_are_taken_over(tmp_path, caplog, prefix, bare):
     model, other = Network(), Network()
@@ -34,10 +34,7 @@ def test_weights_of_any_file_are_taken_over(tmp_path, caplog, prefix, bare):
     assert "left as initialised: 0.bias" in caplog.text
 
 
-def test_weights_of_another_model_are_one_line(tmp_path):
-    torch.save({"a": torch.zeros(2)}, tmp_path / "some.pt")
-    with pytest.raises(UserError, match=r"^init_from: none of the 1 tensors"):
-        initialise(Network(), tmp_path / "some.pt")
+def test_weights_of_another_model_are_one_line():
     state = {"state_dict": {**Network().state_dict(), "0.weight": torch.zeros(5, 3)}}
     with pytest.raises(UserError, match=r"0.weight is \(2, 3\), in the checkpoint \(5, 3\); leave the settings"):
         check_weights(Network(), state)

@@ -20,7 +20,10 @@ def coots(tmp_path, monkeypatch) -> None:
 
 
 def test_a_command_of_the_team(run):
-    assert "  greet       say hello\n" in run("--help").out
+    screen = run("--help").out
+    assert "  greet       say hello\n" in screen
+    for verb in ("fit", "validate", "test", "predict"):
+        assert f"\n  {verb} " in screen
     done = run("greet", "there")
     assert (done.code, done.out) == (3, "hello there\n")
 

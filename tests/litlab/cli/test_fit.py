@@ -8,20 +8,14 @@ import yaml
 
 from tests.litlab.cli.test_messages import GOOD
 
-
-def test_flags_alone_are_enough(run):
-    data = ["--data=SeriesData", "--data.dataset=generated"]
-    limits = ["--trainer.max_epochs=1", "--trainer.limit_train_batches=2", "--check"]
-    done = run("fit", "--model=SmallForecaster", *data, *limits)
-    assert done.code == 0, done.err
+RUN = "lightning_logs/images/version_0"
 
 
 def test_what_a_model_must_know_of_the_data_reaches_its_checkpoint(fit_images, tmp_path):
     assert fit_images("fit").code == 0
-    folder = tmp_path / "lightning_logs/images/version_0"
-    model = yaml.safe_load((folder / "config.yaml").read_text())["model"]["init_args"]
+    model = yaml.safe_load((tmp_path / RUN / "config.yaml").read_text())["model"]["init_args"]
     assert (model["num_classes"], model["image_shape"]) == (10, [3, 32, 32])
-    last = folder / "checkpoints/last.ckpt"
+    last = tmp_path / RUN / "checkpoints/last.ckpt"
     assert torch.load(last, weights_only=True)["hyper_parameters"]["num_classes"] == 10
     done = fit_images("test", "--model.width=32", "--ckpt_path", last)
     assert done.code == 2
@@ -30,15 +24,14 @@ def test_what_a_model_must_know_of_the_data_reaches_its_checkpoint(fit_images, t
 
 
 def test_sections_can_be_turned_off(fit_images, tmp_path):
-    off = ["--checkpoint=null", "--early_stopping=null", "--vram=null", "--compile=null"]
-    done = fit_images("fit", *off, "--test_after_fit=false")
+    sections = ("checkpoint", "early_stopping", "vram", "compile")
+    done = fit_images("fit", *(f"--{name}=null" for name in sections), "--test_after_fit=false")
     assert done.code == 0, done.err
     assert "epoch 2/2" in done.out
-    folder = tmp_path / "lightning_logs/images/version_0"
-    assert not list(folder.rglob("*.ckpt"))
     assert "test/acc" not in done.out
-    config = yaml.safe_load((folder / "config.yaml").read_text())
-    assert [config[name] for name in ("checkpoint", "early_stopping", "compile", "vram")] == [None] * 4
+    assert not list((tmp_path / RUN).rglob("*.ckpt"))
+    config = yaml.safe_load((tmp_path / RUN / "config.yaml").read_text())
+    assert [config[name] for name in sections] == [None] * 4
 
 
 def test_without_a_test_split_fit_ends_well(run, images, tmp_path):
@@ -56,24 +49,22 @@ def test_a_fit_without_a_batch_is_no_success(fit_images):
     assert "error: fit: nothing was trained" in done.err
 
 
-PLACES = {"training_step": "fit", "on_validation_start": "fit", "configure_optimizers": "fit", "test_step": "test"}
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_bug_keeps_its_traceback_on_the_screen_and_in_the_run(fit_images, monkeypatch, tmp_path, place):
+@pytest.mark.parametrize("hook", ["training_step", "test_step"])
+def test_a_bug_keeps_its_traceback_on_the_screen_and_in_the_run(fit_images, monkeypatch, tmp_path, hook):
     from auks.images import SmallCNN
 
     def broken(*_, **__):
         raise ValueError("a bug")
 
-    assert fit_images("fit", "--trainer.max_epochs=1").code == 0
-    monkeypatch.setattr(SmallCNN, place, broken)
-    version = 1 if PLACES[place] == "fit" else 0
-    folder = tmp_path / f"lightning_logs/images/version_{version}"
+    command = ["fit"]
+    if hook == "test_step":
+        assert fit_images("fit", "--trainer.max_epochs=1", "--test_after_fit=false").code == 0
+        command = ["test", "--run", "images"]
+    monkeypatch.setattr(SmallCNN, hook, broken)
     with pytest.raises(ValueError, match="a bug") as error:
-        fit_images(PLACES[place], *([] if version else ["--run", "images"]))
-    assert f"traceback in lightning_logs/images/version_{version}/traceback.txt" in error.value.__notes__
-    text = (folder / "traceback.txt").read_text()
+        fit_images(*command)
+    assert f"traceback in {RUN}/traceback.txt" in error.value.__notes__
+    text = (tmp_path / RUN / "traceback.txt").read_text()
     assert text.startswith("Traceback (most recent call last)")
     assert 'raise ValueError("a bug")\nValueError: a bug\n' in text
 
@@ -81,9 +72,8 @@ def test_a_bug_keeps_its_traceback_on_the_screen_and_in_the_run(fit_images, monk
 def test_what_a_library_says_while_building_is_a_line(fit_images, monkeypatch, tmp_path):
     done = fit_images("fit", "--model.optimizer.lr=-1")
     assert done.code == 2
-    file = "lightning_logs/images/version_0/traceback.txt"
-    assert f"error: model.optimizer: Invalid learning rate: -1.0; traceback in {file}\n" in done.err
-    assert "ValueError: Invalid learning rate" in (tmp_path / file).read_text()
+    assert f"error: model.optimizer: Invalid learning rate: -1.0; traceback in {RUN}/traceback.txt\n" in done.err
+    assert "ValueError: Invalid learning rate" in (tmp_path / RUN / "traceback.txt").read_text()
     monkeypatch.setenv("LITLAB_TRACEBACK", "1")
     with pytest.raises(ValueError, match="Invalid learning rate"):
         fit_images("fit", "--model.optimizer.lr=-1")
@@ -98,12 +88,7 @@ def test_predictions_replace_predictions_and_nothing_else(fit_images, run, image
     (tmp_path / "mine.csv").write_text("file,label\na.png,cat\n")
     (tmp_path / "new.csv").mkdir()
     (tmp_path / "link.csv").symlink_to(tmp_path / "new/predictions.csv")
-    for output, says in {
-        "mine.csv": "mine.csv exists; choose another file, only predictions.* is replaced",
-        "link.csv": "link.csv exists; choose another file, only predictions.* is replaced",
-        "new.csv/": "new.csv exists; choose another file, only predictions.* is replaced",
-    }.items():
-        done = run(*command, "--output", output)
+    for name in ("mine.csv", "link.csv", "new.csv"):
+        done = run(*command, "--output", name)
         assert done.code == 2
-        assert says in done.err
-    assert "--input: it is not set" in run("predict", "--run", "images").err
+        assert f"{name} exists; choose another file, only predictions.* is replaced" in done.err

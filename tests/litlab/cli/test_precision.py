@@ -1,4 +1,4 @@
-"""`trainer.precision: auto`: what each kind of hardware gets, and what a command says about it."""
+"""Precision: what each kind of hardware gets, what stays in float32, and clipping with fused optimizers."""
 
 import json
 from types import SimpleNamespace
@@ -7,16 +7,21 @@ import pytest
 import torch
 import yaml
 from lightning.pytorch.plugins import MixedPrecision
+from torch import nn
 
 from litlab.cli import precision
-from litlab.cli.precision import ExperimentTrainer, auto_precision, find_devices
+from litlab.cli.precision import (
+    ClippingMixedPrecision,
+    ExperimentTrainer,
+    HalfWithFloat32Norms,
+    auto_precision,
+)
 from litlab.errors import UserError
 from litlab.parallel import PipelineStrategy, ShardedStrategy
 from litlab.util.device import has_fast_bfloat16
 from tests.litlab.conftest import CONFIGS
 
 QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-CPU = torch.device("cpu")
 NO_UNITS = "Precision: 32-true, as this CPU has no units for bfloat16"
 
 
@@ -49,70 +54,48 @@ def gpus(monkeypatch):
     return make
 
 
+# auto
+
+
 @pytest.mark.parametrize(
-    ("majors", "wanted", "why"),
+    ("majors", "result", "why"),
     [
-        ((9,), "bf16-mixed", "as GPU 0 has units for bfloat16"),
-        ((8, 8), "bf16-mixed", "as GPU 0 has units for bfloat16"),
-        ((7,), "16-mixed", "as GPU 0 has units for float16, but not for bfloat16"),
+        ((8, 9), "bf16-mixed", "as GPU 0 has units for bfloat16"),
         ((9, 7), "16-mixed", "as GPU 1 has units for float16, but not for bfloat16"),  # one precision for all
-        ((6,), "32-true", "as GPU 0 has no units for bfloat16"),
         ((6, 9), "32-true", "as GPU 0 has no units for bfloat16"),
     ],
 )
-def test_gpus(gpus, majors, wanted, why):
-    assert auto_precision(gpus(*majors)) == (wanted, why)
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_apple(monkeypatch, there):
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda *version: there and version <= (14, 0))
-    assert auto_precision([torch.device("mps")])[0] == ("bf16-mixed" if there else "32-true")
-
-
-def test_devices_of_the_machine_are_asked(gpus, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert find_devices("cuda") == gpus(8, 8)
-    assert find_devices("cpu") == [CPU]
-    assert find_devices("tpu") == [torch.device("meta")]
-    for available, wanted in ((torch.device("cuda"), gpus(8, 8)), (None, [CPU])):
-        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available, there=available: there)
-        assert find_devices("auto") == find_devices("gpu") == wanted
+def test_gpus(gpus, majors, result, why):
+    assert auto_precision(gpus(*majors)) == (result, why)
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_cpu_gets_what_it_has_units_for(units, caplog, there):
     units(there)
     trainer = ExperimentTrainer(precision="auto", accelerator="cpu", **QUIET)
-    wanted = "bf16-mixed" if there else "32-true"
-    assert trainer.precision == wanted
+    result, has = ("bf16-mixed", "has units") if there else ("32-true", "has no units")
+    assert trainer.precision == result
     assert isinstance(trainer.precision_plugin, MixedPrecision) == there
-    said = "has units" if there else "has no units"
-    assert f"Precision: {wanted}, as this CPU {said} for bfloat16\n" in caplog.text
+    assert f"Precision: {result}, as this CPU {has} for bfloat16\n" in caplog.text
 
 
 @pytest.mark.parametrize("strategy", ["fsdp2", "pipeline", ShardedStrategy(), PipelineStrategy()])
-def test_strategies_that_divide_the_model_scale_no_gradients(monkeypatch, strategy):
-    with pytest.raises(UserError, match=r"^trainer\.precision: 16-mixed scales the loss"):
-        ExperimentTrainer(precision="16-mixed", accelerator="cpu", strategy=strategy, **QUIET)
+@pytest.mark.parametrize("setting", ["16-mixed", "auto"])
+def test_strategies_that_divide_the_model_scale_no_gradients(monkeypatch, strategy, setting):
     monkeypatch.setattr(precision, "auto_precision", lambda _: ("16-mixed", "as a Tesla T4 has none for bfloat16"))
     with pytest.raises(UserError, match=r"^trainer\.precision: 16-mixed scales the loss"):
-        ExperimentTrainer(precision="auto", accelerator="cpu", strategy=strategy, **QUIET)
+        ExperimentTrainer(precision=setting, accelerator="cpu", strategy=strategy, **QUIET)
 
 
 def test_a_run_keeps_auto_and_what_it_became(run, short, tmp_path, units):
     units(False)
-    fit = ["fit", "--config", CONFIGS / "series.yaml", *short(CONFIGS / "series.yaml"), "--trainer.precision=auto"]
-    assert NO_UNITS in run(*fit, "--check").err
-    first = run(*fit)
-    assert first.code == 0, first.err
-    assert first.err.count("Precision: ") == 1
-    assert NO_UNITS in first.err
+    series = CONFIGS / "series.yaml"
+    done = run("fit", "--config", series, *short(series), "--trainer.precision=auto")
+    assert done.code == 0, done.err
+    assert done.err.count("Precision: ") == done.err.count(NO_UNITS) == 1
     folder = tmp_path / "lightning_logs/series/version_0"
     assert yaml.safe_load((folder / "config.yaml").read_text())["trainer"]["precision"] == "auto"
-    made = json.loads((folder / "provenance.json").read_text())
-    assert made["hardware"]["precision"] == "32-true"
+    assert json.loads((folder / "provenance.json").read_text())["hardware"]["precision"] == "32-true"
     assert NO_UNITS in run("test", "--run", "last").err
 
 
@@ -124,9 +107,50 @@ def _products_as_before():
 
 
 @pytest.mark.usefixtures("_products_as_before")
-@pytest.mark.parametrize(("wanted", "matmul", "convolutions"), [(True, "high", True), (False, "highest", False)])
-def test_tf32(wanted, matmul, convolutions):
-    ExperimentTrainer(accelerator="cpu", **QUIET)  # null leaves torch's own settings
-    assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == ("highest", True)
-    ExperimentTrainer(tf32=wanted, accelerator="cpu", **QUIET)
+@pytest.mark.parametrize(
+    ("tf32", "matmul", "convolutions"), [(None, "highest", True), (True, "high", True), (False, "highest", False)]
+)
+def test_tf32(tf32, matmul, convolutions):
+    ExperimentTrainer(tf32=tf32, accelerator="cpu", **QUIET)
     assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == (matmul, convolutions)
+
+
+# bf16-true and 16-true
+
+
+@pytest.mark.parametrize(("setting", "half"), [("bf16-true", torch.bfloat16), ("16-true", torch.float16)])
+def test_norms_keep_their_weights_statistics_and_arithmetic(setting, half):
+    norm = nn.BatchNorm2d(4)
+    norm.running_mean.fill_(1 / 3)  # which bfloat16 does not have
+    network = nn.ModuleDict({"conv": nn.Conv2d(3, 4, 3), "norm": norm, "block": nn.Sequential(nn.LayerNorm(4))})
+    plugin = HalfWithFloat32Norms(setting)
+    plugin.convert_module(network)
+    kinds = {name: value.dtype for name, value in network.state_dict().items() if value.is_floating_point()}
+    in_norms = {name for name in kinds if name.startswith(("norm.", "block."))}
+    assert {name for name, dtype in kinds.items() if dtype == torch.float32} == in_norms
+    assert set(kinds.values()) == {torch.float32, half}
+    assert norm.running_mean[0] == torch.tensor(1 / 3)
+    seen = []
+    norm.register_forward_hook(lambda norm, inputs, output: seen.append(inputs[0].dtype))
+    assert norm(network["conv"](torch.randn(2, 3, 5, 5, dtype=half))).dtype == half
+    assert seen == [torch.float32]
+    plugin.teardown()
+    assert norm(torch.randn(2, 4, 5, 5)).dtype == torch.float32
+
+
+def test_bfloat16_is_clipped_with_a_fused_optimizer_too():
+    trainer = ExperimentTrainer(accelerator="cpu", precision="bf16-mixed", **QUIET)
+    weight = nn.Parameter(torch.ones(3))
+    weight.grad = torch.full((3,), 5.0)
+    trainer.precision_plugin.clip_gradients(torch.optim.SGD([weight], lr=0.1, fused=True), 1.0)
+    assert float(weight.grad.norm()) == pytest.approx(1.0)
+
+
+def test_scaled_gradients_are_refused():
+    plugin = ClippingMixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))
+    weight = nn.Parameter(torch.ones(3))
+    with pytest.raises(RuntimeError, match="Are you using a 'fused' optimizer"):
+        plugin.clip_gradients(torch.optim.Adam([weight], fused=True), 1.0)
+    weight.grad = torch.full((3,), 5.0)
+    plugin.clip_gradients(torch.optim.Adam([weight]), 1.0)
+    assert float(weight.grad.norm()) == pytest.approx(1.0)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from litlab.runs.folder import RunFolder, read_json, write_json
+from litlab.runs.folder import RunFolder
 from tests.conftest import Outcome, command
 from tests.litlab.conftest import CONFIGS
 
@@ -77,11 +77,6 @@ def folder(fitted, tmp_path) -> RunFolder:
     """A copy of that run, in the folder that commands run in."""
     shutil.copytree(fitted, tmp_path / "lightning_logs")
     return RunFolder(tmp_path / "lightning_logs/series/version_0")
-
-
-def interrupt(run: RunFolder) -> None:
-    """As if it had been killed."""
-    write_json(run.status, {**read_json(run.status), "status": "interrupted", "reason": "SIGTERM"})
 
 
 def error(done: Outcome) -> str:

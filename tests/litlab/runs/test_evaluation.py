@@ -45,33 +45,27 @@ def test_nothing_is_written_into_a_folder_that_only_looks_like_a_run(run, folder
     (foreign / "checkpoints").mkdir(parents=True)
     checkpoint = shutil.copy(next(folder.checkpoints.glob("epoch=*.ckpt")), foreign / "checkpoints")
     (foreign / "config.yaml").write_text("name: of another tool\n")
-    for which in (["--ckpt_path", checkpoint], ["--ckpt_path", checkpoint, "--config", CONFIG, *settings]):
-        done = run("test", *which)
-        assert done.code == 0, done.err
-        assert NOT_SAVED in done.err
+    done = run("test", "--ckpt_path", checkpoint, "--config", CONFIG, *settings)
+    assert done.code == 0, done.err
+    assert NOT_SAVED in done.err
     assert sorted(path.name for path in foreign.rglob("*")) == ["checkpoints", "config.yaml", Path(checkpoint).name]
 
 
-def test_last_and_best_checkpoints(run, folder):
-    """The best one is the one of the run's own records, not the newest file."""
-    for which in ("best", "last"):
-        assert run("test", "--run", "last", "--ckpt_path", which).code == 0
-        tested = read_json(folder.metrics)["test_checkpoint"]
-        assert (tested == read_json(folder.metrics)["best"]["checkpoint"]) == (which == "best")
+def test_the_last_checkpoint_and_predictions(run, folder, series):
+    assert run("test", "--run", "last", "--ckpt_path", "last").code == 0
+    assert read_json(folder.metrics)["test_checkpoint"] == "last.ckpt"
+    done = run("predict", "--run", "last", "--input", series)
+    assert done.code == 0, done.err
+    assert (folder.path / "predictions.csv").is_file()
 
 
 def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder, settings):
     best = next(folder.checkpoints.glob("epoch=*-val_mse=*.ckpt"))
     best.rename(folder.path / best.name)
-    for arguments in (
-        ["test", "--run", "last"],
-        ["test", "--run", "last", "--ckpt_path", "best"],
-        ["fit", "--config", CONFIG, *settings, "--init_from", "last"],
-    ):
+    for arguments in (["test", "--run", "last"], ["fit", "--config", CONFIG, *settings, "--init_from", "last"]):
         assert f"there is no checkpoint lightning_logs/series/version_0/checkpoints/{best.name}" in error(
             run(*arguments)
         )
-    assert run("test", "--run", "last", "--ckpt_path", "last").code == 0
 
 
 def test_results_on_other_settings_are_not_kept(run, folder):
@@ -80,14 +74,3 @@ def test_results_on_other_settings_are_not_kept(run, folder):
     assert done.code == 0, done.err
     assert "the results are not saved" in done.err
     assert folder.metrics.read_bytes() == before
-
-
-def test_predictions_lie_in_the_run(run, folder, series):
-    done = run("predict", "--run", "last", "--input", series)
-    assert done.code == 0, done.err
-    assert (folder.path / "predictions.csv").is_file()
-
-
-def test_evaluation_needs_to_know_the_weights(run, folder):
-    assert "did you mean 'series'" in error(run("test", "--run", "serie"))
-    assert "give --run RUN" in error(run("test", "--config", CONFIG))

@@ -5,12 +5,6 @@ import subprocess
 from litlab.runs.provenance import work_tree
 
 
-def test_a_clean_work_tree(repository):
-    root, git = repository
-    code = work_tree(root / "src")
-    assert code == (git("rev-parse", "HEAD"), "", "")
-
-
 def test_changes_and_new_sources_come_back_by_git_apply(repository):
     root, git = repository
     (root / "src" / "model.py").write_text("width = 2\npassword = 'as it is'\n")

@@ -8,10 +8,8 @@ from tests.litlab.runs.conftest import CONFIG, error
 
 
 def test_weights_of_another_run(run, folder, settings):
-    begun = run(
-        "fit", "--config", CONFIG, *settings, "--init_from=series", "--trainer.max_epochs=1",
-        "--model.optimizer.lr=1e-12", "--test_after_fit=false",
-    )  # fmt: skip
+    fit = ["fit", "--config", CONFIG, *settings, "--trainer.max_epochs=1", "--test_after_fit=false"]
+    begun = run(*fit, "--init_from=series", "--model.optimizer.lr=1e-12")
     assert begun.code == 0, begun.err
     assert "6 of the model's 6 tensors match" in begun.err
     new = RunFolder(folder.path.with_name("version_1"))
@@ -22,31 +20,10 @@ def test_weights_of_another_run(run, folder, settings):
     for name, weight in there.items():
         torch.testing.assert_close(here[name], weight, atol=1e-8, rtol=0)
 
-    part = run(
-        "fit", "--config", CONFIG, *settings, f"--init_from={best}", "--trainer.max_epochs=1", "--model.hidden_size=9",
-        "--test_after_fit=false",
-    )  # fmt: skip
+    part = run(*fit, f"--init_from={best}", "--model.hidden_size=9")
     assert part.code == 0, part.err
     assert "1 of the model's 6 tensors match" in part.err
     assert "Not there, or of another shape, so left as initialised: network.layers.0.weight" in part.err
-
-
-def test_weights_of_a_plain_script(run, folder, settings):
-    """Of the network alone, compiled and in DDP, beside its optimizer's state."""
-    there = torch.load(folder.checkpoints / "last.ckpt", weights_only=True)["state_dict"]
-    names = {name: name.replace("network.", "module._orig_mod.") for name in there}
-    torch.save({"model": {names[name]: weight for name, weight in there.items()}, "epoch": 3}, "best.pt")
-    done = run(
-        "fit", "--config", CONFIG, *settings, "--init_from=best.pt", "--trainer.max_epochs=1",
-        "--model.optimizer.lr=1e-12", "--test_after_fit=false", "--experiment=plain",
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    assert done.err.count("best.pt: _orig_mod. and module. is left out of the names") == 1
-    assert "6 of the model's 6 tensors match" in done.err
-    [new] = folder.path.parents[1].glob("plain/*/checkpoints/last.ckpt")
-    here = torch.load(new, weights_only=True)["state_dict"]
-    for name, weight in there.items():
-        torch.testing.assert_close(here[name], weight, atol=1e-8, rtol=0)
 
 
 def test_weights_of_something_else(run, folder, texts):

@@ -80,6 +80,12 @@ def test_a_fit_and_its_test(make, folder):
     assert (metrics["epochs"], metrics["steps"], metrics["peak_memory_gib"]) == (2, 6, 1.5)
     assert metrics["seconds"] > 0
     assert metrics == {**after_fit, "test": results, "test_checkpoint": None}  # the weights as they were in memory
+    before = read_json(folder.provenance)
+    [val] = make().validate(Tiny(), Data(), verbose=False)
+    with pytest.raises(RuntimeError):
+        make(Raise(RuntimeError("broken"), "on_test_start")).test(Tiny(), Data(), verbose=False)
+    assert read_json(folder.metrics) == {**metrics, "val": val, "val_checkpoint": None}
+    assert (read_json(folder.status), read_json(folder.provenance)) == (status, before)
 
     config = {"data": {"api_key": "hunter2x", "size": 3}}  # as it is: the run can be repeated
     assert yaml.safe_load(folder.config.read_text()) == config
@@ -103,18 +109,12 @@ def test_provenance(make, folder, monkeypatch):
     for file in folder.path.glob("*.*"):
         assert b"hunter2x" not in file.read_bytes(), file
 
-    monkeypatch.setattr(provenance_module, "work_tree", lambda: WorkTree(problem="not a git repository"))
-    make(max_epochs=1, version=1).fit(Tiny(), Data())
-    origin = read_json(folder.path.with_name("version_1") / "provenance.json")
-    assert (origin["commit"], origin["why_no_commit"]) == (None, "not a git repository")
-
 
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [
         (RuntimeError("no room with password=hunter2x\nand more"), "failed", "RuntimeError: no room with password=***"),
         (Interrupted(15), "interrupted", "SIGTERM"),
-        (KeyboardInterrupt(), "interrupted", "KeyboardInterrupt: KeyboardInterrupt"),
     ],
 )
 def test_a_fit_that_does_not_end_by_itself(make, folder, error, status, reason):
@@ -157,34 +157,6 @@ def test_a_fit_whose_data_is_missing_leaves_nothing(make, folder):
     assert not folder.is_run()
 
 
-def test_while_it_runs_it_shows_the_epochs_that_are_done(make, folder):
-    seen: list[tuple[str, dict]] = []
-
-    class Look(Callback):
-        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-            if batch_idx == 0:
-                seen.append((read_json(folder.status)["status"], read_json(folder.metrics)))
-
-    make(Look()).fit(Tiny(), Data())
-    (first, _), (second, metrics) = seen
-    assert (first, second) == ("running", "running")
-    assert metrics["epochs"] == 1
-
-
-def test_a_later_test_or_validate_changes_its_own_metrics_only(make, folder):
-    make().fit(Tiny(), Data())
-    before = {file: read_json(file) for file in (folder.status, folder.metrics, folder.provenance)}
-    [results] = make().test(Tiny(), Data(), verbose=False)
-    tested = {**before[folder.metrics], "test": results, "test_checkpoint": None}  # weights of nowhere
-    assert read_json(folder.metrics) == tested
-    [val] = make().validate(Tiny(), Data(), verbose=False)
-    with pytest.raises(RuntimeError):
-        make(Raise(RuntimeError("broken"), "on_test_start")).test(Tiny(), Data(), verbose=False)
-    assert read_json(folder.metrics) == {**tested, "val": val, "val_checkpoint": None}
-    assert read_json(folder.status) == before[folder.status]
-    assert read_json(folder.provenance) == before[folder.provenance]
-
-
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
 def test_a_fit_that_continues_a_run_adds_to_it(make, folder, monkeypatch):
     codes = iter([WorkTree(commit="a" * 40), WorkTree(commit="b" * 40, diff="d\n")])
@@ -202,33 +174,6 @@ def test_a_fit_that_continues_a_run_adds_to_it(make, folder, monkeypatch):
     assert both == origin
     assert session["commit"] == "b" * 40
     assert (folder.path / session["uncommitted"]["file"]).is_file()
-
-
-@pytest.mark.parametrize("settings", [{"logger": False}, {"fast_dev_run": True}])
-def test_a_run_without_a_folder_leaves_nothing(make, tmp_path, monkeypatch, settings):
-    monkeypatch.chdir(tmp_path)
-    trainer = make(**{"enable_checkpointing": False, "callbacks": [RunRecord(lambda: {"a": 1})], **settings})
-    trainer.fit(Tiny(), Data())
-    trainer.test(Tiny(), Data(), verbose=False)
-    assert not [file for file in tmp_path.rglob("*") if file.suffix in (".json", ".yaml")]
-
-
-def test_only_the_first_rank_writes(make, tmp_path, monkeypatch):
-    trainer = make(enable_checkpointing=False, callbacks=[RunRecord(lambda: {"a": 1})])
-    monkeypatch.setattr(Trainer, "is_global_zero", False)
-    trainer.fit(Tiny(), Data())
-    trainer.test(Tiny(), Data(), verbose=False)
-    assert not list(tmp_path.rglob("*.json"))
-
-
-def test_without_a_monitor_there_is_no_best(make, folder):
-    make(callbacks=[RunRecord(), ModelCheckpoint()], max_steps=1).fit(Tiny(), Data())
-    assert read_json(folder.metrics)["best"] is None
-
-
-def test_nothing_is_done_per_step():
-    for hook in ("on_train_batch_start", "on_train_batch_end", "on_before_zero_grad", "on_after_backward"):
-        assert getattr(RunRecord, hook) is getattr(Callback, hook)
 
 
 # Loggers

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
-from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 
 from litlab.callbacks import EMA
@@ -19,7 +18,6 @@ from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.checkpointing.resume import ExactResume
 from litlab.errors import UserError
-from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals
 from litlab.util.team import use_package
 
@@ -132,14 +130,12 @@ def run(plan: dict) -> int:
     if plan.get("keep", True):
         monitor = {"monitor": "val/loss"} if plan.get("validated", True) else {}
         callbacks.append(RunCheckpoint(str(folder / "checkpoints"), **monitor))
-    if plan.get("record"):
-        callbacks.append(RunRecord())
     if plan.get("ema"):
         callbacks.append(EMA(0.9))
     settings = dict(plan.get("trainer", {}))
     plugins = settings.pop("plugins", [])
     trainer = Trainer(
-        accelerator="cpu", logger=CSVLogger(folder, "", "") if plan.get("record") else False, callbacks=callbacks,
+        accelerator="cpu", logger=False, callbacks=callbacks,
         enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=plan.get("keep", True),
         default_root_dir=folder, log_every_n_steps=1,
         **{"max_epochs": 3, **settings}, plugins=[AtomicCheckpointIO(), *plugins],

@@ -1,16 +1,41 @@
-"""Which devices compute in bfloat16 at full speed."""
+"""What is known of a device, and the memory of this process."""
+
+import sys
 
 import pytest
 import torch
 
 from litlab.util.device import has_fast_bfloat16
+from tests.processes import Python
+
+FAULTS = """
+import resource
+import torch
+from litlab.util.device import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        torch.ones(2**24)  # 64 MiB: 16,384 pages, or fewer where they are huge
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+torch.ones(2**24)
+print(faults(), keep_freed_memory(), faults(), faults())
+"""
 
 
-@pytest.mark.parametrize(
-    ("features", "fast"),
-    [({"avx512_bf16": True}, True), ({"bf16": True}, True), ({"avx2": True, "avx512_f": True}, False)],
-)
-def test_what_the_cpu_has(monkeypatch, features, fast):
+@pytest.mark.parametrize(("features", "fast"), [({"bf16": True}, True), ({"avx2": True, "avx512_f": True}, False)])
+def test_a_cpu_with_units_for_bfloat16(monkeypatch, features, fast):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features, raising=False)
     assert has_fast_bfloat16.__wrapped__(torch.device("cpu")) is fast
     assert has_fast_bfloat16.__wrapped__(torch.device("meta")) is False
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is a setting of glibc")
+def test_freed_memory_is_kept(tmp_path):
+    (tmp_path / "faults.py").write_text(FAULTS)
+    before, kept, first, second = Python(tmp_path / "faults.py", cwd=tmp_path).communicate()[0].split()
+    if kept == "False":
+        pytest.skip("this libc has no mallopt")
+    assert int(before) > 2 * int(first)  # the first tensors are still cleared and mapped
+    assert int(second) < 100
