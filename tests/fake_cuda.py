@@ -103,6 +103,10 @@ class EndsOfSteps(Callback):
     def _end(self, *anything: Any) -> None:
         self.watch.in_step = False
 
+    def on_train_batch_end(self, trainer: Trainer, *anything: Any) -> None:
+        if trainer.is_last_batch:  # a wait an epoch, as to measure it, costs nothing
+            self._end()
+
     on_train_epoch_end = on_validation_start = on_validation_epoch_end = on_exception = _end
 
     def on_test_epoch_end(self, *anything: Any) -> None:

@@ -56,7 +56,7 @@ class VRAM(Callback):
         pl_module.log("time/samples_per_second", rate, sync_dist=True)
 
         self.samples_per_second = rate
-        peak = memory.get("vram/reserved_gib") or memory["memory/host_gib"]
+        peak = max(memory.get("vram/reserved_gib", 0.0), memory.get("memory/host_gib", 0.0))
         self.peak_gib = max(self.peak_gib or 0.0, peak)
 
 

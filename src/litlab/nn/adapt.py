@@ -26,31 +26,29 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
         UserError: If the network can't take such images, or does not return logits of shape (batch, num_classes).
     """
     kind, channels = type(network).__name__, image_shape[0]
-    layers = {name: layer for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d | nn.Linear)}
-    first, last = next(iter(layers.values()), None), next(reversed(layers.items()), None)
-
-    # The first layer.
-    if isinstance(first, nn.Conv2d) and first.groups == 1 and first.in_channels != channels:
-        weight = first.weight.detach().mean(dim=1, keepdim=True) * (first.in_channels / channels)
-        first.weight = nn.Parameter(weight.repeat(1, channels, 1, 1))
-        first.in_channels = channels
+    layers = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    first = layers[0][1] if layers else None
     try:
         outputs = _run(network, image_shape)
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
-        shape = " x ".join(map(str, image_shape))
-        raise UserError(
-            f"model.network: {kind} can't take images of {shape} ({first_line(error)}); set data.image_size or "
-            "data.mode to what the network expects, or choose another network"
-        ) from error
+        if not isinstance(first, nn.Conv2d) or first.groups > 1 or first.in_channels == channels:
+            shape = " x ".join(map(str, image_shape))
+            raise UserError(
+                f"model.network: {kind} can't take images of {shape} ({first_line(error)}); set "
+                "data.image_size or data.mode to what the network expects, or choose another network"
+            ) from error
+        weight = first.weight.detach().mean(dim=1, keepdim=True) * (first.in_channels / channels)
+        first.weight = nn.Parameter(weight.repeat(1, channels, 1, 1))
+        first.in_channels = channels
+        outputs = _run(network, image_shape)
 
-    # The last one.
     shape = (2, num_classes)
-    if isinstance(outputs, Tensor) and outputs.shape != shape and last is not None:
-        name, layer = last
-        if isinstance(layer, nn.Linear):
-            fitted = nn.Linear(layer.in_features, num_classes, bias=layer.bias is not None)
+    if layers and isinstance(outputs, Tensor) and outputs.shape != shape:
+        name, last = layers[-1]
+        if isinstance(last, nn.Linear):
+            fitted = nn.Linear(last.in_features, num_classes, bias=last.bias is not None)
         else:  # SqueezeNet ends in a 1 x 1 convolution
-            fitted = nn.Conv2d(layer.in_channels, num_classes, kernel_size=1)
+            fitted = nn.Conv2d(last.in_channels, num_classes, kernel_size=1)
         network.set_submodule(name, fitted)
         outputs = _run(network, image_shape)
     if not isinstance(outputs, Tensor) or outputs.shape != shape:

@@ -170,11 +170,10 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     assert ends[0][1:] == ["2", "0", "8"]
     assert state(tmp_path / "step")["global_step"] == int(ends[0][0])
     assert state(tmp_path / "validation")["global_step"] == 2
-    assert "rank 0: error: nan_guard: the gradient is nan at step 8 (epoch 1, batch 2, learning rate 0.05)" in first
-    assert "rank 1: error: nan_guard: the loss is nan at step 8 (epoch 1, batch 2, learning rate 0.05)" in second
+    assert "rank 0: error: nan_guard: the gradient is nan at step 8 (epoch 1, batch 2)" in first
+    assert "rank 1: error: nan_guard: the loss is nan at step 8 (epoch 1, batch 2)" in second
     assert state(tmp_path / "nan")["global_step"] == 6
     assert state(tmp_path / "skip")["global_step"] == 18
-    assert next(v for k, v in state(tmp_path / "skip")["callbacks"].items() if "Guard" in k) == {"skipped": 1}
 
 
 def test_a_signal_that_comes_while_ranks_tell_each_other_is_not_lost():
