@@ -25,7 +25,7 @@ _PACKAGE_metrics() {  # of earlier runs, and those that the configs watch
 _PACKAGE_offered() {  # what may stand after a command and a flag, or no flag
   case "$1 $2" in
     *' --config') _PACKAGE_configs "$1" ;;
-    *' --run' | *' --resume' | *' --init_from') _PACKAGE_runs ;;
+    *' --run' | *' --resume' | *' --init_from' | 'results --add') _PACKAGE_runs ;;
     *.monitor | *' --sort') _PACKAGE_metrics ;;
     'runs ' | 'compare ' | 'report ' | 'reproduce ') _PACKAGE_runs ;;
     *) _PACKAGE_values "$1 $2" | tr ' ' '\n' ;;
