@@ -53,11 +53,10 @@ def evaluate(run: RunFolder, generated: bool, modules: str) -> list[Section]:
         UserError: Its checkpoint, classes or data are missing, or its predictions are of no known kind.
     """
     silence_noise()
-    for name in ("lightning.pytorch", "lightning.fabric"):
-        logging.getLogger(name).setLevel(logging.WARNING)
     argv = ["test", "--run", str(run.path), *ALONE]
     if modules:
         argv.append(f"--allow_modules={modules}")
+    logging.disable(logging.INFO)  # of seeds and devices: the page has them
     try:
         return _test(argv, generated)
     except Exception as error:
@@ -65,6 +64,8 @@ def evaluate(run: RunFolder, generated: bool, modules: str) -> list[Section]:
         if message is None:
             raise
         raise UserError(message) from error
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _test(argv: list[str], generated: bool) -> list[Section]:

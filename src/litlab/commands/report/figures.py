@@ -14,17 +14,18 @@ Line = tuple[str, Any, Any, str]  # label, x, y, and matplotlib's format such as
 
 
 def draw_lines(lines: Sequence[Line], x_label: str) -> str:
-    """Return a drawing of some lines, with a legend of those that have a label."""
+    """Return a drawing of some lines, with a legend below of those that have a label."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.4, 2.8), layout="constrained")
+        labels = [label for label, *_ in lines if label]
+        figure = Figure(figsize=(4.4, 2.6 + 0.15 * len(labels)), layout="constrained")
         axes = figure.add_subplot(xlabel=x_label)
         for label, x, y, line in lines:
             axes.plot(x, y, line, label=label, markersize=3)
-        if any(label for label, *_ in lines):
-            axes.legend(fontsize=8, framealpha=0.6)
+        if labels:
+            figure.legend(fontsize=8, frameon=False, loc="outside lower left")
         return encode_figure(figure)
 
 

@@ -146,11 +146,13 @@ def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
         for name, points in facts.curves.items():
             stage, _, stem = name.partition("/")
             if stage in STAGES and not stem.endswith("_step"):
-                label = stage if len(runs) == 1 else f"{run}, {stage}"
+                label = run if stage == "val" else ""
                 steps, values = zip(*points, strict=True)
                 stems.setdefault(stem, []).append((label, steps, values, f"C{number % 10}{STAGES[stage]}"))
     ordered = sorted(stems, key=lambda stem: (stem != "loss", stem))
-    return [show.figure(draw_lines(stems[stem], "step"), stem) for stem in ordered[:MOST_CURVES]]
+    return [
+        show.figure(draw_lines(stems[stem], "step"), f"{stem} (dashed: training)") for stem in ordered[:MOST_CURVES]
+    ]
 
 
 def list_settings(runs: Mapping[str, Facts], shipped: Shipped | None) -> list[Markup]:

@@ -67,17 +67,16 @@ def _report(arguments: list[str]) -> int:
 
 
 def find_runs(texts: list[str]) -> list[RunFolder]:
-    """Find the runs that the user named, each once; a group of seeds stands for all of its runs.
+    """Find the runs that the user named; a group of seeds stands for all of its runs.
 
     Raises:
         UserError: If there is no such run.
     """
-    runs: dict[Path, RunFolder] = {}
+    runs: list[RunFolder] = []
     for text in texts:
         run = find_run(text, groups=True)
-        members = reversed(all_runs(run.path)) if run.is_group() else [run]
-        runs |= {member.path.resolve(): member for member in members}
-    return list(runs.values())
+        runs += reversed(all_runs(run.path)) if run.is_group() else [run]
+    return runs
 
 
 def default_output(runs: list[RunFolder], names: list[str]) -> Path:
