@@ -131,9 +131,9 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
         study.sampler = build_part(SAMPLERS, spec.sampler, "sampler", number=len(states))
         try:
             study.optimize(objective, n_trials=1, catch=(TrialFailed,))
-        except (Stopped, KeyboardInterrupt) as error:
+        except Stopped as error:
             queue_again(study, study.trials[numbers[-1]])
-            return error.code if isinstance(error, Stopped) else 130
+            return error.code
         trial = study.trials[numbers[-1]]
         print(describe(spec, trial), flush=True)
 

@@ -156,7 +156,7 @@ class ReportTrial(Callback):
             return
         logged = {name: float(value) for name, value in trainer.callback_metrics.items()}  # reduces: on every rank
         if self._metric not in logged:
-            hint = nearest(self._metric, logged, f"; logged are {', '.join(sorted(logged))}")
+            hint = nearest(self._metric, logged, f"; name one of {', '.join(logged)}")
             raise UserError(f"metric: fit logs no '{self._metric}'{hint}")
         stop = bool(self._processes) and self._report(trainer.global_step, logged[self._metric])
         if trainer.strategy.reduce_boolean_decision(stop, all=False):
