@@ -66,8 +66,7 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
     rows = []
     for trial in [*best, *(trial for trial in list_counted(study) if trial not in best)]:
         where = str(trial.user_attrs.get("reason", trial.user_attrs.get("folder", "")))
-        state = trial.state.name.lower()
-        rows.append([str(trial.number), state, show_value(spec, trial), show_settings(trial), where])
+        rows.append([str(trial.number), trial.state.name.lower(), show_value(spec, trial), show_settings(trial), where])
     return ["trial", "state", spec.metric, "searched values", "folder, or why it failed"], rows
 
 

@@ -32,7 +32,7 @@ def open_storage(folder: Path) -> RDBStorage:
         UserError: If it can't be opened; without the address, which may hold a password.
     """
     url = os.environ.get(VARIABLE) or f"sqlite:///{folder / 'study.db'}"
-    url = url.replace("postgresql://", "postgresql+psycopg://", 1)
+    url = url.replace("postgresql://", "postgresql+psycopg://")
     is_file = url.startswith("sqlite")
     options = {"connect_args": {"timeout": 60}, "poolclass": NullPool} if is_file else None
     try:

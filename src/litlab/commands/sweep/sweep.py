@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import optuna
+import psutil
 import torch
 from optuna.storages import fail_stale_trials
 from optuna.trial import TrialState
@@ -117,7 +118,7 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
             trial.set_user_attr("reason", str(error))
             raise
 
-    while time.time() < until:
+    while time.time() < until and all(map(psutil.pid_exists, processes)):
         # Wait for trials of other workers, which may be killed
         states = [trial.state for trial in list_counted(study)]
         if TrialState.WAITING not in states and spec.trials is not None and len(states) >= spec.trials:
