@@ -259,7 +259,7 @@ def _list_grid(space: Space) -> list[Any]:
 
 
 def _named(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"name": value or "none"}
+    return value if isinstance(value, dict) else {"name": value}
 
 
 def _flags_of(settings: dict[str, Any]) -> list[str]:

@@ -28,7 +28,6 @@ from litlab.util.options import Options, answer
 from litlab.util.team import package, typed
 
 MOST_FAILURES = 3  # of one worker without any success
-SECONDS_BETWEEN_LOOKS = 2
 DESCRIPTION = """\
 Search the settings of an experiment, described by a sweep file (docs/sweeps.md). Trials are runs like
 any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops the sweep; the same command continues it.
@@ -124,7 +123,7 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
         if TrialState.WAITING not in states and spec.trials is not None and len(states) >= spec.trials:
             if TrialState.RUNNING not in states:
                 break
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+            time.sleep(2)
             fail_stale_trials(study)
             continue
 
