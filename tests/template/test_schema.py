@@ -15,6 +15,8 @@ from litlab.util.yaml import Loader
 from tests.conftest import CONFIGS, ROOT
 from tests.litlab.commands.editor.schemas import find_mistake, write_schema
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*chararray")  # numpy, where jsonargparse looks at its classes
+
 FILES = sorted([*CONFIGS.glob("*.yaml"), *CONFIGS.glob("with/*.yaml")])
 MISSPELT = [*CONFIGS.glob("with/*.yaml"), CONFIGS / "cifar.yaml", CONFIGS / "text.yaml"]
 ANY_KEYS = {"scheduling"}

@@ -19,7 +19,7 @@ def check_prediction(config: Namespace) -> Path:
         UserError: If there is no input, not all of it would be predicted, or the file would replace something else, or
             is of a kind that can't be written.
     """
-    from litlab.data.predictions import check_output
+    from litlab.data.predictions import check_output, is_predictions
 
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")
@@ -27,8 +27,8 @@ def check_prediction(config: Namespace) -> Path:
         raise UserError("trainer.limit_predict_batches: it would leave some of the input out; unset it")
     path = Path(config.output or Path(config.run or "", "predictions.csv")).expanduser()
     check_output(path)
-    if path.exists() and path.stem != "predictions":
-        raise UserError(f"--output: {path} exists; choose another file, only predictions.* is replaced")
+    if path.is_symlink() or (path.exists() and not (path.is_file() and is_predictions(path))):
+        raise UserError(f"--output: {path} exists and does not hold predictions; choose another file")
     return path
 
 

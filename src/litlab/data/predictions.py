@@ -79,3 +79,14 @@ def check_finite(outputs: Tensor, names: Sequence[Any]) -> None:
             f"predict: the model's output for {names[wrong[0]]} ({len(wrong)} in all) is NaN or infinite, so no file "
             "is written; try trainer.precision 32-true or another checkpoint"
         )
+
+
+def is_predictions(path: Path) -> bool:
+    """Return whether a file may have been written by ``predict``, by its columns; also True for an empty one."""
+    from litlab.data.frames import read_frame
+
+    try:
+        columns = read_frame(path, setting="--output").columns
+    except UserError:
+        return path.stat().st_size == 0
+    return any(name.startswith("predict") or name.endswith("_lower") for name in columns)

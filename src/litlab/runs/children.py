@@ -86,6 +86,7 @@ def explain_failure(code: int, log: Path) -> str:
     if code < 0:
         hint = ": perhaps there was too little memory" if code == -signal.SIGKILL else ""
         return f"killed by {signal.Signals(-code).name}{hint}"
-    lines = log.read_text(errors="replace").splitlines() or ["it printed nothing"]
+    lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("traceback in ")]
+    lines = lines or ["it printed nothing"]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return errors[-1] if errors else f"exit code {code}: {lines[-1]}"

@@ -91,4 +91,4 @@ def test_predictions_replace_predictions_and_nothing_else(fit_images, run, image
     for name in ("mine.csv", "link.csv", "new.csv"):
         done = run(*command, "--output", name)
         assert done.code == 2
-        assert f"{name} exists; choose another file, only predictions.* is replaced" in done.err
+        assert f"{name} exists and does not hold predictions; choose another file" in done.err

@@ -66,16 +66,14 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
     rows = []
     for trial in [*best, *(trial for trial in list_counted(study) if trial not in best)]:
         where = str(trial.user_attrs.get("reason", trial.user_attrs.get("folder", "")))
-        state = trial.state.name.lower()
-        rows.append([str(trial.number), state, show_value(spec, trial), show_settings(trial), where])
+        rows.append([str(trial.number), trial.state.name.lower(), show_value(spec, trial), show_settings(trial), where])
     return ["trial", "state", spec.metric, "searched values", "folder, or why it failed"], rows
 
 
 def print_trials(spec: Spec, study: optuna.Study) -> None:
     """Print the table of trials."""
     header, rows = list_rows(spec, study)
-    limit = "" if spec.trials is None else f" of {spec.trials}"
-    show_table(header, rows, f"Sweep {spec.name}: {len(rows)}{limit} trials")
+    show_table(header, rows, f"Sweep {spec.name}: {len(rows)} trials")
 
 
 def write_best(spec: Spec, study: optuna.Study) -> Path:
@@ -98,7 +96,7 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
     parts = [PAGE.format(name=spec.name, rows="\n".join(lines))]
     for title, figure in draw_figures(spec, study):
         figure.update_layout(title=None, template="plotly_white", margin={"t": 30}, legend={"orientation": "h"})
-        drawing = figure.to_html(full_html=False, include_plotlyjs=False, config={"responsive": True})
+        drawing = figure.to_html(full_html=False, include_plotlyjs=False)
         parts.append(f"<h2>{escape(title)}</h2><div class='wide'>{drawing}</div>")
     page = spec.folder / "report" / "report.html"
     write_text(page, "\n".join([*parts, "</body></html>\n"]))

@@ -118,7 +118,7 @@ def build_part(classes: Mapping[str, type], settings: dict[str, Any], key: str, 
     if settings.get("name") not in classes:
         _refuse(key, f"'{settings.get('name')}' is none of {', '.join(classes)}; choose one")
     arguments = {name: value for name, value in settings.items() if name != "name"}
-    if isinstance(arguments.get("seed"), int):
+    if "seed" in arguments:
         arguments["seed"] += number
     if settings["name"] == "tpe":
         arguments = {"constant_liar": True, **arguments}  # stay away from what other workers are trying
@@ -259,7 +259,7 @@ def _list_grid(space: Space) -> list[Any]:
 
 
 def _named(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"name": value or "none"}
+    return value if isinstance(value, dict) else {"name": value}
 
 
 def _flags_of(settings: dict[str, Any]) -> list[str]:

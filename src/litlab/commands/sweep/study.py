@@ -3,7 +3,6 @@
 import os
 import warnings
 from pathlib import Path
-from typing import Any
 
 import optuna
 from filelock import FileLock
@@ -33,10 +32,9 @@ def open_storage(folder: Path) -> RDBStorage:
         UserError: If it can't be opened; without the address, which may hold a password.
     """
     url = os.environ.get(VARIABLE) or f"sqlite:///{folder / 'study.db'}"
-    url = url.replace("postgresql://", "postgresql+psycopg://", 1)
-    options: dict[str, Any] = {"pool_pre_ping": True}
-    if url.startswith("sqlite"):
-        options = {"connect_args": {"timeout": 60}, "poolclass": NullPool}
+    url = url.replace("postgresql://", "postgresql+psycopg://")
+    is_file = url.startswith("sqlite")
+    options = {"connect_args": {"timeout": 60}, "poolclass": NullPool} if is_file else None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):  # two commands that start at once would both create the tables

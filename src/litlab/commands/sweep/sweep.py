@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import optuna
+import psutil
 import torch
 from optuna.storages import fail_stale_trials
 from optuna.trial import TrialState
@@ -27,7 +28,6 @@ from litlab.util.options import Options, answer
 from litlab.util.team import package, typed
 
 MOST_FAILURES = 3  # of one worker without any success
-SECONDS_BETWEEN_LOOKS = 2
 DESCRIPTION = """\
 Search the settings of an experiment, described by a sweep file (docs/sweeps.md). Trials are runs like
 any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops the sweep; the same command continues it.
@@ -117,13 +117,13 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
             trial.set_user_attr("reason", str(error))
             raise
 
-    while time.time() < until:
+    while time.time() < until and all(map(psutil.pid_exists, processes)):
         # Wait for trials of other workers, which may be killed
         states = [trial.state for trial in list_counted(study)]
         if TrialState.WAITING not in states and spec.trials is not None and len(states) >= spec.trials:
             if TrialState.RUNNING not in states:
                 break
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+            time.sleep(2)
             fail_stale_trials(study)
             continue
 
@@ -131,9 +131,9 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
         study.sampler = build_part(SAMPLERS, spec.sampler, "sampler", number=len(states))
         try:
             study.optimize(objective, n_trials=1, catch=(TrialFailed,))
-        except (Stopped, KeyboardInterrupt) as error:
+        except Stopped as error:
             queue_again(study, study.trials[numbers[-1]])
-            return error.code if isinstance(error, Stopped) else 130
+            return error.code
         trial = study.trials[numbers[-1]]
         print(describe(spec, trial), flush=True)
 

@@ -47,7 +47,7 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
     Args:
         spec: The sweep.
         trial: The trial.
-        processes: Its fits save their state and end when one of these is gone.
+        processes: This one, first, and those on which it depends: when one is gone, the fits save their state and end.
 
     Returns:
         The mean over the seeds, made worse by some standard deviations.
@@ -135,7 +135,7 @@ class ReportTrial(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         job = read_json(self._folder / "job.json")
-        if not trainer.is_global_zero or not job or not all(map(psutil.pid_exists, job["processes"])):
+        if not trainer.is_global_zero or not job or not psutil.pid_exists(job["processes"][0]):
             return
         self._processes = job["processes"]
         if job["reports"]:
@@ -156,7 +156,7 @@ class ReportTrial(Callback):
             return
         logged = {name: float(value) for name, value in trainer.callback_metrics.items()}  # reduces: on every rank
         if self._metric not in logged:
-            hint = nearest(self._metric, logged, f"; logged are {', '.join(sorted(logged))}")
+            hint = nearest(self._metric, logged, f"; name one of {', '.join(logged)}")
             raise UserError(f"metric: fit logs no '{self._metric}'{hint}")
         stop = bool(self._processes) and self._report(trainer.global_step, logged[self._metric])
         if trainer.strategy.reduce_boolean_decision(stop, all=False):
@@ -170,7 +170,7 @@ class ReportTrial(Callback):
         if self._trial is None:
             return False
         self._trial.report(value, sorted(map(int, validations)).index(step))
-        if self._trial.should_prune():
+        prune = self._trial.should_prune()
+        if prune:
             write_text(self._folder / "pruned", "")
-            return True
-        return False
+        return prune

@@ -10,6 +10,8 @@ from tests.conftest import command
 from tests.litlab.commands.editor.schemas import find_mistake, write_schema
 from tests.litlab.conftest import CONFIGS
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*chararray")  # numpy, where jsonargparse looks at its classes
+
 RIGHT = [
     "trainer.max_epochs: 3",
     "trainer: {max_epochs: -1, precision: 16, callbacks: {class_path: EMA}, logger: false, profiler: simple}",

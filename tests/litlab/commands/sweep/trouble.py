@@ -23,8 +23,11 @@ class Held(Callback):
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         [signals] = [callback for callback in trainer.callbacks if isinstance(callback, StopSignals)]
+        deadline = time.monotonic() + 240  # a test that was killed leaves nothing behind
         while trainer.current_epoch == 2 and not self.file.is_file() and not signals._signum:
             time.sleep(0.02)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.file} has not come")
 
 
 class Trouble(Callback):
