@@ -145,5 +145,5 @@ def test_the_wrong_model_is_one_line(run, houses):
     )
     assert done.code == 2
     assert done.err.splitlines()[-1] == (
-        "error: model: it is for classification, and price is not; use --model Regressor, or set data.task classification"
+        "error: model: it is for classification, not for price; use --model Regressor, or set data.task classification"
     )

@@ -220,9 +220,7 @@ class TabularData(ExperimentData):
         """Refuse a model for a task that is not that of the target."""
         if self.known.task != task:
             names = ", ".join(self.targets)
-            raise UserError(
-                f"model: it is for {task}, and {names} is not; use --model {other}, or set data.task {task}"
-            )
+            raise UserError(f"model: it is for {task}, not for {names}; use --model {other}, or set data.task {task}")
 
     @property
     def has_test(self) -> bool:

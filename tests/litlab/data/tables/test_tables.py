@@ -116,9 +116,9 @@ def test_classes(make):
     assert [data.class_names[number] for number in target] == data.table["train"]["kind"].tolist()
     shares = [(data.labels(split) == 0).float().mean() for split in ("train", "val", "test")]
     assert max(shares) - min(shares) < 0.06
-    message = "model: it is for regression, not so kind; use --model Classifier, or set data.task regression"
+    message = "model: it is for regression, not for kind; use --model Classifier, or set data.task regression"
     assert refusal(lambda: data.target_names).startswith(message)
-    message = "model: it is for classification, not so price, size; use --model Regressor, or set data.task"
+    message = "model: it is for classification, not for price, size; use --model Regressor, or set data.task"
     assert refusal(lambda: make(target=["price", "size"]).num_classes).startswith(message)
 
 
