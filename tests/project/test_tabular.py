@@ -105,7 +105,6 @@ def predict(run, fitted, tmp_path):
     for _ in range(2):  # what is there is replaced
         done = run("predict", "--run", fitted, "--input", "new.csv", "--output", "out.csv")
         assert done.code == 0, done.err
-    assert "new.csv: rows with categories that training did not have: {'city': 1}" in done.err
     with (tmp_path / "out.csv").open(newline="") as stream:
         return list(csv.DictReader(stream))
 

@@ -4,20 +4,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import best_match
 
 from litlab.util.yaml import Loader
-from tests.conftest import command
+from tests.processes import Python
 
 
 def write_schema(package: str, folder: Path) -> dict[str, Any]:
-    """Run the command ``schema`` in a folder, and return what it writes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert command(patch, "schema", package=package) == 0
+    """Return what the command ``schema`` writes into a folder, in a process that knows no classes of tests."""
+    process = Python("-m", package, "schema", cwd=folder)
+    _, err = process.communicate()
+    assert process.wait() == 0, err
     return json.loads((folder / ".vscode/schemas/fit.json").read_text())
 
 
