@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
-from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
 from litlab.errors import UserError
@@ -41,7 +40,7 @@ class ConfusionMatrix(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any, **__: Any
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        self.counts = self.counts + multiclass_confusion_matrix(logits, batch[1], logits.shape[1])
+        self.counts = self.counts + count_pairs(batch[1], logits.argmax(dim=1), logits.shape[1])
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank, like the sum
@@ -55,6 +54,17 @@ class ConfusionMatrix(Callback):
             table = tabulate_classes(self.counts, names)
             publish_table(trainer, folder, "classes", table)
             print_table("Test: each class", table)
+
+
+def count_pairs(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
+    """Return the samples by (true class, predicted class), int64 of shape (classes, classes).
+
+    As a product of matrices, exact for up to 2**24 samples: torchmetrics (1.9) counts by bincount, which waits for a
+    GPU.
+    """
+    every = torch.arange(classes, device=labels.device)
+    is_true, is_chosen = (labels[:, None] == every).float(), (predicted[:, None] == every).float()
+    return (is_true.T @ is_chosen).long()
 
 
 class Baselines(Callback):

@@ -8,7 +8,6 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from markupsafe import Markup
 from torch import Tensor
-from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from litlab.callbacks import evaluation
 from litlab.commands.report.blocks import encode, show
@@ -75,7 +74,7 @@ class Classification(Collector):
         """Count batch `number`, and keep its most confident mistakes."""
         logits, labels = outputs["logits"].float().cpu(), batch[1].cpu()
         confidence, predicted = logits.softmax(dim=1).max(dim=1)
-        self.counts = self.counts + multiclass_confusion_matrix(predicted, labels, logits.shape[1])
+        self.counts = self.counts + evaluation.count_pairs(labels, predicted, logits.shape[1])
         self.parts.append((confidence, predicted == labels))
 
         names = evaluation.class_names(self.trainer, logits.shape[1])
