@@ -125,7 +125,8 @@ def uniform(index: Tensor, seed: int, epoch: int, *names: str) -> Tensor:
     Returns:
         float32 of shape (name, batch), uniform in [0, 1).
     """
-    x = index * _GOLDEN + _make_keys(seed, epoch, names).to(index.device, non_blocking=True)[:, None]
+    keys = torch.tensor(_make_keys(seed, epoch, names))
+    x = index * _GOLDEN + keys.to(index.device, non_blocking=True)[:, None]
     # The finaliser of splitmix. `>>` keeps the sign of an int64, hence the masks.
     x = (x ^ ((x >> 30) & (2**34 - 1))) * _MIX_1
     x = (x ^ ((x >> 27) & (2**37 - 1))) * _MIX_2
@@ -133,6 +134,6 @@ def uniform(index: Tensor, seed: int, epoch: int, *names: str) -> Tensor:
 
 
 @lru_cache(maxsize=64)  # the same for all batches of an epoch
-def _make_keys(seed: int, epoch: int, names: tuple[str, ...]) -> Tensor:
+def _make_keys(seed: int, epoch: int, names: tuple[str, ...]) -> list[int]:
     digests = [hashlib.blake2b(f"{seed} {epoch} {name}".encode(), digest_size=8).digest() for name in names]
-    return torch.tensor([int.from_bytes(digest, "big", signed=True) for digest in digests])
+    return [int.from_bytes(digest, "big", signed=True) for digest in digests]
