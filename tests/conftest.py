@@ -41,7 +41,7 @@ OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let old names of litlab pass, and import Lightning before pytest has log handlers, or it will not make its own.
+    """Import Lightning before pytest has log handlers, or it will not make its own.
 
     Where other processes run the tests, these import it.
     """

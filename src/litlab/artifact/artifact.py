@@ -42,12 +42,12 @@ class Artifact:
         Raises:
             UserError: An input is missing, unknown, or of another type or shape.
         """
-        arrays = checked(self.manifest, inputs)
+        arrays = order_inputs(self.manifest, inputs)
         names = [entry["name"] for entry in self.manifest["outputs"]]
         return dict(zip(names, self.run(arrays), strict=True))
 
 
-def checked(manifest: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def order_inputs(manifest: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Return the inputs in the order of a manifest.
 
     Args:

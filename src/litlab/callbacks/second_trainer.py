@@ -9,7 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from litlab.util.steps import is_part_of_step
 
 SAME = (
-    "precision", "max_epochs", "max_steps", "limit_train_batches", "limit_val_batches", 
+    "precision", "max_epochs", "max_steps", "limit_train_batches", "limit_val_batches",
     "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm",
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 import logging
 import warnings
 
-TIPS = ("litlogger", "configured with model summary callbacks", "stopped: `max_epochs=")
+TIPS = ("litlogger", "configured with model summary callbacks", "stopped: `max_epochs=", "configured so 100%")
 WARNINGS = (
     "OptimState8bit does not implement",  # torchao, when it compiles its step
     "To copy construct from a tensor",  # Lightning, as torchao keeps learning rates in tensors

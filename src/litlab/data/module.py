@@ -108,7 +108,7 @@ class ExperimentData(LightningDataModule):
         """
         source = Path(path).expanduser() if isinstance(path, str) else path
         if dataset is None and path is not None:
-            dataset = self._kind_of(source)
+            dataset = self._guess_kind(source)
         if dataset is None and self.public is None:
             raise UserError(f"data.dataset: it is not set; use {self.own_flags}, or --data.dataset generated")
         if dataset == "generated" and path is not None:
@@ -119,7 +119,7 @@ class ExperimentData(LightningDataModule):
         self.generated = dataset == "generated"
         self.path = Path("data") if source is None else source
 
-    def _kind_of(self, source: Any) -> str | None:
+    def _guess_kind(self, source: Any) -> str | None:
         """Return the kind of the user's own files that a path tells; None where it may be the folder of public data."""
         if not isinstance(source, Path) or source.suffix or source.is_file():
             return "csv"

@@ -1,4 +1,4 @@
-"""Folders of prepared data that are whole or not there: filled under another name, then renamed."""
+"""Folders that are whole or not there: filled under another name, then renamed."""
 
 import shutil
 import tempfile

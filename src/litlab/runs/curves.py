@@ -12,7 +12,7 @@ def read_curves(folder: Path) -> Curves:
         return {}
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    logging.getLogger("tensorboard").setLevel(logging.ERROR)
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # a resumed run repeats steps, and that is said
     events = EventAccumulator(str(folder), {"scalars": 0, "images": 1, "tensors": 1, "histograms": 1})
     events.Reload()
     names = events.Tags()["scalars"]

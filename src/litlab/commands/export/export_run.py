@@ -2,6 +2,7 @@
 
 import copy
 import math
+import shutil
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -24,12 +25,13 @@ from litlab.cli.argv import pin_run
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build
 from litlab.cli.trainer import build_trainer, explain_untestable
-from litlab.commands.export.folder import choose_folder, get_versions, stage, write_folder
+from litlab.commands.export.folder import choose_folder, get_versions, write_folder
 from litlab.commands.export.graph import TOLERANCE, trace, write_graph
 from litlab.commands.export.parity import Parity, compare
 from litlab.commands.export.quantize import check_kind, quantize
 from litlab.data import ExperimentData
 from litlab.data.serving import Serving
+from litlab.data.store import new_folder
 from litlab.errors import UserError
 from litlab.runs.folder import RunFolder
 from litlab.util.text import print_table
@@ -66,7 +68,7 @@ def export_run(argv: list[str], options: Namespace) -> None:
     data.prepare_data()  # which nothing else has done where there is no test
     data.setup("fit")
 
-    with stage(target) as folder:
+    with new_folder(target) as folder:
         # Quantize, trace and write.
         about = describe(reference.serving, run_folder, Path(command.config.ckpt_path))
         hint = " (this can take a minute)" if options.format == "aoti" else ""
@@ -95,6 +97,7 @@ def export_run(argv: list[str], options: Namespace) -> None:
             "size_bytes": file.stat().st_size, "versions": versions,
         }  # fmt: skip
         write_folder(folder, experiment, reference.serving, run, manifest)
+        shutil.rmtree(target, ignore_errors=True)  # an earlier export
     print_report(manifest, target)
 
 
@@ -114,7 +117,7 @@ def test_model(trainer: Trainer, experiment: Experiment) -> dict[str, float]:
         return {}
     trainer.test(experiment.model, experiment.data, verbose=False)
     metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
-    return {name: value for name, value in metrics.items() if math.isfinite(value)}  # R2 of a constant is no number
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}  # R2 of a constant is NaN
 
 
 def check_parity(module: nn.Module, run: Run, data: ExperimentData, serving: Serving, options: Namespace) -> Parity:

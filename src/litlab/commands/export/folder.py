@@ -6,10 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -87,21 +84,6 @@ def _find_other_files(folder: Path) -> set[str]:
     except (OSError, ValueError, TypeError, KeyError):
         names = set()
     return {path.name for path in folder.iterdir()} - names
-
-
-@contextmanager
-def stage(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside the target, which it replaces at the end, or is removed where something failed."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        yield folder
-        folder.chmod(0o755)  # temporary folders are private
-        if target.is_dir():
-            shutil.rmtree(target)
-        folder.rename(target)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_folder(folder: Path, experiment: Experiment, serving: Serving, run: Run, manifest: dict[str, Any]) -> None:

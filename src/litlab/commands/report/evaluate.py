@@ -16,7 +16,7 @@ from litlab.errors import UserError
 from litlab.runs.folder import RunFolder
 
 # One process on whatever device there is; nothing is drawn, logged or compiled.
-ALONE = (
+TEST_FLAGS = (
     "--trainer.accelerator=auto", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
     "--trainer.logger=false", "--trainer.callbacks=null", "--trainer.profiler=null", "--compile=null",
     "--activation_checkpointing=null", "--vram=null",
@@ -53,7 +53,7 @@ def evaluate(run: RunFolder, generated: bool, modules: str) -> list[Section]:
         UserError: Its checkpoint, classes or data are missing, or its predictions are of no known kind.
     """
     silence_noise()
-    argv = ["test", "--run", str(run.path), *ALONE]
+    argv = ["test", "--run", str(run.path), *TEST_FLAGS]
     if modules:
         argv.append(f"--allow_modules={modules}")
     logging.disable(logging.INFO)  # of seeds and devices: the page has them

@@ -29,7 +29,7 @@ from starlette.types import Message
 from uvicorn.config import STARTUP_FAILURE
 
 from litlab.commands.serve.batching import Answer, Batcher
-from litlab.commands.serve.options import Options
+from litlab.commands.serve.options import ServeOptions
 from litlab.errors import UserError, first_line
 from litlab.util.team import use_package
 
@@ -38,7 +38,7 @@ FORM_FIELDS = 16
 ADVICE = re.compile(r"[;:] [^;:]*\bdata\..*")  # on settings, for the command line
 
 
-def create_app(options: Options) -> Starlette:
+def create_app(options: ServeOptions) -> Starlette:
     """Load the model and return the application, or end the process with a line on why the server can't start."""
     threading.Thread(target=_end_with_server, daemon=True).start()
     use_package(options.package)
@@ -66,7 +66,7 @@ def _end_with_server() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def build_app(manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], options: Options) -> Starlette:
+def build_app(manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], options: ServeOptions) -> Starlette:
     """Return the application.
 
     Args:
@@ -102,7 +102,7 @@ class Interface:
         options: Limits and token.
     """
 
-    def __init__(self, manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], options: Options) -> None:
+    def __init__(self, manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], options: ServeOptions) -> None:
         self.manifest, self.options = manifest, options
         self.batcher = Batcher(answer, options.batch_size)
         self.inside = 0  # requests, from the reading of their bodies to their answers

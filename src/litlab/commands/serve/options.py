@@ -8,7 +8,7 @@ from litlab.artifact import is_exported
 from litlab.cli.argv import pin_run
 from litlab.errors import UserError
 from litlab.util.numbers import amount_of, count
-from litlab.util.options import Options as Parser
+from litlab.util.options import Options
 from litlab.util.team import package
 
 TOKEN = "LITLAB_SERVE_TOKEN"
@@ -25,7 +25,7 @@ All other arguments are settings of the run.
 
 
 @dataclass
-class Options:
+class ServeOptions:
     """What is served, and how; each worker gets a copy.
 
     Args:
@@ -55,13 +55,13 @@ class Options:
     package: str = field(default_factory=package)
 
 
-def parse_options(arguments: list[str]) -> Options:
+def parse_options(arguments: list[str]) -> ServeOptions:
     """Read the command line and the token. The run is named by its folder, as later workers must not find another one.
 
     Raises:
         UserError: They are wrong, or there is no such run.
     """
-    parser = Parser("serve", DESCRIPTION)
+    parser = Options("serve", DESCRIPTION)
     add, seconds, megabytes = parser.add_argument, partial(amount_of, "seconds"), partial(amount_of, "megabytes")
     add("--run", required=True, metavar="RUN", help="run, checkpoint, or folder of an export")
     add("--host", help="address to listen on (default: 127.0.0.1, this machine alone)")
@@ -71,7 +71,7 @@ def parse_options(arguments: list[str]) -> Options:
     add("--queue", metavar="N", type=count, help="most requests of a worker at a time; more get 503 (default: 128)")
     add("--timeout", metavar="S", type=seconds, help="seconds after which a request gets 504 (default: 60)")
     add("--max_mb", metavar="MB", type=megabytes, help="megabytes of a request's body (default: 10)")
-    options = Options()
+    options = ServeOptions()
     _, options.settings = parser.parse_known_args(arguments, options)
     if not 0 <= options.port <= 65_535:
         raise UserError(f"--port: {options.port} is none; choose one up to 65535, or 0 for a free one")

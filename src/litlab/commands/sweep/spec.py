@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import CmaEsSampler, RandomSampler, TPESampler
 
@@ -123,9 +122,7 @@ def build_part(classes: Mapping[str, type], settings: dict[str, Any], key: str, 
     if settings["name"] == "tpe":
         arguments = {"constant_liar": True, **arguments}  # stay away from what other workers are trying
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExperimentalWarning)
-            return classes[settings["name"]](**arguments)
+        return classes[settings["name"]](**arguments)
     except (TypeError, ValueError) as error:
         raise UserError(f"{key}: {error}; correct it") from error
 

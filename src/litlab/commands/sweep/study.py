@@ -20,9 +20,14 @@ from litlab.runs.masking import mask_text
 VARIABLE = "LITLAB_SWEEP_STORAGE"
 HEARTBEAT_SECONDS, GRACE_SECONDS = 10, 30
 
-optuna.logging.set_verbosity(optuna.logging.ERROR)  # the sweep says how trials end
-warnings.simplefilter("ignore", ExperimentalWarning)  # heartbeat and retry
-queue_again = RetryHeartbeatStaleTrialCallback()  # of a killed worker, or one that was stopped
+
+def allow_experimental() -> warnings.catch_warnings:
+    """Return a context in which Optuna does not warn that heartbeats, retries and some samplers may change."""
+    return warnings.catch_warnings(action="ignore", category=ExperimentalWarning)
+
+
+with allow_experimental():
+    queue_again = RetryHeartbeatStaleTrialCallback()  # the trial of a killed worker, or of one that was stopped
 
 
 def open_storage(folder: Path) -> RDBStorage:

@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 
 from litlab.commands.sweep.report import describe, list_complete, print_trials, write_best, write_report
 from litlab.commands.sweep.spec import SAMPLERS, Spec, build_part, check_space, read_spec
-from litlab.commands.sweep.study import list_counted, open_study, queue_again
+from litlab.commands.sweep.study import allow_experimental, list_counted, open_study, queue_again
 from litlab.commands.sweep.trial import Stopped, TrialFailed, run_trial
 from litlab.errors import UserError
 from litlab.runs.children import run_children
@@ -46,7 +46,8 @@ def main(arguments: list[str]) -> int:
     Returns:
         The exit code: 0; 2 after one line on what is wrong; 128 and the number of the signal that stopped it.
     """
-    return answer(_sweep, arguments)
+    with allow_experimental():
+        return answer(_sweep, arguments)
 
 
 def _sweep(arguments: list[str]) -> int:
@@ -61,6 +62,7 @@ def _sweep(arguments: list[str]) -> int:
     options.add_argument("--report", action="store_true", help="show the trials that there are, and write the page")
     options.add_argument("--worker", help=argparse.SUPPRESS)  # which of how many this process is: 0/2
     chosen = options.parse_args(arguments[:end])
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # `describe` says how trials end
     spec = read_spec(chosen.config, chosen.trials, chosen.hours, arguments[end + 1 :])
     if chosen.worker:
         take_share(*map(int, chosen.worker.split("/")))

@@ -15,7 +15,7 @@ from optuna.exceptions import TrialPruned
 
 from litlab.commands.sweep.space import make_overlay
 from litlab.commands.sweep.spec import PRUNERS, Spec, build_part
-from litlab.commands.sweep.study import open_storage, queue_again
+from litlab.commands.sweep.study import allow_experimental, open_storage, queue_again
 from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_child
 from litlab.runs.find import all_runs
@@ -139,8 +139,9 @@ class ReportTrial(Callback):
             return
         self._processes = job["processes"]
         if job["reports"]:
-            pruner = build_part(PRUNERS, job["pruner"], "pruner")
-            storage = open_storage(self._folder.parents[1])
+            with allow_experimental():
+                pruner = build_part(PRUNERS, job["pruner"], "pruner")
+                storage = open_storage(self._folder.parents[1])
             study = optuna.load_study(study_name=job["study"], storage=storage, pruner=pruner)
             self._trial = optuna.Trial(study, job["trial"])
 

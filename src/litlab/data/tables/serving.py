@@ -117,7 +117,7 @@ def _is_useless(column: Column) -> bool:
     return not 1 / _LARGEST < column.std(ddof=0) < _LARGEST
 
 
-def _columns(name: str, dtype: str, columns: Sized, what: str) -> TensorSpec:
+def _make_spec(name: str, dtype: str, columns: Sized, what: str) -> TensorSpec:
     return TensorSpec(name, dtype, (BATCH, len(columns)), what)
 
 
@@ -135,10 +135,10 @@ class TabularServing(Serving):
 
     def __init__(self, metadata: TabularMetadata) -> None:
         inputs = [
-            _columns("numbers", "float64", metadata.numbers, "columns `numbers`, NaN where missing"),
-            _columns("categories", "int64", metadata.categories, "places in `categories`, from 1; 0 for another one"),
+            _make_spec("numbers", "float64", metadata.numbers, "columns `numbers`, NaN where missing"),
+            _make_spec("categories", "int64", metadata.categories, "places in `categories`, from 1; 0 for another one"),
         ]
-        outputs = [_columns("predicted", "float32", metadata.targets, "columns `targets`, in the units of the file")]
+        outputs = [_make_spec("predicted", "float32", metadata.targets, "columns `targets`, in the units of the file")]
         super().__init__(inputs, class_outputs(metadata.class_names) if metadata.class_names else outputs)
         self.metadata = metadata
         self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))

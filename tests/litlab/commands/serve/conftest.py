@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from litlab.commands.serve.app import build_app
 from litlab.commands.serve.model import Model, load_model
-from litlab.commands.serve.options import Options
+from litlab.commands.serve.options import ServeOptions
 from litlab.util.team import use_package
 from tests.conftest import command
 from tests.litlab.conftest import BRIEF, CONFIGS
@@ -103,7 +103,7 @@ def client(models) -> Iterator[Callable[..., TestClient]]:
 
         def connect(kind: str, source: str = "run") -> TestClient:
             model = models(kind, source)
-            app = build_app(model.manifest, model.answer, Options(package="auks"))
+            app = build_app(model.manifest, model.answer, ServeOptions(package="auks"))
             return stack.enter_context(TestClient(app, base_url="http://localhost"))
 
         yield connect

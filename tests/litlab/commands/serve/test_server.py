@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from litlab.commands.serve.app import WEB, build_app
-from litlab.commands.serve.options import Options
+from litlab.commands.serve.options import ServeOptions
 from tests.litlab.commands.serve.client import JSON, Server
 
 TEXT = json.dumps({"text": "word1 sun word2"}).encode()
@@ -53,7 +53,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path):
 
 def serve(answer, **options) -> TestClient:
     """A client of an application that answers with a function."""
-    app = build_app({"kind": "texts"}, answer, Options(package="auks", **options))
+    app = build_app({"kind": "texts"}, answer, ServeOptions(package="auks", **options))
     return TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
 
 

@@ -12,7 +12,6 @@ from litlab.runs.folder import RunFolder
 from tests.processes import Python
 
 SECONDS = 240
-pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
 
 def test_to_the_end_and_further(sweep, children):
