@@ -115,7 +115,7 @@ def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
     ("flags", "says"),
     [
         (["--data=TextData"], "data.dataset: it is not set; use --data.dataset csv --data.path FILE"),
-        (["--config", CONFIGS / "text.yaml"], "model.network: TextTransformer can't take images of 3 x 32 x 32"),
+        (["--config", CONFIGS / "text.yaml"], "model.network: TextTransformer can't take images of (3, 32, 32)"),
     ],
 )
 def test_another_experiment_is_refused_in_one_line(fitted, run, flags, says):

@@ -181,8 +181,8 @@ def test_quantized(name, form, kind, export):
 
 
 REFUSED = [
-    ("forecast", "onnx", "--quantize=int8-weights", "those of LSTM would stay as they are; leave --quantize out"),
-    ("cifar", "onnx", "--quantize=int8-dynamic", "those of Conv2d would stay as they are; use int8-static"),
+    ("forecast", "onnx", "--quantize=int8-weights", "of the weights; leave --quantize out"),
+    ("cifar", "onnx", "--quantize=int8-dynamic", "of the weights; take int8-static, or leave --quantize out"),
     ("cifar", "onnx", "--data.path=missing", "there is no folder missing"),
     ("nothing", "onnx", "--threads=1", "nothing: there is no such run"),
     ("tabular", "torchscript", "--quantize=int8-weights", "TorchScript has no quantized layers; choose --format onnx"),

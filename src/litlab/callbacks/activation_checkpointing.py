@@ -11,7 +11,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
+from litlab.nn.activation_checkpointing import checkpoint_activations
 from litlab.nn.selection import find_blocks, select_modules
 from litlab.util.text import some
 
@@ -59,7 +59,7 @@ class ActivationCheckpointing(Callback):
     def teardown(self, *_: Any, **__: Any) -> None:
         """Leave the module as it was found."""
         for block in self._changed:
-            keep_activations(block)
+            del block.forward
         self._changed = []
 
     on_exception = teardown

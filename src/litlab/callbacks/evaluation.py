@@ -10,7 +10,7 @@ from torch import Tensor
 
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
 from litlab.errors import UserError
-from litlab.metrics import gathering
+from litlab.metrics import sums
 from litlab.parallel.groups import data_group
 
 if TYPE_CHECKING:
@@ -211,4 +211,4 @@ def gather_rows(trainer: Trainer, rows: Tensor) -> Tensor:
     rows = rows.cpu()
     if trainer.world_size == 1:
         return rows
-    return torch.cat(gathering.gather_rows(rows, data_group(trainer)))
+    return torch.cat(sums.gather_rows(rows, data_group(trainer)))

@@ -8,7 +8,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from litlab.checkpointing.internals import begin_epoch_anew, end_restart
 from litlab.checkpointing.random_state import RandomState
 from litlab.errors import UserError
-from litlab.metrics.state import load_metric_states, metric_states
+from litlab.metrics.stage_metrics import load_metric_states, metric_states
 from litlab.optim import Schedule
 from litlab.optim.schedule import missing_length
 from litlab.parallel.groups import data_ranks

@@ -6,7 +6,7 @@ from typing import cast
 import numpy as np
 import torch
 
-from litlab.metrics.regression_errors import RegressionErrors
+from litlab.metrics.sums import RegressionErrors
 
 
 def classification_scores(predicted: np.ndarray, labels: np.ndarray) -> dict[str, float]:

@@ -7,7 +7,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from litlab.metrics.gathering import gather_rows
+from litlab.metrics.sums import gather_rows
 
 
 class Conformal(Metric):
@@ -20,8 +20,8 @@ class Conformal(Metric):
     arXiv:1604.04173). The coverage is guaranteed where held-out and later windows are exchangeable; those of a series
     that drifts are not quite, so it is measured in the test as well.
 
-    The radius is neither state nor buffer: it belongs to the weights that were validated, until `calibrate` is called
-    again, and an average of the weights must not average it.
+    The radius is neither state nor buffer: what sets it keeps it for the weights that were validated, and an average of
+    the weights must not average it.
 
     Args:
         coverage: Share of the truth that the intervals are to cover, between 0 and 1.
@@ -33,7 +33,7 @@ class Conformal(Metric):
     def __init__(self, coverage: float) -> None:
         super().__init__(dist_sync_fn=gather_rows)
         self.coverage = coverage
-        self.radius: Tensor | None = None  # (horizon, channel); None until calibrated
+        self.radius: Tensor | None = None  # (horizon, channel); as `compute` returns it, or None
         self.add_state("scores", [], "cat")
 
     def update(self, lower: Tensor, upper: Tensor, future: Tensor) -> None:
@@ -48,11 +48,6 @@ class Conformal(Metric):
             return None
         # Not `kthvalue`: it has no deterministic form on GPUs. A view would put all scores into the checkpoint.
         return scores.topk(len(scores) - rank + 1, dim=0).values[-1].clone()
-
-    def calibrate(self) -> None:
-        """Set the radius, and start anew."""
-        self.radius = self.compute()
-        self.reset()
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Return the calibrated ends of intervals of shape (batch, horizon, channel), NaN without calibration."""

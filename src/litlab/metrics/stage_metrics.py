@@ -1,11 +1,13 @@
-"""Loss and metrics of one stage, at the cost of two list appends per step."""
+"""Loss and metrics of one stage, at the cost of two list appends per step, and their states in checkpoints."""
+
+from typing import Any
 
 import torch
+from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
-from litlab.metrics.gathering import gather_rows
-from litlab.metrics.means import MeanLoss
+from litlab.metrics.sums import WIDEST, Sums, gather_rows
 
 
 class StageMetrics(nn.Module):
@@ -38,7 +40,7 @@ class StageMetrics(nn.Module):
         self.stage = stage
         self.softmax = softmax
         self.flush_every = flush_every
-        self.loss = MeanLoss()
+        self.loss = Sums(2)  # of the losses of samples, and of samples
         self.metrics = _collect(metrics, stage)
         self.further = _collect(further, stage)
         self._losses: list[tuple[Tensor, int]] = []
@@ -55,9 +57,10 @@ class StageMetrics(nn.Module):
             outputs: Shape (batch, ...), such as logits. None: the loss is all.
             target: Shape (batch, ...), such as labels.
         """
-        self._losses.append((_keep(loss), len(target)))
+        # Copies, as a CUDA graph's next run overwrites its outputs
+        self._losses.append((loss.detach().clone(), len(target)))
         if outputs is not None:
-            self._steps.append((_keep(outputs), target))
+            self._steps.append((outputs.detach().clone(), target))
         if len(self._losses) >= self.flush_every:
             self.flush()
 
@@ -65,7 +68,8 @@ class StageMetrics(nn.Module):
         """Update the metrics with all steps since the last flush."""
         if self._losses:
             losses, samples = zip(*self._losses, strict=True)
-            self.loss.update(torch.stack(losses), torch.tensor(samples))
+            weights = torch.tensor(samples, dtype=WIDEST).to(losses[0].device, non_blocking=True)
+            self.loss.update(torch.stack([torch.stack(losses).to(WIDEST) @ weights, weights.sum()]))
             self._losses.clear()
         steps, self._steps = self._steps, []
         if steps:
@@ -78,7 +82,8 @@ class StageMetrics(nn.Module):
     def compute(self) -> dict[str, Tensor]:
         """Return the means since `reset` over all ranks, by logged name such as ``val/acc``."""
         self.flush()
-        return {f"{self.stage}/loss": self.loss.compute(), **self.metrics.compute(), **self.further.compute()}
+        total, samples = self.loss.compute()
+        return {f"{self.stage}/loss": (total / samples).float(), **self.metrics.compute(), **self.further.compute()}
 
     def reset(self) -> None:
         """Start an epoch."""
@@ -92,6 +97,23 @@ def _collect(metrics: dict[str, Metric] | None, stage: str) -> MetricCollection:
     return MetricCollection(metrics or {}, prefix=f"{stage}/", compute_groups=False).clone()  # pyright: ignore[reportArgumentType]
 
 
-def _keep(tensor: Tensor) -> Tensor:
-    """Return a tensor without its graph; a copy of a GPU's, as a CUDA graph's next run overwrites it."""
-    return tensor.detach().clone() if tensor.is_cuda else tensor.detach()
+def metric_states(module: nn.Module) -> dict[str, dict[str, Any]]:
+    """Return the state of each torchmetrics.Metric of a module that was updated since its reset, by its name."""
+    for part in module.modules():
+        if isinstance(part, StageMetrics):
+            part.flush()
+        elif isinstance(part, MetricCollection):
+            part.items(copy_state=False)  # those that share a state get that of the first one
+
+    states: dict[str, dict[str, Any]] = {}
+    for name, part in module.named_modules():
+        if isinstance(part, Metric) and part.update_count:
+            state = apply_to_collection(part.metric_state, Tensor, lambda value: value.detach().to("cpu", copy=True))
+            states[name] = {**state, "_update_count": part.update_count}
+    return states
+
+
+def load_metric_states(module: nn.Module, states: dict[str, dict[str, Any]], device: torch.device) -> None:
+    """Restore what `metric_states` returned, on this device."""
+    for name, state in states.items():
+        vars(module.get_submodule(name)).update(apply_to_collection(state, Tensor, Tensor.to, device))

@@ -14,17 +14,13 @@ def checkpoint_activations(block: nn.Module) -> None:
 
     The result is the same in every bit: random numbers are drawn again from the same state, and buffers, such as the
     statistics of batch norms, are updated by the first run only. The block is changed in place, so that the names of
-    its parameters and their hooks stay as they are; copies of it work by themselves. `keep_activations` takes it back.
+    its parameters and their hooks stay as they are; copies of it work by themselves. ``del block.forward`` takes it
+    back.
 
     Args:
         block: Its ``forward`` must not change anything but buffers, nor draw from Python's or numpy's generators.
     """
     block.forward = MethodType(_forward, block)
-
-
-def keep_activations(block: nn.Module) -> None:
-    """Take `checkpoint_activations` back."""
-    del block.forward
 
 
 class _OwnForward(nn.Module):

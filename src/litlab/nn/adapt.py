@@ -32,9 +32,8 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
         outputs = _run(network, image_shape)
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
         if not isinstance(first, nn.Conv2d) or first.groups > 1 or first.in_channels == channels:
-            shape = " x ".join(map(str, image_shape))
             raise UserError(
-                f"model.network: {kind} can't take images of {shape} ({first_line(error)}); set "
+                f"model.network: {kind} can't take images of {image_shape} ({first_line(error)}); set "
                 "data.image_size or data.mode to what the network expects, or choose another network"
             ) from error
         weight = first.weight.detach().mean(dim=1, keepdim=True) * (first.in_channels / channels)
@@ -62,7 +61,5 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
 @torch.no_grad()
 def _run(network: nn.Module, image_shape: tuple[int, int, int]) -> object:
     """Return what a copy of the network, whose batch norms may count, returns for two black images in training."""
-    twin = copy.deepcopy(network)
-    images = torch.zeros(2, *image_shape, device=next(twin.parameters(), torch.zeros(())).device)
-    twin.eval()(images)  # sizes that fit no layer fail here
-    return twin.train()(images)  # auxiliary outputs show here
+    twin = copy.deepcopy(network).train()  # where auxiliary outputs show
+    return twin(torch.zeros(2, *image_shape, device=next(twin.parameters(), torch.zeros(())).device))

@@ -29,8 +29,6 @@ class Ensemble(nn.Module):
             as those of batch norms.
     """
 
-    is_ensemble = True
-
     def __init__(self, members: Sequence[nn.Module], vectorize: bool = False) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
@@ -70,6 +68,12 @@ def build_networks(network: nn.Module | Callable[[], nn.Module], count: int, blo
     parser.add_argument("--network", type=nn.Module)
     config = parser.parse_object({"network": block})
     return [network, *(parser.instantiate_classes(config)["network"] for _ in range(count - 1))]
+
+
+def split_members(module: nn.Module) -> list[Any]:
+    """Return the networks of a module, each with layers of its own: the members of an ensemble, or the module alone."""
+    ensembles = [part for part in module.modules() if isinstance(part, Ensemble)]
+    return list(ensembles[0].members) if ensembles else [module]
 
 
 def are_copies(networks: Sequence[nn.Module]) -> bool:

@@ -1,6 +1,5 @@
 """Layers that round as if they were computed in int8, and how much of a network such layers are."""
 
-from collections import Counter
 from typing import Any
 
 import torch
@@ -9,26 +8,17 @@ from torch.nn import functional as F
 
 LINEAR = (nn.Linear,)
 LINEAR_AND_CONVOLUTIONS = (nn.Linear, nn.Conv2d)  # what torchao's quantizer for x86 takes
-LEAST = 0.5  # share of the weights below which quantizing is not worth it
 
 
-def share_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> tuple[float, str]:
-    """Return which share of the weights of a network, embeddings and biases aside, is in layers of some kinds.
-
-    Args:
-        module: The network.
-        kinds: The kinds of layers.
-
-    Returns:
-        The share, and the other kind of layer that holds most of the rest; empty where there is none.
-    """
-    sizes = Counter[type[nn.Module]]()
+def share_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> float:
+    """Return which share of the weights of a network, embeddings and biases aside, is in layers of some kinds."""
+    total = chosen = 0
     for layer in module.modules():
         if not isinstance(layer, nn.Embedding):
-            sizes[type(layer)] += sum(p.numel() for p in layer.parameters(recurse=False) if p.ndim > 1)
-    others = Counter({kind.__name__: size for kind, size in sizes.items() if not issubclass(kind, kinds) and size})
-    share = 1 - others.total() / max(sizes.total(), 1)
-    return share, max(others, key=others.__getitem__, default="")
+            size = sum(p.numel() for p in layer.parameters(recurse=False) if p.ndim > 1)
+            total += size
+            chosen += size * isinstance(layer, kinds)
+    return chosen / max(total, 1)
 
 
 class Rounding:

@@ -4,19 +4,14 @@ A pattern is a shell pattern of a dotted name, such as ``network.layer*``: ``*``
 a name that is chosen stands for everything in that module, too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 from torch import nn
 
 from litlab.errors import UserError
 from litlab.util.text import nearest
-
-
-def matches(name: str, patterns: str | Iterable[str]) -> bool:
-    """Return whether one of some patterns chooses a dotted name, or a module that it lies in."""
-    patterns = [patterns] if isinstance(patterns, str) else patterns
-    return any(fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*") for pattern in patterns)
 
 
 def select_modules(model: nn.Module, patterns: str | Iterable[str], key: str) -> dict[str, nn.Module]:
@@ -35,28 +30,14 @@ def select_modules(model: nn.Module, patterns: str | Iterable[str], key: str) ->
         UserError: If a pattern chooses nothing.
     """
     modules = {name: module for name, module in model.named_modules() if name}
-    names = _select_names(model, modules, patterns, key, "module")
-    return _find_called({name: modules[name] for name in names})
+    return find_called(_select(model, modules, patterns, f"{key}: %r matches no module"))
 
 
 def select_parameters(model: nn.Module, patterns: str | Iterable[str], key: str) -> dict[str, nn.Parameter]:
-    """Find parameters by their names, or those of modules that they are in.
-
-    Args:
-        model: What they are in.
-        patterns: One or several.
-        key: The setting that holds the patterns, for messages.
-
-    Returns:
-        The parameters by name, in the order of the model.
-
-    Raises:
-        UserError: If a pattern chooses nothing.
-    """
+    """Find parameters by their names, or those of modules that they are in, as `select_modules` does."""
     # Lightning's FSDPStrategy puts a prefix into the names of what it wraps.
     parameters = {name.replace("_fsdp_wrapped_module.", ""): p for name, p in model.named_parameters()}
-    names = _select_names(model, parameters, patterns, key, "parameter")
-    return {name: parameters[name] for name in names}
+    return _select(model, parameters, patterns, f"{key}: %r matches no parameter")
 
 
 def find_blocks(network: nn.Module) -> dict[str, nn.Module]:
@@ -77,35 +58,30 @@ def find_blocks(network: nn.Module) -> dict[str, nn.Module]:
     for name, module in network.named_modules():
         if isinstance(module, nn.ModuleList | nn.Sequential):
             children |= {f"{name}.{child}".lstrip("."): part for child, part in module.named_children()}
-    blocks = _find_called(children)
-    return {name: block for name, block in blocks.items() if any(True for _ in block.parameters())}
+    return {name: block for name, block in find_called(children).items() if list(block.parameters())}
 
 
-def is_callable(module: nn.Module) -> bool:
-    """Return whether a module has a forward pass: a plain ModuleList or ModuleDict has none."""
-    return not isinstance(module, nn.ModuleList | nn.ModuleDict) or type(module).forward is not nn.Module.forward
-
-
-def _select_names(
-    model: nn.Module, names: Iterable[str], patterns: str | Iterable[str], key: str, kind: str
-) -> list[str]:
-    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
-    for pattern in patterns:
-        if not any(matches(name, pattern) for name in names):
-            parts = [name for name, _ in model.named_children()]
-            known = {*names, *(name for name, _ in model.named_modules())}
-            hint = nearest(pattern, known, f"; its parts are {', '.join(parts)}")
-            raise UserError(f"{key}: {pattern!r} matches no {kind} of {type(model).__name__}{hint}")
-    return [name for name in names if matches(name, patterns)]
-
-
-def _find_called(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
+def find_called(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
+    """Return the modules that are called: of modules within each other the outer one, and of lists what is in them."""
     called = {}
     for name, module in modules.items():
         if any(name.startswith(f"{other}.") for other in modules):
             continue
-        if is_callable(module):
-            called[name] = module
+        if isinstance(module, nn.ModuleList | nn.ModuleDict) and type(module).forward is nn.Module.forward:
+            called |= find_called({f"{name}.{child}": part for child, part in module.named_children()})
         else:
-            called |= _find_called({f"{name}.{child}": part for child, part in module.named_children()})
+            called[name] = module
     return called
+
+
+def _select(model: nn.Module, parts: Mapping[str, Any], patterns: str | Iterable[str], refusal: str) -> dict[str, Any]:
+    chosen = set()
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        names = {name for name in parts if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")}
+        if not names:
+            children = ", ".join(name for name, _ in model.named_children())
+            known = {*parts, *(name for name, _ in model.named_modules())}
+            hint = nearest(pattern, known, f"; its parts are {children}")
+            raise UserError(f"{refusal % pattern} of {type(model).__name__}{hint}")
+        chosen |= names
+    return {name: part for name, part in parts.items() if name in chosen}

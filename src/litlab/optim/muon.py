@@ -1,7 +1,6 @@
 """Muon for the hidden layers of a network, AdamW or SGD for the rest, in one optimizer."""
 
 from collections.abc import Callable, Iterable
-from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -44,8 +43,7 @@ class Muon(Optimizer):
         rest_lr: Learning rate of these. Left out, lr; SGD needs a higher one than AdamW.
         vector_lr: Learning rate of the vectors and scalars among them, such as biases; their weight decay is divided by
             as much as their rate is higher. Left out, rest_lr.
-        rest_momentum: Nesterov's, of the rest with SGD. Left out, momentum.
-        betas: AdamW's, for the mean of the gradients and of their squares.
+        rest_momentum: Nesterov's, of the rest with SGD.
         iterations: Newton-Schulz iterations of the orthogonalisation.
     """
 
@@ -59,17 +57,12 @@ class Muon(Optimizer):
         rest: Literal["adamw", "sgd"] = "adamw",
         rest_lr: PositiveFloat | None = None,
         vector_lr: PositiveFloat | None = None,
-        rest_momentum: HalfOpenUnitInterval | None = None,
-        betas: tuple[HalfOpenUnitInterval, HalfOpenUnitInterval] = (0.9, 0.999),
+        rest_momentum: HalfOpenUnitInterval = 0.95,
         iterations: PositiveInt = 5,
     ) -> None:
         # torch's own optimizer steps the rest, in their groups and with the state of this one.
         nothing = [torch.zeros(1)]
-        if rest == "sgd":
-            rest_momentum = momentum if rest_momentum is None else rest_momentum
-            self._rest = SGD(nothing, momentum=rest_momentum, nesterov=True)
-        else:
-            self._rest = AdamW(nothing, betas=(betas[0], betas[1]))
+        self._rest = SGD(nothing, momentum=rest_momentum, nesterov=True) if rest == "sgd" else AdamW(nothing)
         self._rest_lr, self._vector_lr = rest_lr, vector_lr
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "unit_norm": unit_norm}
         super().__init__(params, {**defaults, "iterations": iterations, "method": ""})
@@ -84,8 +77,8 @@ class Muon(Optimizer):
             UserError: If there are no hidden weights, or they are sharded.
         """
         hidden = hidden_weights(module)
-        trained = list(chain.from_iterable(group["params"] for group in self.param_groups))
-        if hidden.isdisjoint(trained) or any(isinstance(parameter, DTensor) for parameter in trained):
+        trained = hidden & {parameter for group in self.param_groups for parameter in group["params"]}
+        if not trained or any(isinstance(parameter, DTensor) for parameter in trained):
             raise UserError(
                 "model.optimizer: Muon finds no whole weights of hidden layers: the network has none, or "
                 "trainer.strategy shards them; choose another optimizer, or a strategy that does not shard, such as ddp"
@@ -113,14 +106,10 @@ class Muon(Optimizer):
         Returns:
             The closure's loss, shape ().
         """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        rest = [group for group in self.param_groups if group["method"] != "muon"]
-        if rest:
-            self._rest.param_groups, self._rest.state = rest, self.state
-            self._rest.step()
+        loss = None if closure is None else torch.enable_grad()(closure)()
+        self._rest.param_groups = [group for group in self.param_groups if group["method"] != "muon"]
+        self._rest.state = self.state
+        self._rest.step()
         for group in self.param_groups:
             if group["method"] == "muon":
                 self._step_hidden(group)

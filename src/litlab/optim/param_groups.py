@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from litlab.nn.ensemble import split_members
 from litlab.nn.selection import select_parameters
-from litlab.optim.parameters import member_networks
 from litlab.types import NonNegativeFloat, OpenUnitInterval, PositiveFloat
 
 
@@ -63,7 +63,6 @@ class ParamGroups:
         Raises:
             UserError: If a pattern matches nothing.
         """
-        names = {parameter: name for name, parameter in module.named_parameters()}
         rule_of = {}
         for number, rule in reversed(list(enumerate(self.rules))):  # the first one that matches is written last
             selected = select_parameters(module, rule.params, f"model.param_groups.rules[{number}]")
@@ -72,7 +71,7 @@ class ParamGroups:
 
         def settings_of(parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
             rule = rule_of.get(parameter, GroupRule("*"))
-            scale = rule.lr_scale * scale_of.get(names[parameter], 1.0)
+            scale = rule.lr_scale * scale_of.get(parameter, 1.0)
             decay = rule.weight_decay
             if decay is None:
                 decayed = self.decay_norms_and_biases or parameter.ndim > 1
@@ -107,28 +106,27 @@ def set_rate(group: dict[str, Any], rate: float) -> None:
         group["lr"] = rate
 
 
-def _layer_scales(module: nn.Module, decay: float) -> dict[str, float]:
+def _layer_scales(module: nn.Module, decay: float) -> dict[nn.Parameter, float]:
     """Return the factor of each parameter of a model's network; each member of an ensemble has the same layers."""
     scales = {}
-    networks = member_networks(module) or {"network": getattr(module, "network", module)}
-    for path, network in networks.items():
-        for distance, names in enumerate(reversed(_find_layers(path, network))):
-            scales |= dict.fromkeys(names, decay**distance)
+    for network in split_members(getattr(module, "network", module)):
+        for distance, layer in enumerate(reversed(_find_layers(network))):
+            scales |= dict.fromkeys(layer, decay**distance)
     return scales
 
 
-def _find_layers(path: str, network: nn.Module) -> list[list[str]]:
-    """Return the names of the parameters in each layer, in the order of their definition."""
+def _find_layers(network: nn.Module) -> list[list[nn.Parameter]]:
+    """Return the parameters of each layer, in the order of their definition."""
     containers = {name for name, part in network.named_modules() if isinstance(part, nn.Sequential | nn.ModuleList)}
-    parts = defaultdict(dict)
+    parts = defaultdict(list)
     for name, parameter in network.named_parameters():
         part = next(part for part in accumulate(name.split("."), "{}.{}".format) if part not in containers)
-        parts[part][f"{path}.{name}"] = parameter.ndim
+        parts[part].append(parameter)
 
-    layers: list[list[str]] = []
+    layers: list[list[nn.Parameter]] = []
     for part in parts.values():
-        if layers and max(part.values()) < 2:  # only norms and biases
+        if layers and all(parameter.ndim < 2 for parameter in part):  # only norms and biases
             layers[-1] += part
         else:
-            layers.append(list(part))
+            layers.append(part)
     return layers

@@ -2,27 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import takewhile
-from typing import Any
+from os.path import commonprefix
 
 from torch import nn
+
+from litlab.nn.ensemble import split_members
 
 
 def summarise(names: Iterable[str]) -> str:
     """Return names in short: how many there are in each part of the network."""
     words = [name.split(".") for name in names]
-    shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*words, strict=False))))
-    counts = Counter(".".join(name[: max(2, shared)]) for name in words)
+    length = max(2, len(commonprefix(words)))  # noqa: RUF071 - of lists
+    counts = Counter(".".join(name[:length]) for name in words)
     return ", ".join(part if count == 1 else f"{part} ({count})" for part, count in counts.items())
-
-
-def member_networks(module: nn.Module) -> dict[str, nn.Module]:
-    """Return the members of an ensemble by their dotted names; of a module that has none, nothing."""
-    for name, part in module.named_modules():
-        if getattr(part, "is_ensemble", False):
-            members: Any = part.members
-            return {f"{name}.members.{number}".lstrip("."): member for number, member in enumerate(members)}
-    return {}
 
 
 def last_layer(module: nn.Module) -> list[nn.Parameter]:
@@ -31,7 +23,7 @@ def last_layer(module: nn.Module) -> list[nn.Parameter]:
     In an ensemble each member has a last layer.
     """
     parameters = []
-    for network in member_networks(module).values() or [module]:
+    for network in split_members(module):
         layers = [layer for layer in network.modules() if any(map(is_weight, layer._parameters))]
         for layer in layers[-1:]:
             parameters += layer.parameters(recurse=False)
@@ -45,9 +37,9 @@ def hidden_weights(module: nn.Module) -> set[nn.Parameter]:
     class tokens and the like have other names. Left out are weights of the last layer and of embeddings, also where
     another layer shares them, and those that are a vector but for their shape.
     """
-    named = module.named_parameters()
     embeddings = [layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
-    matrices = {p for name, p in named if is_weight(name) and p.ndim > 1 and min(len(p), p[:1].numel()) > 1}
+    weights = [parameter for name, parameter in module.named_parameters() if is_weight(name) and parameter.ndim > 1]
+    matrices = {weight for weight in weights if min(len(weight), weight[:1].numel()) > 1}
     return matrices.difference(last_layer(module), embeddings)
 
 

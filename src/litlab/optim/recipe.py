@@ -5,8 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from litlab.errors import UserError
-
 
 def plain_recipe(value: Any) -> Any:
     """Turn what the command line makes of a class and its arguments into a plain ``functools.partial`` of that class.
@@ -32,14 +30,8 @@ def arguments_of(recipe: Callable[..., Any]) -> dict[str, Any]:
     Args:
         recipe: A class, or a plain partial of it. Its first argument, what it will work on, is left out.
     """
-    _, *parameters = inspect.signature(class_of(recipe)).parameters.values()
-    named = {p.name: p.default for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-    return named | getattr(recipe, "keywords", {})
-
-
-def class_of(recipe: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what a recipe builds: a class, or a function in its place."""
-    return recipe.func if isinstance(recipe, partial) else recipe
+    _, *parameters = inspect.signature(getattr(recipe, "func", recipe)).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters} | getattr(recipe, "keywords", {})
 
 
 def rates_of(recipe: Callable[..., Any]) -> dict[str, float]:
@@ -49,13 +41,7 @@ def rates_of(recipe: Callable[..., Any]) -> dict[str, float]:
 
 
 def scale_rates(recipe: Callable[..., Any], lr: float) -> Callable[..., Any]:
-    """Return an optimizer's recipe with another ``lr``, and its other learning rates in proportion.
-
-    Raises:
-        UserError: It has no ``lr`` above 0 to begin with.
-    """
+    """Return an optimizer's recipe with another ``lr``, and its other learning rates in proportion."""
     rates = rates_of(recipe)
-    if not rates.get("lr"):
-        raise UserError("model.optimizer: it has no lr above 0; set one, or choose another optimizer")
     scaled = {name: rate * (lr / rates["lr"]) for name, rate in rates.items()}
     return partial(recipe, **{**scaled, "lr": lr})  # exactly

@@ -33,8 +33,7 @@ class Schedule:
     Args:
         scheduler: Any class of torch.optim.lr_scheduler, or your own, without its optimizer.
         interval: Step the scheduler after every optimizer step or after every epoch.
-        frequency: Step it only every so many optimizer steps or epochs. With ReduceLROnPlateau and ``interval: step``,
-            batches of an epoch are counted.
+        frequency: Step it only every so many optimizer steps of the run, or epochs.
         monitor: Logged metric that ReduceLROnPlateau watches, such as val/loss.
     """
 
@@ -47,14 +46,17 @@ class Schedule:
         self.scheduler = plain_recipe(self.scheduler)
 
     def configure(
-        self, optimizer: Optimizer, steps: float, epochs: int | None, model: nn.Module | None = None
+        self, optimizer: Optimizer, steps: float, epochs: int, model: nn.Module | None = None
     ) -> dict[str, Any]:
         """Build the scheduler.
+
+        The rates that OneCycleLR and CyclicLR set for all groups alike are scaled for each one; a ``max_lr`` that is
+        left out is the optimizer's own rate of each.
 
         Args:
             optimizer: The optimizer whose learning rate it drives.
             steps: Optimizer steps in the whole run, infinite if unknown.
-            epochs: Epochs in the whole run, None or -1 if unknown.
+            epochs: Epochs in the whole run, -1 if unknown.
             model: The model that logs what ReduceLROnPlateau monitors.
 
         Returns:
@@ -63,21 +65,28 @@ class Schedule:
         Raises:
             UserError: If ReduceLROnPlateau waits for the wrong direction of a metric.
         """
-        length = steps if self.interval == "step" else epochs
-        total = None
-        if length is not None and 0 <= length < math.inf:
-            total = max(1, int(length) // self.frequency)
-        with building(KEY):
-            scheduler = build_scheduler(self.scheduler, optimizer, total)
+        # What the run and the optimizer say
+        arguments: dict[str, Any] = {}
+        name, length = missing_length(self.scheduler), steps if self.interval == "step" else epochs
+        if name is not None and 0 <= length < math.inf:
+            arguments[name] = max(1, int(length) // self.frequency)
+        values, groups = arguments_of(self.scheduler), optimizer.param_groups
+        for name in ("max_lr", "base_lr"):
+            rate = values.get(name)
+            if isinstance(rate, int | float):
+                arguments[name] = [rate * group.get("lr_scale", 1.0) for group in groups]
+        if values.get("max_lr") is inspect.Parameter.empty:
+            arguments["max_lr"] = [group["lr"] for group in groups]
 
-        is_plateau = isinstance(scheduler, ReduceLROnPlateau)
-        if is_plateau and self.monitor:
+        # Keywords given here replace the None that stands for them in what the command line built.
+        with building(KEY):
+            scheduler = self.scheduler(optimizer, **arguments)  # pyright: ignore[reportCallIssue]
+        if isinstance(scheduler, ReduceLROnPlateau) and self.monitor:
             choose_mode(f"{KEY}.mode", scheduler.mode, self.monitor, model)
-        is_counted = self.interval == "step" and not is_plateau  # by the module, see its `lr_scheduler_step`
         return {
             "scheduler": scheduler,
             "interval": self.interval,
-            "frequency": 1 if is_counted else self.frequency,
+            "frequency": 1 if self.interval == "step" else self.frequency,  # steps are counted by the module
             "monitor": self.monitor,
         }
 
@@ -88,31 +97,6 @@ def missing_length(recipe: Recipe) -> str | None:
     if values.get("steps_per_epoch") is not None:  # OneCycleLR's other way of saying how long it is
         return None
     return next((name for name in LENGTHS if values.get(name, 0) in (None, inspect.Parameter.empty)), None)
-
-
-def build_scheduler(recipe: Recipe, optimizer: Optimizer, length: int | None) -> LRScheduler:
-    """Build a scheduler.
-
-    The rates that OneCycleLR and CyclicLR set for all groups alike are scaled for each one; a ``max_lr`` that is left
-    out is the optimizer's own rate of each.
-
-    Args:
-        recipe: The scheduler.
-        optimizer: The optimizer whose rates it drives.
-        length: The steps that it stretches over, if they are left out; None if the run has no end.
-    """
-    values, name = arguments_of(recipe), missing_length(recipe)
-    arguments: dict[str, Any] = {}
-    if name is not None and length is not None:
-        arguments[name] = length
-    for name in ("max_lr", "base_lr"):
-        rate = values.get(name)
-        if isinstance(rate, int | float):
-            arguments[name] = [rate * group.get("lr_scale", 1.0) for group in optimizer.param_groups]
-    if values.get("max_lr") is inspect.Parameter.empty:
-        arguments["max_lr"] = [group.get("initial_lr", group["lr"]) for group in optimizer.param_groups]
-    # Keywords given here replace the None that stands for them in what the command line built.
-    return recipe(optimizer, **arguments)  # pyright: ignore[reportCallIssue]
 
 
 class WarmupDecay(LRScheduler):

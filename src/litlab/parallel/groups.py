@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.optim import Optimizer
 from torchmetrics import Metric
 
-from litlab.metrics.gathering import gather_rows
+from litlab.metrics.sums import gather_rows
 from litlab.parallel.foreach import local_part, norms_of
 from litlab.parallel.tensors import divided_like
 

@@ -15,11 +15,10 @@ from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric
 
 from litlab.errors import UserError, building
-from litlab.metrics.stage_metrics import StageMetrics
+from litlab.metrics import StageMetrics
 from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.recipe import plain_recipe, rates_of, scale_rates
 from litlab.util.steps import steps_of_run
@@ -90,9 +89,8 @@ class ExperimentModule(LightningModule):
 
     def set_metrics(self, metrics: dict[str, Metric], further: dict[str, Metric] | None = None, **options: Any) -> None:
         """Set the metrics of each stage; options as of `StageMetrics`."""
-        self.train_metrics = StageMetrics("train", metrics, further, **options)
-        self.val_metrics = StageMetrics("val", metrics, further, **options)
-        self.test_metrics = StageMetrics("test", metrics, further, **options)
+        for stage in ("train", "val", "test"):
+            setattr(self, f"{stage}_metrics", StageMetrics(stage, metrics, further, **options))
 
     def forward(self, *inputs: Any) -> Tensor:
         """Return the network's output, in float32 or wider, for inputs of shape (batch, ...), or for a dict of them."""
@@ -101,8 +99,7 @@ class ExperimentModule(LightningModule):
             return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
         inputs = apply_to_collection(inputs, Tensor, cast)
-        is_dict = isinstance(inputs[0], dict)
-        outputs = self.network(**inputs[0]) if is_dict else self.network(*inputs)
+        outputs = self.network(**inputs[0]) if isinstance(inputs[0], dict) else self.network(*inputs)
         return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
     def on_fit_start(self) -> None:
@@ -149,19 +146,17 @@ class ExperimentModule(LightningModule):
         optimizer = self.new_optimizer()
         if self.schedule is None:
             return optimizer
-        steps = steps_of_run(self.trainer)
-        if self.trainer.ckpt_path is not None or self.trainer.strategy.restore_checkpoint_after_setup:
+        trainer = self.trainer
+        schedule = self.schedule.configure(optimizer, steps_of_run(trainer), trainer.max_epochs or -1, self)
+        if trainer.ckpt_path is not None or trainer.strategy.restore_checkpoint_after_setup:
             # Counting the steps has loaded the training data, before it is known where a resumed run continues.
-            self.trainer.fit_loop._combined_loader = None
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": self.schedule.configure(optimizer, steps, self.trainer.max_epochs, self),
-        }
+            trainer.fit_loop._combined_loader = None
+        return {"optimizer": optimizer, "lr_scheduler": schedule}
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Step the schedule, every ``frequency`` optimizer steps of the run; Lightning would count by the epoch."""
         every = self.schedule.frequency if self.schedule is not None and self.schedule.interval == "step" else 1
-        if isinstance(scheduler, ReduceLROnPlateau) or self.global_step % every == 0:
+        if self.global_step % every == 0:
             super().lr_scheduler_step(scheduler, metric)
 
     # ---- the steps

@@ -13,9 +13,8 @@ from litlab.data.classes import Balance, weigh_for_loss
 from litlab.errors import UserError
 from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network
-from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction
+from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction, split_members
 from litlab.nn.images import average_views, make_mix
-from litlab.parallel.groups import shards
 from litlab.tasks.base import ExperimentModule
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -100,12 +99,6 @@ class Classifier(ExperimentModule):
                 f"model.num_classes: {num_classes} is not valid; set it to 2 or more, or give the DataModule "
                 "a property num_classes"
             )
-        if image_shape is None and (mixup or cutmix or flip_tta or shift_tta):
-            raise UserError(
-                "model: mixup, cutmix, flip_tta and shift_tta are for images, and the data has no image_shape; leave "
-                "them out"
-            )
-
         # The block of a config that the network was made from, in Python nothing.
         block = self.hparams.get("network")
         networks = build_networks(network, members, block)
@@ -132,14 +125,7 @@ class Classifier(ExperimentModule):
     @property
     def networks(self) -> list[Any]:
         """The network, or the members of the ensemble."""
-        return list(self.network.members) if isinstance(self.network, Ensemble) else [self.network]
-
-    def setup(self, stage: str) -> None:
-        if stage == "fit" and self.members > 1 and shards(self.trainer.strategy):
-            raise UserError(
-                f"model.members: trainer.strategy {type(self.trainer.strategy).__name__} divides a network, and an "
-                "ensemble has several; use ddp or one device, or set model.members to 1"
-            )
+        return split_members(self.network)
 
     def on_fit_start(self) -> None:
         super().on_fit_start()

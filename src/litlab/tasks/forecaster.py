@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from litlab.errors import UserError
 from litlab.metrics.conformal import Conformal
-from litlab.metrics.forecast_metrics import ForecastMetrics
 from litlab.metrics.stage_metrics import StageMetrics
+from litlab.metrics.sums import ForecastMetrics
 from litlab.tasks.base import LOSSES, ExperimentModule
 from litlab.types import OpenUnitInterval
 
@@ -72,19 +72,26 @@ class Forecaster(ExperimentModule):
         if quantiles is not None and quantiles != sorted({*quantiles, 0.5}):
             raise UserError(f"model.quantiles: {quantiles} is not valid; it must be ascending and contain 0.5")
         self.network = network
-        self.horizon = horizon
-        self.num_targets = num_targets
-        self.loss = LOSSES[loss]
-        self.quantiles = quantiles
-        self.coverage = coverage
-        self.conformal = Conformal(coverage)
+        self.horizon, self.num_targets = horizon, num_targets
+        self.loss, self.quantiles = LOSSES[loss], quantiles
+        self.coverage, self.conformal = coverage, Conformal(coverage)
         # Added up at once: forecasts of many steps and channels would take much memory.
         self.set_metrics({"errors": ForecastMetrics(num_targets)}, flush_every=1)
         self.train_metrics = StageMetrics("train")
 
     def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel)."""
-        return super().forward(past, calendar)
+        """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel).
+
+        In training quantiles may cross; what is evaluated and served is in order (Chernozhukov et al. 2010).
+        """
+        outputs = super().forward(past, calendar)
+        expected = (len(past), self.horizon, self.num_targets, len(self.quantiles or [1]))
+        if outputs.shape[-4:] != expected:
+            raise UserError(
+                f"model.network: it returns {(*outputs.shape,)}, not (batch, horizon, channel, outputs) = {expected}; "
+                "set its sizes to those of the data and model.quantiles"
+            )
+        return outputs.float() if self.training else outputs.float().sort(dim=-1).values
 
     def training_loss(self, outputs: Tensor, future: Tensor) -> Tensor:
         """Return the mean training loss, shape (); extend it for a loss of your own.
@@ -93,7 +100,11 @@ class Forecaster(ExperimentModule):
             outputs: What the network returns, (batch, horizon, channel, outputs).
             future: The truth, (batch, horizon, channel), in scaled units.
         """
-        return self._loss(outputs, future)
+        if self.quantiles is None:
+            return self.loss(outputs.squeeze(-1), future.expand(outputs.shape[:-1]))
+        error = future.unsqueeze(-1) - outputs
+        quantiles = torch.tensor(self.quantiles).to(error.device, non_blocking=True)
+        return torch.maximum(quantiles * error, (quantiles - 1) * error).mean()
 
     def training_outputs(self, batch: Batch) -> tuple[Tensor, None, Tensor]:
         """Return the loss and the truth; errors of the training are not counted."""
@@ -102,16 +113,14 @@ class Forecaster(ExperimentModule):
 
     def evaluation_outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return what the network returns, (batch, horizon, channel, outputs), and the truth without outputs."""
-        return self._outputs(batch), batch["future"].float()
-
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        outputs, future = self.evaluation_outputs(batch)
-        self.conformal.update(outputs[..., 0], outputs[..., -1], future)
-        self.evaluate(self.val_metrics, outputs, future)
+        return self(batch["past"], batch.get("calendar")), batch["future"].float()
 
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Add outputs and the truth to metrics; return loss, forecast, lower and upper, in scaled units."""
-        return self._add(metrics, self._loss(outputs, target), self.calibrate(outputs), target)
+        if metrics is self.val_metrics:
+            self.conformal.update(outputs[..., 0], outputs[..., -1], target)
+        loss = Forecaster.training_loss(self, outputs, target)  # without what a subclass adds
+        return self._add(metrics, loss, self.calibrate(outputs), target)
 
     def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
@@ -126,9 +135,14 @@ class Forecaster(ExperimentModule):
         loss = self.loss(forecast, future) if self.quantiles is None else F.l1_loss(forecast, future) / 2
         return self._add(self.test_metrics, loss, predicted, future)
 
+    def _add(self, metrics: StageMetrics, loss: Tensor, predicted: Tensor, future: Tensor) -> dict[str, Tensor]:
+        metrics.add(loss, predicted, future)
+        forecast, lower, upper = predicted.unbind(dim=-1)
+        return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
+
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon, channel, 3)."""
-        return self.calibrate(self._outputs(batch))
+        return self.calibrate(self(batch["past"], batch.get("calendar")))
 
     def calibrate(self, outputs: Tensor) -> Tensor:
         """Return forecast and ends of its interval, (batch, horizon, channel, 3), of what the network returns."""
@@ -140,10 +154,9 @@ class Forecaster(ExperimentModule):
         self.conformal.radius = None  # no intervals while they are calibrated
 
     def on_validation_epoch_end(self) -> None:
-        if self.trainer.sanity_checking:
-            self.conformal.reset()
-        else:
-            self.conformal.calibrate()
+        if not self.trainer.sanity_checking:
+            self.conformal.radius = self.conformal.compute()
+        self.conformal.reset()
         super().on_validation_epoch_end()
 
     def on_predict_start(self) -> None:
@@ -160,37 +173,14 @@ class Forecaster(ExperimentModule):
     def expected_loss(self, batch: Batch) -> float:
         """Return the loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
         future = batch["future"].float()
-        return self._loss(future.new_zeros(*future.shape, len(self.quantiles or [1])), future).item()
+        return Forecaster.training_loss(
+            self, future.new_zeros(*future.shape, len(self.quantiles or [1])), future
+        ).item()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the calibration: that of the weights that were validated, which with EMA are the average, as saved."""
-        checkpoint["conformal"] = {"coverage": self.coverage, "radius": self.conformal.radius}
+        checkpoint["conformal"] = {self.coverage: self.conformal.radius}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restore the calibration, unless it is for another coverage."""
-        saved = checkpoint.get("conformal", {})
-        self.conformal.radius = saved["radius"] if saved.get("coverage") == self.coverage else None
-
-    def _outputs(self, batch: Batch) -> Tensor:
-        outputs = self(batch["past"], batch.get("calendar")).float()
-        expected = (batch["past"].shape[0], self.horizon, self.num_targets, len(self.quantiles or [1]))
-        if outputs.shape[-4:] != expected:
-            raise UserError(
-                f"model.network: it returns {(*outputs.shape,)}, not (batch, horizon, channel, outputs) = {expected}; "
-                "set its sizes to those of the data and model.quantiles"
-            )
-        # In training quantiles may cross; what is evaluated and served is in order (Chernozhukov et al. 2010).
-        return outputs if self.training else outputs.sort(dim=-1).values
-
-    def _loss(self, outputs: Tensor, future: Tensor) -> Tensor:
-        if self.quantiles is None:
-            return self.loss(outputs.squeeze(-1), future.expand(outputs.shape[:-1]))
-        error = future.unsqueeze(-1) - outputs
-        quantiles = torch.tensor(self.quantiles).to(error.device, non_blocking=True)
-        return torch.maximum(quantiles * error, (quantiles - 1) * error).mean()
-
-    @staticmethod
-    def _add(metrics: StageMetrics, loss: Tensor, predicted: Tensor, future: Tensor) -> dict[str, Tensor]:
-        metrics.add(loss, predicted, future)
-        forecast, lower, upper = predicted.unbind(dim=-1)
-        return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
+        self.conformal.radius = checkpoint.get("conformal", {}).get(self.coverage)

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from litlab.errors import UserError
-from litlab.metrics.regression_errors import RegressionErrors
 from litlab.metrics.stage_metrics import StageMetrics
+from litlab.metrics.sums import RegressionErrors
 from litlab.tasks.base import LOSSES, ExperimentModule
 
 

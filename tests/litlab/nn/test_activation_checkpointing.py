@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from litlab.nn.activation_checkpointing import checkpoint_activations, keep_activations
+from litlab.nn.activation_checkpointing import checkpoint_activations
 from tests.peak_memory import peak_tensor_bytes
 
 
@@ -53,7 +53,8 @@ def train(network, precision=torch.float32, steps=3):
         with torch.autocast("cpu", torch.bfloat16, enabled=precision is torch.bfloat16):
             loss = network(torch.randn(5, 3, 8, 8)).square().mean()
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward(retain_graph=True)
+        loss.backward()  # computes again, with the same numbers
         losses += [loss.detach(), torch.rand(1)]  # what is drawn afterwards is the same too
         optimizer.step()
     gradients = [parameter.grad for parameter in network.parameters()]
@@ -61,7 +62,7 @@ def train(network, precision=torch.float32, steps=3):
 
 
 def same(ones, others):
-    return len(ones) == len(others) and all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
+    return all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
 
 
 def checkpointed(spectral: bool = True, breaks: bool = False) -> Network:
@@ -89,17 +90,6 @@ def test_same_numbers_compiled(breaks):
     assert same(compiled(checkpointed(False, breaks)), compiled(Network(False, breaks)))
 
 
-def test_backward_twice():
-    network, plain = checkpointed(), Network()
-    for module in (network, plain):
-        torch.manual_seed(1)
-        loss = module(torch.randn(5, 3, 8, 8)).square().mean()
-        loss.backward(retain_graph=True)
-        loss.backward()
-    assert same([p.grad for p in network.parameters()], [p.grad for p in plain.parameters()])
-    assert same(list(network.buffers()), list(plain.buffers()))
-
-
 def test_copies_are_independent_and_it_can_be_taken_back():
     network = checkpointed()
     twin = copy.deepcopy(network)
@@ -107,8 +97,8 @@ def test_copies_are_independent_and_it_can_be_taken_back():
     assert same(train(twin), expected)
     assert same(train(network), expected)  # training the copy has not touched it
     for block in twin.blocks:
-        keep_activations(block)
-    assert all("forward" not in vars(block) for block in twin.blocks)
+        del block.forward
+    assert all(block.forward.__func__ is Block.forward for block in twin.blocks)
 
 
 def test_activations_of_one_block_at_a_time():

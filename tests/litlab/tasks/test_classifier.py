@@ -1,4 +1,4 @@
-"""Classifier: losses, mixup and cutmix, test-time augmentation, and a subclass with a loss of its own."""
+"""Classifier: losses, mixup and cutmix, test-time augmentation, ensembles, and a subclass with a loss of its own."""
 
 import re
 from functools import partial
@@ -12,67 +12,66 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from litlab.errors import UserError
+from litlab.nn.ensemble import Ensemble
+from litlab.optim import Muon
 from litlab.tasks import Classifier
 from tests.conftest import ROOT
+from tests.litlab.tasks.tiny_series import make_trainer
 
 SHAPE = (3, 8, 8)
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*logging interval")
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 
 def network() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
 
 
 def classifier(**settings) -> Classifier:
     torch.manual_seed(0)
-    return Classifier(network(), num_classes=3, **{"image_shape": SHAPE, **settings})
+    return Classifier(network, **{"num_classes": 3, "image_shape": SHAPE, **settings})
 
 
-@pytest.fixture
-def batch():
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(6, *SHAPE, generator=generator), torch.tensor([0, 1, 2, 0, 1, 2])
+def note_inputs(model: Classifier) -> list[torch.Tensor]:
+    """What the network gets from now on."""
+    seen = []
+    model.network[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    return seen
 
 
 class Images(LightningDataModule):
     num_classes, image_shape = 3, SHAPE
+    images, labels = torch.randn(12, *SHAPE, generator=torch.Generator().manual_seed(2)), torch.arange(12) % 3
 
     def train_dataloader(self):
-        generator = torch.Generator().manual_seed(2)
-        return DataLoader(TensorDataset(torch.randn(12, *SHAPE, generator=generator), torch.arange(12) % 3), 5)
+        return DataLoader(TensorDataset(self.images, self.labels), 5)
 
     val_dataloader = train_dataloader
 
 
-def fitted(model, tmp_path, data=None) -> Trainer:
-    trainer = Trainer(
-        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, default_root_dir=tmp_path,
-    )  # fmt: skip
-    trainer.fit(model, data or Images())
+BATCH = Images.images[:6], Images.labels[:6]
+
+
+def fitted(model, tmp_path, **options) -> Trainer:
+    trainer = make_trainer(tmp_path, **options)
+    trainer.fit(model, Images())
     return trainer
 
 
 def test_smoothing_is_for_training_only(tmp_path):
-    still = partial(torch.optim.SGD, lr=1e-12)
-    model = Classifier(
-        nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), num_classes=3, label_smoothing=0.5, optimizer=still
-    )
+    model = classifier(label_smoothing=0.5, optimizer=partial(torch.optim.SGD, lr=1e-12))
     trainer = fitted(model, tmp_path)
-    images, labels = (torch.stack(part) for part in zip(*Images().train_dataloader().dataset, strict=True))
     for stage, smoothing in (("train", 0.5), ("val", 0.0)):
-        loss = F.cross_entropy(model(images), labels, label_smoothing=smoothing).item()
+        loss = F.cross_entropy(model(Images.images), Images.labels, label_smoothing=smoothing).item()
         assert trainer.callback_metrics[f"{stage}/loss"].item() == pytest.approx(loss, rel=1e-4)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("kind", ["mixup", "cutmix"])
-def test_mixed_images_have_the_loss_of_both_labels_by_their_share(batch, kind, smoothing):
-    model, (images, labels) = classifier(**{kind: 5.0}, label_smoothing=smoothing), batch
-    seen = []
-    model.network[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+def test_mixed_images_have_the_loss_of_both_labels_by_their_share(kind, smoothing):
+    model, (images, labels) = classifier(**{kind: 5.0}, label_smoothing=smoothing), BATCH
+    seen = note_inputs(model)
     torch.manual_seed(4)
-    loss = model.batch_loss(batch)
+    loss = model.batch_loss(BATCH)
     if kind == "mixup":
         torch.manual_seed(4)
         share = torch.distributions.Beta(torch.tensor([5.0]), torch.tensor([5.0])).sample(()).item()
@@ -86,28 +85,27 @@ def test_mixed_images_have_the_loss_of_both_labels_by_their_share(batch, kind, s
     torch.testing.assert_close(loss, share * parts[0] + (1 - share) * parts[1])
 
 
-def test_with_both_each_batch_gets_one_of_the_two_in_training_alone(batch, tmp_path):
-    model, (images, _) = classifier(mixup=1.0, cutmix=1.0), batch
-    seen = []
-    model.network[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+def test_with_both_each_batch_gets_one_of_the_two_in_training_alone():
+    model, (images, _) = classifier(mixup=1.0, cutmix=1.0), BATCH
+    seen = note_inputs(model)
     for _ in range(40):
-        model.batch_loss(batch)
+        model.batch_loss(BATCH)
     cut = [((mixed == images) | (mixed == images.roll(1, 0))).all().item() for mixed in seen]
     assert 10 < sum(cut) < 30
-    model.eval().validation_step(batch, 0)
+    model.eval().validation_step(BATCH, 0)
     assert torch.equal(seen[-1], images)
 
 
-def test_class_weights_count_for_labels_and_shares(batch):
-    model, logits, labels = classifier(class_weights="even"), torch.randn(6, 3), batch[1]
+def test_class_weights_count_for_labels_and_shares():
+    model, logits, labels = classifier(class_weights="even"), torch.randn(6, 3), BATCH[1]
     model.class_weights.copy_(torch.tensor([0.5, 1.0, 4.0]))
     expected = (F.cross_entropy(logits, labels, reduction="none") * model.class_weights[labels]).mean()
     torch.testing.assert_close(model.training_loss(logits, labels), expected)
     torch.testing.assert_close(model.training_loss(logits, F.one_hot(labels, 3).float()), expected)
 
 
-def test_views_are_averaged_in_evaluation_only(batch):
-    images, _ = batch
+def test_views_are_averaged_in_evaluation_only():
+    images, labels = BATCH
     model, plain = classifier(flip_tta=True, shift_tta=2), classifier()
     assert torch.equal(model(images), plain(images))
     model.eval(), plain.eval()
@@ -117,37 +115,10 @@ def test_views_are_averaged_in_evaluation_only(batch):
     torch.testing.assert_close(model(images), expected)
     torch.testing.assert_close(model.predict_step(images, 0), expected.softmax(dim=1))
 
-
-def test_a_prediction_of_an_export_is_tested_like_the_models_own(batch):
-    model = classifier().eval()
-    own, exported = model.test_step(batch, 0), model.test_predictions(model.predict_step(batch[0], 0), batch[1])
-    torch.testing.assert_close(own["loss"], exported["loss"])
+    # What an export predicts is tested like it
+    exported = model.test_predictions(model.predict_step(images, 0), labels)
+    torch.testing.assert_close(exported["loss"], model.test_step(BATCH, 0)["loss"])
     assert model.test_predictions(torch.eye(3), torch.tensor([0, 1, 1]))["loss"].isfinite()
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"num_classes": None}, "model.num_classes: None is not valid; set it to 2"),
-        ({"num_classes": 1}, "model.num_classes: 1 is not valid; set it to 2 or more"),
-        (
-            {"image_shape": None, "cutmix": 1.0},
-            "model: mixup, cutmix, flip_tta and shift_tta are for images, and the data has no image_shape; leave",
-        ),
-    ],
-)
-def test_refusals(settings, says):
-    with pytest.raises(UserError, match=says):
-        Classifier(network(), **{"num_classes": 3, **settings})
-
-
-def test_images_of_another_shape_are_refused(tmp_path):
-    any_size = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
-    model = Classifier(any_size, num_classes=3, image_shape=[3, 9, 9])
-    with pytest.raises(
-        UserError, match=r"model.image_shape: \[3, 9, 9\] differs from the data's \(3, 8, 8\); leave it"
-    ):
-        fitted(model, tmp_path)
 
 
 def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypatch):
@@ -158,21 +129,18 @@ def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypa
     monkeypatch.syspath_prepend(tmp_path)
     from smooth import SmoothClassifier  # pyright: ignore[reportMissingImports]
 
-    model = SmoothClassifier.for_data(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)), Images(), smooth=0.5)
-    plain = Classifier(model.network, num_classes=3)
-    images, labels = next(iter(Images().train_dataloader()))
-    term = 0.5 * model.network(images).square().mean()
-    torch.testing.assert_close(model.batch_loss((images, labels)), plain.batch_loss((images, labels)) + term)
-    model.optimizer = partial(torch.optim.SGD, lr=1e-12)
-    losses = []
-    model.on_train_batch_end = lambda outputs, batch, index: losses.append((outputs["loss"].item(), len(batch[1])))
+    still = partial(torch.optim.SGD, lr=1e-12)
+    model = SmoothClassifier.for_data(network(), Images(), smooth=0.5, optimizer=still)
+    assert model.hparams["num_classes"] == 3
     logged = fitted(model, tmp_path).callback_metrics
-    assert logged["train/loss"].item() == pytest.approx(sum(loss * size for loss, size in losses) / 12, rel=1e-5)
-    assert logged["val/loss"] < logged["train/loss"] - 0.01
+    logits = model(Images.images)
+    loss = F.cross_entropy(logits, Images.labels).item()
+    assert logged["val/loss"].item() == pytest.approx(loss, rel=1e-4)
+    assert logged["train/loss"].item() == pytest.approx(loss + 0.5 * logits.square().mean().item(), rel=1e-4)
 
-    network = "{class_path: torch.nn.Linear, init_args: {in_features: 4, out_features: 2}}"
+    layer = "{class_path: torch.nn.Linear, init_args: {in_features: 4, out_features: 2}}"
     done = run(
-        "fit", "--model=SmoothClassifier", f"--model.network={network}", "--model.smooth=0.2", "--model.members=2",
+        "fit", "--model=SmoothClassifier", f"--model.network={layer}", "--model.smooth=0.2", "--model.members=2",
         "--model.optimizer=torch.optim.SGD", "--data=tests.litlab.tasks.plain.CountedPointsData",
         "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
     )  # fmt: skip
@@ -181,3 +149,58 @@ def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypa
         "lightning_logs/default/version_0/checkpoints/last.ckpt", weights_only=True
     )
     assert loaded.smooth == 0.2
+    assert not torch.equal(loaded.networks[0].weight, loaded.networks[1].weight)
+
+
+@pytest.mark.parametrize("vectorize", [False, True])
+def test_each_member_learns_by_the_gradient_of_its_own_loss(tmp_path, vectorize):
+    settings = {"label_smoothing": 0.1, "optimizer": partial(torch.optim.SGD, lr=0.1, momentum=0.9)}
+    several = classifier(members=3, vectorize=vectorize, **settings)
+    starts = [{name: value.clone() for name, value in part.state_dict().items()} for part in several.networks]
+    assert not torch.equal(starts[0]["0.weight"], starts[1]["0.weight"])
+    logged = fitted(several, tmp_path, max_epochs=2).callback_metrics
+    losses = []
+    for start, member in zip(starts, several.networks, strict=True):
+        alone = classifier(**settings)
+        alone.network.load_state_dict(start)
+        losses.append(fitted(alone, tmp_path, max_epochs=2).callback_metrics["train/loss"].item())
+        for name, value in alone.network.state_dict().items():
+            assert not torch.equal(value, start[name])
+            torch.testing.assert_close(member.state_dict()[name], value, rtol=1e-3, atol=1e-5)
+    assert logged["train/loss"].item() == pytest.approx(sum(losses) / 3, rel=1e-3)
+
+
+def test_predictions_of_an_ensemble_are_the_mean_of_probabilities():
+    model = classifier(members=3).eval()
+    expected = torch.stack([part(BATCH[0]).softmax(dim=1) for part in model.networks]).mean(dim=0)
+    torch.testing.assert_close(model.predict_step(BATCH[0], 0), expected)
+    torch.testing.assert_close(model.test_step(BATCH, 0)["logits"].exp(), expected)
+    assert model.expected_loss(BATCH) == pytest.approx(3 * torch.tensor(3.0).log().item())
+
+
+def test_dropout_differs_between_members():
+    both = Ensemble([nn.Sequential(nn.LayerNorm(64), nn.Dropout(0.5)) for _ in range(2)], vectorize=True)
+    first, second = both(torch.arange(64.0)[None])
+    assert not torch.equal(first, second)
+
+
+def test_muon_leaves_out_the_last_layer_of_each_member():
+    model = classifier(members=2, optimizer=Muon)
+    groups = model.new_optimizer().param_groups
+    hidden = {parameter for group in groups if group["method"] == "muon" for parameter in group["params"]}
+    assert hidden == {part[0].weight for part in model.networks}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"num_classes": None}, "model.num_classes: None is not valid; set it to 2"),
+        ({"num_classes": 1}, "model.num_classes: 1 is not valid; set it to 2 or more"),
+        ({"network": network(), "members": 2}, r"model\.members: all have the same weights and would learn the same"),
+        ({"image_shape": [3, 9, 9]}, r"model.image_shape: \[3, 9, 9\] differs from the data's \(3, 8, 8\); leave it"),
+    ],
+)
+def test_refusals(tmp_path, settings, says):
+    any_size = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    with pytest.raises(UserError, match=says):
+        fitted(Classifier(**{"network": any_size, "num_classes": 3, **settings}), tmp_path)

@@ -2,7 +2,7 @@
 
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 
 class TinySeries(LightningDataModule):
@@ -12,8 +12,7 @@ class TinySeries(LightningDataModule):
 
     def __init__(self, windows: int = 23, covariates: int = 0, noise: float = 0.1) -> None:
         super().__init__()
-        self.windows = windows
-        self.num_covariates = covariates
+        self.windows, self.num_covariates = windows, covariates
         time = torch.arange(3 * windows + self.context_length + self.horizon, dtype=torch.float32)
         generator = torch.Generator().manual_seed(0)
         self.series = torch.stack([(time / 3).sin(), 2 + (time / 2).cos()], dim=1)
@@ -28,59 +27,39 @@ class TinySeries(LightningDataModule):
         rows = past or self.context_length
         return torch.eye(rows)[rows - 6 :]
 
-    def stage(self, number: int) -> Dataset:
+    def stage(self, number: int) -> list[dict[str, torch.Tensor]]:
         """Windows of train (0), val (1) or test (2), those of this rank."""
         every = self.trainer.world_size if self.trainer else 1
         first = self.trainer.global_rank if self.trainer else 0
-        return _Windows(self, range(number * self.windows + first, (number + 1) * self.windows, every))
+        return list(map(self.window, range(number * self.windows + first, (number + 1) * self.windows, every)))
+
+    def window(self, start: int) -> dict[str, torch.Tensor]:
+        middle, end = start + self.context_length, start + self.context_length + self.horizon
+        calendar = {"calendar": self.calendar[start:end]} if self.num_covariates else {}
+        return {"past": self.series[start:middle], "future": self.series[middle:end], **calendar}
 
     def train_dataloader(self):
-        return DataLoader(self.stage(0), batch_size=5)
+        return DataLoader(self.stage(0), batch_size=5)  # pyright: ignore[reportArgumentType]
 
     def val_dataloader(self):
-        return DataLoader(self.stage(1), batch_size=5)
+        return DataLoader(self.stage(1), batch_size=5)  # pyright: ignore[reportArgumentType]
 
     def test_dataloader(self):
-        return DataLoader(self.stage(2), batch_size=5)
+        return DataLoader(self.stage(2), batch_size=5)  # pyright: ignore[reportArgumentType]
 
     def predict_dataloader(self):
-        return DataLoader(_Windows(self, range(3), future=False), batch_size=2)
-
-
-class _Windows(Dataset):
-    def __init__(self, data: TinySeries, starts: range, future: bool = True) -> None:
-        self.data, self.starts, self.future = data, starts, future
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        data, start = self.data, self.starts[index]
-        middle, end = start + data.context_length, start + data.context_length + data.horizon
-        batch = {"past": data.series[start:middle], "start": torch.tensor(start)}
-        if self.future:
-            batch["future"] = data.series[middle:end]
-        if data.num_covariates:
-            batch["calendar"] = data.calendar[start:end]
-        return batch
+        windows = [{name: part for name, part in window.items() if name != "future"} for window in self.stage(0)[:3]]
+        return DataLoader(windows, batch_size=2)  # pyright: ignore[reportArgumentType]
 
 
 def everything(data: TinySeries, number: int) -> dict[str, torch.Tensor]:
     """All windows of a stage as one batch."""
-    return next(iter(DataLoader(data.stage(number), batch_size=data.windows)))
+    windows = data.stage(number)
+    return {name: torch.stack([window[name] for window in windows]) for name in windows[0]}
 
 
 def make_trainer(folder, **options) -> Trainer:
     """A CPU trainer that prints nothing and leaves nothing but what is asked for."""
-    defaults = {
-        "accelerator": "cpu",
-        "max_epochs": 1,
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "log_every_n_steps": 1,
-        "default_root_dir": folder,
-        "use_distributed_sampler": False,
-    }
-    return Trainer(**(defaults | options))
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary", "use_distributed_sampler")
+    defaults = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1, **dict.fromkeys(quiet, False)}
+    return Trainer(default_root_dir=folder, **(defaults | options))

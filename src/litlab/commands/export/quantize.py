@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from litlab.commands.export.graph import trace
 from litlab.data.serving import Serving
 from litlab.errors import UserError
-from litlab.nn.fake_quantize import LEAST, LINEAR, LINEAR_AND_CONVOLUTIONS, share_of
+from litlab.nn.fake_quantize import LINEAR, LINEAR_AND_CONVOLUTIONS, share_of
 from litlab.util.progress import progress_bar
 
 CALIBRATION = 32  # batches
+LEAST = 0.5  # share of the weights below which quantizing is not worth it
 
 
 def quantize(module: nn.Module, serving: Serving, kind: str, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
@@ -54,14 +55,11 @@ def check_kind(module: nn.Module, kind: str) -> None:
         UserError: What holds most of the weights is of another kind of layer.
     """
     static = kind == "int8-static"
-    share, other = share_of(module, LINEAR_AND_CONVOLUTIONS if static else LINEAR)
+    share = share_of(module, LINEAR_AND_CONVOLUTIONS if static else LINEAR)
     if share < LEAST:
-        what = "linear layers and convolutions" if static else "linear layers"
-        advice = "use int8-static" if other == "Conv2d" and not static else "leave --quantize out"
-        raise UserError(
-            f"--quantize {kind}: it is for {what}, which hold {share:.0%} of the weights; those of {other} would stay "
-            f"as they are; {advice}"
-        )
+        layers = "linear layers and convolutions" if static else "linear layers"
+        advice = "take int8-static, or " if share_of(module, LINEAR_AND_CONVOLUTIONS) >= LEAST else ""
+        raise UserError(f"--quantize {kind}: {layers} hold {share:.0%} of the weights; {advice}leave --quantize out")
 
 
 def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:

@@ -20,7 +20,7 @@ from litlab.data.series.regular import Gaps, Series, read_last_rows, read_series
 from litlab.data.series.ridge import fit_ridge
 from litlab.data.series.serving import Covariate, SeriesMetadata, SeriesServing, make_calendar, measure
 from litlab.data.series.windows import Windows, find_ends, find_starts, split_rows
-from litlab.metrics.forecast_metrics import ForecastMetrics
+from litlab.metrics.sums import ForecastMetrics
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
 
