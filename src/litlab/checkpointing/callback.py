@@ -104,9 +104,7 @@ class RunCheckpoint(ModelCheckpoint):
         self._first_epoch = trainer.current_epoch
         self._begin_interval(trainer)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
         step = trainer.global_step
         if step == self.step_of_last or not self.save_last:
             return

@@ -60,7 +60,10 @@ def explain(message: str, parser: Any) -> str:
         parser: The parser, whose `argv` it has parsed.
     """
     if message.startswith("unrecognized arguments: "):
-        return _explain_flag(message.split()[2], parser)
+        word = message.split()[2]
+        name = word.partition("=")[0].removeprefix("--")
+        section = nearest(name.partition(".")[0], _settings(parser), "; a config file follows --config")
+        return f"{word}: there is no such setting{nearest(name, _settings(parser), section)}"
     if message.startswith("the following arguments are required: "):
         return f"{message}; give --config FILE, such as --config configs/mine.yaml"
 
@@ -93,15 +96,6 @@ def explain(message: str, parser: Any) -> str:
         text = f"{VALUE.findall(leaf + after)[0]} {text}"
     key = ".".join(keys)
     return ": ".join(filter(None, [_find_place(key, parser.argv), key, text]))
-
-
-def _explain_flag(word: str, parser: Any) -> str:
-    """Return what to do about a word of the command line that is no flag of the parser."""
-    name = word.partition("=")[0].removeprefix("--")
-    if word.startswith("--"):
-        section = nearest(name.partition(".")[0], _settings(parser))
-        return f"--{name}: there is no such setting{nearest(name, _settings(parser), section)}"
-    return f"{word}: it follows no flag that takes a value; write --config {word}, or remove it"
 
 
 def _settings(parser: ArgumentParser) -> list[str]:

@@ -82,9 +82,7 @@ class StopSignals(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._step = trainer.global_step
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
         is_time = self._signum if trainer.world_size == 1 else trainer.global_step >= self._step + EVERY_STEPS
         if is_time and can_save(trainer) and not ends_within_epoch(trainer) and self._is_due(trainer):
             self._stop(trainer, save=True)
@@ -115,10 +113,7 @@ class StopSignals(Callback):
             self._repeats_validation = True
             self._stop(trainer, save=True)
 
-    def on_validation_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:  # fmt: skip
+    def on_validation_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
         is_fit = trainer.state.fn == "fit"
         if self._signum and not (is_fit and trainer.world_size > 1):
             self._repeats_validation = is_fit and not trainer.sanity_checking
@@ -140,8 +135,8 @@ class StopSignals(Callback):
             if save:
                 save_last(trainer, kept)
                 wait_for_checkpoints(trainer)
-            line += f"; they are in {kept.last_model_path}" if kept.last_model_path else ""
-        rank_zero_info(f"{line}.")
+            line += f"; they are in {kept.last_model_path}"
+        rank_zero_info(line)
         self._raise(trainer)
 
     def _raise(self, trainer: Trainer) -> NoReturn:

@@ -4,7 +4,6 @@ import pytest
 
 from litlab.runs import reproduce
 from litlab.runs.provenance import versions, work_tree
-from litlab.util.options import answer
 from tests.litlab.runs.make import write_run
 
 FIT = "python -m auks fit --config lightning_logs/tiny/version_0/config.yaml"
@@ -17,11 +16,11 @@ def make(repository, monkeypatch):
     monkeypatch.chdir(root)
 
     def record(**further):
-        code = work_tree(root / "src")
-        changes = {"file": "uncommitted.diff"} if code.diff else None
-        origin = {"versions": versions(), "commit": code.commit, "dirty": bool(code.diff), "uncommitted": changes}
+        commit, diff = work_tree(root / "src")
+        changes = {"file": "uncommitted.diff"} if diff else None
+        origin = {"versions": versions(), "commit": commit, "dirty": bool(diff), "uncommitted": changes}
         run = write_run(root / "lightning_logs", "tiny/version_0", **{**origin, **further})
-        (run.path / "uncommitted.diff").write_text(code.diff)
+        (run.path / "uncommitted.diff").write_text(diff)
         return run
 
     return record
@@ -57,12 +56,3 @@ def test_what_is_not_the_same_is_said(make, lines, repository):
         f"git checkout {commit}",
         FIT,
     ]
-
-
-def test_without_a_commit_there_is_nothing_to_print(make, capsys):
-    run = make(commit=None)
-    assert answer(reproduce.main, ["tiny"]) == 2
-    assert "it is not known from which commit it was made" in capsys.readouterr().err
-    run.provenance.write_text("{")
-    assert answer(reproduce.main, ["tiny"]) == 2
-    assert "provenance.json: it holds no JSON object" in capsys.readouterr().err
