@@ -43,8 +43,6 @@ def pin_run(argv: list[str]) -> list[str]:
     if verb == "fit":
         return [verb, *_pin_resume(flags)]
     name, rest = take_flag("--run", flags)
-    if name is None and not has_flag(rest, *CONFIG):
-        name, rest = take_flag("--ckpt_path", rest)  # a checkpoint alone
     if name is None:
         return argv
     is_pinned = os.path.isfile(name) or is_exported(name)
@@ -90,11 +88,9 @@ def expand(argv: list[str]) -> list[str]:
         return [verb, f"--config={_config_in(path)}", f"--ckpt_path={path}", "--run=", *rest]
 
     read_yaml(run.config)  # which says what is wrong with it
-    which, rest = take_flag("--ckpt_path", rest)
     if verb != "fit":
+        which, rest = take_flag("--ckpt_path", rest)
         checkpoint = choose_checkpoint(run, name if path.is_file() else which)
-    elif which is not None:
-        raise UserError("--resume: it continues from the run's last checkpoint; leave --ckpt_path out")
     else:
         from litlab.checkpointing.io import newest_checkpoint
 

@@ -38,8 +38,6 @@ FRAME = re.compile(
 )
 # What it says of one type of several; any other line knows more.
 ONE_TYPE = ("Expected a", "Not a valid subclass", "Subclass types expect", "a class path", "a dict with")
-VALUE = re.compile(r"(?:Given|Got) value: (.*?)(?:\. Got value: .*)?$", re.MULTILINE)
-KIND = re.compile(r"Expected an? (?:<class '(?:[\w.]*\.)?(?!NoneType)(\w+)'>|typing\.Literal\[(.*)\])")
 # What says that a file system, and not the code, is the problem.
 OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 OUT_OF_MEMORY = (
@@ -69,7 +67,7 @@ def explain(message: str, parser: Any) -> str:
 
     leaves = [line for line in message.splitlines() if FRAME.sub("", line)]
     leaf = min(leaves, key=lambda line: FRAME.sub("", line).startswith(ONE_TYPE), default=message)
-    before, _, after = message.partition(leaf)
+    before = message.partition(leaf)[0]
     keys = re.findall(r'Parser key "([^"]+)"', before + leaf)
     classes = re.findall(r"class_path[ =]'([^']+)'", before + leaf)
     text = FRAME.sub("", leaf)
@@ -89,11 +87,8 @@ def explain(message: str, parser: Any) -> str:
     elif found := re.match(r"Expected a dot import path string: (.+)", text):
         known = [*find_classes(package()), *dir(torch.nn), *dir(optim), *dir(optim.lr_scheduler), *dir(callbacks)]
         text = f"there is no class '{found[1]}'{nearest(found[1], known, '; give its full path')}"
-    elif KIND.match(text):
-        kinds = KIND.findall(leaf + after.partition("Given value")[0])
-        text = f"is not valid; it must be {' or '.join(name or choices for name, choices in kinds)}"
-    if text.startswith("is not valid"):  # jsonargparse names the value elsewhere
-        text = f"{VALUE.findall(leaf + after)[0]} {text}"
+    elif found := re.search(r"Subtypes: \[(.*)\]\n.*\n$", before) if text.startswith("Expected") else None:
+        text = f"it must be one of {found[1]}".replace("typing.", "")
     key = ".".join(keys)
     return ": ".join(filter(None, [_find_place(key, parser.argv), key, text]))
 

@@ -50,7 +50,7 @@ PINNED = {
     "fit --config left.yaml --trainer.max_steps=9 --resume=auto": f"fit --resume {RUN} --trainer.max_steps 9",
     "fit --config other.yaml --resume auto": "fit --config other.yaml",
     "test --run mine": f"test --run {RUN}",
-    f"test --ckpt_path {RUN}/checkpoints/other.ckpt": f"test --run {RUN}/checkpoints/other.ckpt",
+    f"test --run {RUN}/checkpoints/other.ckpt": f"test --run {RUN}/checkpoints/other.ckpt",
     "test --config plain.yaml --ckpt_path a.ckpt": "test --config plain.yaml --ckpt_path a.ckpt",
 }
 OF_RUN = f"--config={RUN}/config.yaml --ckpt_path={RUN}/checkpoints"
@@ -64,7 +64,6 @@ EXPANDED = {
 }
 REFUSED = {
     "fit --resume nothing": "nothing: there is no such run",
-    "fit --resume last --ckpt_path x.ckpt": "--resume: it continues from the run's last checkpoint",
     f"test --run {RUN} --ckpt_path gone.ckpt": "mine/version_1: there is no checkpoint gone.ckpt",
     "fit --config circle.yaml": "circle.yaml: base: circle.yaml: the configs build on each other in a circle",
     "fit --config lost.yaml": "plan.yaml: no such file",

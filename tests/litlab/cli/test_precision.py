@@ -35,33 +35,22 @@ def units(monkeypatch):
     )
 
 
-@pytest.fixture
-def gpus(monkeypatch):
-    """Makes the machine one with GPUs of some compute capabilities."""
-
-    def make(*majors: int) -> list[torch.device]:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.version, "hip", None)
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda gpu: SimpleNamespace(major=majors[gpu.index]))
-        monkeypatch.setattr(torch.cuda, "get_device_name", lambda gpu: f"GPU {gpu.index}")
-        return [torch.device("cuda", number) for number in range(len(majors))]
-
-    return make
-
-
 # auto
 
 
 @pytest.mark.parametrize(
-    ("majors", "result", "why"),
+    ("major", "result", "why"),
     [
-        ((8, 9), "bf16-mixed", "as GPU 0 has units for bfloat16"),
-        ((9, 7), "16-mixed", "as GPU 1 has units for float16, but not for bfloat16"),  # one precision for all
-        ((6, 9), "32-true", "as GPU 0 has no units for bfloat16"),
+        (8, "bf16-mixed", "as this GPU has units for bfloat16"),
+        (7, "16-mixed", "as this GPU has units for float16, but not for bfloat16"),
+        (6, "32-true", "as this GPU has no units for bfloat16"),
     ],
 )
-def test_gpus(gpus, majors, result, why):
-    assert auto_precision(gpus(*majors)) == (result, why)
+def test_gpus(monkeypatch, major, result, why):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(major=major))
+    assert auto_precision(torch.device("cuda", 0)) == (result, why)
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -46,7 +46,7 @@ FOREIGN: dict[str, tuple[str, Any, str]] = {
     "a class of ours elsewhere": ("optimizer", calls("litlab.data.ImageData", dataset="generated"), ""),
     "callable of torch": ("callbacks", sets_up("torch.save"), f"{MAY_NOT} torch.serialization.save"),
     "callable with arguments": ("callbacks", sets_up(WRITE), MAY_NOT),
-    "callable class": ("callbacks", sets_up(calls("torch.utils.data.ConcatDataset", datasets=[[1]])), MAY_NOT),
+    "callable class": ("callbacks", sets_up(calls("torchvision.transforms.ToTensor")), MAY_NOT),
 }
 
 

@@ -24,7 +24,7 @@ def test_a_run_is_tested_by_its_name(run, folder):
 def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     best = next(folder.checkpoints.glob("epoch=*.ckpt"))
     results = read_json(folder.metrics)["test"]
-    assert run("validate", "--ckpt_path", best).code == 0
+    assert run("validate", "--run", best).code == 0
     assert read_json(folder.metrics)["val_checkpoint"] == best.name
     away = tmp_path / "away.ckpt"
     shutil.copy(best, away)
@@ -33,7 +33,7 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     assert done.code == 0, done.err
     assert f"{results['test/mse']:.4g}" in done.out
     assert NOT_SAVED in done.err
-    done = run("predict", "--ckpt_path", away, "--input", series)
+    done = run("predict", "--run", away, "--input", series)
     assert done.code == 0, done.err
     assert (tmp_path / "predictions.csv").is_file()
     assert not folder.path.exists()

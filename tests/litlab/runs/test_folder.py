@@ -1,12 +1,10 @@
 """The files of a run, and finding a run by what the user types."""
 
-import os
-
 import pytest
 
 from litlab.errors import UserError
 from litlab.runs.find import find_run, newest_resumable, without_member
-from litlab.runs.folder import new_run, read_json, write_json
+from litlab.runs.folder import new_run, read_json
 from tests.litlab.runs.conftest import held_by_another
 from tests.litlab.runs.make import write, write_group, write_run
 
@@ -93,20 +91,6 @@ def test_each_new_run_has_a_folder_of_its_own(tmp_path):
     runs = [new_run(tmp_path, "night/mine") for _ in range(3)]
     assert [run.path.name for run in runs] == ["version_0", "version_1", "version_2"]
     assert not runs[0].is_run()  # before anything is in it
-
-
-def test_a_write_that_fails_leaves_the_old_content_and_says_so(tmp_path, monkeypatch):
-    path = tmp_path / "run" / "metrics.json"
-    write_json(path, {"old": "ä"})
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"metrics\.json: it can't be written \(No space left on device\)"):
-        write_json(path, {"new": 1})
-    assert read_json(path) == {"old": "ä"}
-    assert [file.name for file in path.parent.iterdir()] == ["metrics.json"]
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"\xff\xfe"])

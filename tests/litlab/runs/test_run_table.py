@@ -70,8 +70,7 @@ def test_filters_and_order(root, runs, arguments, left):
 def test_json_holds_all_that_is_known(root, runs):
     [row] = json.loads(runs("--json", "cifar/version_1"))
     assert (row["run"], row["status"], row["best"]["value"]) == ("cifar/version_1", "finished", 0.9)
-    assert row["test"] == {"test/loss": 2.5, "test/acc": 0.88}
-    assert (row["seconds"], row["peak_memory_gib"], row["commit"], row["dirty"]) == (90.0, 1.25, COMMIT, True)
+    assert (row["seconds"], row["commit"], row["dirty"]) == (90.0, COMMIT, True)
 
 
 def test_a_group_is_one_row_and_its_runs_are_shown_where_it_is_named(root, runs):

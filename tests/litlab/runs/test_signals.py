@@ -4,13 +4,10 @@ import json
 import os
 import re
 import signal
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 
-from litlab.runs.signals import StopSignals
 from tests.conftest import ROOT
 from tests.litlab.runs.tiny_run import run
 from tests.processes import Python, ranks
@@ -78,12 +75,6 @@ def test_a_stopped_run_that_is_resumed_ends_as_one_that_was_not(tiny, tmp_path, 
     validations = [line for line in (first + second).splitlines() if line.startswith("validated")]
     assert validations == [line for line in whole.splitlines() if line.startswith("validated")]
     assert sorted(os.listdir(tmp_path / "cut" / "checkpoints")) == files
-
-
-def test_nothing_is_saved_without_checkpoints(tiny, tmp_path):
-    code, _ = tiny("unsaved", signal={"in": "step", "step": 7, "names": ["SIGTERM"]}, keep=False)
-    assert code == 143
-    assert not list(tmp_path.rglob("*.ckpt"))
 
 
 def test_a_run_under_nohup_outlives_its_terminal(tiny):
@@ -170,18 +161,3 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     assert re.search(said.format(0, r"\d\S*"), first)
     assert re.search(said.format(1, "nan"), second)
     assert state(tmp_path / "nan")["global_step"] == 6
-
-
-def test_a_signal_that_comes_while_ranks_tell_each_other_is_not_lost():
-    stop = StopSignals()
-    stop._pid = os.getpid()
-
-    def reduce(signum: torch.Tensor, reduce_op: str) -> torch.Tensor:
-        if not stop._signum:  # what the other ranks have heard of until then is nothing
-            stop._note(signal.SIGTERM, None)
-        return signum
-
-    strategy = SimpleNamespace(root_device=torch.device("cpu"), reduce=reduce)
-    trainer: Any = SimpleNamespace(world_size=2, global_step=10, strategy=strategy)
-    assert not stop._is_due(trainer)
-    assert stop._is_due(trainer)
