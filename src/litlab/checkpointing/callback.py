@@ -170,10 +170,3 @@ def save_last(trainer: Trainer, callback: ModelCheckpoint) -> None:
     name = callback.CHECKPOINT_NAME_LAST + callback.FILE_EXTENSION
     callback.last_model_path = os.path.join(callback.dirpath or "", name)
     trainer.save_checkpoint(callback.last_model_path, callback.save_weights_only)
-
-
-def wait_for_checkpoints(trainer: Trainer) -> None:
-    """Wait until the checkpoints that are being written in the background are complete."""
-    wait = getattr(trainer.strategy.checkpoint_io, "wait", None)  # of litlab's ShardedCheckpointIO
-    if wait is not None:
-        wait()

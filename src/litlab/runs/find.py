@@ -90,12 +90,7 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
 
 def experiment_of(run: RunFolder) -> Path:
     """Return the folder of the experiment that a run belongs to, also for a run in a group."""
-    return Path(without_member(str(run.path.parent)))
-
-
-def without_member(experiment: str) -> str:
-    """Return the name of an experiment as the config has it, given the one that a run in a group has."""
-    return re.sub(r"/(seeds|folds)_\d+(/(seed|fold)_\d+)?$", "", experiment)
+    return Path(re.sub(r"/(seeds|folds)_\d+(/(seed|fold)_\d+)?$", "", str(run.path.parent)))
 
 
 def _find_best(runs: list[RunFolder]) -> RunFolder:

@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.checkpointing.callback import EVERY_STEPS, can_save, save_last, wait_for_checkpoints
+from litlab.checkpointing.callback import EVERY_STEPS, can_save, save_last
 from litlab.checkpointing.internals import disable_signal_handling, ends_within_epoch, requeue_signal
 from litlab.checkpointing.resume import restart_validation
 
@@ -134,7 +134,7 @@ class StopSignals(Callback):
         if isinstance(kept, ModelCheckpoint) and kept.dirpath and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             if save:
                 save_last(trainer, kept)
-                wait_for_checkpoints(trainer)
+                trainer.strategy.checkpoint_io.teardown()  # waits for what is written in the background
             line += f"; they are in {kept.last_model_path}"
         rank_zero_info(line)
         self._raise(trainer)

@@ -18,7 +18,7 @@ from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
 from litlab.optim import Schedule, WarmupDecay
 from tests.litlab.checkpointing.in_process import Draws, fit
-from tests.litlab.checkpointing.resuming import leaves, same
+from tests.litlab.checkpointing.resuming import differences, leaves
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers",
@@ -116,7 +116,7 @@ def states(model, fitting) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def differences(tmp_path_factory):
+def compare_runs(tmp_path_factory):
     """Interrupts and resumes a run; what is not as in one that never stopped."""
     torch.set_num_threads(1)
     whole = {}
@@ -132,13 +132,13 @@ def differences(tmp_path_factory):
             before, _ = run_of(cell, folder, PLACES[cell.place])
             after, fitting = run_of(cell, folder, resume=True)
         (expected, fitted), found = whole[key], states(after, fitting)
-        names = [name for name in expected.keys() | found.keys() if not same(expected.get(name), found.get(name))]
+        names = differences(expected, found)
         assert after.rates.keys() != fitted.rates.keys(), "it went on, it did not begin again"
         for name in ("rates", "drawn"):  # on the way
             if getattr(before, name) | getattr(after, name) != getattr(fitted, name):
                 names.append(name)
         assert {*before.ended, *after.ended} == {*fitted.ended}
-        return sorted(names)
+        return names
 
     return compare
 
@@ -175,11 +175,11 @@ REPRESENTATIVE = [
 
 
 @pytest.mark.parametrize("cell", REPRESENTATIVE, ids=str)
-def test_a_resumed_schedule_is_exact(cell, differences):
-    assert differences(cell) == []
+def test_a_resumed_schedule_is_exact(cell, compare_runs):
+    assert compare_runs(cell) == []
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("cell", ALL, ids=str)
-def test_matrix(cell, differences):
-    assert differences(cell) == []
+def test_matrix(cell, compare_runs):
+    assert compare_runs(cell) == []

@@ -15,7 +15,6 @@ from litlab.runs.results import spreads
 from tests.conftest import Outcome
 from tests.litlab.commands.repeat.trouble import COMMAND
 from tests.litlab.conftest import CONFIGS
-from tests.litlab.runs.conftest import held_by_another
 from tests.litlab.runs.make import write_run
 
 GROUP = RunFolder(Path("lightning_logs/series/seeds_0"))
@@ -108,7 +107,7 @@ def test_a_fit_that_fails(fit, run):
     done = fit("--seeds", "0,1")
     assert (done.code, fits(done)) == (0, ["series/seeds_0/seed_0"])
     assert (GROUP.path / "seed_0/version_1").exists()
-    with held_by_another(GROUP.path):
+    with GROUP.lock():
         done = fit("--seeds", "0,1")
     assert done.code == 2
     assert "error: series/seeds_0: another process trains it; wait until it ends, or stop it\n" in done.err
