@@ -38,6 +38,7 @@ FRAME = re.compile(
 )
 # What it says of one type of several; any other line knows more.
 ONE_TYPE = ("Expected a", "Not a valid subclass", "Subclass types expect", "a class path", "a dict with")
+TYPE = re.compile(r"Expected (?:an? )?(?:<|typing)")  # and nothing else
 # What says that a file system, and not the code, is the problem.
 OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 OUT_OF_MEMORY = (
@@ -87,7 +88,7 @@ def explain(message: str, parser: Any) -> str:
     elif found := re.match(r"Expected a dot import path string: (.+)", text):
         known = [*find_classes(package()), *dir(torch.nn), *dir(optim), *dir(optim.lr_scheduler), *dir(callbacks)]
         text = f"there is no class '{found[1]}'{nearest(found[1], known, '; give its full path')}"
-    elif found := re.search(r"Subtypes: \[(.*)\]\n.*\n$", before) if text.startswith("Expected") else None:
+    elif found := re.search(r"Subtypes: \[(.*)\]\n.*\n$", before) if TYPE.match(text) else None:
         text = f"it must be one of {found[1]}".replace("typing.", "")
     key = ".".join(keys)
     return ": ".join(filter(None, [_find_place(key, parser.argv), key, text]))
