@@ -149,14 +149,14 @@ ALL = [
 ] + [
     Cell(schedule, "epoch", 2 if extra == "rare" else 1, place, when, extra)
     for schedule, place, when, extra in product(("plateau", "plateau-train", "warm-up"), PLACES, SAVING, EXTRAS)
-    if extra
+    if extra not in ("", "unvalidated", "compiled")
 ]
 
 
 REPRESENTATIVE = [
     Cell("plateau"),
     Cell("warm-up", place="first", saving="step"),
-    Cell("warm-up", place="end", extra="unvalidated"),
+    Cell("warm-up", place="end", saving="step", extra="unvalidated"),
     Cell("warm-up", place="first", saving="step", extra="unvalidated"),
     Cell("warm-up", place="inside", saving="step", extra="often"),
     Cell("warm-up", "step", place="inside", saving="step", extra="by epoch"),
