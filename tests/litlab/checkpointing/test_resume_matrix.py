@@ -140,10 +140,10 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
 def test_a_resumed_run_is_exact(cell, resuming):
     assert resuming.interrupted(cell)[1] == []
     if cell.experiment == "metrics":
-        curves = resuming.whole(cell).curves
-        names = [f"{stage}/{name}" for stage in ("train", "val") for name in METRICS]
-        assert [len(curves[name]) for name in names] == [EPOCHS] * len(names)
-        assert len({value for _, value in curves["train/auroc"]}) == EPOCHS
+        ran = resuming.whole(cell)
+        names = [f"curves/{stage}/{name}" for stage in ("train", "val") for name in METRICS]
+        assert [len(ran[name]) for name in names] == [EPOCHS] * len(names)
+        assert len({value for _, value in ran["curves/train/auroc"]}) == EPOCHS
     saved = load_torch_file(resuming.folder / str(cell) / "lightning_logs/run/version_0/checkpoints/last.ckpt")
     if cell.experiment == "bfloat16":  # the average that is validated and tested stays in float32
         assert torch.bfloat16 in {value.dtype for value in saved["current_model_state"].values()}

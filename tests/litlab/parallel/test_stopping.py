@@ -49,4 +49,4 @@ def test_both_stop_after_the_same_batch_and_the_checkpoint_is_complete(tmp_path,
     printed = program.wait(program.start(tmp_path / "program.py", 2, tmp_path, strategy), code=143)
     last = tmp_path / "kept/last.ckpt"
     steps = AtomicCheckpointIO().load_checkpoint(last)["global_step"]
-    assert f"SIGTERM: stopped after {steps} optimizer steps; they are in {last}." in printed[0]
+    assert f"SIGTERM: stopped after {steps} optimizer steps; they are in {last}" in printed[0]
