@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from litlab.cli.argv import ALONE
 from litlab.errors import UserError
 from litlab.util.numbers import count
 from litlab.util.options import Options, answer
@@ -49,11 +48,12 @@ def _export(arguments: list[str]) -> int:
     if chosen.format == "torchscript" and chosen.quantize:
         raise UserError("--quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti")
 
-    from litlab.cli.quiet import silence_noise
     from litlab.commands.export.export_run import export_run
 
-    silence_noise()
-    export_run(["test", "--run", chosen.run, *ALONE, *settings], chosen)
+    try:
+        export_run(chosen, settings)
+    except ModuleNotFoundError as error:
+        raise UserError(f"export: it needs {error.name}; pip install '.[export,torchao]'") from error
     return 0
 
 

@@ -47,7 +47,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path):
     command = [sys.executable, "-m", "auks", "serve", "--run", ".", "--port", "0"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: manifest.json is damaged")
+    assert done.stderr.startswith("error: manifest.json: it is damaged")
     assert "Traceback" not in done.stderr
 
 
