@@ -37,7 +37,7 @@ RUN_TORCH = """\
 with torch.no_grad():
     outputs = [tensor.numpy() for tensor in model(*map(torch.from_numpy, inputs.values()))]"""
 USE = '''\
-"""Run the exported model: python use.py [inputs.npz]. Needs numpy and {packages}, nothing else."""
+"""Run the exported model: python use.py [inputs.npz]. Needs {packages}, nothing else."""
 
 import json
 import sys
@@ -113,7 +113,7 @@ def write_folder(folder: Path, experiment: Experiment, serving: Serving, run: Ru
     if "torchao" in manifest["versions"]:
         modules.append(OPERATORS)  # defines operators of the graph
     script = USE.format(
-        packages=" and ".join(module.partition(".")[0] for module in modules),
+        packages=", ".join(["numpy", *(module.partition(".")[0] for module in modules)]),
         imports="\n".join(f"import {module}" for module in modules),
         load=LOAD[form].format(file=FILES[form]),
         run=RUN_ONNX if form == "onnx" else RUN_TORCH,
@@ -124,7 +124,10 @@ def write_folder(folder: Path, experiment: Experiment, serving: Serving, run: Ru
     done = subprocess.run([sys.executable, SCRIPT], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         line = done.stderr.strip().rpartition("\n")[2]
-        raise UserError(f"export: {SCRIPT} fails without this project ({line}); see docs/deploy.md")
+        raise UserError(
+            f"export: {SCRIPT} fails without this project ({line}); in place of an operator of your own use torch's "
+            "(docs/operators.md)"
+        )
     manifest["files"] = sorted(path.name for path in folder.iterdir())
     write_manifest(folder, manifest)
 
