@@ -46,7 +46,7 @@ def take_arrays(module: Callable[..., Any]) -> Run:
     import torch
 
     def run(arrays: Arrays) -> list[np.ndarray]:
-        with torch.no_grad():
+        with torch.inference_mode():
             return [tensor.numpy() for tensor in module(*map(torch.from_numpy, arrays))]
 
     return run

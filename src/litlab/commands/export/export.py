@@ -35,8 +35,8 @@ def main(arguments: list[str]) -> int:
 def _export(arguments: list[str]) -> int:
     options = Options("export", DESCRIPTION)
     options.add_argument("--run", required=True, help="run or checkpoint to export")
-    options.add_argument("--format", required=True, choices=FORMATS, help=_list_choices(FORMATS))
-    options.add_argument("--quantize", choices=KINDS, help=_list_choices(KINDS))
+    options.add_argument("--format", required=True, choices=FORMATS, help="; ".join(map(": ".join, FORMATS.items())))
+    options.add_argument("--quantize", choices=KINDS, help="; ".join(map(": ".join, KINDS.items())))
     options.add_argument(
         "--output",
         metavar="DIR",
@@ -55,7 +55,3 @@ def _export(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         raise UserError(f"export: it needs {error.name}; pip install '.[export,torchao]'") from error
     return 0
-
-
-def _list_choices(choices: dict[str, str]) -> str:
-    return "; ".join(f"{name}: {help_}" for name, help_ in choices.items())

@@ -23,7 +23,7 @@ from litlab.cli.servable import load_servable
 from litlab.cli.trainer import build_trainer, explain_untestable
 from litlab.commands.export.folder import choose_folder, get_versions, write_folder, write_manifest
 from litlab.commands.export.graph import trace, write_graph
-from litlab.commands.export.parity import Parity, compare
+from litlab.commands.export.parity import compare
 from litlab.commands.export.quantize import check_kind, quantize
 from litlab.data.serving import Serving
 from litlab.data.store import new_folder
@@ -83,7 +83,11 @@ def export_run(options: Namespace, settings: list[str]) -> None:
         start = time.perf_counter()
         run = Artifact(folder).run
         manifest["load_seconds"] = round(time.perf_counter() - start, 4)
-        manifest["parity"] = asdict(check_parity(module, run, data, serving, options))
+        loader = data.val_dataloader() or data.test_dataloader()  # the latter where nothing is for validation
+        few = None if options.quantize is None else math.ceil(QUANTIZED_SAMPLES / data.batch_size)
+        parity = compare(module, run, serving, islice(map(serving.raw, loader), few))
+        parity.check(TOLERANCE[options.format], is_quantized=options.quantize is not None)
+        manifest["parity"] = asdict(parity)
         manifest["speed"] = {
             "eager": measure_speed(take_arrays(reference), serving),
             "exported": measure_speed(run, serving),
@@ -106,26 +110,6 @@ def test_model(trainer: Trainer, experiment: Experiment) -> dict[str, float]:
     trainer.test(experiment.model, experiment.data, verbose=False)
     metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
     return {name: value for name, value in metrics.items() if math.isfinite(value)}  # R2 of a constant is NaN
-
-
-def check_parity(module: nn.Module, run: Run, data: Any, serving: Serving, options: Namespace) -> Parity:
-    """Compare the export with the model on its validation data, or its test data where there is none.
-
-    Args:
-        module: The model, quantized as the export is.
-        run: The exported model.
-        data: The run's data.
-        serving: Its inputs and outputs.
-        options: ``format`` and ``quantize``.
-
-    Raises:
-        UserError: If they differ by more than rounding.
-    """
-    loader = data.val_dataloader() or data.test_dataloader()
-    few = None if options.quantize is None else math.ceil(QUANTIZED_SAMPLES / data.batch_size)
-    parity = compare(module, run, serving, islice(map(serving.raw, loader), few))
-    parity.check(TOLERANCE[options.format], is_quantized=options.quantize is not None)
-    return parity
 
 
 def measure_speed(run: Run, serving: Serving) -> dict[str, float]:

@@ -50,6 +50,12 @@ def test_one_answer_that_is_off_is_found():
     parity.check(1e-4, is_quantized=True)
 
 
+def test_differences_are_in_units_of_their_column():
+    serving = Rows()
+    serving.unit = lambda: torch.tensor(4.0)
+    assert measure(lambda sums: sums + 1, serving=serving)[0].difference == pytest.approx(0.25, abs=1e-4)
+
+
 def test_an_answer_that_is_no_number_is_infinitely_far_off():
     parity, _ = measure(lambda sums: np.where(sums > 800, np.nan, sums).astype(np.float32))
     assert math.isinf(parity.difference)
