@@ -11,7 +11,7 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.artifact import is_exported
+from litlab.artifact import Artifact, is_exported
 from litlab.checkpointing.internals import release_averages
 from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.weights import check_weights, initialise
@@ -117,9 +117,10 @@ def build(command: Command) -> Experiment:
     model = command.build_model(trained=checkpoint is not None)
 
     if export is not None:
-        from litlab.artifact.steps import replace_network
+        from litlab.artifact.servable import replace_network, restore
 
-        replace_network(model, data, checkpoint, export, command.verb, config.threads)
+        assert checkpoint is not None
+        replace_network(model, data, restore(model, data, checkpoint), Artifact(export).run)
     elif checkpoint is not None:
         check_weights(model, checkpoint)
     elif config.init_from is not None:
