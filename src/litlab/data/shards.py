@@ -4,6 +4,7 @@ A shard is the bytes of its samples, one behind the other. What else is known is
 ``weights_only``: nothing in shards can run code, whoever has written them.
 """
 
+import io
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,8 +48,9 @@ class Shards:
         Raises:
             UserError: There are no shards, they can't be read, or are of another kind or version.
         """
-        with _reading(self.where), fsspec.open(f"{self.where}/about.pt") as stream:
-            about = torch.load(stream, weights_only=True)
+        with _reading(self.where):
+            storage, path = fsspec.url_to_fs(f"{self.where}/about.pt")
+            about = torch.load(io.BytesIO(storage.cat_file(path)), weights_only=True)
         needed = f"{self.kind} of version {VERSION}"
         if about["kind"] != needed:
             raise UserError(f"data.path: {self.where} holds {about['kind']}, not {needed}; write it again")

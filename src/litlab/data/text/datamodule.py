@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from lightning.fabric.utilities.data import AttributeDict
+from lightning.fabric.utilities import AttributeDict
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -181,7 +181,7 @@ class TextData(ExperimentData):
         if label_column in text_columns:
             raise UserError("data.text_columns: they have data.label_column, which tells the answer; leave it out")
         if self.dataset == "shards":
-            self.path, self.shards = path, Shards(str(path), cache_dir, self.item)
+            self.shards = Shards(str(path), cache_dir, self.item)
             if fold is not None:
                 raise UserError("data.fold: shards have the splits that they were written with; leave it out")
         self.files = {"train": self.path} if test_path is None else {"train": self.path, "test": test_path}

@@ -172,7 +172,7 @@ def test_a_group_has_the_same_settings(recorded):
         (["--folds=1"], "'1' is not valid; give a number of folds from 2 to 999"),
         (["--folds=9999999999"], "is not valid; give a number of folds from 2 to 999"),
         (
-            ["--data=StreamedTexts", "--data.path=shards", "--folds=5"],
+            ["--data=lightning.pytorch.demos.boring_classes.BoringDataModule", "--folds=5"],
             "no setting 'fold'; repeat the fit with --seeds",
         ),
         (["--seeds=0,1", "--folds=5"], "not allowed with argument"),
