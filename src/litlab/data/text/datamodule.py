@@ -182,8 +182,8 @@ class TextData(ExperimentData):
             raise UserError("data.text_columns: they have data.label_column, which tells the answer; leave it out")
         if self.dataset == "shards":
             self.shards = Shards(str(path), cache_dir, self.item)
-            if fold is not None:
-                raise UserError("data.fold: shards have the splits that they were written with; leave it out")
+            if fold or balance:
+                raise UserError("data.fold, data.balance: shards come as they were written; leave them out")
         self.files = {"train": self.path} if test_path is None else {"train": self.path, "test": test_path}
         self.balance = balance
         self._parts: dict[str, Any] = {}  # for each split what `TokenizedTexts` takes, and the ``texts``
@@ -303,8 +303,8 @@ class TextData(ExperimentData):
             part = part | encode(self.metadata.tokenizer, part["texts"])
         return TokenizedTexts(part, self.metadata, split)
 
-    def labels(self, split: str) -> Tensor | None:
-        return None if self.shards else self._parts[split]["labels"]
+    def labels(self, split: str) -> Tensor:
+        return self._parts[split]["labels"]
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         options = self.sampler_options(split)

@@ -94,6 +94,7 @@ def test_what_is_known_of_the_texts_is_known_of_the_shards(shards, make, tmp_pat
     data, original = load(shards[3], max_tokens=8), prepared(make())
     assert data.state_dict() == original.state_dict()
     assert (data.has_test, data.num_classes, data.vocab_size, data.baselines()) == (True, 2, 40, {})
+    assert data.labels("train").bincount().equal(original.labels("train").bincount())
     assert data.description.startswith(f"shards {shards[3]}: 160 train / 20 val / 20 test texts of up to 8 tokens, 2")
     assert data.fingerprint == load(shards[3]).fingerprint != load(shards[20]).fingerprint
     assert load(write(TextData("generated", cache_dir=str(tmp_path)), tmp_path / "made")).generated
@@ -120,8 +121,8 @@ def test_from_a_file_to_predictions(run, texts, tmp_path):
 
 
 def test_what_does_not_fit_is_refused(shards, make, tmp_path):
-    assert refusal(load, shards[1], fold="0/5").startswith("data.fold: shards have the splits that they")
-    assert refusal(load, shards[1], balance="even").startswith("data.balance: TextData has no classes to balance")
+    for setting in ({"fold": "0/5"}, {"balance": "even"}):
+        assert refusal(load, shards[1], **setting).startswith("data.fold, data.balance: shards come as they were")
     data = load(write(make(vocab_size=20), tmp_path / "shards"))
     data.load_state_dict(prepared(make(max_tokens=6)).state_dict())
     assert data.max_tokens == 6
