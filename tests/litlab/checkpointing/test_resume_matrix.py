@@ -117,7 +117,7 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
         "images": ("images", ["--data.dataset=folder", f"--data.path={images}"], 22),
         "streamed": ("images", ["--data.dataset=shards", *shards], 23),
         "text": ("text", ["--data.dataset=csv", f"--data.path={texts}", *cut], 18),
-        "streamed_text": ("text", ["--data=StreamedTexts", *text_shards, *cut], 19),
+        "streamed_text": ("text", ["--data.dataset=shards", *text_shards, *cut], 19),
         "series": (
             "series",
             ["--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.val_fraction=0.2"],

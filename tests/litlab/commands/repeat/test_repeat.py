@@ -168,7 +168,7 @@ def test_a_group_has_the_same_settings(recorded):
         (["--seeds"], "--seeds: expected one argument"),
         (["--folds=0"], "'0' is not valid; it must be a whole number of at least 1"),
         (
-            ["--data=StreamedTexts", "--data.path=shards", "--folds=5"],
+            ["--data=lightning.pytorch.demos.boring_classes.BoringDataModule", "--folds=5"],
             "no setting 'fold'; repeat the fit with --seeds",
         ),
         (["--seeds=0,1", "--folds=5"], "not allowed with argument"),
