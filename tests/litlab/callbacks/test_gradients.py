@@ -14,8 +14,6 @@ from litlab.callbacks.gradients import FreeGradients
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
-
 
 class Gradients(Callback):
     """Keeps the gradients of each step at its place in the list of callbacks."""

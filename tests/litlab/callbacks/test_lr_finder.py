@@ -20,7 +20,7 @@ from litlab.optim.schedule import WarmupDecay
 from litlab.tasks import Classifier
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:The number of training batches")
+pytestmark = pytest.mark.filterwarnings("ignore:The number of training batches")
 
 
 def curve(fall_at: float, rise_at: float, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:

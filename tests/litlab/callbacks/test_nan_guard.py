@@ -159,23 +159,3 @@ def test_bad_steps_are_the_scaler_s_own_affair(action, spoil, scale, skips):
     assert guarded.skipped == 0
     assert same(model.after[skips], model.after[max(0, skips - 1)])
     assert not same(model.after[0], model.after[-1])
-
-
-def test_sparse_gradients():
-    """They have no norm of their own."""
-
-    class Sparse(Model):
-        def __init__(self):
-            super().__init__("gradient is nan")
-            self.network = nn.EmbeddingBag(9, 1, sparse=True)
-
-        def training_step(self, batch, batch_idx):
-            loss = self.network(torch.tensor([[1, 2, 1]])).square().mean()
-            return BadGradient.apply(loss) if self.global_step == 4 else loss
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), 0.01)
-
-    guarded = NaNGuard("skip")
-    fit(Sparse(), guarded)
-    assert guarded.skipped == 1

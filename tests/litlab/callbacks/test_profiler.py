@@ -13,8 +13,6 @@ from torch.utils.data import DataLoader
 from litlab.callbacks import StepProfiler, profiler
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
-
 SECONDS = {  # of each part, per batch
     "waiting for data": 1.0, "copying to the device": 2.0, "transform": 4.0, "forward": 8.0, "backward": 16.0,
     "optimizer": 32.0, "callbacks and the rest": 64.0,
