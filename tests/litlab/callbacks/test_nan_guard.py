@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins import MixedPrecision
 from torch import nn
@@ -11,6 +11,7 @@ from litlab.callbacks import EMA
 from litlab.callbacks import nan_guard as guard
 from litlab.callbacks.nan_guard import NaNGuard
 from litlab.errors import UserError
+from tests.litlab.callbacks.tiny import are_equal, make_trainer
 from tests.litlab.runs.tiny_run import Batches
 
 
@@ -69,9 +70,7 @@ class Model(LightningModule):
 
 
 def fit(model, *callbacks, **settings):
-    settings = {"max_epochs": 1, "logger": False, "enable_checkpointing": False, **settings}
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False}
-    Trainer(accelerator="cpu", log_every_n_steps=2, callbacks=list(callbacks), **quiet, **settings).fit(model)
+    make_trainer(".", log_every_n_steps=2, callbacks=[*callbacks], **settings).fit(model)
     return model
 
 
@@ -106,7 +105,7 @@ def test_a_skipped_step_leaves_everything_as_it_was(fused, spoil):
 @pytest.mark.parametrize("action", ["stop", "skip"])
 def test_a_guarded_run_is_the_same_to_the_last_bit(action):
     plain, guarded = fit(Model(), Callback()), fit(Model(), NaNGuard(action))
-    assert same(plain.state_dict().values(), guarded.state_dict().values())
+    assert are_equal(plain.state_dict(), guarded.state_dict())
 
 
 def test_one_bad_batch_spoils_the_step_it_is_accumulated_in():
