@@ -19,8 +19,6 @@ from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.litlab.conftest import CONFIGS
 from tests.recorder import Recorder
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
-
 
 class Compared(TinyData):
     def baselines(self):

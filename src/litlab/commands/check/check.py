@@ -7,7 +7,7 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from rich.markup import escape
 from rich.table import Table
 
-from litlab.callbacks.second_trainer import second_trainer
+from litlab.callbacks.lr_finder import second_trainer
 from litlab.commands.check.cost import describe_cost
 from litlab.commands.check.probe import Probe
 from litlab.errors import UserError
