@@ -38,12 +38,11 @@ def networks(module: nn.Module) -> dict[str, nn.Module]:
 
     A ModuleList or ModuleDict can't be called: it stands for the modules in it. Lists of parameters are not networks.
     """
-    found: dict[str, nn.Module] = {}
+    paths: dict[nn.Module, str] = {}
     for path, network in find_called(dict(module.named_children())).items():
-        is_list = isinstance(network, nn.ParameterList | nn.ParameterDict)
-        if not is_list and network not in found.values() and any(True for _ in network.parameters()):
-            found[path] = network
-    return found
+        if [*network.parameters()] and not isinstance(network, nn.ParameterList | nn.ParameterDict):
+            paths.setdefault(network, path)
+    return {path: network for network, path in paths.items()}
 
 
 def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
