@@ -41,8 +41,9 @@ class Sums(Metric):
         super().__init__()
         self.add_state("sums", torch.zeros(shape, dtype=WIDEST), dist_reduce_fx="sum")
 
-    def update(self, sums: Tensor) -> None:
-        self.sums = self.sums + sums
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Add a tensor of the shape of ``sums``; subclasses say what they take."""
+        self.sums = self.sums + args[0]
 
     def compute(self) -> Any:
         return self.sums
