@@ -110,7 +110,8 @@ def _write_onnx(program: ExportedProgram, serving: Serving, path: Path) -> None:
             cause = cause.__cause__
         raise UserError(f"export: ONNX can't express the model ({first_line(cause)}); choose --format pt2") from error
     assert graph is not None
-    check_axes(serving, [list(value.shape or ()) for value in graph.model.graph.inputs])
+    onnx = graph.model
+    check_axes(serving, [list(value.shape or ()) for value in onnx.graph.inputs])
     graph.save(path)
 
 
