@@ -13,9 +13,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from litlab.parallel.foreach import copy_all, local_part
 from litlab.parallel.groups import DataGroups, shards, share_buffers
-from litlab.parallel.tensors import copy_of, divided_like, reshard
+from litlab.parallel.tensors import copy_all, copy_of, divided_like, local_part, reshard
 from litlab.types import HalfOpenUnitInterval
 
 

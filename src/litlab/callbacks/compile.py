@@ -12,7 +12,6 @@ from torch._dynamo.utils import calculate_time_spent
 
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks, select_modules
-from litlab.parallel.groups import divides_layers
 from litlab.parallel.plan import networks
 from litlab.types import ClosedUnitInterval
 
@@ -98,7 +97,7 @@ class Compile(Callback):
 
         # Compile. The test that follows a fit finds the modules compiled.
         # torch (2.15) compiles divided tensors with sizes that it does not know to a graph without end.
-        dynamic = False if divides_layers(trainer.strategy) else self.dynamic
+        dynamic = False if getattr(trainer.strategy, "tensor_parallel_size", 1) > 1 else self.dynamic
         for module in modules:
             if module._compiled_call_impl is None:
                 compile_in_place(

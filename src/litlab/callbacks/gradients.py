@@ -18,8 +18,8 @@ from torch.optim import Optimizer
 
 from litlab.errors import UserError
 from litlab.optim.parameters import last_layer
-from litlab.parallel.foreach import local_part, norms_of
 from litlab.parallel.groups import shards
+from litlab.parallel.tensors import local_part, norms_of
 from litlab.types import PositiveFloat
 
 
