@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks
 from litlab.parallel.plan import check_weights
-from litlab.util.splitmix import GOLDEN, mix
+from litlab.util.splitmix import GOLDEN, mix, next_number
 
 Passed = list[tuple[Any, Tensor]]  # of each micro-batch: what a stage has received, and what it has computed
 
@@ -146,7 +146,7 @@ class Pipeline:
             raise _Left(activation)
         if number == self._first and self._received is not None:
             activation = self._received
-        torch.manual_seed(mix((self._seed + (number + 1) * GOLDEN) % 2**64))
+        torch.manual_seed(next_number(self._seed + number * GOLDEN))
         return block(activation, *args, **kwargs)
 
     def _refuse(self, reason: str) -> UserError:

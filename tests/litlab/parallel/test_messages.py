@@ -69,6 +69,6 @@ def test_they_send_what_the_strategy_needs_and_stop_together(tmp_path, strategy)
     printed = program.wait(program.start(tmp_path / "program.py", 2, tmp_path, strategy), code=143)
     last = tmp_path / "kept/last.ckpt"
     steps = AtomicCheckpointIO().load_checkpoint(last)["global_step"]
-    assert f"SIGTERM: stopped after {steps} optimizer steps; they are in {last}." in printed[0]
+    assert f"SIGTERM: stopped after {steps} optimizer steps; they are in {last}" in printed[0]
     if strategy in SENT:
         assert json.loads((tmp_path / "found.json").read_text()) == SENT[strategy]

@@ -14,10 +14,3 @@ def test_files_of_images_are_torchvisions(data):
     names = [f"{public.folder}/raw/{name}" for name, _ in reader.resources] if "MNIST" in public.reader else None
     assert list(public.file_names) == (names or [reader.filename])
     assert public.folder == (reader.__name__ if names else reader.base_folder)
-
-
-def test_class_names_are_the_published_ones():
-    assert FashionMNISTData.public.class_names == tuple(torchvision.datasets.FashionMNIST.classes)
-    assert CIFAR10Data.public.class_names[:3] == ("airplane", "automobile", "bird")
-    assert len(CIFAR100Data.public.class_names) == 100
-    assert list(CIFAR100Data.public.class_names) == sorted(CIFAR100Data.public.class_names)

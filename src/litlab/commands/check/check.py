@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
-from litlab.callbacks.second_trainer import second_trainer
+from litlab.callbacks.lr_finder import second_trainer
 from litlab.commands.check.cost import describe_cost
 from litlab.commands.check.probe import Probe
 from litlab.errors import UserError

@@ -25,7 +25,7 @@ from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
 from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import Shards
+from litlab.data.shards import Shards, write_about, write_split
 from litlab.data.split import SPLITS, split_samples
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
@@ -127,7 +127,7 @@ class ImageData(ExperimentData):
         self.save_hyperparameters(logger=False, ignore=objects)
         self.cache_dir = Path(cache_dir).expanduser()
         if self.dataset == "shards":
-            self.path, self.shards = path, Shards(str(path), self.cache_dir)
+            self.path, self.shards = path, Shards(str(path), self.cache_dir, self.item)
         self.is_listed = self.dataset in ("folder", "csv")
         self.is_lazy = self.shards is not None or (self.is_listed and cache == "none")
         if transform and not self.is_lazy:
@@ -156,8 +156,7 @@ class ImageData(ExperimentData):
     def known(self) -> ImageMetadata:
         """What is known of the data before `setup`: no colours, and `resize` only where images may be fitted."""
         if self.shards is not None:
-            written = self.shards.metadata(self.item)
-            return ImageMetadata(**{**written, "image_shape": tuple(written["image_shape"])})
+            return ImageMetadata(**self.shards.about["metadata"])
         names, shape, depth = [f"class {number}" for number in range(10)], (3, 32, 32), 16
         if self.is_listed:
             names, (shape, depth) = self.listing.class_names, examine(self.listing.files)
@@ -297,7 +296,8 @@ class ImageData(ExperimentData):
     def samples(self, split: str) -> StoredImages | LazyImages:
         is_train = split == "train"
         if self.is_lazy:
-            read = partial(pick, self._list_samples(split)) if self.shards is None else self.shards.split(split).read
+            shards = self.shards
+            read = partial(pick, self._list_samples(split)) if shards is None else partial(shards.read, split)
             return LazyImages(self.sizes[split], read, self.known, self.transforms if is_train else [])
         processes = getattr(self.trainer, "num_devices", 1)
         samples = self._stored_images(split).in_memory(self.augment.crop if is_train else 0, processes)
@@ -380,17 +380,16 @@ class ImageData(ExperimentData):
     # ---- shards
 
     def write_shards(self, folder: Path, size: int) -> None:
-        from litlab.data.shards import write_about, write_split
-
         if not self.is_listed:
             raise UserError("shards: they are for image files of your own; set data.path")
         splits = {}
-        for split, count in self.sizes.items():
+        for split in self.sizes:
             samples = self._list_samples(split)
             if split == "train":
                 random.Random(0).shuffle(samples)  # a folder lists class after class
-            contents = ({**sample, "image": sample["image"].read_bytes()} for sample in samples)
-            splits[split] = write_split(folder / split, contents, count, size)
+            contents = (sample["image"].read_bytes() for sample in samples)
+            labels = torch.tensor([sample["label"] for sample in samples])
+            splits[split] = write_split(folder / split, "image", contents, size, labels=labels)
         mean, std = self._measure_colours()
         metadata = {**self.metadata.state_dict(), "mean": mean, "std": std}
-        write_about(folder, {"kind": self.item, "metadata": metadata, "splits": splits})
+        write_about(folder, self.item, metadata, splits)

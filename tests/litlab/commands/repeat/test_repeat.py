@@ -15,7 +15,6 @@ from litlab.runs.results import spreads
 from tests.conftest import Outcome
 from tests.litlab.commands.repeat.trouble import COMMAND
 from tests.litlab.conftest import CONFIGS
-from tests.litlab.runs.conftest import held_by_another
 from tests.litlab.runs.make import write_run
 
 GROUP = RunFolder(Path("lightning_logs/series/seeds_0"))
@@ -105,7 +104,7 @@ def test_a_fit_that_fails(fit, run):
     done = fit("--seeds", "0,1")
     assert (done.code, fits(done)) == (0, ["series/seeds_0/seed_0"])
     assert (GROUP.path / "seed_0/version_1").exists()
-    with held_by_another(GROUP.path):
+    with GROUP.lock():
         done = fit("--seeds", "0,1")
     assert done.code == 2
     assert "error: series/seeds_0: another process trains it; wait until it ends, or stop it\n" in done.err
@@ -156,12 +155,14 @@ def test_a_group_has_the_same_settings(recorded):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--seeds", "0,99999999999999999999999999"], "are no seeds; give whole numbers up to 4294967295"),
-        (["--seeds=0,-1"], "'0,-1' are no seeds"),
-        (["--seeds=0,0"], "give two or more seeds, each once"),
-        (["--folds=1"], "'1' is not valid; give a number of folds from 2 to 999"),
+        (["--seeds", "7"], "'7' is not valid; give two or more, each once, such as 0,1,2"),
+        (["--seeds", "0," + "9" * 5000], "is not valid; give two or more"),
+        (["--seeds=0,-1"], "'0,-1' is not valid"),
+        (["--seeds=0,0"], "'0,0' is not valid"),
+        (["--seeds"], "--seeds: expected one argument"),
+        (["--folds=0"], "'0' is not valid; it must be a whole number of at least 1"),
         (
-            ["--data=StreamedTexts", "--data.path=shards", "--folds=5"],
+            ["--data=lightning.pytorch.demos.boring_classes.BoringDataModule", "--folds=5"],
             "no setting 'fold'; repeat the fit with --seeds",
         ),
         (["--seeds=0,1", "--folds=5"], "not allowed with argument"),

@@ -51,7 +51,7 @@ def test_class_weights_are_those_of_the_data_and_in_the_checkpoint(run, uneven, 
 @pytest.mark.parametrize(
     ("flags", "line"),
     [
-        (["--data.balance=evenly"], "data.balance: evenly is not valid; it must be 'even', 'sqrt'"),
+        (["--data.balance=evenly"], "data.balance: it must be one of Literal['even', 'sqrt']"),
         (["--data.balance=even", "--model.class_weights=sqrt"],
          "model.class_weights: data.balance evens out the classes already; leave one of the two out"),
     ],
