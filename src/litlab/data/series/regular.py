@@ -82,14 +82,20 @@ def read_series(
 
 
 def _find_step(times: Column, where: str) -> str:
-    """Return the step that most stretches of ten times have."""
-    index = pd.DatetimeIndex(times).unique().sort_values()[:10_000]
+    """Return the step that most stretches of ten times have; where all jitter, the middle difference, rounded."""
+    index: Any = pd.DatetimeIndex(times).unique().sort_values()[:10_000]
+    if len(index) < 2:
+        raise UserError(f"{where}: one time makes no series; give more rows")
     stretches = [index[start : start + 10] for start in range(0, len(index) - 2, 10)]
     with warnings.catch_warnings(action="ignore"):  # pandas 3 announces that it will return an offset
         steps: Any = pd.Series(map(pd.infer_freq, stretches), dtype=object)
-    if not steps.any():
-        raise UserError(f"{where}: the times are at no equal steps; give more rows, or set data.freq, such as 10min")
-    return steps.mode()[0]
+        if steps.any():
+            return steps.mode()[0]
+        step = index.diff().median()
+        for unit in ("D", "h", "min", "s"):
+            if abs(step.round(unit) - step) < step / 50:
+                step = step.round(unit)
+        return str(pd.infer_freq(pd.date_range(index[0], periods=3, freq=step)))
 
 
 def _lay_on_grid(rows: Frame, times: Column, freq: str, bad_rows: Policy, where: str) -> Frame:
