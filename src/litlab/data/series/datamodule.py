@@ -75,8 +75,8 @@ class SeriesData(ExperimentData):
         test_fraction: Share of the rows of each series for the test: the last ones.
         fold: Such as 0/5, the first of five, in place of the test: each series is cut into six blocks of time, the test
             is the block after that number, and all before it is for training and validation.
-        freq: Step from row to row, such as 15min, h, D, B, MS, QS, YS (offset aliases of pandas); null: that of most
-            rows. Times nearer to the steps than a tenth of one are moved there.
+        freq: Step from row to row, such as 15min, h, D, B, MS, QS, YS (offset aliases of pandas); null: that which
+            fits best. Times nearer to the steps than a tenth of one are moved there.
         gaps: Whether missing rows and values are errors or interpolated linearly, also from the rows after them; never
             more than a tenth of a column.
         bad_rows: Rows that can't be used (text for a number, no time, a time that occurs twice, ...): `error` names

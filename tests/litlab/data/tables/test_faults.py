@@ -90,5 +90,3 @@ def test_a_column_that_gives_the_class_away_is_told(make, said, column, is_leak)
     warnings = [line for line in said if "warning" in line]
     assert len(warnings) == is_leak
     assert all("column id alone tells the target (nearly) without error; leave it out" in line for line in warnings)
-
-
