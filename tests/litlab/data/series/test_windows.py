@@ -101,16 +101,6 @@ def test_calendar_features_are_angles():
     torch.testing.assert_close(sine.square() + cosine.square(), torch.ones(3, 5).double())
 
 
-def test_scale_and_naive_error_are_of_the_training_rows_of_all_series():
-    values = np.array([[1.0], [3], [5], [3], [99], [7], [5], [9], [99]])
-    found = measure(days(5, 4, values=values), parts(4, 0, 1, 0, 3, 0, 1), 2)
-    train = np.array([1, 3, 5, 3, 7, 5, 9])
-    assert found["mean"] == pytest.approx([train.mean()])
-    assert found["scale"] == pytest.approx([train.std()])
-    assert found["naive_error"] == pytest.approx([np.mean([4, 0, 2]) / train.std()])
-    assert found["season"] == 2
-
-
 @pytest.mark.parametrize("values", [[5.0, 5.0, 5.0], [0.0, 1e300, 1.0], [0.0, 1e-200, 0.0], [0.1, 0.1, 0.1]])
 def test_columns_that_can_not_be_scaled(values):
     message = refusal(measure, days(3, values=np.array(values)[:, None]), parts(3), 1)
