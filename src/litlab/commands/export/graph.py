@@ -130,13 +130,14 @@ def _write_torchscript(reference: Servable, path: Path) -> None:
 @contextlib.contextmanager
 def quiet_exporters() -> Iterator[None]:
     """Leave out progress and warnings that are for developers of the exporters, not about the model."""
+    before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
 
 
 def _explain_refusal(error: Exception, module: nn.Module) -> str:
