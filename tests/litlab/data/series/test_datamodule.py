@@ -51,7 +51,7 @@ def test_several_series_are_one_data_set(make, make_trainer, tmp_path):
     data, model = make(long_frame(), series_column="place", val_fraction=0.2), SeriesRecorder()
     make_trainer().fit(model, data)
     assert data.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
-    too_short = prepared(make(long_frame(c=4), series_column="place", val_fraction=0.2))
+    too_short = prepared(make(long_frame(c=1), series_column="place", val_fraction=0.2))
     assert too_short.sizes == data.sizes
     values = np.concatenate([wave(100), wave(80) + np.array([50, 0])])
     train = np.concatenate([values[:60], values[100:148]])
@@ -96,6 +96,7 @@ def test_baselines_on_all_test_windows(make):
     }
     errors = data.baselines()
     assert list(errors) == list(forecasts)
+    assert set(errors["ridge"]) == {"test/mse", "test/mae", "test/mase"}
     for name, forecast in forecasts.items():
         wrong = errors_of(forecast, range(80, 98))
         assert errors[name]["test/mse"] == pytest.approx(wrong.square().mean().item(), rel=1e-4)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from litlab.data.series.regular import Series
-from litlab.data.series.ridge import fit_ridge
+from litlab.data.series.ridge import _PENALTIES, fit_ridge
 from litlab.data.series.serving import make_calendar, measure
 from litlab.data.series.windows import Windows, find_ends, find_starts, split_rows
 from litlab.data.split import SPLITS
@@ -114,9 +114,17 @@ def test_the_ridge_of_several_series_is_that_of_their_windows_together():
     mean = x.mean(1, keepdim=True)
     x, y = x - mean, y - mean
     gram = x.T @ x
-    penalty = 1e-2 * torch.linalg.eigvalsh(gram).mean()
-    weight = torch.linalg.solve(gram + penalty * torch.eye(5), x.T @ y).T
-    expected = weight - weight.mean(1, keepdim=True) + 1 / 5
-    starts = {"train": torch.tensor([*range(33), *range(40, 63)])}
-    found = fit_ridge(torch.cat([first, second]), starts, 5, 3)
-    torch.testing.assert_close(found, expected.float(), atol=1e-4, rtol=1e-3)
+
+    def solve(penalty: float) -> torch.Tensor:
+        weight = torch.linalg.solve(gram + penalty * torch.linalg.eigvalsh(gram).mean() * torch.eye(5), x.T @ y).T
+        return weight - weight.mean(1, keepdim=True) + 1 / 5
+
+    starts, rows = {"train": torch.tensor([*range(33), *range(40, 63)])}, torch.cat([first, second])
+    torch.testing.assert_close(fit_ridge(rows, starts, 5, 3), solve(0.01).float(), atol=1e-4, rtol=1e-3)
+
+    # With validation the penalty is the best one there.
+    rows = torch.cat([rows, torch.randn(30, 2).cumsum(0) + 0.7 * torch.randn(30, 2)])
+    val = rows[70:].unfold(0, 8, 1).flatten(0, 1).double()
+    best = min(map(solve, _PENALTIES), key=lambda weight: (val[:, :5] @ weight.T - val[:, 5:]).square().sum())
+    found = fit_ridge(rows, starts | {"val": torch.arange(70, 93)}, 5, 3)
+    torch.testing.assert_close(found, best.float(), atol=1e-4, rtol=1e-3)

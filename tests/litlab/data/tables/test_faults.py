@@ -36,7 +36,7 @@ def test_columns_of_words_are_categories_and_a_few_wrong_cells_are_bad_rows(make
     """`2019_20` was read as 201920; `1st` and `<=3cm` were broken numbers, whose advice asked for all other columns."""
     words = {"season": ["2019_20", "1_1"], "rank": ["1st", "2nd"], "width": ["<=3cm", "4"]}
     frame = make_houses().assign(**{name: RNG.choice(cells, 100) for name, cells in words.items()})
-    frame = frame.assign(width=RNG.choice(["<=3cm", ">3cm", "4"], 100), floor=[5, None] * 50)
+    frame = frame.assign(width=RNG.choice(["<=3cm", ">3cm", "<9cm", "4", "5"], 100), floor=[5, None] * 50)
     data = prepared(make(frame, categories=["age"]))
     assert list(data.metadata.categories) == ["age", "city", "kind", "season", "rank", "width", "floor"]
     assert set(data.metadata.categories["season"]) == {"2019_20", "1_1"}
