@@ -25,7 +25,7 @@ ARG PIP_EXTRA_INDEX_URL
 COPY --chown=runner pyproject.toml constraints.txt ./
 RUN mkdir src && touch README.md LICENSE && python3 -m venv /opt/venv \
     && pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt \
-        --editable '.[export,postgresql,serve,stream,torchao]'
+        --editable '.[export,postgresql,serve,torchao]'
 
 # What .devcontainer/devcontainer.json opens, with your checkout as /app.
 FROM environment AS development

@@ -98,7 +98,9 @@ class Python:
 class Child(Python):
     """Takes the place of `subprocess.Popen` in `litlab.runs.children`; what it prints is shown when it ends."""
 
-    def __init__(self, words: list[str], start_new_session: bool, stdout: BinaryIO | None, stderr: object) -> None:
+    def __init__(
+        self, words: list[str], start_new_session: bool, stdout: BinaryIO | None = None, stderr: int = 0
+    ) -> None:
         assert start_new_session
         super().__init__(*words[1:], cwd=Path.cwd(), merge=stdout is not None)
         self._log = stdout

@@ -13,10 +13,16 @@ from litlab.util.device import has_fast_bfloat16, has_tensor_cores
 from tests.litlab.conftest import CONFIGS
 
 GPU = torch.device("cuda", 0)
-IMAGES = CONFIGS / "images.yaml"
+QUIET = [
+    pytest.mark.filterwarnings("ignore:The number of training batches"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype"),
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores"),
+    pytest.mark.filterwarnings("ignore:The CUDA Graph is empty"),  # by torch.compile, which makes one to reserve memory
+]
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU: tests/fake_cuda.py goes without one"),
+    *QUIET,
 ]
 
 
@@ -84,14 +90,16 @@ def test_auto_is_what_the_gpu_has_units_for(fit):
 @pytest.mark.parametrize("name", ["images", "text", "series"])
 def test_float16_is_scaled_and_the_scale_resumes(fit, run, tmp_path, name):
     checkpoint, _, _ = fit(name, "--trainer.precision=16-mixed")
-    scale = checkpoint["MixedPrecision"]["scale"]
+    scale = checkpoint["ClippingMixedPrecision"]["scale"]
     assert finite(checkpoint)
     assert scale > 1
     assert math.log2(scale).is_integer()
     done = run("fit", "--resume", "last", "--trainer.max_epochs=2", "--trainer.log_every_n_steps=1")
     assert done.code == 0, done.err
     newest = torch.load(tmp_path / f"lightning_logs/{name}/version_0/checkpoints/last.ckpt", weights_only=True)
-    assert newest["MixedPrecision"]["_growth_tracker"] != checkpoint["MixedPrecision"]["_growth_tracker"]
+    assert (
+        newest["ClippingMixedPrecision"]["_growth_tracker"] != checkpoint["ClippingMixedPrecision"]["_growth_tracker"]
+    )
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune"])

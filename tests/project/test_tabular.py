@@ -7,7 +7,6 @@ import shutil
 
 import numpy as np
 import pytest
-import torch
 
 from litlab.testing import ModuleContract
 from tests.conftest import CONFIGS, command
@@ -88,14 +87,6 @@ def test_a_run_has_its_baselines_beside_it(classes, numbers):
     assert rows["gradient boosting"]["test/mae"] < rows["mean"]["test/mae"]
 
 
-def test_sizes_come_from_the_data_and_the_checkpoint_is_plain(numbers):
-    saved = torch.load(numbers / "checkpoints/last.ckpt", weights_only=True)
-    network = saved["hyper_parameters"]["network"]["init_args"]
-    assert (network["num_numbers"], network["category_sizes"], network["num_outputs"]) == (3, [4], 1)
-    assert saved["hyper_parameters"]["target_names"] == ["price"]
-    assert saved["hyper_parameters"]["target_mean"] == saved["TabularData"]["target_mean"]
-
-
 NEW = [["city", "size", "age"], ["Bonn", "150", "10"], ["Mainz", "40", ""], ["Rom", "190", "50"], ["Trier", "30", "80"]]
 
 
@@ -125,24 +116,3 @@ def test_predicting_numbers_from_a_run_alone(numbers, run, tmp_path):
     prices = [float(row["predicted_price"]) for row in rows]
     assert [row["row"] for row in rows] == ["2", "3", "4", "5"]
     assert prices == pytest.approx([175_000, 20_000, 175_000, -10_000], abs=50_000)
-
-
-def test_testing_again_gives_the_same(numbers, houses, run, tmp_path):
-    def results():
-        return json.loads((numbers / "metrics.json").read_text())["test"]
-
-    before = results()
-    assert {"test/loss", "test/mse", "test/mae", "test/r2"} <= before.keys()
-    done = run("test", "--run", numbers, "--data.path", houses)
-    assert done.code == 0, done.err
-    assert results() == before
-
-
-def test_the_wrong_model_is_one_line(run, houses):
-    done = run(
-        "fit", "--config", CONFIGS / "tabular.yaml", "--data.dataset=csv", "--data.path", houses, "--data.target=price"
-    )
-    assert done.code == 2
-    assert done.err.splitlines()[-1] == (
-        "error: model: it is for classification, not for price; use --model Regressor, or set data.task classification"
-    )

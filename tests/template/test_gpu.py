@@ -5,12 +5,13 @@ import torch
 from lightning.pytorch import Trainer
 
 from tests.conftest import settings_of
-from tests.litlab.test_gpu import NoWaiting
+from tests.litlab.test_gpu import QUIET, NoWaiting
 from tests.template.shipped import EXPERIMENTS
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU: test_fake_cuda.py goes without one"),
+    *QUIET,
 ]
 
 

@@ -1,6 +1,6 @@
 """Every overlay runs by itself with one experiment, some in a stack, and does what it says."""
 
-import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -152,6 +152,6 @@ def test_ddp_overlay_trains_the_same_network_on_both_processes_and_profile_each(
     assert checkpoint["state_dict"]["network.whitened"]
     assert done.out.count("Where the time of a training step goes") == 1
     for rank in (0, 1):
-        profile = tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.json"
-        assert json.loads(profile.read_text())["parts"]["backward"] > 0
+        profile = tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.txt"
+        assert re.search(r"^backward +[1-9]", profile.read_text(), re.MULTILINE)
         assert "c10d::allreduce_" in profile.with_suffix(".trace.json").read_text()

@@ -1,5 +1,6 @@
 """The commands of the README do what they say; they are read from it, so none can be forgotten."""
 
+import json
 import re
 import shlex
 import shutil
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.litlab.commands.serve.client import Server
+from tests.litlab.commands.serve.client import Server, form
 from tests.template.old_torch import OLD_TORCH
 
 README = (ROOT / "README.md").read_text()
@@ -76,9 +77,10 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, children, monkey
             continue
         if arguments[0] == "serve":
             server = Server(clone, *arguments[1:], package="project")
-            answered = server.form((clone / "photos/test/class_0/0.png").read_bytes())
+            picture = (clone / "photos/test/class_0/0.png").read_bytes()
+            response, body = server.request("/predict", *form(picture))
             assert server.end() == 0, server.printed()
-            assert (answered.status, answered.json()["class"][:6]) == (200, "class_")
+            assert (response.status, json.loads(body)["class"][:6]) == (200, "class_")
             continue
         if "--config" not in arguments:  # a run has its own
             done = run(*arguments)

@@ -72,7 +72,7 @@ def test_first_hour(here):
 def test_own_data(copy):
     def stopped(_: str) -> Outcome:
         """Ctrl-C, in the third epoch."""
-        fit = ["fit", "--config", "configs/meters.yaml", *BRIEF, "--trainer.max_epochs=12"]
+        fit = ["fit", "--config", "configs/meters.yaml", *BRIEF, "--trainer.max_epochs=60"]
         process = Python("-m", PACKAGE, *fit, cwd=copy, environment={"PYTHONPATH": copy / "src"})
         while "epoch 2/" not in "".join(process.printed()):
             assert process.poll() is None, process.printed()
@@ -83,7 +83,7 @@ def test_own_data(copy):
 
     def verb(words: list[str]) -> Outcome:
         whole = words[0] == "fit" and "meters_whole" in words
-        return run_in_copy([*brief(words), *(["--trainer.max_epochs=12"] if whole else [])])
+        return run_in_copy([*brief(words), *(["--trainer.max_epochs=60"] if whole else [])])
 
     others = {"python -m project fit --config configs/meters.yaml --trainer.max_epochs 200": stopped}
     for _ in follow("own_data.md", verb, others):

@@ -1,34 +1,79 @@
-"""An exported model, ready to be called."""
+"""An exported model: a folder with a graph, ``manifest.json`` with what is known of it, and what runs it."""
 
-from collections.abc import Mapping
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from litlab.artifact.manifest import FILES, read_manifest
-from litlab.artifact.runtimes import load_runtime
-from litlab.errors import UserError
+from litlab.errors import UserError, first_line
+
+MANIFEST, CHECKPOINT, EXAMPLE, SCRIPT = "manifest.json", "run.ckpt", "example.npz", "use.py"
+FILES = {"onnx": "model.onnx", "pt2": "model.pt2", "aoti": "model.aoti.pt2", "torchscript": "model.ts"}
+VERSION = 2  # of the folder
+OPERATORS = "torchao.quantization.pt2e"  # defines those of quantized graphs
+Arrays = Sequence[np.ndarray]
+Run = Callable[[Arrays], list[np.ndarray]]
+
+
+def is_exported(folder: str | Path) -> bool:
+    """Return whether a folder holds an exported model. A run is never an export, whatever files are in it."""
+    is_run = any(os.path.lexists(os.path.join(folder, name)) for name in ("config.yaml", "status.json"))
+    return os.path.isfile(os.path.join(folder, MANIFEST)) and not is_run
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read a manifest.
+
+    Raises:
+        UserError: It is damaged, or of another version.
+    """
+    path = folder / MANIFEST
+    with suppress(ValueError, TypeError, KeyError):
+        manifest = json.loads(path.read_bytes())
+        if manifest["version"] == VERSION and manifest["format"] in FILES:
+            return manifest
+    raise UserError(f"{path}: it is damaged, or not of this version of litlab; export the run again")
+
+
+def take_arrays(module: Callable[..., Any]) -> Run:
+    """Return what calls a module of torch with arrays, and gives arrays."""
+    import torch
+
+    def run(arrays: Arrays) -> list[np.ndarray]:
+        with torch.inference_mode():
+            return [tensor.numpy() for tensor in module(*map(torch.from_numpy, arrays))]
+
+    return run
 
 
 class Artifact:
-    """The model in the folder of an export.
+    """The model in the folder of an export, on as many threads as torch has.
 
-    ``manifest`` says what it takes and gives; ``run`` takes arrays in that order, and checks nothing.
+    ``manifest`` says what it takes and gives; ``run`` takes arrays in that order.
 
     Args:
         folder: The folder.
-        threads: Threads that compute; None for the runtime's choice.
 
     Raises:
-        UserError: It is missing, damaged, or not for this machine's versions.
+        UserError: It is damaged, or not for this machine's versions.
     """
 
-    def __init__(self, folder: Path, threads: int | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path) -> None:
         self.manifest = read_manifest(folder)
-        form, names = self.manifest["format"], [entry["name"] for entry in self.manifest["inputs"]]
-        self.run = load_runtime(form, folder / FILES[form], names, self.manifest["versions"], threads)
+        form = self.manifest["format"]
+        file = folder / FILES[form]
+        try:
+            self.run: Run = self._load_onnx(file) if form == "onnx" else self._load_torch(form, file)
+        except ModuleNotFoundError as error:
+            raise UserError(f"{file}: it needs {error.name}; pip install '.[export,torchao]'") from error
+        except Exception as error:  # runtimes raise what they like for a file that they can't use
+            raise UserError(f"{file}: it can't be loaded here ({first_line(error)}); export the run again") from error
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run the model.
@@ -38,42 +83,36 @@ class Artifact:
 
         Returns:
             The outputs by their names.
-
-        Raises:
-            UserError: An input is missing, unknown, or of another type or shape.
         """
-        arrays = order_inputs(self.manifest, inputs)
-        names = [entry["name"] for entry in self.manifest["outputs"]]
-        return dict(zip(names, self.run(arrays), strict=True))
+        outputs = self.run([inputs[entry["name"]] for entry in self.manifest["inputs"]])
+        return {entry["name"]: output for entry, output in zip(self.manifest["outputs"], outputs, strict=True)}
 
+    def _load_onnx(self, file: Path) -> Run:
+        import torch
 
-def order_inputs(manifest: Mapping[str, Any], inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Return the inputs in the order of a manifest.
+        runtime: Any = import_module("onnxruntime")
+        options = runtime.SessionOptions()
+        options.log_severity_level = 3  # errors
+        options.intra_op_num_threads = torch.get_num_threads()
+        session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        names = [entry["name"] for entry in self.manifest["inputs"]]
+        return lambda arrays: session.run(None, dict(zip(names, arrays, strict=True)))
 
-    Args:
-        manifest: The manifest, for its ``inputs`` and ``limits``.
-        inputs: Arrays by name.
+    def _load_torch(self, form: str, file: Path) -> Run:
+        import torch
 
-    Raises:
-        UserError: One is missing, unknown, or of another type or shape.
-    """
-    names = [entry["name"] for entry in manifest["inputs"]]
-    if set(inputs) != set(names):
-        raise UserError(f"inputs: they are {', '.join(inputs)}; the model takes {', '.join(names)}")
-
-    sizes: dict[str, int] = {}  # of the free axes, which several inputs share
-    for entry in manifest["inputs"]:
-        name, array, shape = entry["name"], inputs[entry["name"]], entry["shape"]
-        fits = array.ndim == len(shape) and str(array.dtype) == entry["dtype"]
-        for size, axis in zip(array.shape, shape, strict=False):
-            if isinstance(axis, int):
-                fits = fits and size == axis
-            else:
-                most = manifest["limits"].get(axis, size)
-                fits = fits and 1 <= size <= most and sizes.setdefault(axis, size) == size
-        if not fits:
-            raise UserError(
-                f"input {name!r}: it is {array.dtype} of shape {array.shape}; the model takes {entry['dtype']} of "
-                f"shape ({', '.join(map(str, shape))}), with the same sizes in all inputs"
-            )
-    return [np.ascontiguousarray(inputs[name]) for name in names]
+        versions = self.manifest["versions"]
+        if "torchao" in versions:
+            import_module(OPERATORS)
+        graph: Any
+        if form == "aoti":
+            if versions["torch"].split(".")[:2] != torch.__version__.split(".")[:2]:  # its code calls that version
+                raise RuntimeError(f"it was compiled for torch {versions['torch']}, here is {torch.__version__}")
+            graph = torch._inductor.aoti_load_package(str(file))  # the documented way
+        elif form == "torchscript":
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=r"`torch.jit.\w+` is deprecated")
+                graph = torch.jit.load(str(file)).eval()
+        else:
+            graph = torch.export.load(file).module()
+        return take_arrays(graph)

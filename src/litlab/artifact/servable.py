@@ -1,18 +1,21 @@
-"""A trained model with its preprocessing, as one module: what is exported, and what `serve` calls."""
+"""A trained model with its preprocessing as one module, and an exported one in the place of a network."""
 
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import LightningModule
+import torch
+from lightning.pytorch import LightningDataModule, LightningModule
 from torch import Tensor, nn
 
-from litlab.artifact.manifest import VERSION, sha256
+from litlab.artifact.artifact import VERSION, Run
+from litlab.data import ExperimentData
 from litlab.data.serving import Serving
+from litlab.errors import UserError
 from litlab.runs.folder import RunFolder, read_json
 
 
 class Servable(nn.Module):
-    """From raw inputs to answers: what is exported.
+    """From raw inputs to answers: what is exported, and what `serve` calls.
 
     Args:
         model: The trained model, whose ``predict_step`` is called.
@@ -30,14 +33,15 @@ class Servable(nn.Module):
         return self.serving.decode(self.model.predict_step(self.serving.encode(*raw), 0))
 
 
-def describe(serving: Serving, run: RunFolder | None, checkpoint: Path) -> dict[str, Any]:
+def describe(serving: Serving, run: str | None, checkpoint: str) -> dict[str, Any]:
     """Return what a manifest says of a model: what goes in and comes out, and the run that it is from.
 
     Args:
         serving: Inputs and outputs.
-        run: The run, if the checkpoint is in one.
+        run: The run's folder, if the checkpoint is in one.
         checkpoint: The checkpoint's file.
     """
+    folder = RunFolder(Path(run)) if run else None
     return {
         "version": VERSION,
         "kind": serving.kind,
@@ -46,8 +50,58 @@ def describe(serving: Serving, run: RunFolder | None, checkpoint: Path) -> dict[
         "limits": serving.most,
         "facts": serving.facts(),
         "run": {
-            "name": checkpoint.name if run is None else run.name,
-            "commit": None if run is None else read_json(run.provenance).get("commit"),
-            "checkpoint_sha256": sha256(checkpoint),
+            "name": folder.name if folder else Path(checkpoint).name,
+            "commit": read_json(folder.provenance).get("commit") if folder else None,
+            "checkpoint": Path(checkpoint).name,
         },
     }
+
+
+def restore(model: LightningModule, data: LightningDataModule, checkpoint: dict[str, Any]) -> Serving:
+    """Give model and data what a checkpoint holds besides the weights, as the Trainer does.
+
+    Returns:
+        What stands between raw inputs and the model.
+
+    Raises:
+        UserError: They can't be deployed, or the checkpoint is for another DataModule.
+    """
+    name = type(data).__qualname__
+    if not isinstance(data, ExperimentData) or not hasattr(model, "test_predictions"):
+        raise UserError(
+            f"--run: {type(model).__name__} on {name} can't be exported or served; it needs test_predictions(), and "
+            "the data serving() (docs/deploy.md)"
+        )
+    if name not in checkpoint:
+        raise UserError(f"--data: the checkpoint holds nothing of a {name}; leave it out")
+    model.on_load_checkpoint(checkpoint)
+    data.load_state_dict(checkpoint[name])
+    return data.serving()
+
+
+def replace_network(model: Any, data: Any, serving: Serving, run: Run) -> None:
+    """Let an exported model predict and be tested in place of the network: same files, same metrics.
+
+    Callbacks see the same batches as before; the exported model gets what these were before `transform`.
+
+    Args:
+        model: Its ``predict_step`` and ``test_step`` are replaced.
+        data: Its `transform` also keeps the raw inputs.
+        serving: What stands between them and the model.
+        run: The exported model.
+    """
+    transform = data.transform
+    kept: dict[str, Any] = {}
+
+    def keep(batch: Any, epoch: int | None) -> Any:
+        kept["batch"] = batch
+        return transform(batch, epoch)
+
+    def predict() -> Tensor:
+        serving.to(model.device)
+        raw = [tensor.contiguous().cpu().numpy() for tensor in serving.raw(kept["batch"])]
+        return serving.predicted([torch.from_numpy(array).to(model.device) for array in run(raw)])
+
+    data.transform = keep
+    model.predict_step = lambda batch, batch_idx: predict()
+    model.test_step = lambda batch, batch_idx: model.test_predictions(predict(), serving.target(kept["batch"]))

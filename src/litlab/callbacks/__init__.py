@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from litlab.callbacks.compile import Compile
     from litlab.callbacks.evaluation import Baselines, ConfusionMatrix
     from litlab.callbacks.freeze import Freeze, FreezeRule
-    from litlab.callbacks.gradients import AGC, GradNorms
+    from litlab.callbacks.gradients import AGC, GradNorms, OptimizerInBackward
     from litlab.callbacks.lr_finder import LRFinder
     from litlab.callbacks.memory import VRAM, MemorySnapshot
     from litlab.callbacks.nan_guard import NaNGuard
-    from litlab.callbacks.optimizer_in_backward import OptimizerInBackward
     from litlab.callbacks.profiler import StepProfiler
     from litlab.callbacks.progress import ProgressBar
     from litlab.callbacks.qat import QAT

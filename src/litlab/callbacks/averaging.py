@@ -13,12 +13,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from litlab.parallel.foreach import copy_all, local_part
 from litlab.parallel.groups import DataGroups, shards, share_buffers
-from litlab.parallel.tensors import copy_of, divided_like, reshard
+from litlab.parallel.tensors import copy_all, copy_of, divided_like, local_part, reshard
 from litlab.types import HalfOpenUnitInterval
-
-HALVES = (torch.float16, torch.bfloat16)
 
 
 class AveragedWeights(Callback):
@@ -36,14 +33,8 @@ class AveragedWeights(Callback):
 
     part_of_step = True
 
-    def __init__(self) -> None:
-        self.average: dict[str, Tensor] = {}
-        self.updates = 0
-        self._weights: dict[str, Tensor] = {}  # in training, while the model has the average
-        self._saved: dict[str, Tensor] = {}  # the average of the checkpoint that a run continues from
-
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self.updates, self._saved = 0, {}
+        self.teardown()
         if stage == "fit" and shards(trainer.strategy) and not isinstance(trainer.strategy, DataGroups):
             raise UserError(
                 "trainer.strategy: it shards the weights in a way in which they can't be averaged; use fsdp2, ddp or "
@@ -52,7 +43,7 @@ class AveragedWeights(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for name, value in tensors_of(pl_module).items():
-            average = copy_of(value, torch.float32 if value.dtype in HALVES else None)
+            average = copy_of(value, torch.float32 if value.dtype in (torch.float16, torch.bfloat16) else None)
             if name in self._saved:
                 local_part(average).copy_(local_part(divided_like(average, self._saved[name])))
             self.average[name] = average
@@ -84,15 +75,18 @@ class AveragedWeights(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Put the average into the model."""
-        if self.updates and self.average:
+        if self.updates:
             self._weights = {name: copy_of(value) for name, value in tensors_of(pl_module).items()}
             set_tensors(pl_module, self.average)
 
     def teardown(self, *_: Any, **__: Any) -> None:
-        self.average, self._weights = {}, {}
+        self.updates = 0
+        self.average: dict[str, Tensor] = {}
+        self._weights: dict[str, Tensor] = {}  # in training, while the model has the average
+        self._saved: dict[str, Tensor] = {}  # the average of the checkpoint that a run continues from
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        if not self.updates or not self.average:
+        if not self.updates:
             return
 
         def complete(tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -132,7 +126,6 @@ class EMA(AveragedWeights):
 
     def __init__(self, decay: HalfOpenUnitInterval = 0.999) -> None:
         self.decay = decay
-        super().__init__()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
         if trainer.global_step > self.steps:  # no gradients are being accumulated
@@ -159,7 +152,6 @@ class SWA(AveragedWeights):
 
     def __init__(self, start: HalfOpenUnitInterval = 0.75) -> None:
         self.start = start
-        super().__init__()
 
     def has_begun(self, trainer: Trainer) -> bool:
         """Return whether the epoch is averaged. A run that is resumed for longer goes on with its average."""

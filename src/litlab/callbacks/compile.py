@@ -12,7 +12,6 @@ from torch._dynamo.utils import calculate_time_spent
 
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks, select_modules
-from litlab.parallel.groups import divides_layers
 from litlab.parallel.plan import networks
 from litlab.types import ClosedUnitInterval
 
@@ -98,11 +97,12 @@ class Compile(Callback):
 
         # Compile. The test that follows a fit finds the modules compiled.
         # torch (2.15) compiles divided tensors with sizes that it does not know to a graph without end.
-        dynamic = False if divides_layers(trainer.strategy) else self.dynamic
-        options = {"mode": self.mode, "dynamic": dynamic, "fullgraph": self.fullgraph, "backend": self.backend}
+        dynamic = False if getattr(trainer.strategy, "tensor_parallel_size", 1) > 1 else self.dynamic
         for module in modules:
             if module._compiled_call_impl is None:
-                compile_in_place(module, **options)
+                compile_in_place(
+                    module, mode=self.mode, dynamic=dynamic, fullgraph=self.fullgraph, backend=self.backend
+                )
 
         # As the validation within a fit: code for inference mode would be compiled beside it, for the test alone.
         for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
@@ -143,11 +143,8 @@ def compile_in_place(module: nn.Module, **options: Any) -> None:
         module: The module.
         options: Those of ``torch.compile``.
     """
-    if torch.__version__ >= "2.15" or not module.forward.__module__.startswith("torch."):
-        module.compile(**options)
-        return
 
-    # Before 2.15, nn.Module.compile silently does nothing for PyTorch's own modules, such as nn.Sequential: the
+    # Before torch 2.15, nn.Module.compile silently does nothing for PyTorch's own modules, such as nn.Sequential: the
     # compiler skips PyTorch's files. A frame of this file is compiled instead, through the private attributes that
     # nn.Module.compile itself uses.
     def call(*args: Any, **kwargs: Any) -> Any:

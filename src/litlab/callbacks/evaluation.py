@@ -46,8 +46,7 @@ class ConfusionMatrix(Callback):
         folder = run_folder(trainer)  # on every rank, like the sum
         if not isinstance(self.counts, Tensor):
             return
-        summed: Any = trainer.strategy.reduce(self.counts, reduce_op="sum")
-        self.counts = summed.cpu()
+        self.counts = trainer.strategy.reduce(self.counts, reduce_op="sum").cpu()
         if trainer.is_global_zero:
             names = class_names(trainer, len(self.counts))
             publish_figure(trainer, folder, "confusion_matrix", draw_confusion_matrix(self.counts, names))
@@ -124,7 +123,7 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     figure = Figure(figsize=(10, 10), layout="constrained")
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     has_numbers = len(counts) <= MOST_CLASSES
-    plot_confusion_matrix(shares, figure.add_subplot(), add_text=has_numbers, labels=list(names), cmap="Blues")
+    plot_confusion_matrix(shares, figure.add_subplot(), add_text=has_numbers, labels=names, cmap="Blues")
     return figure
 
 

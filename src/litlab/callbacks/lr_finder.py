@@ -5,26 +5,30 @@ restore. It gives all parameter groups one rate and takes the slope of the loss 
 logarithm, so that noise at the lowest rates wins.
 """
 
+import copy
 import math
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.callbacks.reporting import publish_figure, run_folder
-from litlab.callbacks.second_trainer import train_copy
 from litlab.errors import UserError
 from litlab.optim.param_groups import set_rate
 from litlab.types import PositiveFloat, PositiveInt
-from litlab.util.steps import LapTimer
+from litlab.util.steps import is_part_of_step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEWEST = 20  # steps that say something of a rate
+SAME = (
+    "precision", "max_epochs", "max_steps", "limit_train_batches", "limit_val_batches",
+    "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm",
+)  # fmt: skip
 
 
 class LRFinder(Callback):
@@ -33,7 +37,7 @@ class LRFinder(Callback):
     The range test of Smith 2017 (arXiv:1506.01186), on a copy of the model. Parameter
     groups, and the rates of an optimizer that has several, keep their proportions. The schedule plays no part in the
     search and starts from the rate found. The curve goes to the loggers and to ``lr_finder.png`` in the run folder. A
-    resumed run keeps the rate.
+    resumed run keeps the rate, which is in the state of the optimizer.
 
     Args:
         min_lr: Where the search starts.
@@ -74,7 +78,11 @@ class LRFinder(Callback):
         # Search
         rates = np.geomspace(self.min_lr, self.max_lr, self.num_training_steps)
         sweep = Sweep(rates / before)
-        train_copy(trainer, pl_module, sweep)
+        callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+        chosen = [callback for callback in callbacks if is_part_of_step(callback)]
+        module, parts = copy.deepcopy((pl_module, chosen))  # at once, so that the callbacks know the copy
+        data = copy.copy(trainer.datamodule)  # pyright: ignore[reportAttributeAccessIssue]
+        second_trainer(trainer, [*parts, sweep]).fit(module, datamodule=data)
         rates, losses = rates[: len(sweep.losses)], np.array(sweep.losses)
         self.lr = suggest_rate(rates, losses)
         if self.lr is None:
@@ -93,18 +101,8 @@ class LRFinder(Callback):
         figure = draw_lr_curve(rates, losses, self.lr)
         publish_figure(trainer, run_folder(trainer), "lr_finder", figure, stage="fit")
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"lr": self.lr}
 
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        state = checkpoint["callbacks"].get(self.state_key)
-        if trainer.state.fn == "fit" and state is not None:
-            self.lr = state["lr"]
-            model: Any = pl_module
-            model.lr = self.lr
-
-
-class Sweep(LapTimer):
+class Sweep(Callback):
     """Give each step its rates, and note its loss.
 
     Args:
@@ -112,34 +110,55 @@ class Sweep(LapTimer):
     """
 
     def __init__(self, factors: np.ndarray) -> None:
-        super().__init__()
         self.factors = factors
         self.losses: list[float] = []  # up to the first one that is not finite
-        self._loss: Any = None  # of the last batch
 
-    def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[int, float, None]:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         # Beyond the end of a short run, without its schedule
         trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = -1
         trainer.strategy.lr_scheduler_configs = []
 
         # Without the factor that a schedule begins with; that of OneCycleLR is in initial_lr, too.
-        groups = trainer.optimizers[0].param_groups
-        rates = [float(group.get("max_lr", group.get("initial_lr", group["lr"]))) for group in groups]
-        for factor in self.factors:
-            for group, rate in zip(groups, rates, strict=True):
-                set_rate(group, rate * float(factor))
-            yield 1
-            loss = float(self._loss)
-            if not math.isfinite(loss):
-                break
-            self.losses.append(loss)
-        trainer.should_stop = True
+        self._groups = trainer.optimizers[0].param_groups
+        self._rates = [float(group.get("max_lr", group.get("initial_lr", group["lr"]))) for group in self._groups]
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        factor = float(self.factors[len(self.losses)])
+        for group, rate in zip(self._groups, self._rates, strict=True):
+            set_rate(group, rate * factor)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._loss = outputs["loss"]
-        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        if trainer.global_step == len(self.losses):
+            return  # gradients are being accumulated
+        loss = float(outputs["loss"])
+        if math.isfinite(loss):
+            self.losses.append(loss)
+        trainer.should_stop = not math.isfinite(loss) or len(self.losses) == len(self.factors)
+
+
+def second_trainer(run: Trainer, callbacks: list[Callback]) -> Trainer:
+    """Build a Trainer for steps that the run knows nothing of: it trains like the run's, in one process.
+
+    Args:
+        run: The run's Trainer. Only its settings are used.
+        callbacks: Those of the second Trainer; it has none of the run's.
+    """
+    device = run.strategy.root_device
+    settings: dict[str, Any] = {name: getattr(run, name) for name in SAME}
+    return Trainer(
+        **settings,
+        accelerator=device.type,
+        devices=[device.index or 0] if device.type == "cuda" else 1,
+        plugins=[LightningEnvironment()],  # no look at SLURM's or torchrun's ranks
+        callbacks=callbacks,
+        num_sanity_val_steps=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
 
 
 def smooth(losses: np.ndarray) -> np.ndarray:

@@ -50,14 +50,11 @@ class VRAM(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the epoch's numbers."""
-        rate = self._samples * data_ranks(trainer)["world_size"] / self._seconds
+        self.samples_per_second = self._samples * data_ranks(trainer)["world_size"] / self._seconds
         memory = measure_memory(trainer.strategy.root_device)
         pl_module.log_dict(memory | {"time/epoch_seconds": self._seconds}, sync_dist=True, reduce_fx="max")
-        pl_module.log("time/samples_per_second", rate, sync_dist=True)
-
-        self.samples_per_second = rate
-        peak = max(memory.get("vram/reserved_gib", 0.0), memory.get("memory/host_gib", 0.0))
-        self.peak_gib = max(self.peak_gib or 0.0, peak)
+        pl_module.log("time/samples_per_second", self.samples_per_second, sync_dist=True)
+        self.peak_gib = max(self.peak_gib or 0.0, *memory.values())
 
 
 def measure_memory(device: torch.device) -> dict[str, float]:

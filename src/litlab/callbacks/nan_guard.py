@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.parallel.foreach import copy_all, local_part, norms_of
 from litlab.parallel.groups import shards
+from litlab.parallel.tensors import copy_all, local_part, norms_of
 
 IN_A_ROW = 50  # bad steps that stop the run in any case
 

@@ -3,7 +3,6 @@
 Lightning's PyTorchProfiler has no shares of a step, records validation too and ends each step in its midst.
 """
 
-import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +21,7 @@ FORWARD, BACKWARD, OPTIMIZER, OTHER = "forward", "backward", "optimizer", "callb
 PARTS = (LOADER, COPY, TRANSFORM, FORWARD, BACKWARD, OPTIMIZER, OTHER)
 
 # By the method that an action of Lightning (2.6.6) names last, as in "[Strategy]DDPStrategy.backward".
-FETCH = "train_dataloader_next"
+FETCH = "train_dataloader_next"  # begins a step
 METHODS = {
     FETCH: LOADER,
     "batch_to_device": COPY,
@@ -49,9 +48,9 @@ class StepProfiler(Profiler):
     logs) belongs to none; the end of an epoch ends the recording. With manual optimization, backward and optimizer are
     part of forward.
 
-    The report is printed at the end. The run folder gets it as ``fit-profile.txt``, the parts as ``fit-profile.json``
-    and the trace as ``fit-profile.trace.json``, for https://ui.perfetto.dev; where there are several ranks each has its
-    own (``fit-profile-1.txt``). Processes of the data loader are in none.
+    The report is printed at the end. The run folder gets it as ``fit-profile.txt``, and the trace as
+    ``fit-profile.trace.json``, for https://ui.perfetto.dev; where there are several ranks each has its own
+    (``fit-profile-1.txt``). Processes of the data loader are in none.
 
     Args:
         skip: Training batches before the first that is measured; the first ones of a process are slower than the rest.
@@ -64,9 +63,7 @@ class StepProfiler(Profiler):
         self.steps = steps
         self._lightning_module: Any = None  # set by the Trainer
         self._done = 0  # steps
-        self._parts = [OTHER]  # those of the actions in progress, from the outermost on
-        self._names: list[record_function] = []  # of the same in the trace
-
+        self._actions: list[Any] = [(OTHER, None)]  # in progress, from the outermost on: part, name in the trace
         self._is_timed = False
         self._seconds = dict.fromkeys([*PARTS, ""], 0.0)
         self._part = ""  # that the time belongs to; empty: none
@@ -76,21 +73,22 @@ class StepProfiler(Profiler):
 
     def start(self, action_name: str) -> None:
         """Begin an action, which may be the first of a step."""
-        if method_of(action_name) == FETCH:
+        method = action_name.rpartition(".")[2]
+        if method == FETCH:
             self._begin_step()
-        self._names.append(record_function(action_name))
-        self._names[-1].__enter__()
-        self._parts.append(METHODS.get(method_of(action_name), self._parts[-1]))
-        self._switch(self._parts[-1])
+        part = METHODS.get(method, self._actions[-1][0])
+        self._actions.append((part, record_function(action_name).__enter__()))
+        self._switch(self._actions[-1][0])
 
     def stop(self, action_name: str) -> None:
         """End an action, which may be the last of a step."""
-        self._names.pop().__exit__(None, None, None)
-        self._parts.pop()
-        self._switch(self._parts[-1])
-        if method_of(action_name) == "on_train_batch_end" and action_name.startswith("[LightningModule]"):
-            self._end_step()
-        elif action_name == EPOCH:  # by itself or by an error
+        self._actions.pop()[1].__exit__(None, None, None)
+        self._switch(self._actions[-1][0])
+        if action_name.startswith("[LightningModule]") and action_name.endswith(".on_train_batch_end"):
+            self._is_timed = False
+            self._switch("")
+            self._done += 1
+        if action_name == EPOCH or self._done == self.skip + 2 * self.steps:  # an epoch may be ended by an error
             self._recording.close()
 
     def describe(self) -> None:
@@ -102,35 +100,24 @@ class StepProfiler(Profiler):
         if self._recorder is None:
             rank_zero_info("StepProfiler: no operations were recorded; raise trainer.max_steps or lower skip")
             return
-        parts = {part: self._seconds[part] * 1000 / self.steps for part in PARTS}
-        shares = DataFrame({"ms": parts})
+        shares = DataFrame({"ms": {part: self._seconds[part] * 1000 / self.steps for part in PARTS}})
         shares["share"] = shares["ms"] / shares["ms"].sum()
         device = "cpu" if self._lightning_module.device.type == "cpu" else "device"
         operations = self._recorder.key_averages().table(f"self_{device}_time_total", row_limit=15)
         text = f"Where the time of a training step goes\n\n{shares}\n\n{operations}"
         if self.dirpath:
-            self._path(".txt").write_text(text, encoding="utf-8")
-            self._path(".json").write_text(json.dumps({"parts": parts}, indent=2), encoding="utf-8")
+            path = str(Path(self.dirpath) / self._prepare_filename(extension=""))
+            Path(f"{path}.txt").write_text(text, encoding="utf-8")
+            self._recorder.export_chrome_trace(f"{path}.trace.json")
         if self.local_rank == 0:
             print(text)
 
     def _begin_step(self) -> None:
         if self._done == self.skip + self.steps and self._recorder is None:
-            self._recorder = torch.profiler.profile(profile_memory=True, on_trace_ready=self._write_trace)
+            self._recorder = torch.profiler.profile(profile_memory=True)
             self._recording.enter_context(self._recorder)
         self._is_timed = self.skip <= self._done < self.skip + self.steps
         self._switch(OTHER)
-
-    def _end_step(self) -> None:
-        self._is_timed = False
-        self._switch("")
-        self._done += 1
-        if self._done == self.skip + 2 * self.steps:
-            self._recording.close()
-
-    def _write_trace(self, recorder: torch.profiler.profile) -> None:
-        if self.dirpath:
-            recorder.export_chrome_trace(str(self._path(".trace.json")))
 
     def _switch(self, part: str) -> None:
         """Count the time until now to the part that ends, and from now on to another."""
@@ -141,11 +128,3 @@ class StepProfiler(Profiler):
         now = time.perf_counter()
         self._seconds[self._part] += now - self._since
         self._part, self._since = part, now
-
-    def _path(self, extension: str) -> Path:
-        return Path(str(self.dirpath)) / self._prepare_filename(extension=extension)
-
-
-def method_of(action: str) -> str:
-    """Return the method that an action of Lightning's profilers is named for, such as ``training_step``."""
-    return action.rpartition(".")[2]

@@ -41,8 +41,6 @@ def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Fi
         figure: The figure, made with matplotlib's objects: pyplot keeps a global state.
         stage: What stands before the name in the loggers.
     """
-    if folder is None and not trainer.loggers:
-        return
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.text import Text

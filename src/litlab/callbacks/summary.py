@@ -2,7 +2,6 @@
 
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -21,7 +20,7 @@ class RunSummary(Callback):
     """
 
     def __init__(self) -> None:
-        self._warnings: dict[str, str] = {}  # by the name of their file
+        self._warnings: dict[str, str] = {}  # by the name of their file, without its suffix
         self._start: float | None = None  # of a fit
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -31,18 +30,18 @@ class RunSummary(Callback):
         if getattr(data, "generated", False):
             description = getattr(data, "description", type(data).__name__)
             text = f"GENERATED, not real: {description}. The metrics say nothing about the real data."
-            self._warnings["GENERATED_DATA.txt"] = text
+            self._warnings["GENERATED_DATA"] = text
         for module in pl_module.modules():
             if hasattr(module, "stand_in"):  # see `litlab.nn.pretrained`
-                self._warnings["RANDOM_WEIGHTS.txt"] = str(module.stand_in)
+                self._warnings["RANDOM_WEIGHTS"] = str(module.stand_in)
 
         folder = run_folder(trainer)  # on every rank: it is broadcast
         if folder is not None and trainer.is_global_zero:
             for name, text in self._warnings.items():
-                (folder / name).write_text(text, encoding="utf-8")
-            for name in ("GENERATED_DATA.txt", "RANDOM_WEIGHTS.txt"):  # of an earlier command on the run
-                if (folder / name).is_file():
-                    self._warnings[name] = (folder / name).read_text(encoding="utf-8")
+                (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+            note = folder / "RANDOM_WEIGHTS.txt"  # of the fit, where a test follows by itself
+            if note.is_file():
+                self._warnings[note.stem] = note.read_text(encoding="utf-8")
 
     def print_summary(self, trainer: Trainer) -> None:
         """Print the table. Call it on every rank; the first one prints.
@@ -58,7 +57,7 @@ class RunSummary(Callback):
         table.add_column(overflow="fold")
         table.add_column(overflow="fold")  # paths are long
         for name, text in self._warnings.items():
-            table.add_row(Path(name).stem, Text(text), style="bold red")
+            table.add_row(name, Text(text), style="bold red")
         for name, value in self._collect(trainer).items():
             table.add_row(Text(name), Text(value))  # not strings: brackets in a path are not markup
         if trainer.is_global_zero and table.row_count:

@@ -35,13 +35,10 @@ class RunCheckpoint(ModelCheckpoint):
             ``{epoch:02d}-{val/acc:.2f}``. A slash in the name of a metric becomes an underscore.
         monitor: Metric that decides which is the best, such as val/acc. Left out, each new one replaces the last one.
         mode: Whether a lower or a higher value is better. Left out, it is the metric's known direction.
-        save_top_k: Number of best ones to keep; 0 for none, -1 for all.
         save_last: Whether to write ``last.ckpt``, which runs are resumed from.
-        every_n_epochs: Epochs between best checkpoints.
         every_n_train_steps: Also write ``last.ckpt`` within epochs, whenever this number of optimizer steps is done.
         every_minutes: Also write ``last.ckpt`` within epochs, when it is this many minutes old. null: never.
-        save_weights_only: Whether to leave out the state of optimizer and run, which then can't be resumed.
-        auto_insert_metric_name: Whether ``{epoch}`` in a filename becomes ``epoch=3``, not ``3``.
+        options: Lightning's others, such as ``save_top_k`` and ``every_n_epochs`` for the best ones.
 
     Raises:
         UserError: In a fit, if the mode is wrong for the metric, or is left out and not known.
@@ -53,25 +50,21 @@ class RunCheckpoint(ModelCheckpoint):
         filename: str | None = None,
         monitor: str | None = None,
         mode: Literal["min", "max"] | None = None,
-        save_top_k: int = 1,
         save_last: bool = True,
-        every_n_epochs: PositiveInt = 1,
         every_n_train_steps: PositiveInt | None = None,
         every_minutes: PositiveFloat | None = 30.0,
-        save_weights_only: bool = False,
-        auto_insert_metric_name: bool = True,
+        **options: Any,
     ) -> None:
         super().__init__(
             dirpath,
             filename,
             monitor,
             save_last=save_last,
-            save_top_k=save_top_k,
-            save_weights_only=save_weights_only,
             mode=mode or "min",
-            every_n_epochs=every_n_epochs,
-            auto_insert_metric_name=auto_insert_metric_name,
+            every_n_train_steps=None,
+            train_time_interval=None,
             enable_version_counter=False,  # a resumed run writes what it had written before it was killed
+            **options,
         )
         self.every_n_train_steps = every_n_train_steps
         self.every_minutes = every_minutes
@@ -104,9 +97,7 @@ class RunCheckpoint(ModelCheckpoint):
         self._first_epoch = trainer.current_epoch
         self._begin_interval(trainer)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
         step = trainer.global_step
         if step == self.step_of_last or not self.save_last:
             return
@@ -179,10 +170,3 @@ def save_last(trainer: Trainer, callback: ModelCheckpoint) -> None:
     name = callback.CHECKPOINT_NAME_LAST + callback.FILE_EXTENSION
     callback.last_model_path = os.path.join(callback.dirpath or "", name)
     trainer.save_checkpoint(callback.last_model_path, callback.save_weights_only)
-
-
-def wait_for_checkpoints(trainer: Trainer) -> None:
-    """Wait until the checkpoints that are being written in the background are complete."""
-    wait = getattr(trainer.strategy.checkpoint_io, "wait", None)  # of litlab's ShardedCheckpointIO
-    if wait is not None:
-        wait()

@@ -4,8 +4,8 @@ import errno
 import os
 import pickle
 import shutil
+import sys
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -71,27 +71,24 @@ def read_checkpoint(path: str | Path, mmap: bool) -> Any:
     Raises:
         UserError: If it is missing, cut, or holds more than that allows.
     """
-    if not Path(path).is_file():
-        raise UserError(f"checkpoint {path}: no such local file; give another one")
     try:
         return load_torch_file(path, mmap)
     except pickle.UnpicklingError as error:
         raise UserError(f"checkpoint {path}: it holds more than weights and plain settings; use another one") from error
     except UNREADABLE as error:
         line = first_line(error).rstrip(".")
-        raise UserError(f"checkpoint {path}: it is cut or not a checkpoint ({line}); use another one") from error
+        raise UserError(f"checkpoint {path}: it can't be read ({line}); use another one") from error
 
 
 def load_torch_file(path: str | Path, mmap: bool = False) -> Any:
     """Read a file with ``weights_only=True``, also one with the quantised state of torchao's optimizers."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except pickle.UnpicklingError:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-        if not all(name.startswith("torchao.optim.") for name in names) or find_spec("torchao") is None:
+    except pickle.UnpicklingError as error:
+        if "torchao.optim" not in str(error) or "torchao.optim" in sys.modules:
             raise
     import_module("torchao.optim")  # torch.load accepts its classes then
-    return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    return load_torch_file(path, mmap)
 
 
 def fill_shards(path: str | Path, checkpoint: dict[str, Any], *arguments: Any) -> dict[str, Any]:
@@ -153,9 +150,6 @@ def raise_if_full(error: BaseException | None, path: Path) -> None:
     """
     while error is not None:  # torch's archive writer fails on top of the OSError, with its own
         if isinstance(error, OSError) and error.errno in NO_ROOM:
-            free = shutil.disk_usage(path.parent).free / 2**20
-            raise UserError(
-                f"checkpoint {path}: it can't be written, {os.strerror(error.errno)} ({free:.1f} MiB free), and what "
-                "was there is intact; make room, then resume the run"
-            ) from error
+            reason = f"{os.strerror(error.errno)}; what was there is intact"
+            raise UserError(f"checkpoint {path}: {reason}; make room, then resume the run") from error
         error = error.__cause__ or error.__context__

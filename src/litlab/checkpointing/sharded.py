@@ -170,7 +170,7 @@ class ShardWriter(dcp.FileSystemWriter):
     def finish(self, metadata: Any, results: Any) -> None:
         """Write the metadata, then the file; the first process calls this, once all have written their parts."""
         super().finish(metadata, results)
-        for part in {info.relative_path for info in metadata.storage_data.values()}:
+        for part in {result.storage_data.relative_path for result in chain(*results)}:
             if not (self.folder / part).is_file():
                 raise UserError(f"checkpoint.dirpath: {part} was written on another machine; give a shared folder")
         sync(self.folder)

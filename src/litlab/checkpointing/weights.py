@@ -77,17 +77,11 @@ def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
         raise UserError(f"init_from: {path} has no weights; give a checkpoint or a file with a state_dict")
 
     weights: dict[str, Tensor] = {}
-    prefixes: set[str] = set()
     for name, value in content.items():
-        if not isinstance(value, Tensor):
-            continue
-        plain = name
-        if name not in known:
-            plain = re.sub(PREFIXES, "", name)
-            prefixes.update(re.findall(PREFIXES, name))
-        if plain not in known and f"network.{plain}" in known:
-            plain = f"network.{plain}"
-        weights[plain] = value
-    if prefixes:
-        rank_zero_info(f"{path}: {' and '.join(sorted(prefixes))} is left out of the names.")
+        plain = name if name in known else re.sub(PREFIXES, "", name)
+        inner = f"network.{plain}"
+        if isinstance(value, Tensor):
+            weights[inner if plain not in known and inner in known else plain] = value
+    if any(re.search(PREFIXES, name) for name in content.keys() - weights.keys()):
+        rank_zero_info(f"{path}: _orig_mod. and module. are left out of the names.")
     return weights

@@ -15,8 +15,6 @@ from litlab.artifact import is_exported
 from litlab.errors import UserError
 from litlab.runs.find import choose_checkpoint, find_run, newest_resumable, owner_of
 from litlab.runs.folder import ROOT, RunFolder, read_json
-from litlab.runs.settings import read_config
-from litlab.util.text import nearest
 from litlab.util.yaml import read_mapping as read_yaml
 
 CONFIG = ("--config", "-c")
@@ -25,10 +23,9 @@ FOR_EXPORT = (
     "--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
     "--trainer.precision=32-true",
 )  # fmt: skip
-# Settings of the weights alone, on the CPU, in float32: neither plots nor compiling nor a logger.
+# Settings of the weights alone: in addition, neither plots nor compiling nor a logger.
 ALONE = (
-    "--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
-    "--trainer.precision=32-true", "--trainer.logger=false", "--trainer.callbacks=null", "--compile=null",
+    *FOR_EXPORT, "--trainer.logger=false", "--trainer.callbacks=null", "--compile=null",
     "--activation_checkpointing=null", "--vram=null", "--test_after_fit=true",
 )  # fmt: skip
 
@@ -46,8 +43,6 @@ def pin_run(argv: list[str]) -> list[str]:
     if verb == "fit":
         return [verb, *_pin_resume(flags)]
     name, rest = take_flag("--run", flags)
-    if name is None and not has_flag(rest, *CONFIG):
-        name, rest = take_flag("--ckpt_path", rest)  # a checkpoint alone
     if name is None:
         return argv
     is_pinned = os.path.isfile(name) or is_exported(name)
@@ -92,12 +87,10 @@ def expand(argv: list[str]) -> list[str]:
     if run is None:  # a checkpoint that is in no run
         return [verb, f"--config={_config_in(path)}", f"--ckpt_path={path}", "--run=", *rest]
 
-    read_config(run.config)  # refused unless it is what a run writes
-    which, rest = take_flag("--ckpt_path", rest)
+    read_yaml(run.config)  # which says what is wrong with it
     if verb != "fit":
+        which, rest = take_flag("--ckpt_path", rest)
         checkpoint = choose_checkpoint(run, name if path.is_file() else which)
-    elif which is not None:
-        raise UserError("--resume: it continues from the run's last checkpoint; leave --ckpt_path out")
     else:
         from litlab.checkpointing.io import newest_checkpoint
 
@@ -165,19 +158,9 @@ def find_bases(file: Path, above: tuple[Path, ...] = ()) -> list[Path]:
 
 
 def resolve_bases(named: Any, file: Path) -> list[Path]:
-    """Return the paths of the config files that a ``base`` names, relative to the file that it is in.
-
-    Raises:
-        UserError: If one of them is no file.
-    """
-    paths: list[Path] = []
-    for name in named if isinstance(named, list) else [named]:
-        path = Path(os.path.relpath(file.parent / str(name)))
-        if not path.is_file():
-            others = [os.path.relpath(other, file.parent) for other in file.parent.rglob("*.yaml")]
-            raise UserError(f"{file}: base: {name}: no such file{nearest(str(name), others, '; give its path')}")
-        paths.append(path)
-    return paths
+    """Return the paths of the config files that a ``base`` names, relative to the file that it is in."""
+    names = named if isinstance(named, list) else [named]
+    return [Path(os.path.relpath(file.parent / str(name))) for name in names]
 
 
 # Flags

@@ -94,7 +94,8 @@ class Command(LightningCLI):
                 raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
         if not 0 <= self.config.seed_everything < 2**32:
             raise UserError(f"seed_everything: {self.config.seed_everything} is not valid; give 0 to {2**32 - 1}")
-        check_names(self.config, self.foreign, self.trusted)
+        if self.foreign:
+            check_names(self.config, self.trusted)
         settings = self.config.data.get("init_args", Namespace())
         if "seed" in settings and settings.seed is None:
             settings.seed = int(self.config.seed_everything)  # one seed for weights, order and augmentation

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import BasePredictionWriter
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.artifact import is_exported
+from litlab.artifact import Artifact, is_exported
 from litlab.checkpointing.internals import release_averages
 from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
 from litlab.cli.messages import saving_traceback
-from litlab.cli.output import check_prediction, check_writer
 from litlab.cli.trainer import build_trainer, explain_untestable, has_trained, print_summary
 from litlab.errors import UserError
 from litlab.runs.find import find_checkpoint
@@ -81,14 +81,17 @@ def predict(argv: list[str]) -> None:
     experiment = build(command)
     data: Any = experiment.data
     writes = hasattr(data, "write_predictions")
-    output = check_prediction(command.config) if writes else None
+    output = choose_output(command.config) if writes else None
+    data.predict_input = command.config.input
 
     with saving_traceback(None):
         trainer = build_trainer(experiment, None)
-        if writes:
-            data.predict_input = command.config.input
-        else:
-            check_writer(trainer, data)
+        callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+        if not writes and not any(isinstance(callback, BasePredictionWriter) for callback in callbacks):
+            raise UserError(
+                f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks no "
+                "BasePredictionWriter; add one of them to keep what is predicted"
+            )
         path = None if experiment.export else command.config.ckpt_path
         outputs = trainer.predict(experiment.model, data, ckpt_path=path, return_predictions=writes, weights_only=True)
         if writes:
@@ -114,15 +117,34 @@ def build(command: Command) -> Experiment:
     model = command.build_model(trained=checkpoint is not None)
 
     if export is not None:
-        from litlab.artifact.steps import replace_network
+        from litlab.artifact.servable import replace_network, restore
 
-        replace_network(model, data, checkpoint, export, command.verb, config.threads)
+        assert checkpoint is not None
+        replace_network(model, data, restore(model, data, checkpoint), Artifact(export).run)
     elif checkpoint is not None:
         check_weights(model, checkpoint)
     elif config.init_from is not None:
         config.init_from = str(find_checkpoint(config.init_from))  # as the run's config says it
         initialise(model, Path(config.init_from))
     return Experiment(command, data, model, checkpoint, export)
+
+
+def choose_output(config: Any) -> Path:
+    """Return the file that ``predict`` writes.
+
+    Raises:
+        UserError: If there is no input, or the file would replace something else, or is of a kind that can't be
+            written.
+    """
+    from litlab.data.predictions import check_output, is_predictions
+
+    if not config.input:
+        raise UserError("--input: it is not set; give a file or a folder")
+    path = Path(config.output or Path(config.run or "", "predictions.csv")).expanduser()
+    check_output(path)
+    if path.is_symlink() or (path.exists() and not (path.is_file() and is_predictions(path))):
+        raise UserError(f"--output: {path} exists and does not hold predictions; choose another file")
+    return path
 
 
 def test_best(trainer: Trainer, experiment: Experiment) -> None:

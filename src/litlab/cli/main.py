@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from litlab.cli.commands import EXPERIMENT, import_command, list_commands
-from litlab.errors import UserError
+from litlab.util.options import answer
 from litlab.util.team import typed, use_package
 
 USAGE = """\
@@ -72,16 +72,11 @@ def run_command(package: str) -> int:
         print(USAGE.format(command=typed(), commands="\n".join(lines)), end="")
         return 0
 
-    try:
+    def run(arguments: list[str]) -> int:
         function = import_command(name)
-        if name in EXPERIMENT:
-            return run_experiment(function)
-        return function(sys.argv[2:])
-    except KeyboardInterrupt:
-        return 130
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return run_experiment(function) if name in EXPERIMENT else function(arguments)
+
+    return answer(run, sys.argv[2:])
 
 
 def run_experiment(run: Callable[[list[str]], None]) -> int:

@@ -38,8 +38,7 @@ FRAME = re.compile(
 )
 # What it says of one type of several; any other line knows more.
 ONE_TYPE = ("Expected a", "Not a valid subclass", "Subclass types expect", "a class path", "a dict with")
-VALUE = re.compile(r"(?:Given|Got) value: (.*?)(?:\. Got value: .*)?$", re.MULTILINE)
-KIND = re.compile(r"Expected an? (?:<class '(?:[\w.]*\.)?(?!NoneType)(\w+)'>|typing\.Literal\[(.*)\])")
+TYPE = re.compile(r"Expected (?:an? )?(?:<|typing)")  # and nothing else
 # What says that a file system, and not the code, is the problem.
 OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 OUT_OF_MEMORY = (
@@ -60,13 +59,16 @@ def explain(message: str, parser: Any) -> str:
         parser: The parser, whose `argv` it has parsed.
     """
     if message.startswith("unrecognized arguments: "):
-        return _explain_flag(message.split()[2], parser)
+        word = message.split()[2]
+        name = word.partition("=")[0].removeprefix("--")
+        section = nearest(name.partition(".")[0], _settings(parser), "; a config file follows --config")
+        return f"{word}: there is no such setting{nearest(name, _settings(parser), section)}"
     if message.startswith("the following arguments are required: "):
         return f"{message}; give --config FILE, such as --config configs/mine.yaml"
 
     leaves = [line for line in message.splitlines() if FRAME.sub("", line)]
     leaf = min(leaves, key=lambda line: FRAME.sub("", line).startswith(ONE_TYPE), default=message)
-    before, _, after = message.partition(leaf)
+    before = message.partition(leaf)[0]
     keys = re.findall(r'Parser key "([^"]+)"', before + leaf)
     classes = re.findall(r"class_path[ =]'([^']+)'", before + leaf)
     text = FRAME.sub("", leaf)
@@ -86,22 +88,10 @@ def explain(message: str, parser: Any) -> str:
     elif found := re.match(r"Expected a dot import path string: (.+)", text):
         known = [*find_classes(package()), *dir(torch.nn), *dir(optim), *dir(optim.lr_scheduler), *dir(callbacks)]
         text = f"there is no class '{found[1]}'{nearest(found[1], known, '; give its full path')}"
-    elif KIND.match(text):
-        kinds = KIND.findall(leaf + after.partition("Given value")[0])
-        text = f"is not valid; it must be {' or '.join(name or choices for name, choices in kinds)}"
-    if text.startswith("is not valid"):  # jsonargparse names the value elsewhere
-        text = f"{VALUE.findall(leaf + after)[0]} {text}"
+    elif found := re.search(r"Subtypes: \[(.*)\]\n.*\n$", before) if TYPE.match(text) else None:
+        text = f"it must be one of {found[1]}".replace("typing.", "")
     key = ".".join(keys)
     return ": ".join(filter(None, [_find_place(key, parser.argv), key, text]))
-
-
-def _explain_flag(word: str, parser: Any) -> str:
-    """Return what to do about a word of the command line that is no flag of the parser."""
-    name = word.partition("=")[0].removeprefix("--")
-    if word.startswith("--"):
-        section = nearest(name.partition(".")[0], _settings(parser))
-        return f"--{name}: there is no such setting{nearest(name, _settings(parser), section)}"
-    return f"{word}: it follows no flag that takes a value; write --config {word}, or remove it"
 
 
 def _settings(parser: ArgumentParser) -> list[str]:

@@ -45,7 +45,7 @@ class ExperimentTrainer(Trainer):
     ) -> None:
         reason = ""
         if precision == "auto":
-            precision, reason = auto_precision(find_devices(settings.get("accelerator", "auto")))
+            precision, reason = auto_precision(find_device(settings.get("accelerator", "auto")))
         strategy = settings.get("strategy")
         if precision == "16-mixed" and (strategy in SHARDING or isinstance(strategy, ModelParallelStrategy)):
             raise UserError(
@@ -68,20 +68,14 @@ class ExperimentTrainer(Trainer):
             torch.backends.cudnn.allow_tf32 = tf32
 
 
-def auto_precision(devices: list[torch.device]) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
-    """Return the precision that suits some devices, and why.
-
-    All processes of a run must have the same precision, so that of GPUs that differ the oldest decides.
-
-    Args:
-        devices: Those of a run, of one kind.
-    """
-    slow = next((device for device in devices if not has_fast_bfloat16(device)), None)
-    if slow is None:
-        return "bf16-mixed", f"as {_name(devices[0])} has units for bfloat16"
-    if all(map(has_tensor_cores, devices)):
-        return "16-mixed", f"as {_name(slow)} has units for float16, but not for bfloat16"
-    return "32-true", f"as {_name(slow)} has no units for bfloat16"
+def auto_precision(device: torch.device) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
+    """Return the precision that suits a device, and why."""
+    name = {"cuda": "this GPU", "cpu": "this CPU", "mps": "this GPU"}.get(device.type, "the device")
+    if has_fast_bfloat16(device):
+        return "bf16-mixed", f"as {name} has units for bfloat16"
+    if has_tensor_cores(device):
+        return "16-mixed", f"as {name} has units for float16, but not for bfloat16"
+    return "32-true", f"as {name} has no units for bfloat16"
 
 
 class HalfWithFloat32Norms(HalfPrecision):
@@ -129,8 +123,8 @@ class ClippingMixedPrecision(MixedPrecision):
         plugin.clip_gradients(self, *args, **kwargs)
 
 
-def find_devices(accelerator: str) -> list[torch.device]:
-    """Return the devices of this machine that a run may use, all of one kind.
+def find_device(accelerator: str) -> torch.device:
+    """Return the first device of this machine that a run may use.
 
     Args:
         accelerator: As Lightning's.
@@ -138,15 +132,7 @@ def find_devices(accelerator: str) -> list[torch.device]:
     if accelerator in ("auto", "gpu"):
         available = torch.accelerator.current_accelerator(check_available=True)
         accelerator = "cpu" if available is None else available.type
-    if accelerator == "cuda":
-        return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
-    return [torch.device(accelerator if accelerator in ("cpu", "mps") else "meta")]
-
-
-def _name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return {"cpu": "this CPU", "mps": "this GPU"}.get(device.type, "the device")
+    return torch.device(accelerator if accelerator in ("cpu", "mps", "cuda") else "meta", 0)
 
 
 def _is_norm(part: nn.Module) -> bool:

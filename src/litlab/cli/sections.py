@@ -1,19 +1,14 @@
 """What a verb takes besides model, data and trainer: sections that configure a callback, and a few flags."""
 
-from typing import Any
-
 from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
 from litlab.callbacks.early_stopping import RunEarlyStopping
-from litlab.callbacks.layout import ChannelsLast
-from litlab.callbacks.layout import Threads as Threaded
+from litlab.callbacks.layout import ChannelsLast, Threads
 from litlab.checkpointing.callback import RunCheckpoint
-from litlab.types import PositiveFloat, bounded
-
-Threads: Any = bounded(int, ">= 1", "<= 4096")
+from litlab.types import PositiveFloat, PositiveInt
 
 # Settings of a command, which are not part of the config that a run keeps.
 OF_THE_COMMAND = (
@@ -68,7 +63,7 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         "--channels_last", type=bool, default=False,
         help="Whether convolutions keep their channels last in memory: often faster, same results up to rounding.",
     )  # fmt: skip
-    add("--threads", type=Threads | None, default=None, help="Threads of each process. null: torch's choice.")
+    add("--threads", type=PositiveInt | None, default=None, help="Threads of each process. null: torch's choice.")
     add("--ckpt_path", type=str | None, default=None, help="Checkpoint whose weights are used; of a run: best or last.")
     add(
         "--allow_modules", type=str | None, default=None,
@@ -76,8 +71,8 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         "those of this project, litlab, torch, torchvision, lightning, torchmetrics and torchao.optim. Only as a flag.",
     )  # fmt: skip
 
+    add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")
     if verb == "fit":
-        add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")
         help_ = "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
         add("--resume", type=str | None, default=None, help=help_)
         add("--check", action="store_true", help="Try a few steps and estimate time and memory; no run is created.")
@@ -85,7 +80,6 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         add("--plan", type=str | None, default=None, help=help_)
         add("--plan_memory", type=PositiveFloat, default=80.0, help="Memory of a device of the plan, in GiB.")
     else:
-        add("--init_from", type=str | None, default=None, help="Of a fit: ignored.")
         add("--run", type=str | None, default=None, help="Run or checkpoint to use, instead of a config.")
     if verb == "predict":
         add("--input", type=str | None, default=None, help="File or folder to predict.")
@@ -105,5 +99,5 @@ def section_callbacks(built: Namespace) -> list[Callback]:
     if built.channels_last:
         callbacks.insert(0, ChannelsLast())  # before an average copies the weights
     if built.threads is not None:
-        callbacks.append(Threaded(built.threads))
+        callbacks.append(Threads(built.threads))
     return callbacks

@@ -24,8 +24,7 @@ from litlab.cli.config import Command
 from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.errors import UserError, building
 from litlab.runs.folder import RunFolder
-from litlab.runs.loggers import resume_loggers
-from litlab.runs.record import RunRecord
+from litlab.runs.record import RunRecord, resume_loggers
 from litlab.runs.signals import StopSignals
 from litlab.util.device import keep_freed_memory
 

@@ -7,10 +7,9 @@ that ``--allow_modules`` adds. See docs/security.md.
 
 import inspect
 import sys
-import typing
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_type_hints
 
 from jsonargparse import Namespace, set_parsing_settings
 from lightning.fabric.plugins import CheckpointIO, ClusterEnvironment
@@ -29,7 +28,7 @@ from litlab.errors import UserError
 from litlab.util.team import package
 
 LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics", "torchao.optim")
-# What a config describes: a function in the place of a class must return one of these, by its annotation.
+# What a config describes: a class must be one of these, and a function in its place return one, by its annotation.
 BUILT = (
     nn.Module, Optimizer, LRScheduler, LightningDataModule, Callback, Logger, Profiler, Strategy, Accelerator,
     Precision, ClusterEnvironment, CheckpointIO, LayerSync,
@@ -63,84 +62,61 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
     return modules
 
 
-def check_names(config: Any, foreign: bool, trusted: Iterable[str]) -> None:
-    """Check the functions that a parsed config names against what their places take; nothing of it was called yet.
+def check_names(config: Any, trusted: Iterable[str]) -> None:
+    """Check what the config of a run or checkpoint names; nothing of it was called yet.
 
-    The parser has checked classes where a setting says which it takes. It lets functions pass in the place of a class,
-    and anything at all where a setting takes any callable.
+    The parser has checked where it comes from, and classes where a setting says which it takes. It lets functions pass
+    in the place of a class, and anything at all where a setting takes any callable.
 
     Args:
         config: The parsed config.
-        foreign: Whether it may be somebody else's.
         trusted: Modules of ``--allow_modules``.
 
     Raises:
-        UserError: For the first that does not belong there.
+        UserError: For the first that a config may not name.
     """
     packages = {package(), "litlab", *(name.partition(".")[0] for name in trusted)}
-    for key, path, target, wanted in _find_names(config, "", None):
-        module = getattr(target, "__module__", "")
+    for key, target, is_called in _find_names(config, ""):
+        module = str(getattr(target, "__module__", ""))
+        is_own = module.partition(".")[0] in packages
         if isinstance(target, type):
-            fits = issubclass(target, BUILT)
-        elif path is None:  # where any function fits
-            fits = module.startswith(FUNCTIONS)
-        elif any(issubclass(cls, wanted) for cls in _classes_in(_annotations(target).get("return"))):
-            continue
+            fits = is_own or issubclass(target, BUILT)
+        elif is_called:
+            fits = _returns_built(target)
         else:
-            what = " or ".join(cls.__name__ for cls in wanted)
-            raise UserError(f"{key}: {path} is not a class; name one, or a function annotated to return {what}")
-        if foreign and not fits and module.partition(".")[0] not in packages:
-            name = path or f"{module}.{target.__qualname__}"
+            fits = is_own or module.startswith(FUNCTIONS)
+        if not fits:
+            name = f"{module}.{getattr(target, '__qualname__', target)}"
             raise UserError(f"{key}: the config of a run or checkpoint may not name {name}; see docs/security.md")
 
 
 def explain_denied(path: str) -> str:
     """Return why the config of a run or checkpoint may not name something."""
-    module = path.partition(".")[0]
-    if module in NEVER:
-        return f"'{path}' can't be named in a config; it could run commands, load code or change files"
     return (
         f"'{path}' is named by the config of a run or checkpoint, which may only name classes of "
-        f"{', '.join((package(), *LIBRARIES))}; if you trust it, add --allow_modules {module}"
+        f"{', '.join((package(), *LIBRARIES))}; if you trust it, add --allow_modules {path.partition('.')[0]}"
     )
 
 
-def _find_names(config: Any, key: str, wanted: Any) -> Iterator[tuple[str, str | None, Any, tuple[type, ...]]]:
-    """Yield the key of each class or function, its class path if it has one, itself, and the classes that fit there."""
+def _find_names(config: Any, key: str) -> Iterator[tuple[str, Any, bool]]:
+    """Yield the key of each class or function that is named, itself, and whether it is called to build something."""
     if isinstance(config, Namespace):
         config = vars(config)
     if isinstance(config, dict):
-        takes = dict.fromkeys(config, wanted)
-        path = config.get("class_path")
-        if isinstance(path, str):
-            target = imported(path)
-            yield key, path, target, tuple(cls for cls in _classes_in(wanted) if issubclass(cls, BUILT)) or BUILT
-            takes = _annotations(target)
-            config = config.get("init_args") or {}
-            config = vars(config) if isinstance(config, Namespace) else config
+        if isinstance(config.get("class_path"), str):
+            yield key, imported(config["class_path"]), True
         for name, value in config.items():
-            yield from _find_names(value, f"{key}.{name}" if key else name, takes.get(name))
+            yield from _find_names(value, f"{key}.{name}".removeprefix(".").removesuffix(".init_args"))
     elif isinstance(config, list | tuple | set):
         for value in config:
-            yield from _find_names(value, key, wanted)
+            yield from _find_names(value, key)
     elif inspect.isroutine(config) or isinstance(config, type):
-        yield key, None, config, ()
+        yield key, config, False
 
 
-def _annotations(target: Any) -> dict[str, Any]:
-    """Return the types of the parameters of a function or class, those of base classes included, and ``return``."""
-    functions = [cls.__init__ for cls in reversed(target.__mro__)] if isinstance(target, type) else [target]
-    found: dict[str, Any] = {}
-    for function in functions:
-        with suppress(TypeError, NameError, AttributeError):  # a builtin, or names that only type checkers import
-            found |= typing.get_type_hints(function)
-    return found
-
-
-def _classes_in(annotation: Any) -> Iterator[type]:
-    """Yield the classes in an annotation; of ``Callable[[Iterable], Optimizer] | None``, what it returns."""
-    parts = typing.get_args(annotation)  # the parameters of a callable are a list, which has no parts
-    if isinstance(annotation, type) and not parts:
-        yield annotation
-    for part in parts:
-        yield from _classes_in(part)
+def _returns_built(function: Any) -> bool:
+    """Return whether a function says that it returns one of the classes that configs describe."""
+    with suppress(TypeError, NameError, AttributeError):  # a builtin, or names that only type checkers import
+        result = get_type_hints(function).get("return")
+        return isinstance(result, type) and issubclass(result, BUILT)
+    return False

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from litlab.data.series import SeriesData
     from litlab.data.serving import Serving, TensorSpec
     from litlab.data.tables import TabularData
-    from litlab.data.text import StreamedTexts, TextData
+    from litlab.data.text import TextData
     from litlab.util.progress import progress_bar
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "PublicFile",
     "SeriesData",
     "Serving",
-    "StreamedTexts",
     "TabularData",
     "TensorSpec",
     "TextData",

@@ -43,27 +43,24 @@ class ShardBatches(EpochSampler):
         **options: Any,
     ) -> None:
         super().__init__(sum(shards), batch_size, **options)
-        self.shards = torch.tensor(shards)
+        self.shards = list(shards)
         self.shuffle_shards = shuffle_shards
-        self.lengths = None if lengths is None else torch.from_numpy(lengths)
+        self.lengths = lengths
 
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
-        generator = self.make_generator()
-        count = len(self.shards)
-        order = torch.randperm(count, generator=generator) if self.train else torch.arange(count)
+        generator, turns = self.make_generator(), torch.arange(len(self.shards))
+        order = torch.randperm(len(turns), generator=generator) if self.train else turns
         order_of_batches = torch.arange(len(self))
         if self.train and self.lengths is not None:
             # The same on all processes: none waits for another's longer samples.
             order_of_batches = (order_of_batches // _POOL + torch.rand(len(self), generator=generator)).argsort()
 
-        # The share of this process in the epoch's sequence of shards, and the shard of each sample in it.
+        # The share of this process in the epoch's sequence of shards, and the turn of each sample's shard in it.
         begin, end = (self.size * rank // self.world_size for rank in (self.rank, self.rank + 1))
-        places = torch.arange(begin, end)
-        ends = self.shards[order].cumsum(0)
-        turns = torch.searchsorted(ends, places, right=True)
-        shards = order[turns]
-        samples = places - ends[turns] + self.shards.cumsum(0)[shards]
+        shards = torch.arange(self.size).split(self.shards)
+        samples = torch.cat([shards[shard] for shard in order])[begin:end]
+        turns = turns.repeat_interleave(torch.tensor(self.shards)[order])[begin:end]
 
         if self.train:
             block = (turns - turns[0]) // self.shuffle_shards
@@ -71,7 +68,6 @@ class ShardBatches(EpochSampler):
             samples = samples[keys.argsort()]
         if self.lengths is not None:
             pool = torch.arange(len(samples)) * len(self) // len(samples) // _POOL
-            longest_first = (pool + 1) * self.lengths.max() - self.lengths[samples]
-            samples = samples[longest_first.argsort(stable=True)]
+            samples = samples[np.lexsort((-self.lengths[samples], pool))]
         batches = samples.tensor_split(len(self))
         yield from (batches[place] for place in order_of_batches)

@@ -36,7 +36,7 @@ def select_modules(model: nn.Module, patterns: str | Iterable[str], key: str) ->
     """
     modules = {name: module for name, module in model.named_modules() if name}
     names = _select_names(model, modules, patterns, key, "module")
-    return _find_called({name: modules[name] for name in names})
+    return find_called({name: modules[name] for name in names})
 
 
 def select_parameters(model: nn.Module, patterns: str | Iterable[str], key: str) -> dict[str, nn.Parameter]:
@@ -77,7 +77,7 @@ def find_blocks(network: nn.Module) -> dict[str, nn.Module]:
     for name, module in network.named_modules():
         if isinstance(module, nn.ModuleList | nn.Sequential):
             children |= {f"{name}.{child}".lstrip("."): part for child, part in module.named_children()}
-    blocks = _find_called(children)
+    blocks = find_called(children)
     return {name: block for name, block in blocks.items() if any(True for _ in block.parameters())}
 
 
@@ -99,7 +99,8 @@ def _select_names(
     return [name for name in names if matches(name, patterns)]
 
 
-def _find_called(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
+def find_called(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
+    """Return the outermost of some modules; a ModuleList or ModuleDict stands for the modules in it."""
     called = {}
     for name, module in modules.items():
         if any(name.startswith(f"{other}.") for other in modules):
@@ -107,5 +108,5 @@ def _find_called(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
         if is_callable(module):
             called[name] = module
         else:
-            called |= _find_called({f"{name}.{child}": part for child, part in module.named_children()})
+            called |= find_called({f"{name}.{child}": part for child, part in module.named_children()})
     return called

@@ -19,8 +19,7 @@ from torch.optim import Optimizer
 from torchmetrics import Metric
 
 from litlab.metrics.gathering import gather_rows
-from litlab.parallel.foreach import local_part, norms_of
-from litlab.parallel.tensors import divided_like
+from litlab.parallel.tensors import divided_like, local_part, norms_of
 
 
 class DataGroups(ModelParallelStrategy):
@@ -41,7 +40,7 @@ class DataGroups(ModelParallelStrategy):
 
     @abstractmethod
     def gathered(self, state: dict[Any, Any]) -> dict[Any, Any]:
-        """Return what a checkpoint has of a ``state_dict``. All processes call this, with their parts of it."""
+        """Return what a checkpoint has of some tensors. All processes call this, with their parts of them."""
 
     def count_holders(self, parameter: Tensor) -> int:
         """Return how many processes hold the same part of a parameter."""
@@ -60,8 +59,12 @@ class DataGroups(ModelParallelStrategy):
         assert self.model is not None
         assert self.accelerator is not None
         self.accelerator.setup(trainer)
-        validation = trainer.fit_loop.epoch_loop.val_loop
-        for loop in (validation, trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
+        for loop in (
+            trainer.fit_loop.epoch_loop.val_loop,
+            trainer.validate_loop,
+            trainer.test_loop,
+            trainer.predict_loop,
+        ):
             loop.inference_mode = False  # the buffers that FSDP2 makes in one could not be trained with later
 
         if self._divided is not self.model:
@@ -74,7 +77,6 @@ class DataGroups(ModelParallelStrategy):
             self._divided = self.model
         self.model_to_device()
         self._gather_metrics(self.model)
-        self.barrier()
 
         if trainer.state.fn == "fit":
             self.setup_optimizers(trainer)
@@ -108,11 +110,9 @@ class DataGroups(ModelParallelStrategy):
     on_test_start = on_predict_start = on_validation_start
 
     def reduce(self, tensor: Tensor | Any, group: Any = None, reduce_op: Any = "mean") -> Tensor:
-        reduced = super().reduce(tensor, group, reduce_op)
         if group is None and reduce_op == "sum":  # over samples; Lightning's decisions are sums by ReduceOp
-            replicas = self.device_mesh["tensor_parallel"].size()
-            reduced = reduced / replicas if reduced.is_floating_point() else reduced // replicas
-        return reduced
+            group = self.data_group
+        return super().reduce(tensor, group, reduce_op)
 
     @torch.no_grad()
     def _clip_norm(self, optimizer: Optimizer, most: float) -> None:
@@ -128,11 +128,9 @@ class DataGroups(ModelParallelStrategy):
             factor = (most / (square.sqrt() + 1e-6)).clamp(max=1.0)
             torch._foreach_mul_(gradients, factor.to(gradients[0].device))  # pyright: ignore[reportPrivateImportUsage]
 
-    @torch.no_grad()
     def _clip_value(self, optimizer: Optimizer, most: float) -> None:
-        for parameter in self.precision_plugin.main_params(optimizer):
-            if parameter.grad is not None:
-                local_part(parameter.grad).clamp_(-most, most)
+        parameters = self.precision_plugin.main_params(optimizer)
+        torch.nn.utils.clip_grad_value_(parameters, most, foreach=False)  # the other way takes no mix with DTensors
 
     # Lightning's ModelParallelStrategy has files and an order of the optimizer's states of its own.
     lightning_restore_optimizer: Any = Strategy.lightning_restore_optimizer
@@ -149,29 +147,24 @@ class DataGroups(ModelParallelStrategy):
         parts = {name: divided_like(mine.get(name), value) for name, value in checkpoint["state_dict"].items()}
         self.model.load_state_dict(parts, strict=strict)
 
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        state = getattr(optimizer, "_optimizer", optimizer).state_dict()
+        return {**state, "state": self.gathered(state["state"])}
+
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
-            parameters = parameters_of(optimizer)
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
             state: dict[int, dict[str, Any]] = {}
             for number, entries in saved["state"].items():
                 mine = parameters[number]
-                state[number] = {name: divided_like(mine, value) for name, value in entries.items()}
+                if not mine.is_meta:  # of another stage of a pipeline
+                    state[number] = {name: divided_like(mine, value) for name, value in entries.items()}
             optimizer.load_state_dict({**saved, "state": state})
-
-
-def parameters_of(optimizer: Optimizer) -> list[Tensor]:
-    """Return the parameters of an optimizer, in the order of the numbers in its ``state_dict``."""
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def shards(strategy: Strategy) -> bool:
     """Return whether a process may hold a part of the model only: of its weights, gradients or optimizer state."""
     return not isinstance(strategy, SingleDeviceStrategy | DDPStrategy)
-
-
-def divides_layers(strategy: Strategy) -> bool:
-    """Return whether several processes compute a part of a layer each."""
-    return getattr(strategy, "tensor_parallel_size", 1) > 1
 
 
 def data_ranks(trainer: Trainer | None) -> dict[str, Any]:

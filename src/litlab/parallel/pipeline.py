@@ -4,7 +4,7 @@ torch's own PipelineStage and its schedules need a module for each stage, the sh
 each micro-batch within the schedule.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -18,10 +18,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks
 from litlab.parallel.plan import check_weights
-from litlab.util.splitmix import GOLDEN, mix
+from litlab.util.splitmix import GOLDEN, mix, next_number
 
-CALL = "_call_of_pipeline"  # of a module whose calls are intercepted
-Passed = tuple[Tensor | None, list[Tensor]]  # of a micro-batch: what a stage has received, and what it has computed
+Passed = list[tuple[Any, Tensor]]  # of each micro-batch: what a stage has received, and what it has computed
 
 
 class Pipeline:
@@ -41,7 +40,8 @@ class Pipeline:
     and dropout does not depend on how many there are.
 
     Args:
-        network: It is changed: from then on the blocks of other stages are on the meta device, and take no memory.
+        network: It returns one tensor with a row for each sample. It is changed: from then on the blocks of other
+            stages are on the meta device, and take no memory.
         stage: The number of this process's stage, from 0.
         stages: How many there are; at most as many as blocks.
         microbatches: Parts of a batch that are under way at once; fewer where a batch has fewer samples.
@@ -60,9 +60,6 @@ class Pipeline:
         _check_surroundings(network, list(blocks))
         self.network, self.stage, self.last_stage = network, stage, stages - 1
         self.microbatches, self.device, self.group = microbatches, device, group
-        self._received: Tensor | None = None
-        self._seed = 0
-        self._next = 0  # block that is to be called
 
         inside = tuple(f"{name}." for name in blocks)
         self.outer_parameters = [p for name, p in network.named_parameters() if not name.startswith(inside)]
@@ -77,30 +74,38 @@ class Pipeline:
                 block.to("meta")
         intercept(network, self._run)
 
-    def _run(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _run(self, forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Return what the network does; tensors with as many rows as the first one are divided."""
         leaves, spec = tree_flatten((args, kwargs))
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim() and len(leaf)]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim()]
         if not tensors or any(tensor.requires_grad for tensor in tensors):
             raise self._refuse("must be called with tensors of one row per sample, none of which needs a gradient")
 
         # Micro-batches
         rows = len(tensors[0])
-        sizes = [len(part) for part in torch.arange(rows).tensor_split(min(self.microbatches, rows))]
-        parts: list[Sequence[Any]] = []
+        count = min(self.microbatches, rows)
+        parts: list[Any] = []
         for leaf in leaves:
             has_rows = isinstance(leaf, Tensor) and leaf.dim() and len(leaf) == rows
-            parts.append(leaf.split(sizes) if has_rows else [leaf] * len(sizes))
+            parts.append(leaf.tensor_split(count) if has_rows else [leaf] * count)
         batches = [tree_unflatten(part, spec) for part in zip(*parts, strict=True)]
 
-        passed, spec = self._pass_forward(forward, batches)
-        outputs, spec = self._share([computed for _, computed in passed], spec)
-        if any(len(output) != rows for output in outputs):
-            raise self._refuse("must return tensors of one row per sample")
-        if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.network.parameters()):
-            backward = partial(self._pass_backward, passed, sizes)
-            outputs = _Bridge.apply(torch.zeros((), requires_grad=True), backward, *outputs)
-        return tree_unflatten(outputs, spec)
+        # The last stage has the output of the whole batch; like the others' it is not with channels last.
+        passed = self._pass_forward(forward, batches)
+        output, kind = None, [None]
+        if self.stage == self.last_stage:
+            output = torch.cat([computed for _, computed in passed]).detach().contiguous()
+            kind: list[Any] = [output.to("meta")]
+        dist.broadcast_object_list(kind, self.last_stage, self.group)
+        if output is None:
+            output = torch.empty_like(kind[0], device=self.device)
+        dist.broadcast(output, self.last_stage)
+
+        if len(output) != rows:
+            raise self._refuse("must return a tensor of one row per sample")
+        if torch.is_grad_enabled():
+            output = _Bridge.apply(torch.zeros((), requires_grad=True), partial(self._pass_backward, passed), output)
+        return output
 
     def run_stage(self, forward: Callable[..., Any], received: Tensor | None, seed: int, args: Any, kwargs: Any) -> Any:
         """Run this stage for a micro-batch.
@@ -116,16 +121,18 @@ class Pipeline:
             What the next stage is sent; in the last stage what the network returns.
 
         Raises:
-            UserError: If the network doesn't call its blocks in order.
+            UserError: If the network doesn't call its blocks in order, or returns something else than a tensor.
         """
-        self._received, self._seed, self._next = received, seed, 0
+        self._received, self._seed, self._next = received, seed, 0  # the last one: the block that is to be called
         torch.manual_seed(seed)
         try:
             output = forward(*args, **kwargs)
         except _Left as left:
-            return left.activation
+            return left.args[0]
         if self.stage < self.last_stage or self._next <= self._last:
             raise self._refuse("must call its blocks one after the other")
+        if not isinstance(output, Tensor):
+            raise self._refuse("must return a tensor of one row per sample")
         return output
 
     def _answer(self, number: int, block: Callable[..., Any], activation: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -139,69 +146,46 @@ class Pipeline:
             raise _Left(activation)
         if number == self._first and self._received is not None:
             activation = self._received
-        torch.manual_seed(mix((self._seed + (number + 1) * GOLDEN) % 2**64))
+        torch.manual_seed(next_number(self._seed + number * GOLDEN))
         return block(activation, *args, **kwargs)
 
     def _refuse(self, reason: str) -> UserError:
         return UserError(f"trainer.strategy: with pipeline {type(self.network).__name__} {reason}; use fsdp2")
 
-    def _pass_forward(self, forward: Callable[..., Any], batches: list[Any]) -> tuple[list[Passed], Any]:
-        passed: list[Passed] = []
-        sends: list[Any] = []
-        received, spec = None, None
+    def _pass_forward(self, forward: Callable[..., Any], batches: list[Any]) -> Passed:
+        passed: Passed = []
+        received = None
         seed = int(torch.randint(2**62, ()))
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):  # stages draw unlike numbers
             for number, (args, kwargs) in enumerate(batches):
                 if self.stage > 0:
                     kind: list[Any] = [None]  # an empty tensor like the one that is sent
                     dist.recv_object_list(kind, self.stage - 1, self.group)
-                    received = self._receive(kind[0], self.stage - 1).requires_grad_(torch.is_grad_enabled())
+                    received = self._receive(kind[0], self.stage - 1).requires_grad_()
 
                 output = self.run_stage(forward, received, mix(seed + number), args, kwargs)
-                if self.stage == self.last_stage:
-                    outputs, spec = tree_flatten(output)
-                else:
-                    if torch.is_grad_enabled() and not output.requires_grad:  # where all before is frozen
-                        output = output.detach().requires_grad_()
-                    outputs = [output.contiguous()]
-                    dist.send_object_list([outputs[0].detach().to("meta")], self.stage + 1, self.group)
-                    sends.append(dist.isend(outputs[0].detach(), self.stage + 1))
-                passed.append((received, outputs))
-        for send in sends:
-            send.wait()
-        return passed, spec
+                if self.stage < self.last_stage:
+                    output = output.contiguous()
+                    dist.send_object_list([output.detach().to("meta")], self.stage + 1, self.group)
+                    dist.send(output.detach(), self.stage + 1)
+                passed.append((received, output))
+        return passed
 
-    def _share(self, parts: list[list[Tensor]], spec: Any) -> tuple[list[Tensor], Any]:
-        """Return the output for the whole batch, which the last stage has, in all processes."""
-        outputs: list[Tensor] = []
-        if self.stage == self.last_stage:  # like the others' not with channels last
-            outputs = [torch.cat(leaves).detach().contiguous() for leaves in zip(*parts, strict=True)]
-        kinds: list[Any] = [spec, [output.to("meta") for output in outputs]]
-        dist.broadcast_object_list(kinds, self.last_stage, self.group)
-        outputs = outputs or [torch.empty_like(kind, device=self.device) for kind in kinds[1]]
-        for output in outputs:
-            dist.broadcast(output, self.last_stage)
-        return outputs, kinds[0]
-
-    def _pass_backward(self, passed: list[Passed], sizes: list[int], gradients: Sequence[Tensor]) -> None:
-        """Compute the gradients of this stage's parameters from those of the output."""
+    def _pass_backward(self, passed: Passed, gradient: Tensor) -> None:
+        """Compute the gradients of this stage's parameters from that of the output."""
         outer = [parameter for parameter in self.outer_parameters if parameter.requires_grad]
         earlier = [parameter.grad for parameter in outer]
         for parameter in outer:
             parameter.grad = None
 
-        sends: list[Any] = []
-        parts = zip(*(gradient.split(sizes) for gradient in gradients), strict=True)
-        for (received, outputs), part in zip(passed, parts, strict=True):
+        parts = gradient.tensor_split(len(passed))
+        for (received, output), part in zip(passed, parts, strict=True):
             if self.stage < self.last_stage:
-                part = [self._receive(outputs[0], self.stage + 1)]
-            pairs = [pair for pair in zip(outputs, part, strict=True) if pair[0].requires_grad]
-            torch.autograd.backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
+                part = self._receive(output, self.stage + 1)
+            if output.requires_grad:  # not where all up to here is frozen
+                torch.autograd.backward(output, part)
             if received is not None:
-                assert received.grad is not None
-                sends.append(dist.isend(received.grad, self.stage - 1))
-        for send in sends:
-            send.wait()
+                dist.send(received.grad, self.stage - 1)
 
         for parameter, before in zip(outer, earlier, strict=True):
             gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -218,25 +202,20 @@ class _Bridge(torch.autograd.Function):
     """Joins the autograd graph of the loss, which every process has, to those of the stages."""
 
     @staticmethod
-    def forward(ctx: Any, _: Tensor, backward: Callable[..., None], *outputs: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, _: Tensor, backward: Callable[..., None], output: Tensor) -> Tensor:
         ctx.pass_backward = backward
-        ctx.mark_non_differentiable(*[output for output in outputs if not output.is_floating_point()])
-        return outputs
+        return output
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         with torch.enable_grad():
-            ctx.pass_backward(gradients)
-        return (None, None, *[None for _ in gradients])
+            ctx.pass_backward(gradient)
+        return None, None, None
 
 
 class _Left(BaseException):
     """Carries what the next stage gets out of the network's forward pass, past whatever it catches."""
-
-    def __init__(self, activation: Tensor) -> None:
-        super().__init__()
-        self.activation = activation
 
 
 def intercept(module: nn.Module, call: Callable[..., Any]) -> None:
@@ -248,14 +227,14 @@ def intercept(module: nn.Module, call: Callable[..., Any]) -> None:
         module: The module, changed in place.
         call: Called with what calls the module, and with the arguments.
     """
-    setattr(module, CALL, call)
     module.__class__ = _make_intercepted(type(module))
+    vars(module)["_call_of_pipeline"] = call
 
 
 @cache  # modules of one class must stay so: torch.compile would compile each of them
 def _make_intercepted(kind: type[nn.Module]) -> type[nn.Module]:
-    def answer(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self, CALL)(partial(kind.__call__, self), *args, **kwargs)
+    def answer(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._call_of_pipeline(partial(kind.__call__, self), *args, **kwargs)
 
     return type(kind.__name__, (kind,), {"__call__": answer, "__module__": kind.__module__})
 
@@ -266,5 +245,7 @@ def _check_surroundings(network: nn.Module, blocks: list[str]) -> None:
         is_around = not name or any(block.startswith(f"{name}.") for block in blocks)
         is_compiled = getattr(module, "_compiled_call_impl", None) is not None
         if is_around and (is_compiled or "forward" in vars(module)):
-            key = "compile.children" if is_compiled else "activation_checkpointing.blocks"
-            raise UserError(f"{key}: with trainer.strategy pipeline it must name blocks, such as '*.{blocks[0]}'")
+            raise UserError(
+                "trainer.strategy: with pipeline, compile.children and activation_checkpointing.blocks must name "
+                f"blocks, such as '*.{blocks[0]}'"
+            )

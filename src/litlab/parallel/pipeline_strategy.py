@@ -1,15 +1,15 @@
 """A strategy in which each process holds some of a network's blocks, and micro-batches pass through all of them."""
 
+from collections import ChainMap
 from typing import Any
 
 import torch.distributed as dist
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks
-from litlab.parallel.groups import DataGroups, parameters_of
+from litlab.parallel.groups import DataGroups
 from litlab.parallel.pipeline import Pipeline
 from litlab.parallel.plan import networks
 from litlab.types import PositiveInt
@@ -38,12 +38,11 @@ class PipelineStrategy(DataGroups):
     def divide(self, model: nn.Module) -> None:
         parts = networks(model)
         blocks = {name: len(find_blocks(network)) for name, network in parts.items()}
-        largest = max(blocks, key=lambda name: blocks[name])
-        if blocks[largest] < self.world_size:
+        if max(blocks.values()) < self.world_size:
+            sizes = ", ".join(f"model.{name} has {count}" for name, count in blocks.items())
             raise UserError(
                 f"trainer.strategy: a pipeline of {self.world_size} processes needs at least {self.world_size} blocks, "
-                f"and model.{largest} has {blocks[largest]}; add layers or a parallel_plan with more "
-                "blocks, set fewer trainer.devices, or use fsdp2"
+                f"and {sizes}; add layers or a parallel_plan with more blocks, set fewer trainer.devices, or use fsdp2"
             )
         self._group: Any = dist.new_group(backend="gloo")
         for name, network in parts.items():
@@ -57,24 +56,12 @@ class PipelineStrategy(DataGroups):
         return 1 if parameter in self._own else self.world_size
 
     def gathered(self, state: dict[Any, Any]) -> dict[Any, Any]:
-        mine = {name: value for name, value in state.items() if not (isinstance(value, Tensor) and value.is_meta)}
-        whole = self._collect(mine)
-        return {name: whole[name] for name in state if name in whole}
-
-    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        optimizer = getattr(optimizer, "_optimizer", optimizer)
-        parameters, state = parameters_of(optimizer), optimizer.state_dict()
-        mine = {number: entries for number, entries in state["state"].items() if not parameters[number].is_meta}
-        return {**state, "state": dict(sorted(self._collect(mine).items()))}
-
-    def _collect(self, mine: dict[Any, Any]) -> dict[Any, Any]:
         """Return on the first process what all processes have, on the CPU.
 
         What several have is that of the last one, which alone computes what follows the blocks, with its buffers.
         """
+        mine = {name: value for name, value in state.items() if not getattr(value, "is_meta", False)}
         mine = apply_to_collection(mine, Tensor, lambda tensor: tensor.detach().cpu())
-        everything: Any = [None] * self.world_size if self.is_global_zero else None
-        dist.gather_object(mine, everything, group=self._group)
-        for part in everything or ():
-            mine |= part
-        return mine
+        everyone: Any = [None] * self.world_size if self.is_global_zero else None
+        dist.gather_object(mine, everyone, group=self._group)
+        return {**state, **ChainMap(*reversed(everyone or [mine]))}  # in the order of the model

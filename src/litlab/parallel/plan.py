@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.nn.selection import is_callable
+from litlab.nn.selection import find_called
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,11 @@ def networks(module: nn.Module) -> dict[str, nn.Module]:
 
     A ModuleList or ModuleDict can't be called: it stands for the modules in it. Lists of parameters are not networks.
     """
-    found: dict[str, nn.Module] = {}
-    for name, child in module.named_children():
-        candidates = {name: child}
-        if not is_callable(child):
-            candidates = {f"{name}.{inner}": network for inner, network in networks(child).items()}
-        for path, network in candidates.items():
-            is_list = isinstance(network, nn.ParameterList | nn.ParameterDict)
-            if not is_list and network not in found.values() and any(True for _ in network.parameters()):
-                found[path] = network
-    return found
+    paths: dict[nn.Module, str] = {}
+    for path, network in find_called(dict(module.named_children())).items():
+        if [*network.parameters()] and not isinstance(network, nn.ParameterList | nn.ParameterDict):
+            paths.setdefault(network, path)
+    return {path: network for network, path in paths.items()}
 
 
 def check_weights(module: nn.Module, parts: Iterable[str]) -> None:

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.modules.batchnorm import _NormBase
-from torch.optim import Adafactor, Optimizer
+from torch.optim import Adafactor
 
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks, select_modules
@@ -50,13 +50,7 @@ class ShardedStrategy(DataGroups):
         self.async_checkpoint = async_checkpoint
 
     def setup_environment(self) -> None:
-        processes = self.num_nodes * self.num_processes
-        if processes % self.tensor_parallel_size:
-            raise UserError(
-                f"trainer.strategy: tensor_parallel_size is {self.tensor_parallel_size}, which does not divide "
-                f"{processes} processes; change it, or trainer.devices"
-            )
-        self._data_parallel_size = processes // self.tensor_parallel_size
+        self._data_parallel_size = self.num_nodes * self.num_processes // self.tensor_parallel_size
         super().setup_environment()
 
     def setup_optimizers(self, trainer: Trainer) -> None:
@@ -102,9 +96,6 @@ class ShardedStrategy(DataGroups):
             tensor = tensor.to(self.root_device).full_tensor()  # pyright: ignore[reportAttributeAccessIssue]
         return tensor.cpu() if self.is_global_zero else torch.empty(0)
 
-    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        return self.gathered(getattr(optimizer, "_optimizer", optimizer).state_dict())
-
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         if self._save_distributed_checkpoint:  # by all processes
             self.checkpoint_io.save_checkpoint(checkpoint, filepath, self.async_checkpoint)
@@ -136,11 +127,9 @@ def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
         )
 
     # Layers
-    styles: dict[str, ParallelStyle] = {}
-    for name in select_modules(network, plan.columns, f"parallel_plan.columns of {kind}"):
-        styles[name] = ColwiseParallel()
-    for name in select_modules(network, plan.rows, f"parallel_plan.rows of {kind}"):
-        styles[name] = RowwiseParallel()
+    columns = select_modules(network, plan.columns, f"parallel_plan.columns of {kind}")
+    rows = select_modules(network, plan.rows, f"parallel_plan.rows of {kind}")
+    styles: Any = dict.fromkeys(columns, ColwiseParallel()) | dict.fromkeys(rows, RowwiseParallel())
     check_weights(network, styles)
     is_trained = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
     parallelize_module(network, mesh, styles)

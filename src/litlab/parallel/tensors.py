@@ -1,7 +1,10 @@
-"""The tensors of a model, of which a process may have parts."""
+"""The tensors of a model, of which a process may have parts, and work on many of them in few kernels.
 
-from collections.abc import Iterator
-from itertools import chain
+That leaves an accelerator busy instead of waiting for the next launch. PyTorch documents its ``torch._foreach_*``
+functions, under names with an underscore that are not exported.
+"""
+# pyright: reportPrivateImportUsage=false
+
 from typing import Any
 
 import torch
@@ -9,15 +12,24 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from litlab.parallel.foreach import local_part
+
+def local_part(tensor: Tensor) -> Tensor:
+    """Return this rank's part of a tensor as a dense one that shares its memory."""
+    if isinstance(tensor, DTensor):
+        tensor = tensor.to_local()
+    return tensor._values() if tensor.is_sparse else tensor  # values() refuses what is not coalesced
 
 
-def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the parameters and buffers that this process has, with their names."""
-    reshard(model)
-    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
-        if not tensor.is_meta:  # those of other stages of a pipeline
-            yield name, tensor
+def norms_of(tensors: list[Tensor]) -> Tensor:
+    """Return the L2 norm of each tensor, shape (tensor,), in float32, as float16 would overflow, or float64."""
+    is_double = any(tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.stack(torch._foreach_norm(tensors, 2, torch.float64 if is_double else torch.float32))
+
+
+def copy_all(to: list[Tensor], source: list[Tensor]) -> None:
+    """Copy tensors into others of the same shapes."""
+    if to:
+        torch._foreach_copy_(to, source)
 
 
 def reshard(model: nn.Module) -> None:
@@ -29,8 +41,6 @@ def reshard(model: nn.Module) -> None:
 
 def copy_of(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Return a copy without a gradient, of another type if one is given; a part stays a part."""
-    if not isinstance(tensor, DTensor):
-        return tensor.detach().to(dtype or tensor.dtype, copy=True)
     copied = torch.empty_like(tensor.detach(), dtype=dtype)  # `DTensor.from_local` would take it to the mesh's device
     local_part(copied).copy_(local_part(tensor.detach()))
     return copied

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import STDOUT, Popen, TimeoutExpired
-from typing import BinaryIO
+from typing import Any
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # the last one: SLURM's time limit
 
@@ -29,33 +29,26 @@ def run_child(module: str, *arguments: str, log: Path | None = None, seconds: fl
     Raises:
         subprocess.TimeoutExpired: If it was killed because it took too long.
     """
-    output = None if log is None else log.open("wb")
-    children: list[Popen] = []
-    try:
-        with _passing_signals(children) as signals:
-            children.append(_start(module, arguments, output))
-            code = children[0].wait(seconds)
-    except TimeoutExpired:
-        os.killpg(children[0].pid, signal.SIGKILL)  # and the workers of its loaders
-        children[0].wait()
-        raise
-    finally:
-        if output is not None:
-            output.close()
-    return 128 + signals[0] if signals else code
+    return run_children(module, [arguments], log, seconds)[0]
 
 
-def run_children(module: str, commands: Sequence[Sequence[str]]) -> list[int]:
+def run_children(
+    module: str, commands: Sequence[Sequence[str]], log: Path | None = None, seconds: float | None = None
+) -> list[int]:
     """Run ``python -m MODULE ARGUMENTS`` several times at once, as `run_child` does; return the exit codes."""
     children: list[Popen] = []
-    with _passing_signals(children):
-        children.extend(_start(module, arguments, None) for arguments in commands)
-        return [child.wait() for child in children]
-
-
-def _start(module: str, arguments: Sequence[str], output: BinaryIO | None) -> Popen:
-    command = [sys.executable, "-m", module, *arguments]
-    return Popen(command, start_new_session=True, stdout=output, stderr=output and STDOUT)
+    with open(log or os.devnull, "wb") as output, _passing_signals(children) as signals:
+        printed: Any = {"stdout": output, "stderr": STDOUT} if log else {}
+        for arguments in commands:
+            children.append(Popen([sys.executable, "-m", module, *arguments], start_new_session=True, **printed))
+        try:
+            codes = [child.wait(seconds) for child in children]
+        except TimeoutExpired:
+            for child in children:
+                os.killpg(child.pid, signal.SIGKILL)  # and the workers of its loaders
+                child.wait()
+            raise
+    return [128 + signals[0]] * len(codes) if signals else codes
 
 
 @contextmanager

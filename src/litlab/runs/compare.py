@@ -7,9 +7,10 @@ from typing import Any
 from litlab.runs import results
 from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import read_json
-from litlab.runs.settings import differences, flatten, format_value, read_config
+from litlab.runs.settings import differences, flatten, format_value
 from litlab.runs.table import describe, format_metric, show_table
 from litlab.util.options import Options
+from litlab.util.yaml import read_mapping
 
 DESCRIPTION = """\
 Compare runs side by side: the settings that differ, all metrics, and the commit, versions, hardware and
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> int:
     options.add_argument("run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds or folds")
     runs = [find_run(text, groups=True) for text in options.parse_args(arguments).run]
     names = [run.name for run in runs]
-    show_settings(names, [flatten(read_config(run.config)) for run in runs], "Settings that differ")
+    show_settings(names, [flatten(read_mapping(run.config)) for run in runs], "Settings that differ")
     show_table(["", *names], compare_metrics([describe(run) for run in runs]), "\nMetrics")
     show_settings(names, [flatten_origin(read_json(run.provenance)) for run in runs], "\nMade from")
     return 0

@@ -13,7 +13,7 @@ def read_curves(folder: Path) -> Curves:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     logging.getLogger("tensorboard").setLevel(logging.ERROR)  # a resumed run repeats steps, and that is said
-    events = EventAccumulator(str(folder), {"scalars": 0, "images": 1, "tensors": 1, "histograms": 1})
+    events = EventAccumulator(str(folder), {"scalars": 0})
     events.Reload()
     names = events.Tags()["scalars"]
     return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in names}

@@ -25,14 +25,13 @@ def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
         if run.is_run() or (groups and run.is_group() and run.path != root):
             names.clear()
             runs.append(run)
-    return sorted(runs, key=lambda run: (run.started(), run.name), reverse=True)
+    return sorted(runs, key=lambda run: (str(read_json(run.status).get("started")), run.name), reverse=True)
 
 
 def newest_resumable(root: Path, experiment: str) -> RunFolder | None:
     """Return the newest run of an experiment that has a ``last.ckpt``."""
-    folder = root / experiment
-    resumable = {path.parents[1] for path in folder.glob("*/checkpoints/last.ckpt")}
-    return next((run for run in all_runs(folder) if run.path in resumable), None)
+    runs = [run for run in all_runs(root / experiment) if run.path.parent == root / experiment]
+    return next((run for run in runs if (run.checkpoints / "last.ckpt").is_file()), None)
 
 
 def find_run(text: str, groups: bool = False) -> RunFolder:
@@ -52,10 +51,10 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
         run = owner_of(path) if os.path.isfile(path) else RunFolder(path)  # isfile also takes names no file can have
         if run is not None and (run.is_run() or (groups and run.is_group())):
             return run
-        if os.path.isdir(path) and not ROOT.resolve().is_relative_to(path.resolve()):
-            runs = all_runs(path)
-            if runs:
-                return next((run for run in runs if experiment_of(run) == path), runs[0])
+        is_inside = os.path.isdir(path) and not ROOT.resolve().is_relative_to(path.resolve())
+        runs = all_runs(path) if is_inside else []
+        if runs:
+            return next((run for run in runs if experiment_of(run) == path), runs[0])
 
     runs = all_runs()
     if runs and text in ("last", "best"):
@@ -91,12 +90,7 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
 
 def experiment_of(run: RunFolder) -> Path:
     """Return the folder of the experiment that a run belongs to, also for a run in a group."""
-    return Path(without_member(str(run.path.parent)))
-
-
-def without_member(experiment: str) -> str:
-    """Return the name of an experiment as the config has it, given the one that a run in a group has."""
-    return re.sub(r"/(seeds|folds)_\d+(/(seed|fold)_\d+)?$", "", experiment)
+    return Path(re.sub(r"/(seeds|folds)_\d+(/(seed|fold)_\d+)?$", "", str(run.path.parent)))
 
 
 def _find_best(runs: list[RunFolder]) -> RunFolder:

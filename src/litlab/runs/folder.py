@@ -1,24 +1,18 @@
-"""The folder of a run: which files are in it, and how they are read and written.
-
-A run may come from somebody else. Its files are read only if they are regular files, and nothing is written through a
-link in its folder.
-"""
+"""The folder of a run: which files are in it, and how they are read and written."""
 
 import fcntl
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from litlab.errors import UserError, first_line
+from litlab.errors import UserError
 from litlab.util.files import write_atomically
 
 ROOT = Path("lightning_logs")
-LARGEST = 2**26  # bytes of a file that is read
 # A part that a name can't have: it means something else on the command line, or in a run. `/x` and `~` lead elsewhere.
 NO_EXPERIMENT = re.compile(r"(?:.*/)?(?:\.\.?|last|best|auto|version_\d+|checkpoints)(?:/.*)?|[/~\s].*|.*\$.*|")
 
@@ -67,13 +61,6 @@ class RunFolder:
         if state.get("status") == "running" and not self._is_locked():
             state["status"] = "killed"
         return state
-
-    def started(self) -> str:
-        """Return when the run was last started, as text that sorts by time; empty if that is not known."""
-        try:
-            return str(read_json(self.status).get("started", ""))
-        except UserError:
-            return ""
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -136,21 +123,6 @@ def owner_of(path: Path) -> RunFolder | None:
 # Reading
 
 
-def read_plain(path: Path) -> str:
-    """Read a regular file: a pipe or a device would never end, and a link may lead anywhere.
-
-    Raises:
-        UserError: If it can't be read, or is something else.
-    """
-    try:
-        status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-            raise OSError("it is no regular file, or huge")
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UserError(f"{path}: it can't be read ({first_line(error)}); restore it, or delete it") from error
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON file of a run; {} if there is no such file.
 
@@ -159,10 +131,9 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     if not os.path.lexists(path):
         return {}
-    text = read_plain(path)
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         content = None
     if not isinstance(content, dict):
         raise UserError(f"{path}: it holds no JSON object; restore it, or delete it")
@@ -181,24 +152,10 @@ def write_text(path: Path, text: str) -> None:
     """Write a file atomically: a reader sees the old content or the new. Its folder is made if need be.
 
     Raises:
-        UserError: If it can't be written, as with a full disk, or would be written through a link in a run.
+        UserError: If it can't be written, as with a full disk.
     """
-    check_links(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda stream: stream.write(text.encode(errors="surrogateescape")))
     except OSError as error:
         raise UserError(f"{path}: it can't be written ({error.strerror}); make room, or make it writable") from error
-
-
-def check_links(path: Path) -> None:
-    """Refuse to write to a link, or through one that is inside a run's folder.
-
-    Raises:
-        UserError: If the file, or a folder of the run around it, is a link.
-    """
-    for part in (path, *path.absolute().parents):
-        if part.name == ROOT.name:  # which may be a link to a larger disk
-            return
-        if part.is_symlink() and (part == path or owner_of(part) is not None):
-            raise UserError(f"{part}: it is a link, and nothing is written through links; remove it")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from litlab import __version__
 from litlab.runs.masking import mask, mask_command
@@ -38,18 +38,16 @@ def describe_origin(trainer: "Trainer") -> tuple[dict[str, Any], str]:
         The content of ``provenance.json``, and the uncommitted changes as they are, empty if there are none. The name
         of their file is that of their content.
     """
-    code = work_tree()
+    commit, diff = work_tree()
     data: Any = getattr(trainer, "datamodule", None)
-    digest = hashlib.sha256(code.diff.encode(errors="surrogateescape")).hexdigest()
+    digest = hashlib.sha256(diff.encode(errors="surrogateescape")).hexdigest()
     seed = os.environ.get("PL_GLOBAL_SEED")  # where Lightning's seed_everything leaves it
     origin = {
         "started": now(),
         "command": command(),
-        "directory": os.getcwd(),
-        "commit": code.commit,
-        "why_no_commit": code.problem,
-        "dirty": bool(code.diff),
-        "uncommitted": {"file": f"uncommitted_{digest[:8]}.diff"} if code.diff else None,
+        "commit": commit,
+        "dirty": bool(diff),
+        "uncommitted": {"file": f"uncommitted_{digest[:8]}.diff"} if diff else None,
         "versions": versions(),
         "hardware": hardware(trainer),
         "seed": None if seed is None else int(seed),
@@ -60,7 +58,7 @@ def describe_origin(trainer: "Trainer") -> tuple[dict[str, Any], str]:
             "generated": bool(getattr(data, "generated", False)),
         },
     }
-    return mask(origin), code.diff
+    return mask(origin), diff
 
 
 def command() -> list[str]:
@@ -104,38 +102,28 @@ def hardware(trainer: "Trainer") -> dict[str, Any]:
 # The code
 
 
-class WorkTree(NamedTuple):
-    """The code as it is on the disk.
-
-    Attributes:
-        commit: The commit that is checked out; None if there is none.
-        problem: Why there is no commit, in one line; empty if there is one.
-        diff: What differs from the commit, new source files included, as ``git apply`` takes it.
-    """
-
-    commit: str | None = None
-    problem: str = ""
-    diff: str = ""
-
-
 class GitError(Exception):
     """What git refused, in one line."""
 
 
-def work_tree(package: Path | None = None) -> WorkTree:
+def work_tree(package: Path | None = None) -> tuple[str | None, str]:
     """Describe the repository that the running code is in.
 
     Args:
         package: A folder of the code. Left out, the team's package, wherever the command was typed.
+
+    Returns:
+        The commit that is checked out, None where the code is in no repository; and what differs from it, new source
+        files included, as ``git apply`` takes it.
     """
     package = package or team.package_folder()
     try:
         if not git("ls-files", "--", ".", at=package):
-            return WorkTree(problem=f"{package} is not under version control")
+            return None, ""
         root = Path(git("rev-parse", "--show-toplevel", at=package).strip())
-        return WorkTree(git("rev-parse", "--verify", "HEAD", at=root).strip(), diff=_diff(root))
-    except GitError as error:
-        return WorkTree(problem=str(error))
+        return git("rev-parse", "--verify", "HEAD", at=root).strip(), _diff(root)
+    except GitError:
+        return None, ""
 
 
 def git(*arguments: str, at: Path, **environment: str) -> str:

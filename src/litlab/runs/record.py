@@ -11,18 +11,17 @@ from typing import Any
 
 import yaml
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.loggers import TensorBoardLogger
-from lightning.pytorch.utilities import rank_zero_info
+from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger
 
 from litlab.errors import first_line
 from litlab.runs import results
 from litlab.runs.folder import RunFolder, read_json, write_json, write_text
-from litlab.runs.loggers import log_settings, save_logger_ids
 from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import describe_origin, now
 from litlab.runs.settings import flatten
 from litlab.util.device import peak_gib
 
+IDS = {"WandbLogger": "id", "MLFlowLogger": "run_id", "CometLogger": "experiment_key"}  # the argument, by class
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")  # by name: whoever raises them
 
 
@@ -61,7 +60,7 @@ class RunRecord(Callback):
         if self._started:  # it is the test that follows a fit
             return
         settings = self._read_settings() if stage == "fit" else {}
-        self._config = _dump(settings)
+        self._config = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
         if folder is None or not trainer.is_global_zero:
             return
         run = self._run = RunFolder(Path(folder))
@@ -105,10 +104,6 @@ class RunRecord(Callback):
         if trainer.state.fn == "fit":
             self._metrics["val"] = {name: value for name, value in metrics.items() if name.startswith("val")}
             self._write(trainer)
-            return
-        is_real = not read_json(self._run.provenance).get("data", {}).get("generated", False)
-        if is_real and getattr(getattr(trainer, "datamodule", None), "generated", False):
-            rank_zero_info("The run's data is real, and this one generated: the results are not kept")
             return
         part = "test" if trainer.testing else "val"
         checkpoint = Path(trainer.ckpt_path).name if trainer.ckpt_path else None
@@ -169,6 +164,47 @@ def log_results(trainer: Trainer) -> None:
             record.end(trainer, "finished")
 
 
+# Loggers get the settings of a run, and go on with what they have begun: the run of W&B, MLflow or Comet
+
+
+def save_logger_ids(loggers: list[Any], run: RunFolder) -> None:
+    """Write what identifies the runs of the loggers, once they have begun."""
+    names = {type(logger).__name__: logger for logger in loggers}
+    ids = {name: logger.version for name, logger in names.items() if name in IDS}
+    if ids:
+        write_json(run.path / "loggers.json", ids)
+
+
+def resume_loggers(loggers: list[Any], run: RunFolder) -> None:
+    """Set the arguments of a config's loggers that let each go on with its run.
+
+    Args:
+        loggers: Each a class path with its arguments. They are changed.
+        run: The run that is resumed or evaluated.
+    """
+    ids = read_json(run.path / "loggers.json")
+    for logger in loggers:
+        name = logger["class_path"].rpartition(".")[2]
+        if name in ids:
+            logger["init_args"][IDS[name]] = ids[name]
+
+
+def log_settings(trainer: Trainer, settings: dict[str, Any]) -> None:
+    """Send the settings of a run to every logger.
+
+    Args:
+        trainer: The trainer whose loggers get them.
+        settings: Plain values by dotted name.
+    """
+    for logger in trainer.loggers:
+        new = dict(settings)
+        if isinstance(logger, MLFlowLogger):  # it refuses to change a value, and a resumed run may train for longer
+            run = logger.experiment.get_run(str(logger.run_id)).to_dictionary()
+            for name in run["data"]["params"]:
+                new.pop(name, None)
+        logger.log_hyperparams(new)  # pyright: ignore[reportArgumentType]
+
+
 def _best(trainer: Trainer) -> dict[str, Any] | None:
     """Return the best value of the checkpoint callback; None without a monitor, or before its first checkpoint."""
     checkpoint: Any = trainer.checkpoint_callback
@@ -180,7 +216,3 @@ def _best(trainer: Trainer) -> dict[str, Any] | None:
         "value": float(checkpoint.best_model_score),
         "checkpoint": Path(checkpoint.best_model_path).name,
     }
-
-
-def _dump(settings: dict[str, Any]) -> str:
-    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)

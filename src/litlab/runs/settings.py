@@ -1,35 +1,7 @@
 """The settings of a run: its config, flat, and how those of several runs differ."""
 
-from contextlib import suppress
 from itertools import chain
-from pathlib import Path
 from typing import Any
-
-import yaml
-
-from litlab.errors import UserError
-from litlab.runs.folder import read_plain
-from litlab.util.yaml import Loader, parse_mapping
-
-DEEPEST = 50  # blocks in blocks
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Read the resolved config of a run.
-
-    Raises:
-        UserError: If there is none, or it is not what a run writes. A few lines of aliases can stand for a billion
-            values, and the C parser crashes where thousands of blocks are in each other.
-    """
-    text, depth = read_plain(path), 0
-    with suppress(yaml.YAMLError):  # which `parse_mapping` describes
-        for event in yaml.parse(text, Loader=Loader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
-                raise UserError(
-                    f"{path}: it has YAML aliases or is nested too deeply, and no run writes such; restore it"
-                )
-    return parse_mapping(text, path)
 
 
 def flatten(config: Any, key: str = "") -> dict[str, Any]:

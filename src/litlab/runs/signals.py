@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.checkpointing.callback import EVERY_STEPS, can_save, save_last, wait_for_checkpoints
+from litlab.checkpointing.callback import EVERY_STEPS, can_save, save_last
 from litlab.checkpointing.internals import disable_signal_handling, ends_within_epoch, requeue_signal
 from litlab.checkpointing.resume import restart_validation
 
@@ -82,9 +82,7 @@ class StopSignals(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._step = trainer.global_step
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
         is_time = self._signum if trainer.world_size == 1 else trainer.global_step >= self._step + EVERY_STEPS
         if is_time and can_save(trainer) and not ends_within_epoch(trainer) and self._is_due(trainer):
             self._stop(trainer, save=True)
@@ -115,10 +113,7 @@ class StopSignals(Callback):
             self._repeats_validation = True
             self._stop(trainer, save=True)
 
-    def on_validation_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:  # fmt: skip
+    def on_validation_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
         is_fit = trainer.state.fn == "fit"
         if self._signum and not (is_fit and trainer.world_size > 1):
             self._repeats_validation = is_fit and not trainer.sanity_checking
@@ -139,9 +134,9 @@ class StopSignals(Callback):
         if isinstance(kept, ModelCheckpoint) and kept.dirpath and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             if save:
                 save_last(trainer, kept)
-                wait_for_checkpoints(trainer)
-            line += f"; they are in {kept.last_model_path}" if kept.last_model_path else ""
-        rank_zero_info(f"{line}.")
+                trainer.strategy.checkpoint_io.teardown()  # waits for what is written in the background
+            line += f"; they are in {kept.last_model_path}"
+        rank_zero_info(line)
         self._raise(trainer)
 
     def _raise(self, trainer: Trainer) -> NoReturn:

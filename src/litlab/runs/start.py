@@ -14,7 +14,8 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.checkpointing.internals import early_rank
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT, RunFolder, new_run, read_json
-from litlab.runs.settings import flatten, format_value, read_config
+from litlab.runs.settings import differences, flatten, format_value
+from litlab.util.yaml import read_mapping
 
 # What may change when a run is resumed: its end, where it runs, where its data lies.
 MAY_CHANGE = re.compile(
@@ -99,9 +100,9 @@ def choose_run(command: Any) -> RunFolder | None:
 
 def find_changes(command: Any, run: RunFolder) -> dict[str, str]:
     """Return the settings of a command that differ from those of a run: by dotted key, the change as text."""
-    then, now = flatten(read_config(run.config)), flatten(command.settings())
-    changes = {key: (format_value(then.get(key)), format_value(value)) for key, value in now.items()}
-    return {key: f"{key}: {was} -> {value}" for key, (was, value) in changes.items() if was != value}
+    settings = [flatten(config) for config in (read_mapping(run.config), command.settings())]
+    changes = {key: list(map(format_value, values)) for key, values in differences(settings).items()}
+    return {key: f"{key}: {was} -> {value}" for key, (was, value) in changes.items()}
 
 
 def _is_of_results(key: str) -> bool:

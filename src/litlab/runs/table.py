@@ -45,23 +45,18 @@ def main(arguments: list[str]) -> int:
     elif rows:
         show_table(HEADER, [_cells(row, chosen.sort) for row in rows])
         for row in rows:
-            for line in filter(None, [row.get("reason"), *row["problems"]]):
-                print(printable(f"{row['run']}: {line}"))
+            if row.get("reason"):
+                print(printable(f"{row['run']}: {row['reason']}"))
     else:
         print(f"There are no runs in {ROOT}")
     return 0
 
 
 def describe(run: RunFolder) -> dict[str, Any]:
-    """Return what the files of a run or a group say, together; ``problems`` names those that can't be read."""
-    content: dict[str, Any] = {"run": run.name, "path": str(run.path), "status": "unknown", "problems": []}
-    for read in (lambda: read_json(run.provenance), run.state, lambda: read_json(run.metrics)):
-        try:
-            content |= read()
-        except UserError as error:
-            content["problems"].append(str(error))
-    content["generated_data"] = any(run.path.rglob("GENERATED_DATA.txt"))  # of a group: in one of its runs
-    return content
+    """Return what the files of a run or a group say, together."""
+    is_generated = any(run.path.rglob("GENERATED_DATA.txt"))  # of a group: in one of its runs
+    named = {"run": run.name, "path": str(run.path), "status": "unknown", "generated_data": is_generated}
+    return named | read_json(run.provenance) | run.state() | read_json(run.metrics)
 
 
 def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:

@@ -3,35 +3,16 @@
 Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators", doi 10.1145/2660193.2660195.
 """
 
-import numpy as np
-
 GOLDEN = 0x9E3779B97F4A7C15  # the step from one state to the next
-MIX_1, MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def next_number(state: int) -> int:
+    """Return the number that follows a state."""
+    return mix((state + GOLDEN) % 2**64)
 
 
 def mix(value: int) -> int:
-    """Return the finaliser of a state: neighbours have nothing in common.
-
-    Args:
-        value: From 0 to 2**64 - 1.
-
-    Returns:
-        In the same range.
-    """
-    value = ((value ^ (value >> 30)) * MIX_1) % 2**64
-    value = ((value ^ (value >> 27)) * MIX_2) % 2**64
+    """Return the finaliser of a state, from 0 to 2**64 - 1: neighbours have nothing in common."""
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) % 2**64
     return value ^ (value >> 31)
-
-
-def mix_array(values: np.ndarray) -> np.ndarray:
-    """Return the finaliser of many states.
-
-    Args:
-        values: uint64 of any shape.
-
-    Returns:
-        uint64 of the same shape.
-    """
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(MIX_1)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(MIX_2)
-    return values ^ (values >> np.uint64(31))

@@ -78,9 +78,7 @@ class LapTimer(Callback):
             self._laps = self.laps(trainer, pl_module)
             self._begin(None)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
         if trainer.global_step == self._global_step:
             return  # gradients are being accumulated
         self._global_step = trainer.global_step

@@ -37,11 +37,11 @@ def terminal() -> "Console":
     return Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
 
 
-def print_table(table: "Table", console: "Console | None" = None) -> None:
+def print_table(table: "Table") -> None:
     """Print a table with all words whole, where rich would cut numbers; if need be, it is wider than the terminal."""
     from rich.measure import Measurement, measure_renderables
 
-    console = console or terminal()
+    console = terminal()
     wide = console.options.update(width=9999)
     for column in table.columns:
         size = measure_renderables(console, wide, [column.header, *column.cells])

@@ -50,7 +50,17 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
     Raises:
         UserError: If it can't be read, is not YAML, has a key twice, or holds something else.
     """
-    return parse_mapping(read_text(file), file, example)
+    text = read_text(file)
+    try:
+        content = yaml.load(text, Loader)
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = file if mark is None else f"{file}:{mark.line + 1}"
+        problem = getattr(error, "problem", None) or first_line(error)
+        raise UserError(f"{place}: not valid YAML: {problem}; correct it, or put the value in quotes") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{file}: it holds no keys and values; write some, such as {example}")
+    return content
 
 
 def read_text(file: Path) -> str:
@@ -67,20 +77,6 @@ def read_text(file: Path) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UserError(f"{file}: it can't be read ({reason}); give a YAML file in UTF-8") from error
-
-
-def parse_mapping(text: str, file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[str, Any]:
-    """Parse the text of a YAML file of keys and values, as `read_mapping` does."""
-    try:
-        content = yaml.load(text, Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = file if mark is None else f"{file}:{mark.line + 1}"
-        problem = getattr(error, "problem", None) or first_line(error)
-        raise UserError(f"{place}: not valid YAML: {problem}; correct it, or put the value in quotes") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{file}: it holds no keys and values; write some, such as {example}")
-    return content
 
 
 def find_line(file: Path, key: str) -> int | None:

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import LightningModule
 from torch.utils.data import DataLoader
 
 from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.resume import ExactResume
 from litlab.errors import UserError
+from tests.litlab.callbacks.tiny import make_trainer
 
 
 class Model(LightningModule):
@@ -32,13 +33,10 @@ class Model(LightningModule):
 
 
 def epochs(folder, model, ckpt_path=None, monitor="val/acc", mode=None, **options) -> int:
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
     stopping = RunEarlyStopping(monitor, mode=mode, **{"patience": 1, **options})
     callbacks = [stopping, ExactResume(), RunCheckpoint(str(folder), save_top_k=0)]
-    trainer = Trainer(
-        max_epochs=len(model.scores), logger=False, accelerator="cpu", default_root_dir=folder, callbacks=callbacks,
-        **quiet,
-    )  # fmt: skip
+    settings = {"max_epochs": len(model.scores), "num_sanity_val_steps": 0, "enable_checkpointing": True}
+    trainer = make_trainer(folder, callbacks=callbacks, **settings)
     data = DataLoader(torch.ones(4, 1))
     trainer.fit(model, data, data, ckpt_path=ckpt_path, weights_only=True)
     return trainer.current_epoch

@@ -10,10 +10,7 @@ from torchmetrics.functional import confusion_matrix, f1_score
 
 from litlab.callbacks import Baselines, ConfusionMatrix
 from litlab.callbacks.evaluation import draw_confusion_matrix, pick_evenly
-from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 
 class Compared(TinyData):
@@ -45,16 +42,6 @@ def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, capsys):
     assert sum(int(row["test samples"]) for row in rows) == 30
     assert (tmp_path / "confusion_matrix.png").is_file()
     assert "ant [1]" in capsys.readouterr().out
-
-
-def test_a_test_step_without_logits_is_refused(tmp_path):
-    class NoLogits(Tiny):
-        def test_step(self, batch, batch_idx):
-            return super().test_step(batch, batch_idx)["loss"]
-
-    line = r"NoLogits\.test_step must return a dict with 'logits' .* ConfusionMatrix from"
-    with pytest.raises(UserError, match=line):
-        run(tmp_path, ConfusionMatrix(), NoLogits())
 
 
 def test_the_picture_has_shares_and_no_numbers_for_many_classes():

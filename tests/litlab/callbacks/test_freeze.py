@@ -7,12 +7,11 @@ import torch
 from lightning.pytorch import Callback
 
 from litlab.callbacks import Freeze, FreezeRule
-from litlab.errors import UserError
 from tests.conftest import ROOT
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.processes import Python, ranks
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:The number of training batches")
+pytestmark = pytest.mark.filterwarnings("ignore:The number of training batches")
 IDLE = {"network.0.bias"}  # before a norm, a bias has no gradient
 
 
@@ -55,24 +54,11 @@ def test_gradually_and_never(tmp_path):
     assert kept.changed() == [{"network.4.weight"}, {"network.4.weight"} | norm]
 
 
-def test_a_pattern_that_matches_nothing_is_refused(tmp_path):
-    line = r"^freeze\.rules\[0\]: 'network\.10' matches no parameter of Tiny; did you mean 'network\.1'"
-    with pytest.raises(UserError, match=line):
-        fit(tmp_path, [FreezeRule("network.10", 1)])
-
-
 def test_settings_by_yaml(fit_images):
     rules = "{rules: [{params: network.5, epochs: 0}, {params: network, epochs: 1}]}"
     checked = fit_images("fit", f"--freeze={rules}", "--check")
     assert checked.code == 0, checked.err
     assert "170 of them trained" in checked.out
-    for settings, message in {
-        "{rules: [{params: network.5, epochs: -1}]}": "freeze.rules.epochs: -1 is not valid; it must be at least 0",
-        "{rules: [{parms: network.5}]}": "freeze.rules.parms: FreezeRule has no 'parms'; did you mean 'params'?",
-        "{}": "freeze: the following arguments are required: rules",
-    }.items():
-        refused = fit_images("fit", f"--freeze={settings}")
-        assert (refused.code, refused.err) == (2, f"error: {message}\n")
 
 
 SCRIPT = textwrap.dedent("""

@@ -1,20 +1,21 @@
-"""Adaptive clipping and norms of gradients beside what plain torch computes, and when gradients are freed."""
+"""Adaptive clipping, norms of gradients, when they are freed, and the optimizer's step within the backward pass."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.plugins import MixedPrecision
 from torch import nn
 
-from litlab.callbacks import AGC, GradNorms
+from litlab.callbacks import AGC, EMA, GradNorms, NaNGuard, OptimizerInBackward
 from litlab.callbacks.gradients import FreeGradients
 from litlab.errors import UserError
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, are_equal, fit, make_trainer
+from tests.litlab.checkpointing.resuming import leaves, same
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
+pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")
 
 
 class Gradients(Callback):
@@ -32,33 +33,43 @@ def test_each_unit_is_clipped_by_the_norm_of_its_weights(tmp_path):
     model, before, after = Tiny(), Gradients(), Gradients()
     nn.init.zeros_(model.network[1].bias)  # whose norm counts as 0.001
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
-    make_trainer(tmp_path, max_steps=1, callbacks=[before, AGC(0.05), after]).fit(model, TinyData())
-    clipped = 0
+    fit(tmp_path, model, before, AGC(0.05), after, max_steps=1)
+    clipped = units = 0
     for name, gradient in before.steps[0].items():
         expected = gradient.clone()
-        units = [expected] if gradient.ndim < 2 else list(expected)  # views
-        of_weights = [weights[name]] if gradient.ndim < 2 else list(weights[name])
-        for unit, weight in zip(units, of_weights, strict=True):
+        pairs = [(expected, weights[name])] if gradient.ndim < 2 else zip(expected, weights[name], strict=True)  # views
+        for unit, weight in pairs:
+            units += 1
             largest = 0.05 * max(weight.norm().item(), 0.001)
             if unit.norm() > largest and not name.startswith("network.4"):  # the last layer
                 unit.mul_(largest / unit.norm())
                 clipped += 1
-        torch.testing.assert_close(after.steps[0][name], expected, msg=lambda text, name=name: f"{name}: {text}")
-    assert 0 < clipped < sum(1 if weight.ndim < 2 else len(weight) for weight in weights.values())
+        torch.testing.assert_close(after.steps[0][name], expected)
+    assert 0 < clipped < units
 
 
-def test_norms_are_those_of_the_whole_step_before_it_is_clipped(tmp_path):
+def test_norms_are_those_of_the_whole_step_before_it_is_clipped(tmp_path, monkeypatch):
     """Two batches are accumulated, the second of three steps is logged."""
-    model, seen, logger = Tiny(), Gradients(), CSVLogger(tmp_path)
-    rows: list[Any] = []
-    logger.log_metrics = lambda metrics, step=None: rows.append((step, metrics))
-    callbacks = [GradNorms(), seen, AGC(1e-4)]
-    trainer = make_trainer(tmp_path, callbacks=callbacks, accumulate_grad_batches=2, log_every_n_steps=2, logger=logger)
-    trainer.fit(model, TinyData(24))
+    seen, logger, rows = Gradients(), CSVLogger(tmp_path), []
+    monkeypatch.setattr(logger, "log_metrics", lambda metrics, step=None: rows.append((step, metrics)))
+    options = {"accumulate_grad_batches": 2, "log_every_n_steps": 2, "logger": logger}
+    fit(tmp_path, Tiny(), GradNorms(), seen, AGC(1e-4), data=TinyData(24), **options)
     ((step, metrics),) = [row for row in rows if "grad_norm/total" in row[1]]
     assert step == 1
     norms = {f"grad_norm/{name}": gradient.norm().item() for name, gradient in seen.steps[1].items()}
     assert metrics == pytest.approx(norms | {"grad_norm/total": math.hypot(*norms.values())})
+
+
+@pytest.mark.parametrize("callback", [AGC(), GradNorms()])
+def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, callback):
+    """What 16-mixed on a GPU is made of: there is no scaler on a CPU."""
+    trainer = make_trainer(tmp_path)
+    trainer.precision_plugin.scaler = torch.amp.GradScaler("cpu")  # pyright: ignore
+    trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)])]
+    callback.on_fit_start(trainer, Tiny())
+    trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)], fused=True)]
+    with pytest.raises(UserError, match=r": with 16-mixed a fused optimizer .* model\.optimizer\.fused"):
+        callback.on_fit_start(trainer, Tiny())
 
 
 class Noting(Tiny):
@@ -82,18 +93,6 @@ class Looking(Noting):
         pass
 
 
-@pytest.mark.parametrize("callback", [AGC(), GradNorms()])
-def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, callback):
-    """What 16-mixed on a GPU is made of: there is no scaler on a CPU."""
-    trainer = make_trainer(tmp_path)
-    trainer.precision_plugin.scaler = torch.amp.GradScaler("cpu")  # pyright: ignore
-    trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)])]
-    callback.on_fit_start(trainer, Tiny())
-    trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)], fused=True)]
-    with pytest.raises(UserError, match=r": with 16-mixed a fused optimizer .* model\.optimizer\.fused"):
-        callback.on_fit_start(trainer, Tiny())
-
-
 @pytest.mark.parametrize(
     ("model", "accumulate", "during"),
     [
@@ -103,13 +102,84 @@ def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, callback):
     ],
 )
 def test_only_gradients_that_are_accumulated_are_there_in_a_forward_pass(tmp_path, model, accumulate, during):
-    def fit(*callbacks):
-        module = model()
-        trainer = make_trainer(tmp_path, max_epochs=2, accumulate_grad_batches=accumulate, callbacks=[*callbacks])
-        trainer.fit(module, TinyData(20, 4))
-        return module
+    freed, plain = model(), model()
+    for module, callbacks in ((freed, [FreeGradients()]), (plain, [])):
+        options = {"max_epochs": 2, "accumulate_grad_batches": accumulate}
+        fit(tmp_path, module, *callbacks, data=TinyData(20, 4), **options)
+    assert freed.during == during
+    assert all(freed.after)
+    assert are_equal(freed.state_dict(), plain.state_dict())
 
-    module, plain = fit(FreeGradients()), fit()
-    assert module.during == during
-    assert all(module.after)
-    assert all(torch.equal(one, other) for one, other in zip(module.parameters(), plain.parameters(), strict=True))
+
+OPTIMIZERS = {
+    "SGD": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+    "AdamW": (torch.optim.AdamW, {"lr": 0.01, "foreach": True}),
+}
+
+
+class Grouped(Tiny):
+    """With two groups, a tied weight, a schedule by step, and a note of how many gradients there are at once."""
+
+    def __init__(self, kind) -> None:
+        torch.manual_seed(0)
+        tied = nn.Linear(36, 36)
+        layers = [nn.Conv2d(3, 1, 3), nn.Flatten(), tied, nn.ReLU(), tied, nn.Linear(36, 4)]
+        super().__init__(network=nn.Sequential(*layers))
+        self.kind, self.most, self.rates = kind, 0, []
+
+    def configure_optimizers(self):
+        cls, settings = OPTIMIZERS[self.kind]
+        groups = [{"params": self.network[0].parameters(), "lr": 0.02}, {"params": self.network[1:].parameters()}]
+        optimizer = cls(groups, **settings)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_train_start(self):
+        def note(_):
+            self.most = max(self.most, sum(p.grad is not None for p in self.parameters()))
+
+        for parameter in self.parameters():
+            parameter.register_hook(note)
+
+    def on_train_batch_end(self, *_):
+        self.rates.append([group["lr"] for group in self.trainer.optimizers[0].param_groups])
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_in_backward_it_is_the_same_optimizer_with_one_gradient_at_a_time(tmp_path, kind):
+    states = []
+    plain, inside = Grouped(kind), Grouped(kind)
+    for model, callbacks in ((plain, []), (inside, [OptimizerInBackward()])):
+        trainer = fit(tmp_path, model, *callbacks, EMA(0.5), data=TinyData(12, 4), max_epochs=2)
+        states.append(dict(leaves([model.state_dict(), trainer.optimizers[0].state_dict()])))
+        assert trainer.global_step == 6
+    assert inside.rates == plain.rates
+    assert states[0].keys() == states[1].keys()
+    assert all(same(value, states[1][name]) for name, value in states[0].items())  # the weights are EMA's
+    assert (plain.most, inside.most) == (5, 0)  # as a gradient arrives, no other is there
+    inside.network(torch.randn(1, 3, 8, 8)).sum().backward()  # after the fit it is a plain model
+    assert all(parameter.grad is not None for parameter in inside.parameters())
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "settings", "key"),
+    [
+        ([], {"accumulate_grad_batches": 2}, "trainer.accumulate_grad_batches"),
+        ([], {"gradient_clip_val": 0.5}, "trainer.gradient_clip_val"),
+        ([], {"strategy": "ddp"}, "trainer.devices"),
+        ([], {"plugins": [MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))]}, "trainer.precision"),
+        ([NaNGuard()], {}, "NaNGuard"),
+    ],
+)
+def test_in_backward_refuses_what_needs_all_gradients(tmp_path, callbacks, settings, key):
+    callback = OptimizerInBackward()
+    trainer = make_trainer(tmp_path, callbacks=[*callbacks, callback], **settings)
+    with pytest.raises(UserError, match=rf"^trainer\.callbacks: OptimizerInBackward .*, and {key} needs more; "):
+        callback.setup(trainer, Tiny(), "fit")
+
+
+def test_a_fit_that_failed_leaves_no_hook_in_the_model(tmp_path):
+    model = Failing()
+    with pytest.raises(ZeroDivisionError):
+        fit(tmp_path, model, OptimizerInBackward())
+    assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())

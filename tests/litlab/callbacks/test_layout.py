@@ -33,9 +33,3 @@ def test_threads_are_those_of_the_run_alone(tmp_path):
     before, model = torch.get_num_threads(), Counting()
     make_trainer(tmp_path, callbacks=[Threads(before + 1)]).fit(model, TinyData())
     assert (model.threads, torch.get_num_threads()) == (before + 1, before)
-
-
-def test_threads_that_make_no_sense(fit_images):
-    done = fit_images("fit", "--threads=0")
-    assert done.code == 2
-    assert done.err == "error: threads: 0 is not valid; it must be at least 1 and at most 4096\n"

@@ -1,7 +1,6 @@
 """The bar on a terminal, and a line for each epoch everywhere."""
 
 import fcntl
-import inspect
 import io
 import os
 import re
@@ -10,12 +9,9 @@ import termios
 from contextlib import redirect_stdout
 
 import pytest
-from lightning.pytorch.callbacks import TQDMProgressBar
 
 from litlab.callbacks import ProgressBar, progress
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 
 class Screen(io.StringIO):
@@ -96,10 +92,3 @@ def test_an_error_begins_a_line_of_its_own(tmp_path):
     with redirect_stdout(Screen()) as screen, pytest.raises(ValueError, match="here"):
         fit(tmp_path, Failing())
     assert screen.getvalue().endswith("\n")
-
-
-def test_lightning_asks_whether_to_draw():
-    """A private method, which a new version may rename."""
-    source = inspect.getsource(TQDMProgressBar.on_train_batch_end)
-    assert "self._should_update(n, self.train_progress_bar.total)" in source
-    assert inspect.signature(ProgressBar._should_update) == inspect.signature(TQDMProgressBar._should_update)

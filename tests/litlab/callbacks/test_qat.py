@@ -8,8 +8,6 @@ from litlab.callbacks import QAT
 from litlab.nn.fake_quantize import LINEAR, LINEAR_AND_CONVOLUTIONS, Rounding, round_weight, share_of
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
-
 
 class Model(Tiny):
     """Notes what its first convolution returns."""

@@ -13,13 +13,11 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from litlab.callbacks import Baselines, ConfusionMatrix
 from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
-from litlab.runs.loggers import log_settings
+from litlab.runs.record import log_settings
 from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.litlab.conftest import CONFIGS
 from tests.recorder import Recorder
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 
 class Compared(TinyData):

@@ -13,8 +13,6 @@ from litlab.runs.folder import write_json
 from litlab.runs.record import RunRecord
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
-
 
 def rows_of(summary, trainer) -> dict[str, str]:
     console = Console(file=io.StringIO(), width=300)

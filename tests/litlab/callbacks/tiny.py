@@ -70,3 +70,15 @@ def make_trainer(folder, **options) -> Trainer:
         "default_root_dir": folder,
     }
     return Trainer(**(defaults | options))
+
+
+def fit(folder, model, *callbacks, data=None, resume=None, **options) -> Trainer:
+    """Fit a model with callbacks, and return the trainer."""
+    trainer = make_trainer(folder, callbacks=[*callbacks], **options)
+    trainer.fit(model, data or TinyData(), ckpt_path=resume, weights_only=True)
+    return trainer
+
+
+def are_equal(states, others) -> bool:
+    """Return whether two dicts of tensors are equal to the last bit."""
+    return states.keys() == others.keys() and all(torch.equal(value, others[key]) for key, value in states.items())

@@ -4,10 +4,9 @@ import errno
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback
 
 from litlab.callbacks.averaging import AveragedWeights
 from tests.processes import Python, ranks
@@ -27,26 +26,21 @@ class Interrupt(Callback):
     ``last_written``. ``full`` then lets the next file fail as on a full disk.
     """
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        io: Any = trainer.strategy.checkpoint_io
+    def setup(self, trainer, pl_module, stage):
+        io = trainer.strategy.checkpoint_io
         save, remove = io.save_checkpoint, io.remove_checkpoint
 
-        def saved(checkpoint: Any, path: Any, *arguments: Any, **keywords: Any) -> None:
+        def saved(checkpoint, path, *arguments, **keywords):
             save(checkpoint, path, *arguments, **keywords)
             self._reached(trainer, "last_written" if Path(path).name == "last.ckpt" else "best_written")
 
-        def removed(path: Any) -> None:
+        def removed(path):
             remove(path)
             self._reached(trainer, "old_removed")
 
         io.save_checkpoint, io.remove_checkpoint = saved, removed
 
-    def on_test_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
-        self._reached(trainer, "on_test_batch_start")
-
-    def _reached(self, trainer: Trainer, hook: str) -> None:
+    def _reached(self, trainer, hook):
         how, *place = os.environ.get("INTERRUPT", "never").split()
         if place != [hook, str(trainer.current_epoch), str(trainer.fit_loop.batch_idx)] or trainer.sanity_checking:
             return
@@ -59,19 +53,17 @@ class Interrupt(Callback):
         if how == "SIGTERM" and trainer.global_rank == trainer.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer, *_):
         self._reached(trainer, "on_train_batch_start")
 
-    def on_validation_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
-    ) -> None:
+    def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx):
         if batch_idx == 1:
             self._reached(trainer, "on_validation_batch_start")
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._reached(trainer, "on_validation_end")
+    def on_test_batch_start(self, trainer, *_):
+        self._reached(trainer, "on_test_batch_start")
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_end(self, trainer, pl_module):
         self._reached(trainer, "on_train_epoch_end")
         if trainer.is_global_zero:
             averages = [callback.average for callback in trainer.callbacks if isinstance(callback, AveragedWeights)]
@@ -104,5 +96,5 @@ def fit(folder: Path, *arguments: str, package: str = "auks", count: int = 1, in
     return processes[0].wait()
 
 
-def _no_room(*_: Any) -> None:
+def _no_room(*_):
     raise OSError(errno.ENOSPC, "No space left on device")

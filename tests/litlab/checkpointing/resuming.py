@@ -52,16 +52,7 @@ class Cell:
     ranks: int = 1
 
     def __str__(self) -> str:
-        return f"{self.experiment}-{self.how}-{self.place}-{self.workers}-{self.ranks}"
-
-
-@dataclass
-class Ran:
-    """A run that came to its end."""
-
-    final: dict[str, Any]  # of the last epoch, by name: weights, averages, optimizer
-    curves: dict[str, set[tuple[int, float]]]  # of TensorBoard: step and value
-    kept: dict[str, Any]  # entries of metrics.json, the status, and the steps of each checkpoint
+        return "-".join(map(str, vars(self).values()))
 
 
 Own = Callable[[Cell], list[str]]
@@ -82,7 +73,7 @@ class Resuming:
     folder: Path
     own: Own
     over: Own = lambda cell: []
-    made: dict[tuple[str, int], Ran] = field(default_factory=dict)
+    made: dict[tuple[str, int], dict] = field(default_factory=dict)
 
     def flags(self, cell: Cell) -> list[str]:
         """The flags of a fit."""
@@ -93,7 +84,7 @@ class Resuming:
             *self.over(cell),
         ]  # fmt: skip
 
-    def whole(self, cell: Cell) -> Ran:
+    def whole(self, cell: Cell) -> dict:
         """The same run without interruption, by one process that prepares its batches itself; made once."""
         key = cell.experiment, cell.ranks
         if key not in self.made:
@@ -101,10 +92,9 @@ class Resuming:
             flags = self.flags(Cell(cell.experiment, "", "", 0, cell.ranks))
             code = fit(folder, *flags, package=self.package, count=cell.ranks)
             assert code == 0, printed(folder)
-            self.made[key] = outcome(folder)
-            curves = self.made[key].curves
-            assert len(curves["train/loss"]) == len(curves["val/loss"]) == EPOCHS
-            assert len(curves["train/loss_step"]) == EPOCHS * BATCHES // 2
+            ran = self.made[key] = outcome(folder)
+            assert len(ran["curves/train/loss"]) == len(ran["curves/val/loss"]) == EPOCHS
+            assert len(ran["curves/train/loss_step"]) == EPOCHS * BATCHES // 2
         return self.made[key]
 
     def interrupted(self, cell: Cell) -> tuple[int, list[str]]:
@@ -124,21 +114,22 @@ def printed(folder: Path) -> str:
     return "\n".join(path.read_text()[-3000:] for path in sorted(folder.glob("printed_*.txt")))
 
 
-def outcome(folder: Path) -> Ran:
-    events = EventAccumulator(str(folder / "lightning_logs/run/version_0"), size_guidance={"scalars": 0})
-    events.Reload()
-    # HPARAMS has what the last command knows: of a run that was killed in its test, only that.
-    left_out = ("time/", "memory/", "speed/", "hp/")
-    names = [name for name in events.Tags()["scalars"] if not name.startswith(left_out)]
-    # What was logged after the checkpoint, before a kill, is logged again, with the same numbers.
-    curves = {name: {(event.step, event.value) for event in events.Scalars(name)} for name in names}
+def outcome(folder: Path) -> dict[str, Any]:
+    """What a run has in the end: weights, averages, optimizer; curves; metrics, status, steps of its checkpoints."""
     run = RunFolder(folder / "lightning_logs/run/version_0")
-    kept: dict[str, Any] = {**dict(leaves(read_json(run.metrics))), "status": run.state()["status"]}
+    events = EventAccumulator(str(run.path), size_guidance={"scalars": 0})
+    events.Reload()
+    ran = {**dict(leaves(load_torch_file(folder / "final.pt"))), **dict(leaves(read_json(run.metrics)))}
+    del ran["/seconds"], ran["/peak_memory_gib"]
+    ran["status"] = run.state()["status"]
     for path in run.checkpoints.iterdir():
-        kept[path.name] = load_torch_file(path)["global_step"]
-    for name in ("/seconds", "/peak_memory_gib"):
-        del kept[name]
-    return Ran(dict(leaves(load_torch_file(folder / "final.pt"))), curves, kept)
+        ran[path.name] = load_torch_file(path)["global_step"]
+    for name in events.Tags()["scalars"]:
+        # HPARAMS has what the last command knows: of a run that was killed in its test, only that.
+        if not name.startswith(("time/", "memory/", "speed/", "hp/")):
+            # What was logged after the checkpoint, before a kill, is logged again, with the same numbers.
+            ran[f"curves/{name}"] = {(event.step, event.value) for event in events.Scalars(name)}
+    return ran
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -151,13 +142,9 @@ def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, state
 
 
-def differences(one: Ran, other: Ran) -> list[str]:
+def differences(one: dict, other: dict) -> list[str]:
     """What is not the same in every bit."""
-    found = []
-    for kind in ("final", "curves", "kept"):
-        ours, theirs = getattr(one, kind), getattr(other, kind)
-        found += [name for name in {**ours, **theirs} if not same(ours.get(name), theirs.get(name))]
-    return sorted(found)
+    return sorted(name for name in {**one, **other} if not same(one.get(name), other.get(name)))
 
 
 def same(one: Any, other: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Schedules, averages and early stopping of a run that is interrupted and resumed, in this process.
+"""A run that is interrupted and resumed in this process: schedules, averages, early stopping, random numbers.
 
 pytest -k schedule_matrix                a representative part
 pytest -k schedule_matrix -m matrix      all of it: 3 minutes
@@ -13,11 +13,12 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from litlab.callbacks import EMA, SWA
+from litlab.callbacks import EMA, SWA, Compile
 from litlab.callbacks.early_stopping import RunEarlyStopping
+from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
 from litlab.optim import Schedule, WarmupDecay
 from tests.litlab.checkpointing.in_process import Draws, fit
-from tests.litlab.checkpointing.resuming import leaves, same
+from tests.litlab.checkpointing.resuming import differences, leaves
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers",
@@ -51,10 +52,13 @@ SAVING: dict[str, dict[str, Any]] = {
 EXTRAS: dict[str, dict[str, Any]] = {
     "": {},
     "none": {"accumulate_grad_batches": 1},
+    "unvalidated": {"limit_val_batches": 0},
     "often": {"val_check_interval": 2},
     "rare": {"check_val_every_n_epoch": 2},
     "ema": {"callbacks": lambda: [EMA(0.9)]},
     "swa": {"callbacks": lambda: [SWA(0.3)]},  # from the second epoch on
+    "by epoch": {"callbacks": lambda: [AccumulationSchedule({0: 1, 1: 3, 2: 2})], "accumulate_grad_batches": 1},
+    "compiled": {"callbacks": lambda: [Compile("default", backend="aot_eager")]},
     "stopping": {"callbacks": lambda: [RunEarlyStopping("val/loss", patience=2, min_delta=10.0)]},
     "stopping-train": {"callbacks": lambda: [RunEarlyStopping("train/loss", patience=2, min_delta=10.0)]},
 }
@@ -92,6 +96,7 @@ def run_of(cell: Cell, folder, stop=None, resume=False):
     module = partial(Steps if monitor == "step/loss" else Draws, schedule=chosen)
     settings = dict(EXTRAS[cell.extra])
     callbacks = settings.pop("callbacks", list)()
+    torch._dynamo.reset()  # the resumed run compiles in a process of its own
     return fit(
         folder, stop, resume, options=SAVING[cell.saving], module=module, callbacks=callbacks,
         **{"max_epochs": EPOCHS, "num_sanity_val_steps": 0, **settings},
@@ -99,7 +104,7 @@ def run_of(cell: Cell, folder, stop=None, resume=False):
 
 
 def states(model, fitting) -> dict[str, Any]:
-    """What has to be the same: weights, averages, optimizer, schedule, metrics, epochs, steps."""
+    """What has to be the same at the end: weights, averages, optimizer, schedule, metrics, epochs, steps."""
     schedule = fitting.lr_scheduler_configs[0].scheduler.state_dict()
     return dict(leaves({
         "weights": dict(model.state_dict()),
@@ -111,7 +116,7 @@ def states(model, fitting) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def differences(tmp_path_factory):
+def compare_runs(tmp_path_factory):
     """Interrupts and resumes a run; what is not as in one that never stopped."""
     torch.set_num_threads(1)
     whole = {}
@@ -122,14 +127,18 @@ def differences(tmp_path_factory):
             key = cell.schedule, cell.interval, cell.frequency, cell.saving, cell.extra
             if key not in whole:
                 model, fitting = run_of(cell, tmp_path_factory.mktemp("whole"))
-                whole[key] = states(model, fitting), model.rates
+                whole[key] = states(model, fitting), model
             folder = tmp_path_factory.mktemp("run")
             before, _ = run_of(cell, folder, PLACES[cell.place])
             after, fitting = run_of(cell, folder, resume=True)
-        (expected, rates), found = whole[key], states(after, fitting)
-        names = [name for name in expected.keys() | found.keys() if not same(expected.get(name), found.get(name))]
-        assert after.rates.keys() != rates.keys(), "it went on, it did not begin again"
-        return sorted(names + ["rates"] * (before.rates | after.rates != rates))
+        (expected, fitted), found = whole[key], states(after, fitting)
+        names = differences(expected, found)
+        assert after.rates.keys() != fitted.rates.keys(), "it went on, it did not begin again"
+        for name in ("rates", "drawn"):  # on the way
+            if getattr(before, name) | getattr(after, name) != getattr(fitted, name):
+                names.append(name)
+        assert {*before.ended, *after.ended} == {*fitted.ended}
+        return names
 
     return compare
 
@@ -140,12 +149,19 @@ ALL = [
 ] + [
     Cell(schedule, "epoch", 2 if extra == "rare" else 1, place, when, extra)
     for schedule, place, when, extra in product(("plateau", "plateau-train", "warm-up"), PLACES, SAVING, EXTRAS)
-    if extra
+    if extra not in ("", "unvalidated", "compiled")
 ]
 
 
 REPRESENTATIVE = [
     Cell("plateau"),
+    Cell("warm-up", place="first", saving="step"),
+    Cell("warm-up", place="end", saving="step", extra="unvalidated"),
+    Cell("warm-up", place="first", saving="step", extra="unvalidated"),
+    Cell("warm-up", place="inside", saving="step", extra="often"),
+    Cell("warm-up", "step", place="inside", saving="step", extra="by epoch"),
+    Cell("warm-up", "step", place="validation", saving="step", extra="by epoch"),
+    Cell("warm-up", place="inside", saving="step", extra="compiled"),
     Cell("plateau", place="inside", saving="step"),
     Cell("plateau-train", frequency=2, place="end", saving="epoch"),
     Cell("plateau", "step", 2, "inside", "step"),
@@ -159,11 +175,11 @@ REPRESENTATIVE = [
 
 
 @pytest.mark.parametrize("cell", REPRESENTATIVE, ids=str)
-def test_a_resumed_schedule_is_exact(cell, differences):
-    assert differences(cell) == []
+def test_a_resumed_schedule_is_exact(cell, compare_runs):
+    assert compare_runs(cell) == []
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("cell", ALL, ids=str)
-def test_matrix(cell, differences):
-    assert differences(cell) == []
+def test_matrix(cell, compare_runs):
+    assert compare_runs(cell) == []

@@ -2,6 +2,14 @@
 
 import pytest
 
+GREET = """
+def main(arguments):
+    print("hello", *arguments)
+    if not arguments:
+        raise KeyboardInterrupt
+    return 3
+"""
+
 
 @pytest.fixture(scope="module")
 def team() -> str:
@@ -15,7 +23,7 @@ def coots(tmp_path, monkeypatch) -> None:
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").touch()
     (folder / "__init__.py").write_text('COMMANDS = {"greet": ("coots.commands.greet:main", "say hello")}\n')
-    (folder / "greet.py").write_text('def main(arguments):\n    print("hello", *arguments)\n    return 3\n')
+    (folder / "greet.py").write_text(GREET)
     monkeypatch.syspath_prepend(str(tmp_path / "src"))
 
 
@@ -26,6 +34,7 @@ def test_a_command_of_the_team(run):
         assert f"\n  {verb} " in screen
     done = run("greet", "there")
     assert (done.code, done.out) == (3, "hello there\n")
+    assert run("greet").code == 130, "as after Ctrl-C"
 
 
 def test_a_mistyped_command_names_the_nearest(run):

@@ -47,14 +47,10 @@ def test_help_of_a_verb(run, verb):
         assert bool(re.search(rf"^  --{option} [A-Z]", done.out, re.MULTILINE)) == (verb == owner)
 
 
-@pytest.mark.parametrize(
-    ("flag", "name", "says"),
-    [("model", "SmallCNN", "Channels of the convolution"), ("model.schedule.scheduler", "WarmupDecay", "warmup")],
-)
-def test_a_short_name_leads_to_its_class(run, flag, name, says):
-    done = run("fit", "--model=SmallCNN", f"--{flag}.help", name)
+def test_a_short_name_leads_to_its_class(run):
+    done = run("fit", "--model=SmallCNN", "--model.schedule.scheduler.help", "WarmupDecay")
     assert done.code == 0, done.err
-    assert says in " ".join(done.out.split())
+    assert "warmup" in done.out
 
 
 def test_the_first_screen_of_fit_names_settings_that_exist(run):

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from torch import nn
 
 from litlab.artifact import is_exported
 from litlab.checkpointing.callback import RunCheckpoint
@@ -19,8 +18,7 @@ from tests.conftest import command
 from tests.litlab.conftest import CONFIGS
 
 ALLOW = "add --allow_modules"
-NEVER = "can't be named in a config; it could run commands, load code or change files"
-NOT_A_CLASS = "is not a class; name one, or a function annotated to return"
+MAY_NOT = "the config of a run or checkpoint may not name"
 
 
 def calls(path: str, /, **init_args: Any) -> dict[str, Any]:
@@ -34,29 +32,21 @@ def sets_up(hook: Any) -> dict[str, Any]:
 
 TOUCH = {"command": "touch MARK"}
 WRITE = calls("litlab.runs.folder.write_text", path="MARK", text="written")
+POPEN = "lightning.fabric.strategies.launchers.subprocess_script.subprocess.Popen"
 # What stands in the place of the optimizer or of a callback; what the line says of it.
 FOREIGN: dict[str, tuple[str, Any, str]] = {
-    "command": ("optimizer", calls("os.system", **TOUCH), f"'os.system' {NEVER}"),
+    "command": ("optimizer", calls("os.system", **TOUCH), f"{ALLOW} os"),
     "command through torch": ("optimizer", calls("torch.os.system", **TOUCH), ""),
     "command through this project": ("optimizer", calls("litlab.runs.provenance.os.system", **TOUCH), ""),
-    "process through lightning": (
-        "optimizer",
-        calls("lightning.fabric.strategies.launchers.subprocess_script.subprocess.Popen"),
-        "",
-    ),
-    "eval": ("optimizer", calls("builtins.eval", source="open('MARK', 'w')"), NEVER),
+    "process through lightning": ("optimizer", calls(POPEN), ""),
     "a module of the folder": ("optimizer", "evil_module.Optimizer", f"{ALLOW} evil_module"),
-    "torch.load": ("optimizer", calls("torch.load", f="evil.pkl", weights_only=False), NOT_A_CLASS),
-    "hub": ("optimizer", calls("torch.hub.load", repo_or_dir="evil", model="x", source="local"), NOT_A_CLASS),
-    "a function of ours": ("optimizer", WRITE, f"model.optimizer: litlab.runs.folder.write_text {NOT_A_CLASS} Opti"),
-    "a network": ("optimizer", calls("torchvision.models.resnet18"), f"torchvision.models.resnet18 {NOT_A_CLASS} Op"),
+    "torch.load": ("optimizer", calls("torch.load", f="evil.pkl", weights_only=False), MAY_NOT),
+    "hub": ("optimizer", calls("torch.hub.load", repo_or_dir="evil", model="x", source="local"), MAY_NOT),
+    "a function of ours": ("optimizer", WRITE, f"model.optimizer: {MAY_NOT} litlab.runs.folder.write_text"),
     "a class of ours elsewhere": ("optimizer", calls("litlab.data.ImageData", dataset="generated"), ""),
-    "partial": ("optimizer", calls("functools.partial", func="os.system"), NEVER),
-    "callable": ("callbacks", sets_up("os.system"), ""),
-    "callable of torch": ("callbacks", sets_up("torch.save"), "may not name torch.serialization.save"),
-    "callable with arguments": ("callbacks", sets_up(WRITE), NOT_A_CLASS),
-    "callable class": ("callbacks", sets_up(calls("evil_module.Callable")), ""),
-    "no callback": ("callbacks", calls("litlab.commands.sweep.trial.Stopped"), ""),
+    "callable of torch": ("callbacks", sets_up("torch.save"), f"{MAY_NOT} torch.serialization.save"),
+    "callable with arguments": ("callbacks", sets_up(WRITE), MAY_NOT),
+    "callable class": ("callbacks", sets_up(calls("torchvision.transforms.ToTensor")), MAY_NOT),
 }
 
 
@@ -79,7 +69,6 @@ def evil(tmp_path, monkeypatch) -> Path:
     (tmp_path / "evil_module.py").write_text(
         f"import pathlib, torch\npathlib.Path({str(tmp_path / 'MARK')!r}).touch()\n"
         "class Optimizer(torch.optim.SGD): ...\n"
-        "class Callable:\n    def __call__(self, *args): ...\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(sys.modules, "evil_module", None)  # and what a test imports of it, the next one does not have
@@ -133,14 +122,6 @@ def test_beside_a_config_of_ones_own_only_the_weights_of_a_checkpoint_are_used(r
     assert (done.code, evil.exists()) == (0, False), done.err
 
 
-@pytest.mark.parametrize("name", ["command through torch", "a network", "callable with arguments"])
-def test_ones_own_config_is_code_but_not_anything(run, evil, name):
-    place, payload, _ = FOREIGN[name]
-    flag = "--model.optimizer" if place == "optimizer" else "--trainer.callbacks+"
-    text = yaml.safe_dump(payload, default_flow_style=True, width=1000).strip()
-    assert_refused(run("fit", "--config", CONFIGS / "series.yaml", flag, text), NOT_A_CLASS, evil)
-
-
 def test_only_allow_modules_trusts_a_module(run, series, tmp_path, evil, trained):
     """Not a value that looks like one: a file to write, a class of another setting."""
     torch.save(poisoned(trained, "a module of the folder"), tmp_path / "mine.ckpt")
@@ -160,36 +141,24 @@ def test_the_config_of_a_run_is_foreign_under_its_own_name_too(tmp_path, trained
     assert not is_exported(folder), "which would be loaded as native code"
 
 
-@pytest.mark.parametrize("name", ["/etc/victim.ckpt", "a/../../victim.ckpt"])
-def test_a_checkpoint_names_no_file_outside_of_its_folder(tmp_path, name):
+def test_a_checkpoint_names_no_file_outside_of_its_folder(tmp_path):
     """Lightning removes best checkpoints that are replaced, wherever the state of its callback says they are."""
     (tmp_path / "victim.ckpt").touch()
     keep = RunCheckpoint(str(tmp_path))
+    name = "a/../../victim.ckpt"
     paths = dict.fromkeys(("best_model_path", "kth_best_model_path", "last_model_path"), name)
     keep.load_state_dict({**keep.state_dict(), **paths, "best_k_models": {name: 0.0}})
-    assert list(keep.best_k_models) == [str(tmp_path / "victim.ckpt")]
-    assert keep.best_model_path == keep.last_model_path == str(tmp_path / "victim.ckpt")
-
-
-@pytest.mark.parametrize("module", ["subprocess.run", "jsonargparse", "my lib"])
-def test_modules_that_can_not_be_allowed(module):
-    with pytest.raises(UserError, match="--allow_modules"):
-        restrict_imports(True, module)
-
-
-def build_network(width: int) -> nn.Module:
-    """A function that says what it returns may stand in the place of a class."""
-    return nn.Linear(width, width)
+    assert list(keep.best_k_models) == [keep.best_model_path] == [str(tmp_path / "victim.ckpt")]
 
 
 def test_functions_that_return_a_network_are_taken():
-    own = calls(f"{__name__}.build_network", width=3)
-    import_module("litlab.tasks.classifier")
     import_module("torchvision.models")
-    model: dict[str, Any] = {"class_path": "litlab.tasks.Classifier", "init_args": {"network": own}}
-    check_names({"model": model}, False, [])
-    model["init_args"]["network"] = calls("torchvision.models.resnet18")
-    check_names({"model": model}, True, [])
-    model["init_args"]["optimizer"] = own
-    with pytest.raises(UserError, match=r"model\.optimizer: .*build_network .* Optimizer"):
-        check_names({"model": model}, False, [])
+    check_names({"model": {"network": calls("torchvision.models.resnet18")}}, [])
+    with pytest.raises(UserError, match=r"model\.network: .* may not name torchvision.*list_models"):
+        check_names({"model": {"network": calls("torchvision.models.list_models")}}, [])
+
+
+@pytest.mark.parametrize("name", ["os", "*"])
+def test_modules_that_can_not_be_allowed(name):
+    with pytest.raises(UserError, match=r"^--allow_modules: a config may not name"):
+        restrict_imports(True, f"mylib,{name}")

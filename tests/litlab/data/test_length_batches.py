@@ -3,7 +3,6 @@ import pytest
 import torch
 
 from litlab.data.length_batches import LengthBatches
-from tests.litlab.data.conftest import refusal
 
 LENGTHS = np.random.default_rng(0).lognormal(4, 0.7, 1000).astype(np.int64) + 1
 
@@ -16,7 +15,7 @@ def share(lengths, batch_size, world_size=1, epoch=0, **options):
         sampler.set_epoch(epoch)
         result.append(list(sampler))
         assert len(result[-1]) == len(sampler) == len(result[0])
-        assert all(len(batch) and batch.dtype == torch.int64 for batch in result[-1])
+        assert all(map(len, result[-1]))
     return result
 
 
@@ -24,18 +23,13 @@ def join(shares):
     return torch.cat([batch for batches in shares for batch in batches])
 
 
-def padded(lengths, batch):
-    return len(batch) * lengths[batch.numpy()].max()
-
-
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_evaluation_takes_each_sample_once_from_long_to_short(world_size):
     for size in [*range(world_size, 30), 100]:
-        lengths = LENGTHS[:size]
-        taken = share(lengths, 4, world_size, train=False, seed=size, epoch=size)
+        taken = share(LENGTHS[:size], 4, world_size, train=False, seed=size, epoch=size)
         assert join(taken).sort().values.tolist() == list(range(size))
         for batches in taken:
-            assert (np.diff(lengths[torch.cat(batches).numpy()]) <= 0).all()
+            assert (np.diff(LENGTHS[torch.cat(batches).numpy()]) <= 0).all()
             assert max(map(len, batches)) <= 4 + (world_size > 1)
 
 
@@ -58,34 +52,22 @@ def test_without_drop_last_all_samples_come(world_size):
         assert max(len(batch) for batches in taken for batch in batches) <= 8
 
 
-def test_few_samples_still_make_a_batch_for_each_process():
-    assert len(share(LENGTHS[:3], 8, train=True)[0][0]) == 3
-    assert [len(batches[0]) for batches in share(LENGTHS[:5], 8, world_size=2, train=True)] == [2, 2]
-    assert refusal(LengthBatches, LENGTHS[:2], 4, train=False, world_size=3, name="test texts") == (
-        "test texts: 2 samples can't be shared by 3 processes; use fewer (--trainer.devices)"
-    )
-
-
-def test_training_pads_little():
+def test_training_pads_little_in_random_order():
     batches = share(LENGTHS, 16, train=True)[0]
-    assert sum(padded(LENGTHS, batch) for batch in batches) < 1.1 * LENGTHS[torch.cat(batches).numpy()].sum()
+    longest = np.array([LENGTHS[batch.numpy()].max() for batch in batches])
+    assert 16 * longest.sum() < 1.1 * LENGTHS[torch.cat(batches).numpy()].sum()
+    assert abs(np.corrcoef(longest[:-1], longest[1:])[0, 1]) < 0.3
 
 
 def test_order_is_a_function_of_seed_and_epoch():
     orders = {
         (seed, epoch): tuple(join(share(LENGTHS[:64], 8, train=True, seed=seed, epoch=epoch)).tolist())
-        for seed in range(3)
-        for epoch in range(3)
+        for seed in range(2)
+        for epoch in range(2)
     }
-    assert len(set(orders.values())) == 9
-    repeated = share(LENGTHS[:64], 8, train=True, seed=1, epoch=2, repeat=True)
+    assert len(set(orders.values())) == 4
+    repeated = share(LENGTHS[:64], 8, train=True, seed=1, epoch=1, repeat=True)
     assert tuple(join(repeated).tolist()) == orders[1, 0]
-
-
-def test_lengths_come_in_random_order():
-    batches = share(LENGTHS, 8, train=True)[0]
-    longest = np.array([LENGTHS[batch.numpy()].max() for batch in batches])
-    assert abs(np.corrcoef(longest[:-1], longest[1:])[0, 1]) < 0.3
 
 
 def test_processes_share_a_step_of_equal_lengths():

@@ -1,10 +1,13 @@
-"""Which networks a pipeline divides."""
+"""A network in a pipeline of three processes, compared with itself in one piece, and the networks that are refused."""
 
 import json
+import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
+from lightning.fabric.plugins.environments import LightningEnvironment
 from torch import nn
 
 from litlab.errors import UserError
@@ -14,59 +17,127 @@ from tests.litlab.parallel import program
 
 
 class Net(nn.Module):
-    """A network whose blocks are called one after the other, or in another way."""
+    """Three blocks and what is around them, called one after the other or in another way."""
 
-    def __init__(self, order: tuple[int, ...] = (0, 1, 2)) -> None:
+    def __init__(self, *order: int) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
-        self.order = order
+        torch.manual_seed(0)
+        self.first, self.last, self.unused = nn.Linear(4, 8), nn.Linear(8, 3), nn.Linear(2, 2)
+        self.blocks = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8))
+        self.order = order or range(5)
 
-    def forward(self, x):
+    def forward(self, x, *, scale=1.0):
+        inner = hidden = self.first(x)
         for number in self.order:
-            x = self.blocks[number](x)
-        return x
+            hidden = self.blocks[number](hidden)
+        return self.last(hidden + inner * scale)
 
 
-def pipeline(network: nn.Module, stage: int) -> Pipeline:
-    return Pipeline(network, stage, 2, 4, torch.device("cpu"), None)
+class Mean(Net):
+    def forward(self, x):
+        return super().forward(x).mean(0)
 
 
-def tie(network: Net) -> None:
-    network.other = network.blocks[2]
+class Pair(Net):
+    def forward(self, x):
+        return super().forward(x), x
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 0, 1, 2), (0, 2, 1), (0, 1), ()])
-def test_blocks_must_be_called_one_after_the_other(order):
+def refusals(network_of_stage) -> list[str]:
+    """What each of two stages, which get what they need, says to a network."""
     refused = []
-    for number in range(2):
-        network = Net(order)
-        received = torch.ones(1, 2) if number else None
+    for stage in range(2):
         try:
-            pipeline(network, number).run_stage(network.forward, received, 0, (torch.ones(1, 2),), {})
+            network = network_of_stage()
+            stages = Pipeline(network, stage, 2, 4, torch.device("cpu"), None)
+            stages.run_stage(network.forward, torch.ones(1, 8) if stage else None, 0, (torch.ones(1, 4),), {})
         except UserError as error:
             refused.append(str(error))
-    assert refused
-    assert all("with pipeline Net must call its blocks one after the other; use fsdp2" in text for text in refused)
+    return refused
+
+
+def changed(change) -> Net:
+    network = Net()
+    change(network)
+    return network
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("network", "line"),
     [
-        (tie, "blocks.2.weight and other.weight of Net are one weight"),
-        (lambda network: network.compile(backend="eager"), "compile.children: with trainer.strategy pipeline it must"),
-        (checkpoint_activations, "activation_checkpointing.blocks: with trainer.strategy pipeline it must name blocks"),
+        *((lambda order=order: Net(*order), "Net must call its blocks one after the other; use fsdp2")
+          for order in ((0, 1, 2, 3, 4, 0, 1, 2, 3, 4), (0, 4, 2), (0, 1, 2), (1,))),
+        (Pair, "Pair must return a tensor of one row per sample"),
+        (lambda: changed(lambda net: setattr(net, "other", net.blocks[4])), "blocks.4.weight and other.weight of Net"),
+        (lambda: changed(lambda net: net.compile(backend="eager")), "compile.children and activation_checkpointing.bl"),
+        (lambda: changed(checkpoint_activations), "must name blocks, such as '*.blocks.0'"),
     ],
-)
-def test_what_is_around_blocks_is_refused(change, words):
-    network = Net()
-    change(network)
-    with pytest.raises(UserError, match=words):
-        pipeline(network, 0)
+    ids=range(8),
+)  # fmt: skip
+def test_networks_that_are_refused(network, line):
+    refused = refusals(network)
+    assert refused
+    assert all(line in text for text in refused)
 
 
 def test_a_network_in_three_processes_is_the_same_as_in_one(tmp_path):
-    program.wait(program.start(Path(__file__).with_name("networks.py"), 3, tmp_path))
+    program.wait(program.start(Path(__file__), 3, tmp_path))
     for rank in range(3):
         differences = json.loads((tmp_path / f"{rank}.json").read_text())
-        assert len(differences) > 20
-        assert max(differences.values()) < 1e-12
+        assert len(differences) > 30
+        assert max(differences) < 1e-12
+
+
+def compare(rank: int) -> list[float]:
+    """Return the largest differences that one of the processes finds."""
+    group = torch.distributed.new_group(backend="gloo")
+    found = []
+
+    def divide(network):
+        Pipeline(network, rank, 3, 4, torch.device("cpu"), group)
+        return network
+
+    def note(tensor, other):
+        found.append((tensor - other).abs().max().item())
+
+    for change in (id, lambda block: block.compile(backend="aot_eager"), checkpoint_activations):
+        whole, parts = Net(), Net()
+        for place in (0, 2, 4):
+            change(parts.blocks[place])
+        divide(parts)
+        assert type(parts.blocks[0]) is type(parts.blocks[2])  # or each would be compiled for itself
+        for rows in (8, 7, 2, 8):  # equal parts, unequal ones, fewer than four
+            x = torch.randn(rows, 4, generator=torch.Generator().manual_seed(rows))
+            outputs = [network(x, scale=0.5) + network(2 * x) for network in (whole, parts)]
+            note(*outputs)
+            for output in outputs:
+                (output.softmax(1)[:, 0].prod() * 100).backward()  # no mean over samples
+            with torch.no_grad():
+                note(whole(x), parts(x))
+        pairs = list(zip(whole.parameters(), parts.parameters(), strict=True))
+        assert sum(not mine.is_meta for _, mine in pairs) == 6 + 2  # one block and what is outside
+        for its, mine in pairs:
+            if mine.grad is not None and its.grad is not None:
+                note(its.grad, mine.grad)
+
+    for network in (whole, parts):  # the first stage has nothing to train, and still passes on what it gets
+        network.zero_grad()
+        network.first.requires_grad_(False)
+        network.blocks[0].requires_grad_(False)
+        network(x).sum().backward()
+    note(whole.last.weight.grad, parts.last.weight.grad)
+
+    torch.manual_seed(1)
+    layers = nn.Sequential(*[nn.Conv2d(3, 3, 1) for _ in range(4)]).to(memory_format=torch.channels_last)
+    images = torch.randn(5, 3, 2, 2).to(memory_format=torch.channels_last)
+    note(layers(images), divide(deepcopy(layers))(images))
+    with pytest.raises(UserError, match="with pipeline Mean must return a tensor of one row per sample; use fsdp2"):
+        divide(Mean())(torch.ones(8, 4))
+    return found
+
+
+if __name__ == "__main__":
+    torch.set_default_dtype(torch.float64)
+    rank = LightningEnvironment().local_rank()
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=3)
+    Path(sys.argv[1], f"{rank}.json").write_text(json.dumps(compare(rank)))

@@ -1,12 +1,8 @@
 """A repository to look at, and a run to continue and evaluate."""
 
-import os
 import shutil
-import signal
 import subprocess
-import sys
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,14 +14,6 @@ from tests.conftest import Outcome, command
 from tests.litlab.conftest import CONFIGS
 
 CONFIG = CONFIGS / "series.yaml"  # of the run
-HOLDS = """
-import sys, time
-from pathlib import Path
-from litlab.runs.folder import RunFolder
-with RunFolder(Path(sys.argv[1])).lock():
-    print("held", flush=True)
-    time.sleep(60)
-"""
 
 
 @pytest.fixture
@@ -91,17 +79,3 @@ def scalars(run: RunFolder, name: str) -> list[tuple[int, float]]:
     events = EventAccumulator(str(run.path))
     events.Reload()
     return [(event.step, event.value) for event in events.Scalars(name)]
-
-
-@contextmanager
-def held_by_another(folder):
-    """Another process that holds the lock of a folder."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE, start_new_session=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"held\n"
-            yield process
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)

@@ -10,7 +10,6 @@ from litlab.runs.children import explain_failure, run_child
     [
         (2, "loading\nerror: data.path: it is not there\nbye\n", "data.path: it is not there"),
         (1, "Traceback\nZeroDivisionError: a bug\n", "exit code 1: ZeroDivisionError: a bug"),
-        (1, "", "exit code 1: it printed nothing"),
         (-9, "error: of before\n", "killed by SIGKILL: perhaps there was too little memory"),
     ],
 )

@@ -5,8 +5,8 @@ import re
 import pytest
 import yaml
 
+from litlab.errors import UserError
 from litlab.runs import compare
-from litlab.util.options import answer
 from tests.litlab.runs.make import write_group, write_run
 
 
@@ -22,14 +22,10 @@ def root(tmp_path, monkeypatch):
     return root
 
 
-def show(capsys, *arguments: str) -> tuple[int, str, str]:
-    code = answer(compare.main, list(arguments))
-    return (code, *capsys.readouterr())
-
-
-def cells(out: str) -> dict[str, list[str]]:
-    """The cells of each row, by its first one."""
-    lines = [re.split(" {2,}", line.strip()) for line in out.splitlines() if line.strip()]
+def show(capsys, *arguments: str) -> dict[str, list[str]]:
+    """The cells of each row that is printed, by its first one."""
+    assert compare.main([*arguments]) == 0
+    lines = [re.split(" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines() if line.strip()]
     return {name: row for name, *row in lines}
 
 
@@ -41,8 +37,7 @@ def test_runs_side_by_side(root, capsys):
     model = {"class_path": "a.B", "init_args": {"num_layers": 3}}
     old.config.write_text(yaml.safe_dump({"model": model, "trainer": {"callbacks": callbacks}}))
     old.metrics.unlink()
-    code, out, err = show(capsys, "cifar/version_0", "cifar/version_1", "cifar/seeds_0", "old")
-    assert (code, err) == (0, "")
+    rows = show(capsys, "cifar/version_0", "cifar/version_1", "cifar/seeds_0", "old")
     expected = {
         "model.width": ["16", "32", "64", "-"],
         "model": ["SmallCNN", "SmallCNN", "SmallCNN", "B"],
@@ -53,26 +48,21 @@ def test_runs_side_by_side(root, capsys):
         "versions.torch": ["2.14.0", "2.15.0", "-", "-"],
         "dirty": ["false", "true", "false", "false"],
     }
-    rows = cells(out)
     assert {name: rows.get(name) for name in expected} == expected
-    _, out, _ = show(capsys, "cifar/version_0", "cifar/version_1")
-    assert not {"seed_everything", "model", "versions.python", "command", "started"} & cells(out).keys()
+    two = show(capsys, "cifar/version_0", "cifar/version_1")
+    assert not {"seed_everything", "model", "versions.python", "command", "started"} & two.keys()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("other", "line"),
     [
-        (["cifar", "cifra"], "cifra: there is no such run; did you mean 'cifar'"),
-        (["cifar", "lost"], "lost/version_0/config.yaml: it can't be read"),
-        (["cifar", "bad"], "bad/version_0/provenance.json: it holds no JSON object"),
-        ([], "compare: the following arguments are required: RUN"),
+        ("cifra", "cifra: there is no such run; did you mean 'cifar'"),
+        ("lost", "lost/version_0/config.yaml: no such file"),
+        ("bad", "bad/version_0/provenance.json: it holds no JSON object"),
     ],
 )
-def test_errors_are_one_line(root, capsys, arguments, line):
+def test_what_can_not_be_compared(root, other, line):
     write_run(root, "lost/version_0", hours_ago=9).config.unlink()
     write_run(root, "bad/version_0", hours_ago=9).provenance.write_text("{")
-    code, _, err = show(capsys, *arguments)
-    assert code == 2
-    assert err.startswith("error: ")
-    assert line in err
-    assert err.count("\n") == 1
+    with pytest.raises(UserError, match=line):
+        compare.main(["cifar", other])

@@ -1,7 +1,6 @@
 """Runs are tested, validated and predicted with by their name alone."""
 
 import shutil
-from pathlib import Path
 
 from litlab.runs.folder import read_json, write_json
 from tests.litlab.runs.conftest import CONFIG, error, scalars
@@ -25,7 +24,7 @@ def test_a_run_is_tested_by_its_name(run, folder):
 def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     best = next(folder.checkpoints.glob("epoch=*.ckpt"))
     results = read_json(folder.metrics)["test"]
-    assert run("validate", "--ckpt_path", best).code == 0
+    assert run("validate", "--run", best).code == 0
     assert read_json(folder.metrics)["val_checkpoint"] == best.name
     away = tmp_path / "away.ckpt"
     shutil.copy(best, away)
@@ -34,29 +33,15 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     assert done.code == 0, done.err
     assert f"{results['test/mse']:.4g}" in done.out
     assert NOT_SAVED in done.err
-    done = run("predict", "--ckpt_path", away, "--input", series)
+    done = run("predict", "--run", away, "--input", series)
     assert done.code == 0, done.err
     assert (tmp_path / "predictions.csv").is_file()
     assert not folder.path.exists()
 
 
-def test_nothing_is_written_into_a_folder_that_only_looks_like_a_run(run, folder, settings, tmp_path):
-    foreign = tmp_path / "downloads"
-    (foreign / "checkpoints").mkdir(parents=True)
-    checkpoint = shutil.copy(next(folder.checkpoints.glob("epoch=*.ckpt")), foreign / "checkpoints")
-    (foreign / "config.yaml").write_text("name: of another tool\n")
-    done = run("test", "--ckpt_path", checkpoint, "--config", CONFIG, *settings)
-    assert done.code == 0, done.err
-    assert NOT_SAVED in done.err
-    assert sorted(path.name for path in foreign.rglob("*")) == ["checkpoints", "config.yaml", Path(checkpoint).name]
-
-
-def test_the_last_checkpoint_and_predictions(run, folder, series):
+def test_the_last_checkpoint(run, folder):
     assert run("test", "--run", "last", "--ckpt_path", "last").code == 0
     assert read_json(folder.metrics)["test_checkpoint"] == "last.ckpt"
-    done = run("predict", "--run", "last", "--input", series)
-    assert done.code == 0, done.err
-    assert (folder.path / "predictions.csv").is_file()
 
 
 def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder, settings):

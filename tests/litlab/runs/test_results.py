@@ -9,31 +9,21 @@ from litlab.runs import results
 from litlab.runs.results import cells, plus_minus, spread
 
 
-@pytest.mark.parametrize(
-    ("name", "better"),
-    [
-        ("test/f1", 1), ("val/mse_price", -1), ("val/coverage", 0),
-    ],
-)  # fmt: skip
-def test_which_value_is_better_by_name(name, better):
-    assert results.direction(name, [{}]) == better
-
-
-def test_what_was_monitored_says_it_better():
-    runs = [{}, {"best": {"monitor": "val/coverage", "mode": "max"}}]
-    assert results.direction("test/coverage", runs) == 1
-    assert results.direction("test/loss", [{"best": {"monitor": "val/loss", "mode": "max"}}]) == 1
+def test_which_value_is_better():
+    """What was monitored says it better than the name."""
+    assert [results.direction(name, [{}]) for name in ("test/f1", "val/mse_price", "val/coverage")] == [1, -1, 0]
+    runs = [{}, {"best": {"monitor": "val/loss", "mode": "max"}}]
+    assert results.direction("test/loss", runs) == 1
 
 
 def test_the_test_metric_that_belongs_to_the_monitored_one():
     test = {"test/loss": 1.0, "test/acc": 0.5}
     assert results.test_name({"test": test, "best": {"monitor": "val/acc"}}) == "test/acc"
     assert results.test_name({"test": test, "best": {"monitor": "val/f1"}}) == "test/loss"
-    assert results.test_name({"test": test}) == "test/loss"
     assert results.test_name({"best": {"monitor": "val/acc"}}) is None
 
 
-@pytest.mark.parametrize("values", [[0.81, 0.83], [1e-9, 3e-9, 2e-9, 9e-9], list(range(40))])
+@pytest.mark.parametrize("values", [[0.81, 0.83], list(range(40))])
 def test_the_interval_is_that_of_students_t(values):
     found = spread(values)
     error = stats.sem(values)
@@ -46,5 +36,4 @@ def test_as_text():
     assert plus_minus(0.88712, 0.00213) == "0.8871 ± 0.0021"
     assert plus_minus(0.88712, None) == "0.8871"
     assert cells(spread([0.887, 0.8906, 0.8857])) == ["0.8878", "0.0025", "0.8815 to 0.8941", "3"]
-    assert spread([0.5, 0.5, 0.5]).interval == (0.5, 0.5)
     assert cells(spread([0.5])) == ["0.5", "-", "-", "1"]

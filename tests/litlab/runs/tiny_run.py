@@ -126,19 +126,17 @@ def run(plan: dict) -> int:
     """One fit or test; returns the exit code of the process that it would be."""
     seed_everything(0, verbose=False)
     folder = Path(plan["folder"])
-    callbacks = [ExactResume(), StopSignals(), NaNGuard(**plan.get("guard", {})), Report()]
+    callbacks = [ExactResume(), StopSignals(), NaNGuard(), Report()]
     if plan.get("keep", True):
         monitor = {"monitor": "val/loss"} if plan.get("validated", True) else {}
         callbacks.append(RunCheckpoint(str(folder / "checkpoints"), **monitor))
     if plan.get("ema"):
         callbacks.append(EMA(0.9))
-    settings = dict(plan.get("trainer", {}))
-    plugins = settings.pop("plugins", [])
     trainer = Trainer(
         accelerator="cpu", logger=False, callbacks=callbacks,
         enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=plan.get("keep", True),
         default_root_dir=folder, log_every_n_steps=1,
-        **{"max_epochs": 3, **settings}, plugins=[AtomicCheckpointIO(), *plugins],
+        **{"max_epochs": 3, **plan.get("trainer", {})}, plugins=[AtomicCheckpointIO()],
     )  # fmt: skip
     try:
         if plan.get("verb") == "test":

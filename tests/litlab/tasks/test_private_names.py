@@ -1,6 +1,6 @@
 """Private names of libraries that callbacks, metrics and tasks use: what they are in the installed versions.
 
-Those of torch are pinned beside what uses them, in tests/litlab/parallel/test_foreach.py and tests/litlab/callbacks.
+Those of torch are pinned beside what uses them, in tests/litlab/parallel/test_tensors.py and tests/litlab/callbacks.
 """
 
 import pytest

@@ -14,26 +14,20 @@ def test_what_values_mean(tmp_path):
     file.write_text(text, encoding="utf-8-sig")
     values = [0.001, -10000.0, 0.5, 1000, float("inf"), "2024-01-31", "1,5", 7, 16, "Grüße"]
     assert list(read_mapping(file).values()) == values
-    file.write_text("base: &b {x: 1, y: [1, 2]}\nuse: {<<: *b, x: 2}\nagain: [*b, *b]\n")
-    content = read_mapping(file)
-    assert content["use"] == {"x": 2, "y": [1, 2]}
-    assert content["again"][0] is content["again"][1], "shared, so that a few lines don't fill the memory"
+    file.write_text("base: &b {x: 1, y: [1, 2]}\nuse: {<<: *b, x: 2}\n")
+    assert read_mapping(file)["use"] == {"x": 2, "y": [1, 2]}
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         ("trainer: {a: 1}\nx: 1\ntrainer: {b: 2}\n", ":3: not valid YAML: trainer is there twice"),
-        ("a:\n  b: 1\n  c: 2\n  b: 3\n", ":4: not valid YAML: b is there twice"),
         ("a: !!python/object/apply:os.system [ls]\n", ":1: not valid YAML: could not determine a constructor"),
         ("a: 1\n---\nb: 2\n", "a.yaml:2: not valid YAML: but found another document"),
-        ("a: {b: 1\n", ":2: not valid YAML: did not find expected ',' or '}'"),
-        ("a: \x01\n", "control characters are not allowed"),
         ("", ": it holds no keys and values; write some, such as trainer: {max_epochs: 3}"),
-        ("- a\n", ": it holds no keys and values"),
         ("name: Grüße".encode("latin-1"), ": it can't be read (it is not UTF-8); give a YAML file in UTF-8"),
     ],
-    ids=range(9),
+    ids=range(5),
 )
 def test_a_mistake_is_one_line_with_its_place(tmp_path, content, says):
     file = tmp_path / "a.yaml"
@@ -51,8 +45,6 @@ def test_what_is_no_file_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "configs/cifar.yaml").touch()
     with pytest.raises(UserError, match=r"^configs/cifr.yaml: no such file; did you mean 'configs/cifar.yaml'\?"):
         read_mapping(Path("configs/cifr.yaml"))
-    with pytest.raises(UserError, match=r"^configs: it can't be read \(Is a directory\)"):
-        read_mapping(Path("configs"))
 
 
 def test_the_line_of_a_key_is_found_through_classes(tmp_path):

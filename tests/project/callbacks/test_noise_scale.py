@@ -2,21 +2,17 @@
 
 import math
 from functools import partial
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 from lightning.pytorch import LightningModule
-from lightning.pytorch.strategies import FSDPStrategy
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.tasks import Classifier, Forecaster
+from litlab.tasks import Classifier
 from project.callbacks.noise_scale import GradientNoiseScale, Point, estimate_noise
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.litlab.checkpointing.in_process import fit
-from tests.litlab.tasks.tiny_series import TinySeries
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
@@ -69,23 +65,6 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
     assert resumed.points == whole.points
 
 
-class Last(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.rnn, self.head = nn.LSTM(2, 6, batch_first=True), nn.Linear(6, 12)
-
-    def forward(self, past, calendar=None):
-        return self.head(self.rnn(past)[0][:, -1]).view(-1, 6, 2, 1)
-
-
-def test_a_fit_ends_with_a_line(tmp_path, caplog):
-    callback = GradientNoiseScale(every_n_steps=1)
-    model = Forecaster(Last(), horizon=6, num_targets=2, optimizer=SGD)
-    make_trainer(tmp_path, callbacks=[callback], limit_val_batches=0).fit(model, TinySeries())
-    assert [point.step for point in callback.points] == [1, 2, 3]  # the last of 5 batches has 3 samples, too few
-    assert "gradient noise scale: " in caplog.text
-
-
 def test_the_first_of_the_averages_has_no_more_weight_than_the_last(tmp_path, monkeypatch):
     raw = iter(torch.tensor([[1.0, 10.0], [2.0, 10.0], [3.0, 10.0]]))
     monkeypatch.setattr("project.callbacks.noise_scale.estimate_noise", lambda *_: next(raw))
@@ -99,11 +78,6 @@ def test_the_first_of_the_averages_has_no_more_weight_than_the_last(tmp_path, mo
     assert math.isnan(Point(9, 500, -1.0, 840.0).noise_scale)
 
 
-def test_what_is_refused(tmp_path):
-    with pytest.raises(
-        UserError, match=r"^trainer\.callbacks: .* model\.batch_loss\(batch\), .* Tiny does not have it"
-    ):
+def test_a_model_without_a_loss_of_a_batch_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"^trainer\.callbacks: .* model\.batch_loss\(batch\), .* Tiny does not have"):
         make_trainer(tmp_path, callbacks=[GradientNoiseScale()]).fit(Tiny(), TinyData())
-    trainer: Any = SimpleNamespace(strategy=object.__new__(FSDPStrategy))
-    with pytest.raises(UserError, match=r"^trainer\.strategy: FSDPStrategy shards the weights, .* or leave"):
-        GradientNoiseScale().on_fit_start(trainer, Shift(3))

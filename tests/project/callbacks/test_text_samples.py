@@ -92,33 +92,5 @@ def test_batches_do_not_matter(tmp_path):
     assert rows(tmp_path / "7") == rows(tmp_path / "40")
 
 
-def test_a_table_in_tensorboard(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    run(tmp_path, Texts()).finalize("success")
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    (event,) = events.Tensors("test/texts/text_summary")
-    first, _, *rows, last = event.tensor_proto.string_val[0].decode().splitlines()
-    assert (first, last, len(rows)) == ("```", "```", 8)
-    assert any("| <b>*xxx" in row for row in rows)
-    assert all("x" * 300 not in row for row in rows)  # cut
-
-
-def test_no_mistakes(tmp_path):
-    class Knows(Tiny):
-        def test_step(self, batch, batch_idx):
-            return {"logits": torch.nn.functional.one_hot(batch[1], 2).float()}
-
-    run(tmp_path, Texts(), model=Knows())
-    assert len(rows(tmp_path)) == 4
-
-
-def test_a_run_without_a_folder_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run(tmp_path, Texts(), logger=False)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_every_logger_gets_the_table(tmp_path):
     check_loggers(tmp_path, TextSamples(2), Reader(), Texts(), tables={"texts"})

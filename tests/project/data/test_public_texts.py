@@ -36,11 +36,3 @@ def test_imdb_is_read_from_the_archive(tmp_path):
     assert train["label"].tolist() == [0] * 12 + [1] * 12
     assert frame["split"].value_counts().to_dict() == {"train": 24, "test": 8}
     assert {path.name for path in tmp_path.iterdir()} == {"aclImdb_v1.tar.gz"}
-
-
-def test_the_checksums_are_the_published_ones():
-    assert [file.digest for file in (*AGNewsData.public.files, *IMDBData.public.files)] == [
-        "md5:b1a00f826fdfbd249f79597b59e1dc12",
-        "md5:d52ea96a97a2d943681189a97654912d",
-        "md5:7c2ac02c03563afcf9b574c7e56c153a",
-    ]

@@ -61,12 +61,6 @@ def test_grey_images_of_another_size():
     assert model(torch.randn(5, 1, 28, 28)).shape == (5, 4)
 
 
-def test_objects_passed_in_python_stay_out_of_the_checkpoint():
-    model = CifarCNN(num_classes=10, image_shape=(3, 32, 32), optimizer=torch.optim.SGD)
-    assert "optimizer" not in model.hparams
-    assert model.hparams["width"] == 128
-
-
 def test_mirror_averages_both_views_in_evaluation_only():
     model = CifarCNN(width=8, flip_tta=True, num_classes=10, image_shape=(3, 32, 32)).eval()
     images = torch.randn(4, 3, 32, 32)

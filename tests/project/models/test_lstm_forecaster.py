@@ -4,9 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from lightning.pytorch import LightningDataModule
 from lightning.pytorch.callbacks import ModelCheckpoint
-from torch.utils.data import DataLoader
 
 from litlab.callbacks import EMA
 from litlab.errors import UserError
@@ -71,23 +69,6 @@ def test_training_starts_from_the_ridge(tmp_path, instance_norm):
     assert trainer.callback_metrics["val/mse"] < 1.2 * ridge_error
 
 
-def test_one_step_changes_every_parameter(tmp_path):
-    for skip in ("none", "linear", "ridge"):
-        model = build(skip=skip, quantiles=[0.1, 0.5, 0.9], optimizer=SGD)
-        model.on_train_start_ = model.on_train_start
-        before = {}
-
-        def remember(model=model, before=before):
-            model.on_train_start_()
-            before.update({name: value.detach().clone() for name, value in model.named_parameters()})
-
-        model.on_train_start = remember
-        make_trainer(tmp_path, max_steps=1, limit_val_batches=0).fit(model, TinySeries())
-        assert before
-        for name, value in model.named_parameters():
-            assert not torch.equal(value, before[name]), (skip, name)
-
-
 MEMBERS = [
     {},
     {"context_length": 8, "skip": "none", "cell": "gru", "hidden_size": 6},
@@ -122,31 +103,6 @@ def test_members_are_trained_each_by_itself():
         torch.testing.assert_close(2 * mean.grad, own.grad)  # half of the loss is its own
 
 
-def test_a_head_of_any_size_for_one_network_or_a_member():
-    plain = {"segment_length": 1, "decoder": "last_hidden", "channel_independent": False}
-    model = build(**plain, cell="gru", head_hidden_size=0, ensemble=[{}, {"cell": "lstm", "head_hidden_size": 5}])
-    heads = [
-        [tuple(layer.weight.shape) for layer in member.network.decoder.modules() if isinstance(layer, torch.nn.Linear)]
-        for member in model.network.members
-    ]
-    assert heads == [[(12, 8)], [(5, 8), (12, 5)]]
-
-
-@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "64-true"])
-def test_other_precisions(tmp_path, precision):
-    data, errors = TinySeries(covariates=2), []
-    for kind in ("32-true", precision):
-        model = build(skip="ridge", num_covariates=2, quantiles=[0.1, 0.5, 0.9], dropout=0.0, optimizer=SGD)
-        trainer = make_trainer(tmp_path, precision=kind)
-        trainer.fit(model, data)
-        trainer.test(model, data, verbose=False)
-        errors.append(trainer.callback_metrics["test/mae"].item())
-    assert errors[1] == pytest.approx(errors[0], rel=0.05)
-    predicted = torch.cat(trainer.predict(model, data))
-    assert predicted.dtype == torch.float32
-    assert predicted.isfinite().all()
-
-
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
 def test_a_training_that_goes_on_keeps_its_skip(tmp_path):
     def fit(epochs, resume=None, data=None):
@@ -167,13 +123,6 @@ def test_a_training_that_goes_on_keeps_its_skip(tmp_path):
     assert all(torch.equal(value, resumed[name]) for name, value in straight.items())
 
 
-def test_a_second_fit_does_not_start_again(tmp_path):
-    data, model = TinySeries(), build(skip="ridge", optimizer=SGD)
-    for _ in range(2):
-        make_trainer(tmp_path).fit(model, data)
-    assert data.ridge_calls == [12]
-
-
 def test_the_checkpoint_rebuilds_it(tmp_path):
     data, model = (
         TinySeries(covariates=2),
@@ -192,78 +141,18 @@ def test_the_checkpoint_rebuilds_it(tmp_path):
     assert not torch.equal(loaded.predict_step({**batch, "calendar": calendar}, 0), expected)
 
 
-class Sine(LightningDataModule):
-    """One noisy sine."""
-
-    def __init__(self):
-        super().__init__()
-        rows = torch.arange(500.0)
-        noise = torch.randn(500, generator=torch.Generator().manual_seed(0))
-        self.windows = ((0.1 * rows).sin() + 0.1 * noise).unfold(0, 50, 1).unsqueeze(-1)
-
-    def batches(self, windows, size):
-        dataset = [{"past": window[:40], "future": window[40:]} for window in windows]
-        return DataLoader(dataset, size, shuffle=size == 20, generator=torch.Generator().manual_seed(0))
-
-    def train_dataloader(self):
-        return self.batches(self.windows[:300], 20)
-
-    def val_dataloader(self):
-        return self.batches(self.windows[350:], 200)
-
-    test_dataloader = val_dataloader
-
-
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_the_plain_form_learns_a_noisy_sine(tmp_path, cell):
-    torch.manual_seed(0)
-    model = LSTMForecaster(
-        cell=cell,
-        hidden_size=16,
-        context_length=40,
-        horizon=10,
-        num_targets=1,
-        optimizer=partial(torch.optim.Adam, lr=0.01),
-    )
-    trainer = make_trainer(tmp_path, max_epochs=5)
-    trainer.fit(model, Sine())
-    assert trainer.callback_metrics["val/mse"] < 0.04  # the noise alone is 0.01, the sine 0.5
-    trainer.test(model, Sine(), verbose=False)
-    assert trainer.callback_metrics["test/coverage"] == pytest.approx(92 / 101)  # tested on what it was calibrated on
-    assert "test/mase" not in trainer.callback_metrics  # this data has no naive_error
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"context_length": None}, "model: context_length, horizon and num_targets are not all set"),
         ({"hidden_size": 1}, "model.hidden_size: 1 is not valid"),
         ({"num_layers": 0}, "model.num_layers: 0 is not valid"),
-        ({"num_layers": 1000000}, "model.num_layers: 1000000 is not valid; it must be from 1 to 1000"),
         ({"segment_length": 13}, "model.segment_length: 13 is not valid; it must be from 1 to the 12 rows"),
-        ({"segment_length": 0}, "model.segment_length: 0 is not valid"),
-        ({"hidden_size": 0}, "model.hidden_size: 0 is not valid; it must be 2 or more, or 0 beside a skip"),
         ({"hidden_size": 0, "skip": "linear"}, "model.hidden_size: 0 leaves the skip alone, with nothing to train"),
         ({"ensemble": []}, "model.ensemble: no member has a hidden_size above 0"),
-        ({"ensemble": [{"hidden_size": 0, "skip": "ridge"}]}, "model.ensemble: no member has a hidden_size above 0"),
-        (
-            {"ensemble": [{}, {"context_length": 13}]},
-            r"model.ensemble\[1\].context_length: 13 is not valid; it must be from 1 to the 12 rows",
-        ),
-        (
-            {"ensemble": [{"context_length": 3}]},
-            r"model.ensemble\[0\].segment_length: 4 is not valid; it must be from 1 to the 3 rows",
-        ),
-        (
-            {"ensemble": [{"horizon": 3}]},
-            r"model.ensemble\[0\].horizon: a member has no such setting; it has cell, hidden_size",
-        ),
-        (
-            {"ensemble": [{"skip": "rigde"}]},
-            r"ensemble\[0\].skip: 'rigde' is not valid; it must be one of none, linear, ridge",
-        ),
+        ({"ensemble": [{}, {"context_length": 13}]}, r"model.ensemble\[1\].context_length: 13 is not valid"),
+        ({"ensemble": [{"horizon": 3}]}, r"model.ensemble\[0\].horizon: a member has no such setting"),
         ({"ensemble": [{"hidden_size": "8"}]}, r"model.ensemble\[0\].hidden_size: '8' is not valid; it must be int"),
-        ({"dropout": 1.0}, "model.dropout: 1.0 is not valid"),
     ],
 )
 def test_refusals(settings, says):
@@ -272,12 +161,5 @@ def test_refusals(settings, says):
 
 
 def test_data_that_does_not_fit(tmp_path):
-    trainer = make_trainer(tmp_path)
     with pytest.raises(UserError, match=r"^model.context_length: 10 differs from the data's 12"):
-        trainer.fit(build(context_length=10), TinySeries())
-    with pytest.raises(UserError, match=r"^model.num_covariates: 0 differs from the data's 2"):
-        trainer.fit(build(), TinySeries(covariates=2))
-    with pytest.raises(UserError, match=r"^model.skip: ridge needs a DataModule with ridge\(\), and Sine has none"):
-        make_trainer(tmp_path, limit_val_batches=0).fit(
-            build(context_length=40, horizon=10, num_targets=1, skip="ridge"), Sine()
-        )
+        make_trainer(tmp_path).fit(build(context_length=10), TinySeries())

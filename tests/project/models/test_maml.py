@@ -56,13 +56,6 @@ def test_the_gradient_is_that_of_a_loop_over_the_tasks(steps, first_order):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_first_and_second_order_have_the_same_loss_and_other_gradients():
-    first, second, batch = model(first_order=True), model(), tasks()
-    assert first.batch_loss(batch).item() == second.batch_loss(batch).item()
-    pairs = zip(gradients(first, batch), gradients(second, batch), strict=True)
-    assert max((one - other).abs().max() / other.abs().max() for one, other in pairs) > 0.05
-
-
 def test_predictions_are_the_same_in_every_mode():
     one, batch = model(), tasks()
     parts = batch["support_x"], batch["support_y"], batch["query_x"]
@@ -92,16 +85,12 @@ class Branching(nn.Linear):
         return super().forward(input if input.sum() > 0 else -input)
 
 
-def test_layers_that_vmap_cant_take():
-    with pytest.raises(UserError, match=r"^model\.network: .*vmap can't take Sequential"):
-        MAML(nn.Sequential(nn.BatchNorm1d(1))).double().batch_loss(tasks())
-
-
-def test_a_network_that_branches_on_values_is_refused():
-    with pytest.raises(
-        UserError, match=r"^model\.network: torch\.func\.vmap can't take Branching \(vmap: It looks like"
-    ):
-        MAML(Branching(1, 1)).double().batch_loss(tasks())
+@pytest.mark.parametrize(
+    ("network", "layer"), [(nn.Sequential(nn.BatchNorm1d(1)), "Sequential"), (Branching(1, 1), "Branching")]
+)
+def test_networks_that_vmap_cant_take(network, layer):
+    with pytest.raises(UserError, match=rf"^model\.network: .*vmap can't take {layer}"):
+        MAML(network).double().batch_loss(tasks())
 
 
 def test_data_without_tasks_is_refused():

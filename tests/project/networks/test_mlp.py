@@ -22,17 +22,6 @@ def test_layers(dropout, rates):
     assert [layer.p for layer in network.layers if isinstance(layer, nn.Dropout)] == rates
 
 
-def test_each_layer_drops_its_share():
-    shares = {}
-    network = MLP((200, 200), nn.Sigmoid, dropout=[0.6, 0.1], **SHAPE)
-    for number in (4, 8):
-        network.layers[number].register_forward_hook(
-            lambda _, inputs, out, number=number: shares.update({number: out.eq(0).float().mean().item()})
-        )
-    network(torch.randn(20, 1, 4, 5))
-    assert shares == {4: pytest.approx(0.6, abs=0.05), 8: pytest.approx(0.1, abs=0.05)}
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

@@ -19,9 +19,7 @@ def _seed():
     ("cell", "decoder", "independent", "covariates", "num_layers"),
     [
         ("lstm", "parallel", True, 3, 1),
-        ("gru", "parallel", False, 0, 2),
-        ("lstm", "last_hidden", False, 3, 2),
-        ("gru", "last_hidden", True, 0, 1),
+        ("gru", "last_hidden", False, 0, 2),
     ],
 )
 def test_shapes_and_a_gradient_for_every_parameter(cell, decoder, independent, covariates, num_layers):
@@ -141,7 +139,6 @@ def test_skip_is_a_linear_map_of_the_last_rows(instance_norm, rows):
     [
         (lambda: SegmentRNN(24, 12, head_hidden_size=4), "head_hidden_size is 4: it must be left out for the decoder"),
         (lambda: SegmentRNN(24, 12, segment_length=48), "segment_length is 48: it must be at most context_length"),
-        (lambda: SegmentRNN(24, 12, segment_length=1, hidden_size=1), "hidden_size is 1: it must be 2 or more"),
     ],
 )
 def test_sizes_that_make_no_network(build, says):

@@ -44,15 +44,6 @@ def test_the_second_derivative_at_0_is_a_number():
     assert second.tolist() == [0.0] * 3
 
 
-def test_vmap_of_gradients_is_a_loop(x):
-    """Also where the output is the same for all samples, and the gradient is not."""
-    x = x.detach()
-    slope = torch.func.grad(lambda row: squared_relu(row).sum())
-    torch.testing.assert_close(torch.func.vmap(slope, in_dims=1)(x), torch.stack([slope(row) for row in x.T]))
-    jacobian = torch.func.jacrev(squared_relu)(x[0])
-    torch.testing.assert_close(jacobian, torch.diag(2 * x[0].relu()))
-
-
 def test_one_tensor_of_the_hidden_layer_is_kept_instead_of_two():
     def kept(activation) -> int:
         sizes = {}
@@ -69,11 +60,3 @@ def test_one_tensor_of_the_hidden_layer_is_kept_instead_of_two():
         return sum(sizes.values()) - weight.nbytes
 
     assert (kept(SquaredReLU()), kept(_composed)) == (16 * 64 * 4, 2 * 16 * 64 * 4)
-
-
-def test_exports(x):
-    network = nn.Sequential(nn.Linear(5, 8), SquaredReLU(), nn.Linear(8, 2)).double()
-    rows = torch.export.Dim("rows")
-    exported = torch.export.export(network, (x.detach(),), dynamic_shapes=({0: rows},)).module()
-    other = torch.randn(7, 5, dtype=torch.float64)
-    torch.testing.assert_close(exported(other), network(other))

@@ -7,14 +7,11 @@ from typing import Any, NamedTuple
 from litlab.errors import UserError
 from litlab.util.text import nearest
 
-# By short name: the setting of fit. Any other setting is named in full.
+# By short name: the setting of fit. Any other setting has its own name.
 SETTINGS = {
     "precision": "trainer.precision",
     "compile": "compile.mode",
-    "channels_last": "channels_last",
-    "activation_checkpointing": "activation_checkpointing",
     "fused": "model.optimizer.fused",
-    "threads": "threads",
     "batch_size": "data.batch_size",
     "num_workers": "data.num_workers",
 }
@@ -24,10 +21,7 @@ WITH_VALUE = {
     "compile": "compile=default",
     "channels_last": "channels_last=true",
     "fused": "fused=true",
-    "activation_checkpointing": "activation_checkpointing={}",
     "bf16": "precision=bf16-mixed",
-    "fp16": "precision=16-mixed",
-    "fp32": "precision=32-true",
 }
 BASELINE = "baseline"  # the experiment as its config has it
 
@@ -139,7 +133,6 @@ def list_candidates(facts: Facts, allowed: list[str]) -> list[Change]:
         ("num_workers", min(1 if is_cpu else 2, cores - 1), True),
         ("num_workers", min(4, cores - 1), not is_cpu),
         ("batch_size", 2 * size, size > 0),
-        ("batch_size", size // 2, size > 1),
         ("compile", "reduce-overhead", is_cuda),
         ("compile", "max-autotune", is_cuda),
     ]

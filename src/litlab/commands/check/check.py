@@ -4,16 +4,14 @@ from contextlib import suppress
 from typing import Any
 
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from rich.markup import escape
-from rich.table import Table
 
-from litlab.callbacks.second_trainer import second_trainer
+from litlab.callbacks.lr_finder import second_trainer
 from litlab.commands.check.cost import describe_cost
 from litlab.commands.check.probe import Probe
 from litlab.errors import UserError
 from litlab.optim.parameters import summarise
+from litlab.runs.table import show_table
 from litlab.util.steps import Enough, is_part_of_step
-from litlab.util.text import terminal
 
 
 def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> None:
@@ -44,39 +42,27 @@ def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -
             name = "DATA" if getattr(data, "generated", False) else "data"
             description = getattr(data, "description", None) or type(data).__name__
             device = f"{second.strategy.root_device}, {second.precision}"
-            print_facts([(name, description), ("device", device), *probe.facts])
-    table = groups_table(second, model)
-    if table is not None:
-        terminal().print(table)
+            show_table(("check", "result"), [(name, description), ("device", device), *probe.facts], "Preflight")
+    rows = list_groups(second, model)
+    if len(rows) > 1:
+        show_table(("parameters", "where", "rate", "weight decay"), rows, "Parameter groups")
 
 
-def print_facts(facts: list[tuple[str, str]]) -> None:
-    """Print what was found, a row for each name and fact."""
-    table = Table(title="Preflight", title_justify="left", show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, fact in facts:
-        table.add_row(name, escape(fact))
-    terminal().print(table)
-
-
-def groups_table(trainer: Trainer, module: LightningModule) -> Table | None:
-    """List the groups of the optimizers, and what none of them trains; None where one group trains everything.
+def list_groups(trainer: Trainer, module: LightningModule) -> list[tuple[str, str, str, str]]:
+    """List the groups of the optimizers, and what none of them trains: parameters, where, rate, weight decay.
 
     Args:
         trainer: It has optimizers.
         module: The module whose parameters they train.
     """
-    table = Table("parameters", "where", "rate", "weight decay", title="Parameter groups", title_justify="left")
-    for column in table.columns:
-        column.overflow = "fold"
+    rows: list[tuple[str, str, str, str]] = []
     rest = {parameter: name for name, parameter in module.named_parameters()}
 
     def add_row(parameters: list, rate: str, decay: str) -> None:
         names = [rest.pop(parameter) for parameter in parameters]
         if names:
             count = sum(parameter.numel() for parameter in parameters)
-            table.add_row(f"{count:,}", escape(summarise(names)), rate, decay)
+            rows.append((f"{count:,}", summarise(names), rate, decay))
 
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:
@@ -85,4 +71,4 @@ def groups_table(trainer: Trainer, module: LightningModule) -> Table | None:
             decay = f"{group['weight_decay']:.3g}" if "weight_decay" in group else "-"
             add_row(group["params"], f"{rate:.3g} {group.get('method', '')}".strip(), decay)
     add_row(list(rest), "not trained", "-")
-    return table if table.row_count > 1 else None
+    return rows

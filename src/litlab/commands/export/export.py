@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from litlab.cli.argv import ALONE
 from litlab.errors import UserError
 from litlab.util.numbers import count
 from litlab.util.options import Options, answer
@@ -36,8 +35,8 @@ def main(arguments: list[str]) -> int:
 def _export(arguments: list[str]) -> int:
     options = Options("export", DESCRIPTION)
     options.add_argument("--run", required=True, help="run or checkpoint to export")
-    options.add_argument("--format", required=True, choices=FORMATS, help=_list_choices(FORMATS))
-    options.add_argument("--quantize", choices=KINDS, help=_list_choices(KINDS))
+    options.add_argument("--format", required=True, choices=FORMATS, help="; ".join(map(": ".join, FORMATS.items())))
+    options.add_argument("--quantize", choices=KINDS, help="; ".join(map(": ".join, KINDS.items())))
     options.add_argument(
         "--output",
         metavar="DIR",
@@ -49,13 +48,10 @@ def _export(arguments: list[str]) -> int:
     if chosen.format == "torchscript" and chosen.quantize:
         raise UserError("--quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti")
 
-    from litlab.cli.quiet import silence_noise
     from litlab.commands.export.export_run import export_run
 
-    silence_noise()
-    export_run(["test", "--run", chosen.run, *ALONE, *settings], chosen)
+    try:
+        export_run(chosen, settings)
+    except ModuleNotFoundError as error:
+        raise UserError(f"export: it needs {error.name}; pip install '.[export,torchao]'") from error
     return 0
-
-
-def _list_choices(choices: dict[str, str]) -> str:
-    return "; ".join(f"{name}: {help_}" for name, help_ in choices.items())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 import torch
@@ -11,7 +12,6 @@ from litlab.commands.export.graph import trace
 from litlab.data.serving import Serving
 from litlab.errors import UserError
 from litlab.nn.fake_quantize import LEAST, LINEAR, LINEAR_AND_CONVOLUTIONS, share_of
-from litlab.util.progress import progress_bar
 
 CALIBRATION = 32  # batches
 
@@ -29,14 +29,11 @@ def quantize(module: nn.Module, serving: Serving, kind: str, batches: Iterable[t
         The quantized model, which takes the same inputs.
 
     Raises:
-        UserError: torchao is missing, or can't quantize with this version of torch.
+        UserError: torchao can't quantize with this version of torch.
     """
-    try:
-        torchao: Any = import_module("torchao.quantization")
-    except ModuleNotFoundError as error:
-        raise UserError("--quantize: it needs torchao; pip install '.[torchao]'") from error
     if kind == "int8-static":
-        return _static(module, serving, batches)
+        return _quantize_graph(module, serving, batches)
+    torchao: Any = import_module("torchao.quantization")
     if kind == "int8-dynamic":
         torchao.quantize_(module, torchao.Int8DynamicActivationInt8WeightConfig())
     else:
@@ -53,18 +50,18 @@ def check_kind(module: nn.Module, kind: str) -> None:
     Raises:
         UserError: What holds most of the weights is of another kind of layer.
     """
-    static = kind == "int8-static"
-    share, other = share_of(module, LINEAR_AND_CONVOLUTIONS if static else LINEAR)
+    is_static = kind == "int8-static"
+    share, other = share_of(module, LINEAR_AND_CONVOLUTIONS if is_static else LINEAR)
     if share < LEAST:
-        what = "linear layers and convolutions" if static else "linear layers"
-        advice = "use int8-static" if other == "Conv2d" and not static else "leave --quantize out"
+        layers = "linear layers and convolutions" if is_static else "linear layers"
+        advice = "use int8-static" if other == "Conv2d" else "leave --quantize out"
         raise UserError(
-            f"--quantize {kind}: it is for {what}, which hold {share:.0%} of the weights; those of {other} would stay "
-            f"as they are; {advice}"
+            f"--quantize {kind}: it is for {layers}, which hold {share:.0%} of the weights; those of {other} would "
+            f"stay as they are; {advice}"
         )
 
 
-def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
+def _quantize_graph(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
     """Quantize the graph of a model: PT2E with the quantizer of torch's compiler for x86.
 
     Raises:
@@ -76,13 +73,12 @@ def _static(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor,
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
     prepared = steps.prepare_pt2e(trace(module, serving).module(), quantizer)
     with torch.no_grad():
-        for _, raw in zip(progress_bar(range(CALIBRATION), desc="measuring scales"), batches, strict=False):
+        for raw in islice(batches, CALIBRATION):
             prepared(*raw)
     converted = steps.convert_pt2e(prepared)
     if not any("quantize" in str(node.target) for node in converted.graph.nodes):
-        version = import_module("torchao").__version__
         raise UserError(
-            f"--quantize int8-static: torchao {version} quantizes nothing with torch {torch.__version__}; install a "
-            "newer torch, or use int8-dynamic"
+            f"--quantize int8-static: torchao quantizes nothing with torch {torch.__version__}; install a newer torch, "
+            "or use int8-dynamic"
         )
     return converted

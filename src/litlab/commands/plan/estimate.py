@@ -50,10 +50,8 @@ class Layout:
         """Return what to add to a command line."""
         if devices.count == 1:
             return []
-        if self.tensor == 1:
-            return [f"--config=configs/with/{self.kind}.yaml"]
-        name = "tensor_parallel" if self.tensor == devices.count else "fsdp2_tensor_parallel"
-        return [f"--config=configs/with/{name}.yaml", f"--trainer.strategy.tensor_parallel_size={self.tensor}"]
+        sizes = [f"--trainer.strategy.tensor_parallel_size={self.tensor}"] if self.tensor > 1 else []
+        return [f"--config=configs/with/{self.kind}.yaml", *sizes]
 
 
 def layout_of(strategy: Any) -> Layout:
@@ -68,7 +66,7 @@ def layout_of(strategy: Any) -> Layout:
     name, settings = strategy, {}
     if not isinstance(strategy, str):
         name, settings = strategy["class_path"].rpartition(".")[2], strategy.get("init_args") or {}
-    kinds = {"auto": "ddp", "single": "ddp", "ddp": "ddp", "fsdp": "fsdp2", "shard": "fsdp2", "pipel": "pipeline"}
+    kinds = {"auto": "ddp", "ddp": "ddp", "fsdp": "fsdp2", "sharded": "fsdp2", "pipeline": "pipeline"}
     for start, kind in kinds.items():
         if name.lower().startswith(start):
             return Layout(kind, settings.get("tensor_parallel_size", 1))
@@ -140,8 +138,8 @@ def estimate(layout: Layout, step: Step, devices: Devices, batches: int = 1) -> 
         sent += _ring(outside + 2 * sum(inside) + gradients, shards) / 2 * batches
 
     # The optimizer's step, or both passes
-    share = memory[PARAMETERS] / sum(step.parameters)
-    update = Counter({**memory, ACTIVATIONS: int(step.update * share), WEIGHTS: 0})
+    update = Counter(memory)
+    update[ACTIVATIONS], update[WEIGHTS] = int(step.update * memory[PARAMETERS] / sum(step.parameters)), 0
     if batches == 1 and stages == 1:
         memory[GRADIENTS] = 0  # they come when activations go
     return Estimate(layout, max(memory, update, key=Counter.total), sent)
@@ -151,10 +149,9 @@ def _take_part(step: Step, blocks: Collection[int], tensor: int = 1, shards: int
     """Return bytes by kind, in the forward and backward pass, of a device that has its share of some blocks."""
     parameters = sum(step.parameters[block] - step.divided[block] * (tensor - 1) // tensor for block in blocks)
     share = parameters / shards / sum(step.parameters)
-    kept = sum(step.kept.values())
     elsewhere = sum(size for block, size in step.kept.items() if block not in blocks)
     # What a layer gets is whole, before and after a norm; what is between two layers is divided.
-    divided = max(0, kept - 2 * step.rows * step.between)
+    divided = max(0, sum(step.kept.values()) - 2 * step.rows * step.between)
     activations = step.passes - step.casts - elsewhere - divided * (tensor - 1) // tensor
     return Counter({
         PARAMETERS: parameters // shards, GRADIENTS: int(step.gradients * share), OPTIMIZER: int(step.states * share),

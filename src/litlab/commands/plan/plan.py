@@ -96,9 +96,8 @@ def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
     fitting = [each for each in estimates if each.memory.total() <= usable]
     rows = []
     for each in estimates:
-        sizes = map(_in_units, (each.memory.total(), each.sent))
-        fits = "yes" if each in fitting else "no"
-        rows.append((each.layout.title, *sizes, fits, " ".join(each.layout.flags(devices))))
+        cells = (each.layout.title, _in_units(each.memory.total()), _in_units(each.sent))
+        rows.append((*cells, "yes" if each in fitting else "no", " ".join(each.layout.flags(devices))))
     show_table(("strategy", "memory", "sent", "fits", "add"), rows, "The config's way, and others")
 
     if not fitting:

@@ -8,7 +8,7 @@ import argparse
 import os
 import signal
 import sys
-from itertools import count
+from itertools import count as numbers_from
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ from litlab.runs.masking import mask
 from litlab.runs.provenance import now
 from litlab.runs.results import cells, spreads
 from litlab.runs.table import show_table
-from litlab.util.options import Options, answer
+from litlab.util.numbers import count
+from litlab.util.options import Options
 from litlab.util.team import package
 
-MOST = 2**32 - 1  # what numpy takes
 REFUSED = ("--resume", "--check", "--plan", "--ckpt_path", "--print_config")
 DESCRIPTION = """\
 Run the same fit with several seeds, or once with each fold of the data as its test split, one after
@@ -47,17 +47,13 @@ def main(arguments: list[str]) -> int:
         The exit code: 0; 1 where a fit failed; 2 after one line on what is wrong; 128 and the number of the signal
         where one stopped it.
     """
-    return answer(_repeat, arguments)
-
-
-def _repeat(arguments: list[str]) -> int:
     options = Options("fit", DESCRIPTION)
     kinds = options.add_mutually_exclusive_group(required=True)
     kinds.add_argument("--seeds", metavar="S,S", type=read_seeds, help="two or more, such as 0,1,2")
-    kinds.add_argument("--folds", metavar="K", type=read_folds, help="how many, such as 5")
+    kinds.add_argument("--folds", metavar="K", type=count, help="how many, such as 5")
     chosen, flags = options.parse_known_args(arguments)
     kind = "seed" if chosen.seeds else "fold"
-    members = chosen.seeds or chosen.folds
+    members = chosen.seeds or list(range(chosen.folds))
     if has_flag(flags, *REFUSED):
         raise UserError(f"--{kind}s: it doesn't go together with {', '.join(REFUSED)}; leave one of them out")
     command = Command(["fit", *flags])
@@ -95,22 +91,10 @@ def _repeat(arguments: list[str]) -> int:
 
 def read_seeds(text: str) -> list[int]:
     """Read the seeds that a user gives, as an option's type."""
-    words = text.split(",")
-    if not all(word.isdecimal() and len(word) < 11 and int(word) <= MOST for word in words):
-        raise argparse.ArgumentTypeError(f"'{text[:40]}' are no seeds; give whole numbers up to {MOST}, such as 0,1,2")
-    seeds = list(map(int, words))
-    if len(seeds) < 2 or len(set(seeds)) < len(seeds):
-        raise argparse.ArgumentTypeError(
-            f"give two or more seeds, each once; for one there is --seed_everything {seeds[0]}"
-        )
+    seeds = [int(word) for word in text.split(",") if word.isdecimal() and len(word) < 11]
+    if len(set(seeds)) < max(2, text.count(",") + 1):
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is not valid; give two or more, each once, such as 0,1,2")
     return seeds
-
-
-def read_folds(text: str) -> list[int]:
-    """Read the number of folds, as an option's type; return the folds, from 0."""
-    if not text.isdecimal() or len(text) > 3 or int(text) < 2:
-        raise argparse.ArgumentTypeError(f"'{text[:40]}' is not valid; give a number of folds from 2 to 999")
-    return list(range(int(text)))
 
 
 def _check(config: Any, kind: str) -> None:
@@ -127,7 +111,7 @@ def _find_group(experiment: Path, kind: str, settings: dict[str, Any], members: 
     """Return the group of an experiment that has the same settings, or a new one."""
     shared = {name: value for name, value in settings.items() if name not in ("experiment", "seed_everything")}
     key = {"setting": kind, "settings": mask(shared)} | ({"members": members} if kind == "fold" else {})
-    groups = (RunFolder(experiment / f"{kind}s_{number}") for number in count())
+    groups = (RunFolder(experiment / f"{kind}s_{number}") for number in numbers_from())
     group = next(group for group in groups if key.items() <= read_json(group.group).items() or not group.path.exists())
     known = read_json(group.group).get("members", [])
     write_json(group.group, {**key, "members": list(dict.fromkeys([*known, *members]))})

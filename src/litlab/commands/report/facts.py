@@ -11,7 +11,7 @@ from litlab.errors import UserError
 from litlab.runs.curves import Curves, read_curves
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.masking import mask, mask_text
-from litlab.runs.settings import flatten, read_config
+from litlab.runs.settings import flatten
 from litlab.util.yaml import read_mapping, read_text
 
 OF_A_SEED = ("seed_everything", "data.seed", "experiment")  # in which runs of the same settings may differ
@@ -69,7 +69,7 @@ def read_facts(run: RunFolder) -> Facts:
             problems.append(str(error))
             return {}
 
-    config = read(read_config, run.config)
+    config = read(read_mapping, run.config)
     baselines = read(read_json, run.path / "baselines.json")
     names = list(baselines)[1:]  # the first row is the model's
     return Facts(

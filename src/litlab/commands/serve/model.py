@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from litlab.artifact import Artifact, is_exported
+from litlab.artifact.artifact import take_arrays
 from litlab.commands.serve.batching import Answer
 from litlab.commands.serve.readers import Fields, Sample, choose_reader
 
@@ -58,7 +59,7 @@ def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
         return error
 
 
-def load_model(run: str, settings: Sequence[str], workers: int) -> Model:
+def load_model(run: str, settings: list[str], workers: int) -> Model:
     """Load what the user has named; the data that it was trained on is not needed.
 
     Args:
@@ -71,42 +72,13 @@ def load_model(run: str, settings: Sequence[str], workers: int) -> Model:
     """
     import torch
 
-    threads = max(1, torch.get_num_threads() // workers)
-    torch.set_num_threads(threads)
-    if not is_exported(run):
-        return _load_run(run, settings)
-    artifact = Artifact(Path(run), threads)
-    texts = [name for name in artifact.manifest["files"] if name.endswith(".json")]
-    return Model(artifact.manifest, {name: (Path(run) / name).read_text("utf-8") for name in texts}, artifact.run)
+    torch.set_num_threads(max(1, torch.get_num_threads() // workers))
+    if is_exported(run):
+        artifact, files = Artifact(Path(run)), Path(run).glob("*.json")
+        return Model(artifact.manifest, {file.name: file.read_text("utf-8") for file in files}, artifact.run)
 
+    from litlab.cli.servable import load_servable
 
-def _load_run(run: str, settings: Sequence[str]) -> Model:
-    import torch
+    _, servable, manifest = load_servable(run, settings)
 
-    from litlab.artifact.servable import Servable, describe
-    from litlab.artifact.steps import restore, serving_data
-    from litlab.cli.argv import ALONE, pin_run
-    from litlab.cli.config import Command
-    from litlab.cli.fit import build
-    from litlab.cli.quiet import silence_noise
-    from litlab.runs.folder import RunFolder
-
-    silence_noise()
-    command = Command(pin_run(["test", "--run", run, *ALONE, *settings]))
-    experiment = build(command)
-    model, checkpoint = experiment.model, experiment.checkpoint
-    assert checkpoint is not None  # of --run
-    data = serving_data(experiment.data, model, "serve")
-    restore(model, data, checkpoint)
-    model.load_state_dict(checkpoint["state_dict"])
-    serving = data.serving()
-    servable = Servable(model, serving)
-
-    def compute(inputs: Arrays) -> Arrays:
-        with torch.inference_mode():
-            return [output.numpy() for output in servable(*map(torch.from_numpy, inputs))]
-
-    config = command.config
-    folder = RunFolder(Path(config.run)) if config.run else None
-    manifest = describe(serving, folder, Path(config.ckpt_path))
-    return Model({**manifest, "format": "pytorch"}, serving.files(), compute)
+    return Model({**manifest, "format": "pytorch"}, servable.serving.files(), take_arrays(servable))

@@ -8,10 +8,10 @@ from litlab.util.numbers import count
 from litlab.util.options import Options
 
 DESCRIPTION = """\
-Write the data of an experiment into shards: a few large files for each split, in a new folder. Images are read from
-there by --data.dataset shards, texts by StreamedTexts, also from object storage once you have copied the folder
-(docs/streaming.md). All other arguments are settings. --data.cache none writes your own image files as they are,
-without decoding them into the cache first.
+Write the data of an experiment into shards: a few large files for each split, in a new folder. Images and texts are
+read from there by --data.dataset shards, also from object storage once you have copied the folder (docs/streaming.md).
+All other arguments are settings. --data.cache none writes your own image files as they are, without decoding them into
+the cache first.
 
   %(prog)s --config configs/mine.yaml --data.dataset folder --data.path DIR --data.cache none --output SHARDS
 """
@@ -36,6 +36,5 @@ def main(arguments: list[str]) -> int:
         data.setup()
         data.write_shards(folder, chosen.shard_mb * 1_000_000)
 
-    counts = " / ".join(f"{number:,} {split}" for split, number in data.sizes.items())
-    print(f"Written: {chosen.output} ({counts} {data.item})")
+    print(f"Written: {chosen.output}, from {data.description}")
     return 0

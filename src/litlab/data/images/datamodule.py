@@ -33,7 +33,7 @@ from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
 from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import Shards
+from litlab.data.shards import Shards, write_about, write_split
 from litlab.data.split import SPLITS, split_samples
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
@@ -136,7 +136,7 @@ class ImageData(ExperimentData):
         self.options: Any = self.hparams
         self.cache_dir = Path(cache_dir).expanduser()
         if self.dataset == "shards":
-            self.shards = Shards(str(path), self.cache_dir)
+            self.shards = Shards(str(path), self.cache_dir, self.item)
         self.is_lazy = self.shards is not None or cache == "none"
         if transform and not self.is_lazy:
             raise UserError("data.transform: it is for images that are decoded for each batch; add --data.cache none")
@@ -159,8 +159,7 @@ class ImageData(ExperimentData):
     def known(self) -> ImageMetadata:
         """What is known of the data before `setup`: no colours, and `resize` only where images may be fitted."""
         if self.shards is not None:
-            written = self.shards.metadata(self.item)
-            return ImageMetadata(**{**written, "image_shape": tuple(written["image_shape"])})
+            return ImageMetadata(**self.shards.about["metadata"])
         names, shape, depth = [f"class {number}" for number in range(10)], (3, 32, 32), 16
         if self.listing is not None:
             names, (shape, depth) = list(self.listing["label"].cat.categories), examine(self.listing["file"].tolist())
@@ -248,8 +247,8 @@ class ImageData(ExperimentData):
         else:
             parts = {}
             for split, part in self.shards.about["splits"].items():
-                labels = torch.tensor(part["labels"])
-                parts[split] = ShardedImages(self.shards.split(split)), torch.arange(len(labels)), labels
+                rows = torch.arange(len(part["labels"]))
+                parts[split] = ShardedImages(self.shards, split), rows, part["labels"]
             self.generated = known.generated  # as made-up data can be written, too
         if self.is_lazy:
             changes = {"train": self.transforms}
@@ -376,8 +375,6 @@ class ImageData(ExperimentData):
     # ---- shards
 
     def write_shards(self, folder: Path, size: int) -> None:
-        from litlab.data.shards import write_about, write_split
-
         if self.listing is None:
             raise UserError("shards: they are for image files of your own; set data.path")
         splits = {}
@@ -386,8 +383,8 @@ class ImageData(ExperimentData):
             if split == "train":
                 random.Random(0).shuffle(order)  # a folder lists class after class
             files = self.listing["file"].iloc[part.rows[order]]
-            written = write_split(folder / split, ({"image": file.read_bytes()} for file in files), len(part), size)
-            splits[split] = {**written, "labels": part.labels[order].tolist()}
+            contents = (file.read_bytes() for file in files)
+            splits[split] = write_split(folder / split, "image", contents, size, labels=part.labels[order])
         mean, std = self._measure_colours()
         metadata = {**self.metadata.state_dict(), "mean": mean, "std": std}
-        write_about(folder, {"kind": self.item, "metadata": metadata, "splits": splits})
+        write_about(folder, self.item, metadata, splits)

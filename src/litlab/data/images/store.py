@@ -19,7 +19,7 @@ from litlab.data.images.augment import reflect_pad
 from litlab.data.images.decode import ImageMetadata, Picture, decode
 from litlab.data.module import LoaderError
 from litlab.data.scores import classification_scores
-from litlab.data.shards import ShardSplit
+from litlab.data.shards import Shards
 from litlab.util.progress import progress_bar
 
 _BLOCK = 128  # images that are handled at a time
@@ -169,10 +169,11 @@ class LazyImages(StoredImages):
 class ShardedImages:
     """Images of a split in shards, taken by their numbers."""
 
-    split: ShardSplit
+    shards: Shards
+    split: str
 
     def __getitem__(self, numbers: np.ndarray) -> list[bytes]:
-        return [sample["image"] for sample in self.split.read(torch.from_numpy(numbers))]
+        return [sample["image"] for sample in self.shards.read(self.split, torch.from_numpy(numbers))]
 
 
 def classify_by_mean(train: StoredImages, test: StoredImages) -> dict[str, float]:

@@ -7,9 +7,8 @@ from litlab.util.lazy import export_lazily
 if TYPE_CHECKING:
     from litlab.data.text.datamodule import TextData
     from litlab.data.text.reading import PublicTexts
-    from litlab.data.text.streamed import StreamedTexts
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
-__all__ = ["PADDING", "UNKNOWN", "PublicTexts", "StreamedTexts", "TextData"]
+__all__ = ["PADDING", "UNKNOWN", "PublicTexts", "TextData"]
 
 __getattr__ = export_lazily(__name__)

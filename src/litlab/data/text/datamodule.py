@@ -3,12 +3,13 @@
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from lightning.fabric.utilities import AttributeDict
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -21,6 +22,8 @@ from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
 from litlab.data.scores import classification_scores
+from litlab.data.shard_batches import ShardBatches
+from litlab.data.shards import Shards, write_about, write_split
 from litlab.data.split import SPLITS, split_samples
 from litlab.data.store import fill_cache
 from litlab.data.text.generated import CLASSES, make_corpus
@@ -31,8 +34,10 @@ from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
 _VERSION = 4  # raise it when the arrays of the same texts would come out different
-_TABLE = ("columns", "text_columns", "label_column", "delimiter", "bad_rows")  # settings of `read_rows`
-_PREPARATION = ("tokenizer", "vocab_size", "val_fraction", "test_fraction", "fold")
+_PREPARATION = (
+    "columns", "text_columns", "label_column", "delimiter", "bad_rows", "tokenizer", "vocab_size", "val_fraction",
+    "test_fraction", "fold",
+)  # fmt: skip
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
 
@@ -43,7 +48,8 @@ class TokenizedTexts(Dataset[Any]):
     It tells how many texts are not read as a whole.
 
     Args:
-        part: ``ids`` and ``lengths``, as `encode` returns them; and perhaps ``labels``, int64 of shape (texts,).
+        part: ``lengths`` and ``ids``, as `encode` returns them, or in place of the latter ``read``, which reads them;
+            and perhaps ``labels``, int64 of shape (texts,).
         known: What is known of the texts.
         split: The split, or "predict".
     """
@@ -63,13 +69,11 @@ class TokenizedTexts(Dataset[Any]):
                 f"data.long_texts is {known.long_texts}"
             )
 
-    def make_sampler(self, batch_size: int, **options: Any) -> EpochSampler:
-        """Make batches of texts of about the same length; options as of `EpochSampler`."""
-        return LengthBatches(self.lengths, batch_size, **options)
-
     def read(self, numbers: Tensor) -> list[Tensor]:
         """Return the token ids of whole texts by their numbers, int64 of shape (some,)."""
-        return [self.texts[number] for number in numbers.tolist()]
+        if "ids" in self.part:
+            return [self.texts[number] for number in numbers.tolist()]
+        return [torch.frombuffer(bytearray(text["ids"]), dtype=torch.int32) for text in self.part["read"](numbers)]
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -95,7 +99,7 @@ class TokenizedTexts(Dataset[Any]):
 
 
 class TextData(ExperimentData):
-    """Texts with one class each: your own file, a public data set (in subclasses), or generated.
+    """Texts with one class each: your own file or shards, a public data set (in subclasses), or generated.
 
     They are tokenised once, into a cache of flat ids; batches are gathered as a whole, from texts of about the same
     length. The model gets a dict with ``ids``, int64 of shape (batch, time), padded with 0 at the end; and int64 labels
@@ -103,10 +107,12 @@ class TextData(ExperimentData):
     command line does.
 
     Args:
-        dataset: `csv` for your own texts, `generated` for made-up ones; null: your own where `path` names a file, else
-            the public data set that the class is named for.
+        dataset: `csv` for your own texts, `shards` for those that the command ``shards`` has written, which are larger
+            than the memory or in object storage, `generated` for made-up ones; null: your own where `path` names a
+            file, else the public data set that the class is named for.
         path: `csv`: the file to train on: CSV (may be gzipped), Parquet, Excel or JSON lines; in Python also a frame of
-            pandas. Public: folder to download to (`data` where null).
+            pandas. `shards`: their folder, or an address such as ``s3://bucket/folder``. Public: folder to download to
+            (`data` where null).
         test_path: File to test on; null takes `test_fraction` of the texts in `path`, stratified by class.
         columns: Names of the columns of a CSV file whose first row is a text; null: the first row has the names.
         text_columns: Columns that make up the text, joined by a space.
@@ -114,7 +120,7 @@ class TextData(ExperimentData):
         delimiter: What separates the cells of a CSV file; null: the one that makes the most columns.
         tokenizer: `word`: words in lower case and punctuation marks, those that come at least twice in training;
             `bpe`: pieces of words, by byte-pair encoding, also in lower case.
-        vocab_size: Most entries of the vocabulary.
+        vocab_size: Most entries of the vocabulary. Tokens and splits of shards are those of their writing.
         max_tokens: Longest piece of a text, in tokens, that the model reads at once.
         long_texts: `truncate` cuts longer texts to their beginning. `crop` takes a piece at random in training; in
             evaluation it takes as many tokens of the beginning and of the end.
@@ -127,7 +133,8 @@ class TextData(ExperimentData):
         bad_rows: Rows that can't be used (no text, no label, too many cells): `error` names them, `drop` leaves them
             out and says how many there are.
         fallback: `generated` uses made-up texts where a public set can't be downloaded, and says so; null stops there.
-        cache_dir: Folder for the tokenised texts.
+        cache_dir: Folder for the tokenised texts, and for shards of object storage once they have been read.
+        shuffle_shards: How many shards are shuffled together: more is more random, and reads more files at once.
         **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of
             `ExperimentData`.
 
@@ -138,12 +145,12 @@ class TextData(ExperimentData):
     item = "texts"
     kind = "texts"
     metadata_type = TextMetadata
-    table: Any  # how the user's tables are read; None: as the metadata says
-    data_set = TokenizedTexts
+    own_files = ("csv", "shards")
+    shards: Shards | None = None
 
     def __init__(
         self,
-        dataset: Literal["csv", "generated"] | None = None,
+        dataset: Literal["csv", "shards", "generated"] | None = None,
         path: UserFile | None = None,
         *,
         test_path: UserFile | None = None,
@@ -163,38 +170,40 @@ class TextData(ExperimentData):
         bad_rows: Policy = "error",
         fallback: Literal["generated"] | None = None,
         cache_dir: str = "data/cache",
+        shuffle_shards: PositiveInt = 8,
         **loader: Any,
     ) -> None:
         super().__init__(batch_size=batch_size, **loader)
         # Not for the loggers: the model has settings of the same names, and Lightning refuses two that differ. Frames
         # are no settings that a checkpoint could carry.
-        frames = [name for name, file in (("path", path), ("test_path", test_path)) if not isinstance(file, str | None)]
-        self.save_hyperparameters(logger=False, ignore=frames)
+        self.save_hyperparameters(logger=False, ignore=["path", "test_path"])
         self.choose_source(dataset if test_path is None else "csv", path, fallback)
         if label_column in text_columns:
             raise UserError("data.text_columns: they have data.label_column, which tells the answer; leave it out")
+        if self.dataset == "shards":
+            self.shards = Shards(str(path), cache_dir, self.item)
+            if fold or balance:
+                raise UserError("data.fold, data.balance: shards come as they were written; leave them out")
         self.files = {"train": self.path} if test_path is None else {"train": self.path, "test": test_path}
-        self.table = {name: self.hparams[name] for name in _TABLE}
         self.balance = balance
         self._parts: dict[str, Any] = {}  # for each split what `TokenizedTexts` takes, and the ``texts``
         self._evaluated: dict[str, list[Tensor]] = {}  # for each split the numbers of the texts in each batch
 
     # ---- what is known of the texts
 
-    def find_fact(self, name: str) -> Any:
-        """Return what is set or published under a name; or what the data or a checkpoint say, once they are opened."""
+    @property
+    def known(self) -> Any:
+        """What a checkpoint or the data say, which are opened for that; of a public set what is published and set."""
+        if self.metadata is None and self.public is not None and self.dataset is None:
+            return AttributeDict(self.hparams, class_names=list(self.public.class_names))
         if self.metadata is None:
-            published = self.public if self.dataset is None else None
-            known = self.hparams.get(name) or getattr(published, name, None)
-            if known is not None:
-                return known
             self.setup()
-        return getattr(self.metadata, name)
+        return self.metadata
 
     @property
     def class_names(self) -> list[str]:
         """Name of each class, in the order of the labels."""
-        return list(self.find_fact("class_names"))
+        return self.known.class_names
 
     @property
     def num_classes(self) -> int:
@@ -204,12 +213,12 @@ class TextData(ExperimentData):
     @property
     def vocab_size(self) -> int:
         """Upper bound of the vocabulary: all ids are below."""
-        return self.find_fact("vocab_size")
+        return self.known.vocab_size
 
     @property
     def max_tokens(self) -> int:
         """Longest piece of a text that the model reads at once."""
-        return self.find_fact("max_tokens")
+        return self.known.max_tokens
 
     @property
     def has_test(self) -> bool:
@@ -231,76 +240,79 @@ class TextData(ExperimentData):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
+        if self.shards is not None:
+            return self.shards.about["fingerprint"]
         source = self._digests if self.dataset == "csv" else self.source_name
-        settings = [self.hparams[name] for name in (*_TABLE, *_PREPARATION)]
+        settings = [self.hparams[name] for name in _PREPARATION]
         digest = hashlib.sha256(repr((_VERSION, source, settings)).encode()).hexdigest()
         return f"texts-{digest[:12]}"
 
     def cache_folder(self) -> Any:
-        return Path(self.hparams["cache_dir"]).expanduser() / self.fingerprint
+        return None if self.shards else Path(self.hparams["cache_dir"]).expanduser() / self.fingerprint
 
     def fill_cache(self, folder: Path) -> None:
         # Read and split all texts.
         options: Any = self.hparams
         if self.dataset == "csv":
-            names, corpus = read_corpus(self.files, self.table)
+            names, corpus = read_corpus(self.files, options)
         else:
             names = CLASSES if self.dataset else list(self.public.class_names)
             corpus = make_corpus(len(names)) if self.generated else self.public.read(self.path)
-        corpus["split"] = split_samples(
-            corpus["split"].to_numpy(),
-            options.val_fraction,
-            options.test_fraction,
-            labels=corpus["label"].to_numpy(),
-            fold=options.fold,
-        )
+        given, labels = corpus["split"].to_numpy(), corpus["label"].to_numpy()
+        fractions = options.val_fraction, options.test_fraction
+        corpus["split"] = split_samples(given, *fractions, labels=labels, fold=options.fold)
+        parts = {split: corpus[corpus["split"] == split] for split in SPLITS}
 
-        train, test = (corpus["text"][corpus["split"] == split] for split in ("train", "test"))
-        copies = test.isin(train).sum()
+        copies = parts["test"]["text"].isin(parts["train"]["text"]).sum()
         if copies:
             rank_zero_info(
                 f"warning: {copies:,} test texts are training texts too, so results look better than they are"
             )
 
         # Tokenise each split, and write all.
-        tokenizer = train_tokenizer(train.tolist(), options.tokenizer, options.vocab_size)
+        tokenizer = train_tokenizer(parts["train"]["text"].tolist(), options.tokenizer, options.vocab_size)
         splits = {}
-        for split in SPLITS:
-            part = corpus[corpus["split"] == split]
+        for split, part in parts.items():
             if len(part):
                 texts, labels = part["text"].tolist(), torch.tensor(part["label"].tolist())
                 splits[split] = encode(tokenizer, texts) | {"texts": texts, "labels": labels}
-        written = {"class_names": names, "tokenizer": tokenizer, "vocab_size": options.vocab_size, "table": self.table}
-        torch.save({"metadata": {**written, "generated": self.generated}, "splits": splits}, folder / "texts.pt")
+        metadata = {"class_names": names, "tokenizer": tokenizer, "vocab_size": options.vocab_size}
+        torch.save({"metadata": {**metadata, "generated": self.generated}, "splits": splits}, folder / "texts.pt")
 
     def open(self, stage: str | None) -> TextMetadata:
-        written = self.open_parts()
+        if self.shards is not None:
+            stored = self.shards.about
+        else:
+            folder = self.cache_folder()
+            fill_cache(folder, self.fill_cache)
+            stored = torch.load(folder / "texts.pt", mmap=True, weights_only=True)
+        written, self._parts = stored["metadata"], stored["splits"]
         self.generated, self._tokenizer = written["generated"], written["tokenizer"]
         self.sizes = {split: len(part["labels"]) for split, part in self._parts.items()}
-        settings = {name: self.hparams[name] or written[name] for name in ("max_tokens", "long_texts")}
-        return TextMetadata(**written | settings)
-
-    def open_parts(self) -> dict[str, Any]:
-        """Open what is known of each text, as `TokenizedTexts` takes it; and return what is known of all of them."""
-        folder = self.cache_folder()
-        fill_cache(folder, self.fill_cache)
-        stored = torch.load(folder / "texts.pt", mmap=True, weights_only=True)
-        self._parts = stored["splits"]
-        return stored["metadata"]
+        return TextMetadata(**written | {name: self.hparams[name] for name in ("max_tokens", "long_texts")})
 
     # ---- from the cache to batches
 
     def samples(self, split: str) -> TokenizedTexts:
         part = self._parts[split]
+        if self.shards is not None:
+            part = {**part, "read": partial(self.shards.read, split)}
         if self.metadata.tokenizer != self._tokenizer:  # a checkpoint's, of other texts
+            if self.shards is not None:
+                raise UserError(f"data.path: {self.path} has other tokens than the checkpoint; use those of its run")
             part = part | encode(self.metadata.tokenizer, part["texts"])
-        return self.data_set(part, self.metadata, split)
+        return TokenizedTexts(part, self.metadata, split)
 
     def labels(self, split: str) -> Tensor:
         return self._parts[split]["labels"]
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
-        sampler = samples.make_sampler(self.batch_size, **self.sampler_options(split))
+        options = self.sampler_options(split)
+        if self.shards is None or split == "predict":
+            sampler = LengthBatches(samples.lengths, self.batch_size, **options)
+        else:
+            sizes, together = self.shards.sizes(split), self.hparams["shuffle_shards"]
+            sampler = ShardBatches(sizes, self.batch_size, together, samples.lengths, **options)
         if split != "train":
             self._evaluated[split] = list(sampler.batches())
         elif self.metadata.long_texts == "crop":
@@ -312,22 +324,22 @@ class TextData(ExperimentData):
         return {"ids": labels.new_zeros(self.batch_size, self.max_tokens)}, labels.new_zeros(self.batch_size)
 
     def write_shards(self, folder: Path, size: int) -> None:
-        from litlab.data.shards import write_about, write_split
-
         splits = {}
-        for split, count in self.sizes.items():
-            order = torch.arange(count)
+        for split, part in self._parts.items():
+            order = torch.arange(self.sizes[split])
             if split == "train":  # a file can be sorted by class
-                order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
-            samples = ({"ids": ids.numpy().tobytes()} for ids in self.samples(split).read(order))
-            facts = {name: self._parts[split][name][order].tolist() for name in ("lengths", "labels")}
-            splits[split] = write_split(folder / split, samples, count, size) | facts
-        write_about(folder, {"kind": self.item, "metadata": self.state_dict(), "splits": splits})
+                order = torch.randperm(len(order), generator=torch.Generator().manual_seed(0))
+            contents = (ids.numpy().tobytes() for ids in self.samples(split).read(order))
+            facts = {name: part[name][order] for name in ("lengths", "labels")}
+            if split != "train":  # for callbacks that show them
+                facts["texts"] = part["texts"]
+            splits[split] = write_split(folder / split, "ids", contents, size, **facts)
+        write_about(folder, self.item, self.state_dict(), splits)
 
     # ---- checkpoint, prediction and export
 
     def open_input(self, source: str) -> TokenizedTexts:
-        self._predicted = read_input(source, self.table or self.metadata.table)
+        self._predicted = read_input(source, self.hparams)
         if not self._predicted:
             raise UserError(f"--input: {source} has no texts; write one a line")
         part = encode(self.metadata.tokenizer, list(self._predicted.values()))
@@ -358,19 +370,19 @@ class TextData(ExperimentData):
         return self._evaluated[split][batch_idx]
 
     def text(self, split: str, index: int) -> str:
-        """One raw text, by its number in a split."""
+        """One raw text, by its number in a split; shards have them for val and test."""
         return self._parts[split]["texts"][index]
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test result of a linear model on the same texts: its ``test/acc`` and ``test/f1``."""
-        train, test = self._parts["train"], self._parts.get("test")
-        if test is None or "texts" not in test or len(train["texts"]) > _MOST_FOR_BASELINE:
+        if self.shards or "test" not in self.sizes or self.sizes["train"] > _MOST_FOR_BASELINE:
             return {}
         from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.pipeline import make_pipeline
         from sklearn.svm import LinearSVC
 
+        train, test = self._parts["train"], self._parts["test"]
         words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", sublinear_tf=True)
-        features, test_features = words.fit_transform(train["texts"]), words.transform(test["texts"])
-        model = LinearSVC().fit(features, train["labels"].numpy())
-        predicted = np.asarray(model.predict(test_features))
+        model = make_pipeline(words, LinearSVC()).fit(train["texts"], train["labels"].numpy())
+        predicted = np.asarray(model.predict(test["texts"]))
         return {"TF-IDF + linear SVM": classification_scores(predicted, test["labels"].numpy())}

@@ -33,10 +33,6 @@ class PublicTexts:
     def file_names(self) -> list[str]:
         return [file.name for file in self.files]
 
-    @property
-    def urls(self) -> list[str]:
-        return [file.url for file in self.files]
-
     def download(self, root: Path) -> None:
         for file in self.files:
             file.download(root)
@@ -96,9 +92,9 @@ def read_rows(source: Source, table: Mapping[str, Any], setting: str = "data.pat
     import pandas as pd
 
     where = setting if isinstance(source, pd.DataFrame) else source
-    form = FileFormat(table["delimiter"])
-    policy, texts, label = table["bad_rows"], table["text_columns"], table["label_column"]
-    frame = read_frame(source, form, setting=setting, names=table["columns"], bad_rows=policy)
+    form, names, policy = FileFormat(table["delimiter"]), table["columns"], table["bad_rows"]
+    texts, label = table["text_columns"], table["label_column"]
+    frame = read_frame(source, form, setting=setting, names=names, bad_rows=policy)
     check_columns(frame, where, dict.fromkeys([*texts, label] if label else texts, _REMEDY))
 
     text = frame[texts].astype("string").fillna("").agg(" ".join, axis=1).str.strip()

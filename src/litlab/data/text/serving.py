@@ -23,7 +23,6 @@ class TextMetadata(ClassMetadata):
         vocab_size: Upper bound of the vocabulary.
         max_tokens: Longest piece of a text that the model reads at once.
         long_texts: What happens to longer texts.
-        table: How tables of texts are read, as of `read_rows`.
         generated: Whether the texts are made up.
     """
 
@@ -31,7 +30,6 @@ class TextMetadata(ClassMetadata):
     vocab_size: int
     max_tokens: int
     long_texts: Literal["truncate", "crop"]
-    table: dict[str, Any]
     generated: bool
 
     @property

@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -63,11 +64,10 @@ def encode(tokenizer: str, texts: list[str]) -> dict[str, Tensor]:
     """
     from tokenizers import Tokenizer
 
-    encoder = Tokenizer.from_str(tokenizer)
-    encodings = encoder.encode_batch_fast(texts, add_special_tokens=False)
-    # A text of nothing but <br /> has no tokens.
-    ids = [torch.tensor(encoding.ids or [UNKNOWN], dtype=torch.int32) for encoding in encodings]
-    return {"ids": torch.cat(ids), "lengths": torch.tensor([len(some) for some in ids])}
+    encodings = Tokenizer.from_str(tokenizer).encode_batch_fast(texts)
+    ids = [encoding.ids or [UNKNOWN] for encoding in encodings]  # a text of nothing but <br /> has no tokens
+    flat = torch.tensor(list(chain.from_iterable(ids)), dtype=torch.int32)
+    return {"ids": flat, "lengths": torch.tensor(list(map(len, ids)))}
 
 
 def cut_text(ids: Tensor, most: int, both_ends: bool) -> Tensor:

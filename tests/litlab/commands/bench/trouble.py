@@ -27,10 +27,3 @@ class TooLarge(Callback):
 
     def on_train_batch_start(self, *_: object) -> None:
         torch.empty(2**55)
-
-
-class Bug(Callback):
-    """Fails."""
-
-    def on_train_batch_start(self, *_: object) -> None:
-        raise ZeroDivisionError("a bug")

@@ -20,13 +20,13 @@ class Data(LightningDataModule):
     description = "numbers"
     num_classes = 4
 
-    def __init__(self, train: int = 300, val: int = 50, nan: bool = False, labels: int = 4) -> None:
+    def __init__(self, train: int = 300, val: int = 50, nan: bool = False) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(0)
         self.inputs = torch.randn(300, 6, generator=generator)
         if nan:
             self.inputs[3, 2] = torch.nan
-        self.labels = torch.arange(300) % labels
+        self.labels = torch.arange(300) % 4
         self.train, self.val = train, val
 
     def _loader(self, samples: int) -> DataLoader:
@@ -69,7 +69,7 @@ def model(kind: str = "", scale: float = 1.0, classes: int = 4, lr: float = 0.01
 
 @pytest.fixture
 def checked(tmp_path, monkeypatch, capsys):
-    """Checks a run in an empty folder; returns what was printed. The run keeps checkpoints and curves."""
+    """Checks a run in an empty folder; returns the words it printed. The run keeps checkpoints and curves."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
 
@@ -80,6 +80,6 @@ def checked(tmp_path, monkeypatch, capsys):
         )  # fmt: skip
         check(run, module, data or Data())
         assert not list(tmp_path.iterdir())
-        return capsys.readouterr().out
+        return " ".join(capsys.readouterr().out.split())
 
     return check_it

@@ -8,18 +8,11 @@ import torch
 from torch import nn
 
 from litlab.commands.export.parity import Parity, compare
-from litlab.data.serving import BATCH, TIME, TensorSpec
+from litlab.data.serving import TIME
 from litlab.errors import UserError
-from tests.litlab.commands.export.test_servable import Rows
+from tests.litlab.commands.export.test_graph import Rows
 
-
-class Long(Rows):
-    """Rows whose length is free, up to 9."""
-
-    def __init__(self):
-        super().__init__()
-        self.inputs = (TensorSpec("rows", "float32", (BATCH, TIME), "numbers"),)
-        self.most = {TIME: 9}
+ROWS = torch.arange(300.0).view(100, 3)
 
 
 class Sum(nn.Module):
@@ -29,54 +22,54 @@ class Sum(nn.Module):
         return (rows.sum(dim=1, keepdim=True),)
 
 
-def compared(change, rows=None, serving=None):
-    rows = torch.arange(300.0).view(100, 3) if rows is None else rows
+def measure(change, rows=ROWS, serving=None):
+    """Compare sums with changed ones; the parity, and the shapes that were compared."""
+    shapes = []
 
     def run(arrays):
+        shapes.append(arrays[0].shape)
         return [change(arrays[0].sum(axis=1, keepdims=True))]
 
-    return compare(Sum(), run, serving or Rows(), iter([(rows[:60],), (rows[60:],)]), len(rows))
+    return compare(Sum(), run, serving or Rows(), iter([(rows[:60],), (rows[60:],)])), shapes
 
 
 def test_equal_models_are_compared_at_several_sizes():
-    found = compared(lambda sums: sums)
-    assert (found.difference, found.mean_difference, found.equal_classes, found.samples) == (0.0, 0.0, None, 100)
-    assert [size for size, _ in found.sizes] == [1, 2, 3, 7, 32, 15, 40]
+    parity, shapes = measure(lambda sums: sums)
+    assert parity == Parity(0.0, 0.0, None, 100)
+    assert [size for size, _ in shapes] == [1, 2, 3, 7, 32, 15, 40]
+    _, shapes = measure(lambda sums: sums, serving=Rows(TIME))
+    assert shapes[:3] == [(2, 1), (2, 9), (1, 3)]
 
 
 def test_one_answer_that_is_off_is_found():
-    rows = torch.arange(300.0).view(100, 3)
-    found = compared(lambda sums: sums + 0.5 * (sums == rows[77].sum().item()))
-    assert found.difference == pytest.approx(0.5, abs=1e-3)
-    assert found.mean_difference == pytest.approx(0.005, abs=1e-4)
+    parity, _ = measure(lambda sums: sums + 0.5 * (sums == ROWS[77].sum().item()))
+    assert parity.difference == pytest.approx(0.5, abs=1e-3)
+    assert parity.mean_difference == pytest.approx(0.005, abs=1e-4)
     with pytest.raises(UserError, match=r"differs by 0\.5 .*, where 0\.0001 is allowed; nothing was"):
-        found.check(1e-4, is_quantized=False)
-    found.check(1e-4, is_quantized=True)
+        parity.check(1e-4, is_quantized=False)
+    parity.check(1e-4, is_quantized=True)
+
+
+def test_differences_are_in_units_of_their_column():
+    serving = Rows()
+    serving.unit = lambda: torch.tensor(4.0)
+    assert measure(lambda sums: sums + 1, serving=serving)[0].difference == pytest.approx(0.25, abs=1e-4)
 
 
 def test_an_answer_that_is_no_number_is_infinitely_far_off():
-    found = compared(lambda sums: np.where(sums > 800, np.nan, sums).astype(np.float32))
-    assert math.isinf(found.difference)
+    parity, _ = measure(lambda sums: np.where(sums > 800, np.nan, sums).astype(np.float32))
+    assert math.isinf(parity.difference)
     with pytest.raises(UserError, match="differs by inf"):
-        found.check(1e-4, is_quantized=True)
+        parity.check(1e-4, is_quantized=True)
 
 
 def test_large_numbers_may_differ_in_their_last_bits():
     rows = torch.full((100, 3), 5e8)
-    found = compared(lambda sums: np.nextafter(sums, np.float32(np.inf)), rows)
-    assert found.difference == 0.0
-    found = compared(lambda sums: sums * np.float32(1 + 1e-5), rows)
-    assert found.difference > 1000
-
-
-def test_other_axes_are_stretched_and_made_up_samples_do_not_count():
-    found = compared(lambda sums: sums, serving=Long())
-    assert found.samples == 100
-    assert {length for _, length in found.sizes} == {1, 3, 9}
+    assert measure(lambda sums: np.nextafter(sums, np.float32(np.inf)), rows)[0].difference == 0.0
+    assert measure(lambda sums: sums * np.float32(1 + 1e-5), rows)[0].difference > 1000
 
 
 def test_few_bits_may_change_some_classes():
-    good, bad = Parity(0.5, 0.01, 0.96, 100, []), Parity(0.5, 0.01, 0.94, 100, [])
-    good.check(1e-4, is_quantized=True)
+    Parity(0.5, 0.01, 0.96, 100).check(1e-4, is_quantized=True)
     with pytest.raises(UserError, match=r"differs by 0\.5"):
-        bad.check(1e-4, is_quantized=True)
+        Parity(0.5, 0.01, 0.94, 100).check(1e-4, is_quantized=True)

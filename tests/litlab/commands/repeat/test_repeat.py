@@ -15,7 +15,6 @@ from litlab.runs.results import spreads
 from tests.conftest import Outcome
 from tests.litlab.commands.repeat.trouble import COMMAND
 from tests.litlab.conftest import CONFIGS
-from tests.litlab.runs.conftest import held_by_another
 from tests.litlab.runs.make import write_run
 
 GROUP = RunFolder(Path("lightning_logs/series/seeds_0"))
@@ -82,13 +81,10 @@ def test_a_group_is_stopped_continued_and_extended(fit, run):
     assert read_json(GROUP.group)["members"] == [3, 7, 2]
     metrics = [read_json(GROUP.path / f"seed_{seed}/version_0/metrics.json") for seed in (3, 7, 2)]
     expected = spreads(metrics)["test/mse"]
-    kept = read_json(GROUP.metrics)
-    assert kept["test"]["test/mse"] == pytest.approx(expected.mean)
-    assert kept["deviation"]["test/mse"] == pytest.approx(expected.deviation)
-    assert kept["interval"]["test/mse"] == pytest.approx(list(expected.interval or ()))
-    assert f"{expected.mean:.4g}  {expected.deviation:.2g}" in " ".join(done.out.split(" ")).replace("   ", "  ")
-    [row] = json.loads(run("runs", "--json").out)
-    assert (row["run"], row["status"], row["members"]) == ("series/seeds_0", "finished", "3 of 3")
+    kept = [read_json(GROUP.metrics)[name]["test/mse"] for name in ("test", "deviation", "interval")]
+    assert kept == [expected.mean, expected.deviation, list(expected.interval or ())]
+    assert f"{expected.mean:.4g} {expected.deviation:.2g}" in " ".join(done.out.split())
+    assert "series/seeds_0  3 of 3" in run("runs").out
     assert len(json.loads(run("runs", "series/seeds_0", "--json").out)) == 3
 
     for seed in (3, 7):
@@ -108,7 +104,7 @@ def test_a_fit_that_fails(fit, run):
     done = fit("--seeds", "0,1")
     assert (done.code, fits(done)) == (0, ["series/seeds_0/seed_0"])
     assert (GROUP.path / "seed_0/version_1").exists()
-    with held_by_another(GROUP.path):
+    with GROUP.lock():
         done = fit("--seeds", "0,1")
     assert done.code == 2
     assert "error: series/seeds_0: another process trains it; wait until it ends, or stop it\n" in done.err
@@ -150,37 +146,28 @@ def test_folds(recorded, run):
 
 
 def test_a_group_has_the_same_settings(recorded):
-    """However they are typed; not the same file with other content."""
+    """However they are typed."""
     assert len(recorded("--seeds", "0,1", "--trainer.max_epochs", "3")) == 2
     assert recorded("--trainer.max_epochs=3", "--allow_modules=x", "--seeds=1,0") == []
-    Path("epochs.yaml").write_text("trainer: {max_epochs: 3}")
-    assert recorded("--config=epochs.yaml", "--seeds=1,0") == []
-    Path("epochs.yaml").write_text("trainer: {max_epochs: 4}")
-    assert "--experiment=series/seeds_1/seed_1" in recorded("--config=epochs.yaml", "--seeds=1,0")[0]
+    assert "--experiment=series/seeds_1/seed_1" in recorded("--trainer.max_epochs=4", "--seeds=1,0")[0]
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--seeds", "1000000000"], "give two or more seeds, each once; for one there is --seed_everything 1000000000"),
-        (["--seeds", "0,99999999999999999999999999"], "are no seeds; give whole numbers up to 4294967295"),
-        (["--seeds", "0," + "9" * 5000], "are no seeds; give whole numbers up to 4294967295"),
-        (["--seeds=0,-1"], "'0,-1' are no seeds"),
-        (["--seeds=0,,1"], "'0,,1' are no seeds"),
-        (["--seeds=0,0"], "give two or more seeds, each once"),
+        (["--seeds", "7"], "'7' is not valid; give two or more, each once, such as 0,1,2"),
+        (["--seeds", "0," + "9" * 5000], "is not valid; give two or more"),
+        (["--seeds=0,-1"], "'0,-1' is not valid"),
+        (["--seeds=0,0"], "'0,0' is not valid"),
         (["--seeds"], "--seeds: expected one argument"),
-        (["--folds=1"], "'1' is not valid; give a number of folds from 2 to 999"),
-        (["--folds=9999999999"], "is not valid; give a number of folds from 2 to 999"),
+        (["--folds=0"], "'0' is not valid; it must be a whole number of at least 1"),
         (
-            ["--data=StreamedTexts", "--data.path=shards", "--folds=5"],
+            ["--data=lightning.pytorch.demos.boring_classes.BoringDataModule", "--folds=5"],
             "no setting 'fold'; repeat the fit with --seeds",
         ),
         (["--seeds=0,1", "--folds=5"], "not allowed with argument"),
         (["--seeds=0,1", "--resume", "last"], "--seeds: it doesn't go together with --resume"),
-        (["--seeds=0,1", "--check"], "--seeds: it doesn't go together with --resume, --check"),
         (["--seeds=0,1", "--trainer.logger=false"], "no metrics are kept; unset them"),
-        (["--seeds=0,1", "--experiment=last"], "experiment: 'last' is not a name"),
-        (["--seeds=0,1", "--trainer.max_epocs=2"], "did you mean"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(run, arguments, line):
@@ -189,7 +176,6 @@ def test_mistakes_are_one_line_and_leave_nothing(run, arguments, line):
     [message] = [text for text in done.err.splitlines() if text != "Seed set to 0"]
     assert message.startswith("error: ")
     assert line in message
-    assert len(message) < 300
     assert not Path("lightning_logs").exists()
 
 

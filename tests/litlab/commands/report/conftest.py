@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -13,65 +13,30 @@ from litlab.runs.folder import RunFolder
 from tests.conftest import Outcome, command
 from tests.litlab.conftest import CONFIGS
 
-VOID = {"meta", "img", "br", "hr", "input", "link", "wbr"}
 QUIET = ["--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1"]
 
 
-class Page(HTMLParser):
-    """A page of HTML, which must be well-formed: tags balanced, ids once, attributes once, nothing from elsewhere."""
+class Page:
+    """A page of HTML, which loads nothing from elsewhere and runs nothing."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
         self.source = text
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.words: list[str] = []
-        self.tags: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
+        self.ids = re.findall(r' id="([^"]+)"', text)
         assert len(self.ids) == len(set(self.ids))
-        assert {link[1:] for link in self.links if link.startswith("#")} <= set(self.ids)
-        assert [link for link in self.links if not link.startswith(("#", "data:image/"))] == []
-        assert not {"script", "link", "iframe", "object"} & set(self.tags)
+        links = re.findall(r' (?:src|href|srcset)="([^"]*)"', text)
+        assert all(link.removeprefix("#") in self.ids or link.startswith("data:image/") for link in links)
+        assert not re.search(r"<(script|link|iframe|object)|<[^>]* on\w+=|url\(|@import", text)
         assert """ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">""" in text
-        assert "url(" not in text
-        assert "@import" not in text
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        names = [name for name, _ in attrs]
-        assert len(names) == len(set(names)), (tag, attrs)
-        assert not [name for name in names if name.startswith("on")], attrs
-        self.tags.append(tag)
-        self.ids += [value or "" for name, value in attrs if name == "id"]
-        self.links += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "srcset")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] != "style":
-            self.words.append(data)
 
     @property
     def text(self) -> str:
         """What is read, with single spaces."""
-        return " ".join(" ".join(self.words).split())
+        return " ".join(unescape(re.sub("<style.*?</style>|<[^>]+>", " ", self.source, flags=re.DOTALL)).split())
 
     def section(self, name: str) -> str:
         """The source of a section."""
-        found = re.search(rf'<section id="{name}">.*?</section>', self.source, re.DOTALL)
-        assert found, f"no section {name}: {self.ids}"
-        return found[0]
+        [section] = re.findall(rf'<section id="{name}">.*?</section>', self.source, re.DOTALL)
+        return section
 
 
 @pytest.fixture(scope="session")

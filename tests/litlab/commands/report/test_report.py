@@ -19,11 +19,9 @@ SECTIONS = ["results", "curves", "settings", "cost", "made-from", "how-to-repeat
 
 def cells(section: str, first: str) -> list[str]:
     """The other cells of a row."""
-    for row in re.findall(r"<tr>(.*?)</tr>", section, re.DOTALL):
-        texts = [re.sub("<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)]
-        if texts and texts[0] == first:
-            return texts[1:]
-    raise AssertionError(f"no row {first}: {section}")
+    rows = re.findall(r"<tr>(.*?)</tr>", section, re.DOTALL)
+    texts = [re.findall(r"<t[hd][^>]*>(?:<[^>]+>)*([^<]*)", row) for row in rows]
+    return {name: others for name, *others in texts}[first]
 
 
 def test_image_classifier(report, images_run, images):
@@ -131,7 +129,6 @@ def test_an_interrupted_run_says_so(report, images_run):
         ([], True),
         (["--seed_everything=3"], True),
         (["--data.rows=400"], False),
-        (["--model.hidden=[8]"], False),
         (["--trainer.limit_val_batches=1"], False),
         (["--config", "overlay.yaml"], False),
     ],
@@ -167,9 +164,7 @@ def test_several_runs(report, logs):
     ("arguments", "message"),
     [
         (["imges/version_0"], "did you mean 'images/version_0'?"),
-        (["images/version_0", "--pdf"], "unrecognized arguments: --pdf"),
         (["images/version_0", "--output", "lightning_logs"], "can't be written"),
-        ([], "required"),
     ],
 )
 def test_refusals(run, logs, arguments, message):

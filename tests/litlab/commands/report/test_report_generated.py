@@ -39,10 +39,3 @@ def test_a_model_of_real_data_is_not_tested_on_the_stand_in(run, stand_in):
     assert done.err.startswith(gone)
     assert done.err.count("\n") == 1
     assert '<section id="forecasts">' not in Path(done.out.strip()).read_text(encoding="utf-8")
-
-
-def test_the_note_in_its_folder_is_enough(run, stand_in):
-    stand_in.metrics.unlink()
-    stand_in.provenance.write_text("{")
-    done = run("report", "series", "--no-evaluate")
-    assert "The data was GENERATED, not real" in Path(done.out.strip()).read_text(encoding="utf-8")

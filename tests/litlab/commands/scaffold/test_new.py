@@ -75,8 +75,3 @@ def test_style(zoo):
         ruff = [sys.executable, "-m", "ruff", *verb, "--no-cache", "src", "tests/zoo"]
         done = subprocess.run(ruff, cwd=zoo, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_plain_lightning_uses_nothing_of_litlab(zoo):
-    for file in ("models/own_linear.py", "data/own_linear.py"):
-        assert "litlab" not in (zoo / "src/zoo" / file).read_text()

@@ -1,33 +1,20 @@
 """Requests that can't be answered get one sentence, and raise nothing."""
 
-import base64
 import gzip
 import io
 import json
 import re
-import struct
-import zlib
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from tests.litlab.commands.serve.client import JSON, form
 
 
-def make_png(side: int) -> bytes:
-    """A PNG with a great many pixels in a hundred bytes."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
-
-
-def make_jpeg() -> bytes:
+def make_picture(side: int, form: str) -> bytes:
+    """A black picture, which takes few bytes however large it is."""
     stream = io.BytesIO()
-    Image.fromarray(np.zeros((40, 40, 3), dtype=np.uint8)).save(stream, "JPEG")
+    Image.new("1", (side, side)).save(stream, form)
     return stream.getvalue()
 
 
@@ -53,10 +40,9 @@ FIELDS = {"images": "image", "texts": "text", "series": "series", "rows": "rows"
 OTHERS = {
     "texts": [form(b"\xff"), form(b" ")],
     "images": [
-        *(form(make_png(side)) for side in (8_000, 12_000, 60_000)), form(make_jpeg()[:300]), form(b"<svg/>"),
-        form(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), form(b""),
+        *(form(make_picture(side, "PNG")) for side in (8_000, 16_000)), form(make_picture(40, "JPEG")[:300]),
+        form(b"<svg/>"), form(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), form(b""),
         *(as_json(image=text) for text in ("???", "data:image/png;base64,", "a" * 1001)),
-        as_json(image=base64.b64encode(make_jpeg()).decode()[:-60]),
     ],
     "series": [
         as_json(series=[*DAYS, ROW]), as_json(series=DAYS),
@@ -72,9 +58,7 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # Starlette closes the file of a cut form late
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Starlette closes cut forms late
 @pytest.mark.parametrize("kind", FIELDS)
 def test_200_malformed_requests(client, kind):
     requests = [(body, JSON) for body in NOT_JSON] + [(b'{"text": "a"}', {"Content-Type": name}) for name in TYPES]

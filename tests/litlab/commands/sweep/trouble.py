@@ -34,7 +34,7 @@ class Trouble(Callback):
     """Come to a bad end in the second epoch.
 
     Args:
-        kind: ``killed``, ``hangs``, ``raises``, ``memory``; ``nan``, a model that is of no use any more; ``worse``, one
+        kind: ``killed``, ``raises``; ``nan``, a model that is of no use any more; ``worse``, one
             that was spoilt in the first epoch already; anything else: no trouble.
     """
 
@@ -45,12 +45,8 @@ class Trouble(Callback):
         if trainer.current_epoch == 1:
             if self.kind == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
-            if self.kind == "hangs":
-                time.sleep(1000)
             if self.kind == "raises":
                 raise RuntimeError("it broke")
-            if self.kind == "memory":
-                raise MemoryError("out of memory")
 
     @torch.no_grad()
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

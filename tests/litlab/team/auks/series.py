@@ -1,12 +1,10 @@
 """Series."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from lightning.pytorch.cli import OptimizerCallable
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.optim import Schedule
 from litlab.tasks import Forecaster
 
 Activation = Literal["tanh", "relu"]
@@ -39,9 +37,7 @@ class SmallForecaster(Forecaster):
         horizon: Rows to forecast. Taken from the data when left out.
         num_targets: Channels of the series. Taken from the data when left out.
         quantiles: Quantiles to forecast; left out, one value.
-        coverage: Share of the truth that the intervals are to cover.
-        optimizer: Any torch.optim class, without its parameters.
-        schedule: Learning-rate schedule.
+        **settings: As of `Forecaster`.
     """
 
     def __init__(
@@ -52,12 +48,9 @@ class SmallForecaster(Forecaster):
         horizon: int | None = None,
         num_targets: int | None = None,
         quantiles: list[float] | None = None,
-        coverage: float = 0.9,
-        optimizer: OptimizerCallable | None = None,
-        schedule: Schedule | None = None,
+        **settings: Any,
     ) -> None:
         if context_length is None or horizon is None or num_targets is None:
             raise UserError("model: context_length, horizon or num_targets is not set, and the data does not give it.")
         network = ThreeLayers(context_length, horizon, hidden_size, len(quantiles or [1]), activation)
-        options = {"quantiles": quantiles, "coverage": coverage, "optimizer": optimizer, "schedule": schedule}
-        super().__init__(network, horizon=horizon, num_targets=num_targets, **options)
+        super().__init__(network, horizon=horizon, num_targets=num_targets, quantiles=quantiles, **settings)

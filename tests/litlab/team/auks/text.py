@@ -1,10 +1,10 @@
 """Texts."""
 
-from lightning.pytorch.cli import OptimizerCallable
+from typing import Any
+
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.optim import Schedule
 from litlab.tasks import Classifier
 
 
@@ -27,9 +27,7 @@ class SmallTextClassifier(Classifier):
         embed_dim: Size of an embedding.
         vocab_size: Number of words. Taken from the data when left out.
         num_classes: Number of classes. Taken from the data when left out.
-        label_smoothing: Share of the target that is spread evenly over all classes.
-        optimizer: Any torch.optim class, without its parameters.
-        schedule: Learning-rate schedule.
+        **settings: As of `Classifier`.
     """
 
     def __init__(
@@ -37,13 +35,8 @@ class SmallTextClassifier(Classifier):
         embed_dim: int = 8,
         vocab_size: int | None = None,
         num_classes: int | None = None,
-        label_smoothing: float = 0.0,
-        optimizer: OptimizerCallable | None = None,
-        schedule: Schedule | None = None,
+        **settings: Any,
     ) -> None:
         if vocab_size is None or num_classes is None:
             raise UserError("model: vocab_size or num_classes is not set, and the data does not give it")
-        network = MeanOfWords(vocab_size, embed_dim, num_classes)
-        super().__init__(
-            network, num_classes=num_classes, label_smoothing=label_smoothing, optimizer=optimizer, schedule=schedule
-        )
+        super().__init__(MeanOfWords(vocab_size, embed_dim, num_classes), num_classes=num_classes, **settings)

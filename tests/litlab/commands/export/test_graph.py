@@ -1,0 +1,87 @@
+"""What torch.export can't trace is told in one line; free sizes stay free."""
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule
+from torch import nn
+
+from litlab.artifact.servable import Servable
+from litlab.commands.export.graph import check_axes, trace
+from litlab.data.serving import BATCH, TIME, Serving, TensorSpec
+from litlab.errors import UserError
+
+
+class Rows(Serving):
+    """Rows of three numbers, or of up to 9."""
+
+    kind = "rows"
+
+    def __init__(self, length=3):
+        spec = TensorSpec("rows", "float32", (BATCH, length), "numbers")
+        most = {} if length == 3 else {length: 9}
+        super().__init__([spec], [TensorSpec("sum", "float32", (BATCH, 1), "their sum")], most)
+
+    def encode(self, *raw):
+        return raw[0]
+
+    def raw(self, batch):
+        return (batch,)
+
+    def example(self):
+        return (torch.ones(2, 3),)
+
+
+class Model(LightningModule):
+    """What is done with rows before a linear layer."""
+
+    def __init__(self, before):
+        super().__init__()
+        self.before, self.layer = before, nn.Linear(3, 1)
+
+    def predict_step(self, batch, batch_idx):
+        return self.layer(self.before(batch))
+
+
+class Recurrent(nn.Module):
+    """A layer that torch.export unrolls."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(1, 3, batch_first=True)
+
+    def forward(self, rows):
+        return self.gru(rows.unsqueeze(2))[0][:, -1]
+
+
+def branch_on_a_value(rows):
+    return rows * 2 if rows.max() > 10 else rows
+
+
+def make_constant(rows):
+    return rows + torch.zeros(int(rows.shape[0]), 3) if rows.shape[0] == 2 else rows
+
+
+def test_a_graph_is_for_batches_of_any_size():
+    program = trace(Servable(Model(torch.tanh), Rows()), Rows())
+    assert program.module()(torch.ones(7, 3))[0].shape == (7, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "length", "message"),
+    [
+        (branch_on_a_value, 3, "torch.export can't trace the model .*; see docs/deploy.md"),
+        (make_constant, 3, "the model makes the free size 'batch' a constant; use x.shape"),
+        (Recurrent(), TIME, r"'time' a constant; it unrolls model.before.gru \(GRU\) .*; choose --format torchscript"),
+    ],
+)
+def test_what_cannot_be_traced(before, length, message):
+    with pytest.raises(UserError, match=message) as refused:
+        trace(Servable(Model(before), Rows(length)), Rows(length))
+    assert "\n" not in str(refused.value)
+
+
+def test_axes_are_compared():
+    check_axes(Rows(), [["s0", 3]])
+    for shape in ([2, 3], ["s0", 4], ["s0", "s1"]):
+        with pytest.raises(RuntimeError, match="the graph's input 'rows' has the shape"):
+            check_axes(Rows(), [shape])
