@@ -84,7 +84,7 @@ def test_steps_wait_for_nothing(fit, name, precision):
 def test_auto_is_what_the_gpu_has_units_for(fit):
     wanted = "bf16-mixed" if has_fast_bfloat16(GPU) else "16-mixed" if has_tensor_cores(GPU) else "32-true"
     _, done, _ = fit("images", "--trainer.precision=auto")
-    assert f"Precision: {wanted}, as {torch.cuda.get_device_name(GPU)} has " in done.err
+    assert f"Precision: {wanted}, as this GPU has " in done.err
 
 
 @pytest.mark.parametrize("name", ["images", "text", "series"])

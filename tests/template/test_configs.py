@@ -39,7 +39,7 @@ def test_check_finds_nothing_wrong(run, short, tmp_path, experiment):
     assert done.code == 0, done.err
     assert "an epoch" in done.out
     assert "warning" not in done.out
-    guess = "" if experiment == "forecast" else f"│ {math.log(GUESSES[experiment]):.4g}"
+    guess = "" if experiment == "forecast" else f"{math.log(GUESSES[experiment]):.4g}"
     assert re.search(rf"loss of a guess +{guess}", done.out)
     assert {path.name for path in tmp_path.iterdir()} <= {"data"}
 

@@ -99,7 +99,6 @@ def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path)
         ([], "error: --input: it is not set"),
         (["--input", "nowhere"], "nowhere"),
         (["--input", "x.png", "--output", "CKPT"], "last.ckpt ends in none of .csv, .parquet"),
-        (["--input", "x.png", "--trainer.limit_predict_batches", 1], "trainer.limit_predict_batches: it would leave"),
     ],
 )
 def test_predict_refuses_in_one_line(fitted, cifar, flags, says):

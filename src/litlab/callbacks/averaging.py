@@ -34,7 +34,7 @@ class AveragedWeights(Callback):
     part_of_step = True
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self.teardown()
+        self.reset()
         if stage == "fit" and shards(trainer.strategy) and not isinstance(trainer.strategy, DataGroups):
             raise UserError(
                 "trainer.strategy: it shards the weights in a way in which they can't be averaged; use fsdp2, ddp or "
@@ -79,11 +79,14 @@ class AveragedWeights(Callback):
             self._weights = {name: copy_of(value) for name, value in tensors_of(pl_module).items()}
             set_tensors(pl_module, self.average)
 
-    def teardown(self, *_: Any, **__: Any) -> None:
+    def reset(self, *_: Any, **__: Any) -> None:
+        """Forget the average, and free its memory."""
         self.updates = 0
         self.average: dict[str, Tensor] = {}
         self._weights: dict[str, Tensor] = {}  # in training, while the model has the average
         self._saved: dict[str, Tensor] = {}  # the average of the checkpoint that a run continues from
+
+    teardown = reset
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         if not self.updates:

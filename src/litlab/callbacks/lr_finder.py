@@ -82,7 +82,7 @@ class LRFinder(Callback):
         chosen = [callback for callback in callbacks if is_part_of_step(callback)]
         module, parts = copy.deepcopy((pl_module, chosen))  # at once, so that the callbacks know the copy
         data = copy.copy(trainer.datamodule)  # pyright: ignore[reportAttributeAccessIssue]
-        second_trainer(trainer, [*parts, sweep]).fit(module, datamodule=data)
+        build_second_trainer(trainer, [*parts, sweep]).fit(module, datamodule=data)
         rates, losses = rates[: len(sweep.losses)], np.array(sweep.losses)
         self.lr = suggest_rate(rates, losses)
         if self.lr is None:
@@ -138,7 +138,7 @@ class Sweep(Callback):
         trainer.should_stop = not math.isfinite(loss) or len(self.losses) == len(self.factors)
 
 
-def second_trainer(run: Trainer, callbacks: list[Callback]) -> Trainer:
+def build_second_trainer(run: Trainer, callbacks: list[Callback]) -> Trainer:
     """Build a Trainer for steps that the run knows nothing of: it trains like the run's, in one process.
 
     Args:

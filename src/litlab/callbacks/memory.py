@@ -50,6 +50,8 @@ class VRAM(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the epoch's numbers."""
+        if not self._samples:  # resumed behind the last batch
+            return
         self.samples_per_second = self._samples * data_ranks(trainer)["world_size"] / self._seconds
         memory = measure_memory(trainer.strategy.root_device)
         pl_module.log_dict(memory | {"time/epoch_seconds": self._seconds}, sync_dist=True, reduce_fx="max")

@@ -18,7 +18,7 @@ from litlab.util.files import TEMPORARY, write_atomically
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, `ulimit -f`
 SHARDS = "shards"  # in a checkpoint whose tensors are in a folder beside it: its name
-UNREADABLE = (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ValueError, KeyError, TypeError)
+UNREADABLE = (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ImportError, ValueError, KeyError, TypeError)
 
 
 class AtomicCheckpointIO(CheckpointIO):

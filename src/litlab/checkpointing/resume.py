@@ -147,9 +147,8 @@ class RandomState:
         elif device.type == "mps":
             self._generators["mps"] = mps_generator()
         seed = int(os.environ.get("PL_GLOBAL_SEED") or torch.initial_seed())  # what seed_everything was given
-        self._seed = next_number(
-            next_number(seed) + data_ranks(trainer)["rank"]
-        )  # those that share layers drop the same values
+        rank = data_ranks(trainer)["rank"]  # processes that share layers drop the same values
+        self._seed = next_number(next_number(seed) + rank)
 
     def seed_of(self, epoch: int, place: int) -> int:
         """Return a seed that follows from (seed, rank, epoch, place) alone.

@@ -68,7 +68,7 @@ def explain(message: str, parser: Any) -> str:
 
     leaves = [line for line in message.splitlines() if FRAME.sub("", line)]
     leaf = min(leaves, key=lambda line: FRAME.sub("", line).startswith(ONE_TYPE), default=message)
-    before = message.partition(leaf)[0]
+    before, _, after = message.partition(leaf)
     keys = re.findall(r'Parser key "([^"]+)"', before + leaf)
     classes = re.findall(r"class_path[ =]'([^']+)'", before + leaf)
     text = FRAME.sub("", leaf)
@@ -88,8 +88,10 @@ def explain(message: str, parser: Any) -> str:
     elif found := re.match(r"Expected a dot import path string: (.+)", text):
         known = [*find_classes(package()), *dir(torch.nn), *dir(optim), *dir(optim.lr_scheduler), *dir(callbacks)]
         text = f"there is no class '{found[1]}'{nearest(found[1], known, '; give its full path')}"
-    elif found := re.search(r"Subtypes: \[(.*)\]\n.*\n$", before) if TYPE.match(text) else None:
+    elif TYPE.match(text) and (found := re.search(r"Subtypes: \[(.*)\]\n.*\n$", before)):
         text = f"it must be one of {found[1]}".replace("typing.", "")
+    elif text.startswith("is not valid"):  # jsonargparse names the value elsewhere
+        text = f"{re.findall('Given value: (.*)', after)[0]} {text}"
     key = ".".join(keys)
     return ": ".join(filter(None, [_find_place(key, parser.argv), key, text]))
 

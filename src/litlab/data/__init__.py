@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from litlab.data.module import ExperimentData
     from litlab.data.predictions import write_classes
     from litlab.data.public import PublicFile
-    from litlab.data.series import SeriesData
+    from litlab.data.series.datamodule import PublicSeries, SeriesData
     from litlab.data.serving import Serving, TensorSpec
-    from litlab.data.tables import TabularData
+    from litlab.data.tables.datamodule import TabularData
     from litlab.data.text import TextData
     from litlab.util.progress import progress_bar
 
@@ -24,6 +24,7 @@ __all__ = [
     "ImageData",
     "Metadata",
     "PublicFile",
+    "PublicSeries",
     "SeriesData",
     "Serving",
     "TabularData",

@@ -1,7 +1,7 @@
 """The user's files as pandas frames: one way to read them, for training, prediction and serving.
 
-Cells of a CSV file stay texts until `to_numbers` or `read_times` reads them, so that a message can show what is there.
-The index of a frame is the row as a spreadsheet counts it: in a CSV or Excel file 1 is the row of names.
+Cells of a CSV file stay texts until `read_table` reads them as what a column is, so that a message can show what is
+there. The index of a frame is the row as a spreadsheet counts it: in a CSV or Excel file 1 is the row of names.
 """
 
 import io
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lightning.pytorch.utilities import rank_zero_info
 
+from litlab.data.split import SPLITS
 from litlab.errors import UserError, first_line
 from litlab.util.text import nearest, some
 
@@ -26,11 +27,12 @@ else:
     UserFile = str  # what the command line takes
 
 Policy = Literal["error", "drop"]
-SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".xlsx", ".jsonl")
 _DELIMITERS = ",;\t|"
 _NAMED = 3  # bad rows that a message names
 _GROUPS = r"(?<=\d)\.(?=\d{3}(?:\D|$))"  # points between thousands, in 1.234.567,8
 _OFFSET = r"(:\d\d(?:\.\d+)?)\s*(?:Z|[+-]\d\d:?\d\d)$"  # behind a time of day, which is its group
+_MOST = {"input": 1, "target": 20, "series": 0}  # different numbers that stand for categories
+_MAY_LACK = ("input", "series", "number", "category")  # kinds of columns in which cells may be missing
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class FileFormat:
     decimal: Literal[".", ","] = "."
     missing: tuple[str, ...] = ()
     time_format: str | None = None
+
+
+def name_source(source: Source, setting: str) -> str:
+    """Return what messages call a source: its path, or the setting where there is none."""
+    return str(source) if isinstance(source, str | Path) else setting
 
 
 def read_frame(
@@ -77,35 +84,8 @@ def read_frame(
     import pandas as pd
     from pandas._libs.parsers import STR_NA_VALUES
 
-    where = setting if isinstance(source, bytes | pd.DataFrame) else str(source)
-    if isinstance(source, pd.DataFrame):
-        frame: Frame = source.reset_index(drop=True)
-        frame.index += 1
-    else:
-        frame = _read_file(source, form, where, setting, names, bad_rows)
-    frame = frame.rename(columns=lambda name: str(name).strip())
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise UserError(f"{where}: two columns are called {twice[0]!r}; rename one")
-
-    words = {*form.missing, *STR_NA_VALUES}
-    for name, column in frame.select_dtypes(["object", "string"]).items():
-        texts = column.where(column.isna(), column.astype(str).str.strip())
-        frame[name] = texts.mask(texts.isin(words))
-    frame = frame.dropna(how="all")
-    if frame.empty:
-        raise UserError(f"{where}: there are no rows; give one for each sample")
-    return frame
-
-
-def _read_file(
-    source: Any, form: FileFormat, where: str, setting: str, names: list[str] | None, bad_rows: Policy
-) -> Frame:
-    """Read a file by the end of its name, the row numbers as index."""
-    import pandas as pd
-
-    suffix = "" if isinstance(source, bytes) else Path(str(source)).suffix.lower()
-    file: Any = source if isinstance(source, bytes) else check_file(source, setting)
+    where = name_source(source, setting)
+    suffix = Path(where).suffix.lower()
     keep: Any = {"dtype": False}
     readers: dict[str, Callable[..., Frame]] = {
         ".parquet": pd.read_parquet,
@@ -113,14 +93,28 @@ def _read_file(
         ".jsonl": partial(pd.read_json, lines=True, **keep),  # texts stay texts
     }
     read_text = partial(_read_csv, form=form, where=where, names=names, bad_rows=bad_rows)
-    try:
-        frame = readers.get(suffix, read_text)(file)
-    except UnicodeDecodeError as error:
-        raise UserError(f"{where}: it is not UTF-8; save it as UTF-8 (in spreadsheets: CSV UTF-8)") from error
-    except (ValueError, OSError, EOFError, ImportError) as error:  # pandas' errors of parsing are ValueErrors
-        raise UserError(f"{where}: it can't be read ({first_line(error)})") from error
-    has_header = suffix not in (".parquet", ".jsonl") and not names
+    if isinstance(source, pd.DataFrame):
+        frame: Frame = source.copy()
+    else:
+        file: Any = source if isinstance(source, bytes) else check_file(source, setting)
+        try:
+            frame = readers.get(suffix, read_text)(file)
+        except (ValueError, OSError, EOFError, ImportError) as error:  # pandas' errors of parsing are ValueErrors
+            raise UserError(f"{where}: it can't be read ({first_line(error)})") from error
+    has_header = not isinstance(source, pd.DataFrame) and suffix not in (".parquet", ".jsonl") and not names
     frame.index = pd.RangeIndex(1, 1 + len(frame)) + has_header
+
+    frame = frame.rename(columns=lambda name: str(name).strip())
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise UserError(f"{where}: two columns are called {twice[0]!r}; rename one")
+    words = {*form.missing, *STR_NA_VALUES}
+    for name, column in frame.select_dtypes(["object", "string"]).items():
+        texts = column.where(column.isna(), column.astype(str).str.strip())
+        frame[name] = texts.mask(texts.isin(words))
+    frame = frame.dropna(how="all")
+    if frame.empty:
+        raise UserError(f"{where}: there are no rows; give one for each sample")
     return frame
 
 
@@ -132,7 +126,7 @@ def _read_csv(source: Path | bytes, form: FileFormat, where: str, names: list[st
         return pd.read_csv(
             io.BytesIO(source) if isinstance(source, bytes) else source,
             sep=sign,
-            header=None,  # pandas would rename columns of the same name
+            header=None,  # else pandas cuts rows with too many cells, and renames columns of the same name
             dtype=str,
             encoding="utf-8-sig",
             keep_default_na=False,
@@ -149,6 +143,64 @@ def _read_csv(source: Path | bytes, form: FileFormat, where: str, names: list[st
     frame.columns = names or frame.iloc[0].fillna("")
     frame = frame if names else frame.iloc[1:]
     return frame.loc[:, [bool(str(name).strip()) for name in frame.columns]]
+
+
+def read_table(
+    source: Source,
+    kinds: Mapping[str, str | None],
+    form: FileFormat = FileFormat(),
+    *,
+    others: str | None = None,
+    setting: str = "data.path",
+    bad_rows: Policy = "error",
+) -> Frame:
+    """Read a table as `read_frame` does, and each of its columns as what it is.
+
+    Rows in which a cell can't be read are errors or left out. In a column of numbers or categories cells may be
+    missing; in a target, and where a row belongs, they may not.
+
+    Args:
+        source: As of `read_frame`.
+        kinds: For each column that has to be there, what it is. Those of a "number" are read as float64, those of a
+            "category" as texts, "time" as of `read_times`. An "input" and a column of a "series" hold what most of
+            their cells are. So does a "target", unless it is one for "classification" or "regression". A column that
+            says where a row belongs goes by its setting, such as "group_column". None: it is left out.
+        form: How the cells are written.
+        others: What the other columns are.
+        setting: Where the file's name comes from, for messages.
+        bad_rows: Whether rows that can't be used are errors or left out.
+
+    Raises:
+        UserError: As of `read_frame`; a column is missing; or there are bad rows which may not be left out.
+    """
+    import pandas as pd
+
+    raw, where = read_frame(source, form, setting=setting, bad_rows=bad_rows), name_source(source, setting)
+    check_columns(raw, where, dict.fromkeys(kinds, "correct it, or the setting that names it"))
+    columns, problems = {}, {}
+    for name, cells in raw.items():
+        kind = kinds.get(name, others)
+        if kind is None:
+            continue
+        column = columns[name] = _read_column(cells, kind, form, where)
+        is_bad = column.isna() & (cells.notna() | (kind not in _MAY_LACK))
+        reason = ", not a number" if column.dtype == "float64" else ""
+        for row, cell in cells[is_bad].astype("string").fillna("missing").items():
+            problems.setdefault(row, f"{name!r} is {cell}{reason}")
+    return drop_bad_rows(pd.DataFrame(columns), problems, bad_rows, where)
+
+
+def _read_column(cells: Column, kind: str, form: FileFormat, where: str) -> Column:
+    numbers, wrong = to_numbers(cells, form, where)
+    if kind in _MOST and cells.dtype != "category" and numbers.notna().sum() > wrong.sum():
+        kind = "number" if numbers.nunique() > _MOST[kind] else "category"
+    if kind == "time" or (kind == "time_column" and wrong.any()):
+        return read_times(cells, form, where)
+    if kind in ("number", "regression", "time_column"):
+        return numbers
+    if kind == "split_column":
+        return cells.where(cells.isin(SPLITS))
+    return cells.convert_dtypes().astype("string")  # whole numbers without decimals, though a file may have floats
 
 
 def check_file(path: str | Path, setting: str) -> Path:
@@ -219,12 +271,7 @@ def to_numbers(column: Column, form: FileFormat, where: object = "data.path") ->
     return numbers, wrong
 
 
-def is_mostly_numbers(numbers: Column, wrong: Column) -> bool:
-    """Return whether what `to_numbers` gave is a column of numbers, a few of which are wrong; else it holds words."""
-    return numbers.notna().sum() > wrong.sum()
-
-
-def read_times(column: Column, form: FileFormat, where: object = "data.path") -> tuple[Column, Column]:
+def read_times(column: Column, form: FileFormat, where: str = "data.path") -> Column:
     """Read a column as times: any form of ISO 8601, dates whose parts can't be confused, or seconds since 1970.
 
     Args:
@@ -233,8 +280,8 @@ def read_times(column: Column, form: FileFormat, where: object = "data.path") ->
         where: What messages call the file.
 
     Returns:
-        datetime64, NaT where there is no time: in UTC where they have UTC offsets; and what the clock on the wall says,
-        which is the same without offsets.
+        datetime64, NaT where there is no time. Times with UTC offsets are in UTC, but where the clock on the wall shows
+        the same in all rows, as at midnight: then as it says, since days are at equal steps there alone.
 
     Raises:
         UserError: Day and month could be either way round.
@@ -244,27 +291,26 @@ def read_times(column: Column, form: FileFormat, where: object = "data.path") ->
     texts = column.astype("string")
     if texts.dropna().str.fullmatch(r"\d{9,10}(\.\d+)?").all():
         seconds: Column = pd.to_numeric(texts)
-        times = pd.to_datetime(seconds, unit="s")
-        return times, times
-
+        return pd.to_datetime(seconds, unit="s")
     clock = texts.str.replace(_OFFSET, r"\1", regex=True)
     has_offset = clock.ne(texts).fillna(False).astype(bool)
     local = _parse_times(clock, form.time_format, where)
     if not has_offset.any():
-        return local, local
-    utc = pd.to_datetime(texts.where(has_offset), format="ISO8601", errors="coerce", utc=True)
-    return utc.dt.tz_localize(None), local.where(has_offset)
+        return local
+    if local.dt.time.nunique() == 1:
+        return local.where(has_offset)
+    return pd.to_datetime(texts.where(has_offset), format="ISO8601", errors="coerce", utc=True)
 
 
-def _parse_times(texts: Column, time_format: str | None, where: object) -> Column:
+def _parse_times(texts: Column, time_format: str | None, where: str) -> Column:
     import pandas as pd
 
-    if time_format is not None:
-        return pd.to_datetime(texts, format=time_format, errors="coerce")
-    times = pd.to_datetime(texts, format="ISO8601", errors="coerce")
+    times = pd.to_datetime(texts, format=time_format or "ISO8601", errors="coerce")
+    if time_format:
+        return times
     others = texts[times.isna()]
+    parse: Any = partial(pd.to_datetime, others, format="mixed", errors="coerce")
     with warnings.catch_warnings(action="ignore"):  # that each is parsed by itself
-        parse: Any = partial(pd.to_datetime, others, format="mixed", errors="coerce")
         day_first, month_first = parse(dayfirst=True), parse(dayfirst=False)
     unclear = others[day_first.notna() & (day_first != month_first)]
     if len(unclear):

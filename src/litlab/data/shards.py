@@ -48,7 +48,7 @@ class Shards:
         Raises:
             UserError: There are no shards, they can't be read, or are of another kind or version.
         """
-        with _reading(self.where):
+        with _explain_unreadable(self.where):
             storage, path = fsspec.url_to_fs(f"{self.where}/about.pt")
             about = torch.load(io.BytesIO(storage.cat_file(path)), weights_only=True)
         needed = f"{self.kind} of version {VERSION}"
@@ -69,7 +69,7 @@ class Shards:
         facts, folder = self.about["splits"][split], f"{self.where}/{split}"
         labels, places = facts["labels"][index].tolist(), facts["places"][index].tolist()
         samples = []
-        with _reading(folder):
+        with _explain_unreadable(folder):
             for label, (shard, begin, end) in zip(labels, places, strict=True):
                 content = _map(f"{folder}/{shard}.bin", self.cache_dir, self.about["fingerprint"])[begin:end].tobytes()
                 if len(content) < end - begin:
@@ -99,7 +99,8 @@ def write_split(folder: Path, name: str, contents: Iterable[bytes], size: int, *
             shard, end = shard + 1, 0
         with (folder / f"{shard}.bin").open("ab") as stream:
             stream.write(content)
-        places.append([shard, end, end := end + len(content)])
+        begin, end = end, end + len(content)
+        places.append([shard, begin, end])
     return {"name": name, "places": torch.tensor(places), **facts}
 
 
@@ -110,7 +111,8 @@ def write_about(folder: Path, kind: str, metadata: Mapping[str, Any], splits: Ma
 
 
 @contextmanager
-def _reading(where: str) -> Iterator[None]:
+def _explain_unreadable(where: str) -> Iterator[None]:
+    """Make one line of whatever goes wrong with a file or address."""
     try:
         yield
     except Exception as error:  # the clients of object storage have many

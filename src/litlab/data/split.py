@@ -102,9 +102,7 @@ def _arrange(count: int, labels: np.ndarray | None, groups: np.ndarray | None, t
     of_class = label.groupby(label)
     size: Any = of_class.transform("size")
     offset = generator.random(1 + label.max())[label] * (size > 1)
-    unit = np.empty(count, np.int64)
-    unit[order[np.argsort((of_class.cumcount() + offset) / size)]] = np.arange(count)
-    return unit
+    return order[np.argsort((of_class.cumcount() + offset) / size)].argsort()
 
 
 def _find_end(unit: np.ndarray, count: float) -> int:

@@ -1,4 +1,4 @@
-"""Folders that are whole or not there: filled under another name, then renamed."""
+"""Folders that appear only once they are complete: they are filled under a temporary name, then renamed."""
 
 import shutil
 import tempfile

@@ -92,10 +92,11 @@ class Pipeline:
 
         # The last stage has the output of the whole batch; like the others' it is not with channels last.
         passed = self._pass_forward(forward, batches)
-        output, kind = None, [None]
+        output = None
+        kind: list[Any] = [None]  # an empty tensor like the output
         if self.stage == self.last_stage:
             output = torch.cat([computed for _, computed in passed]).detach().contiguous()
-            kind: list[Any] = [output.to("meta")]
+            kind = [output.to("meta")]
         dist.broadcast_object_list(kind, self.last_stage, self.group)
         if output is None:
             output = torch.empty_like(kind[0], device=self.device)

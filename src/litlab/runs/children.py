@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import STDOUT, Popen, TimeoutExpired
 from typing import Any
@@ -37,8 +37,11 @@ def run_children(
 ) -> list[int]:
     """Run ``python -m MODULE ARGUMENTS`` several times at once, as `run_child` does; return the exit codes."""
     children: list[Popen] = []
-    with open(log or os.devnull, "wb") as output, _passing_signals(children) as signals:
-        printed: Any = {"stdout": output, "stderr": STDOUT} if log else {}
+    with ExitStack() as stack:
+        printed: dict[str, Any] = {}
+        if log is not None:
+            printed = {"stdout": stack.enter_context(log.open("wb")), "stderr": STDOUT}
+        signals = stack.enter_context(_passing_signals(children))
         for arguments in commands:
             children.append(Popen([sys.executable, "-m", module, *arguments], start_new_session=True, **printed))
         try:

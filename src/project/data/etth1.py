@@ -1,6 +1,6 @@
 """ETTh1."""
 
-from litlab.data.series import PublicSeries, SeriesData
+from litlab.data import PublicSeries, SeriesData
 
 
 class ETTh1Data(SeriesData):

@@ -85,6 +85,7 @@ def test_the_last_one_is_resumed_or_the_newest_that_can_be_read(tmp_path):
     first, second = write(tmp_path / "b.ckpt", 10), write(tmp_path / "a.ckpt", 30)
     assert newest_checkpoint(tmp_path) == second
     last = write(tmp_path / "last.ckpt", 20)
+    os.utime(last, (0, 0))  # older than the others
     assert newest_checkpoint(tmp_path) == last
     last.write_bytes(last.read_bytes()[:2000])
     with pytest.warns(UserWarning, match=r"last.ckpt: it can't be read .*; a.ckpt is used$"):

@@ -39,6 +39,7 @@ FLAGS = {
     "--model.schedule.scheduler=CosineAnealingLR": "there is no class 'CosineAnealingLR'; did you mean 'CosineAnneal",
     "--model.optimizer=os.system": "model.optimizer: Expected 'os.system' to be a function that returns",
     "--trainer.precision=17": "trainer.precision: it must be one of Literal[64, 32, 16], Literal['transformer-engine'",
+    "--threads=0": "threads: 0 is not valid; it must be at least 1",
     "--seed_everything=-1": "seed_everything: -1 is not valid; give 0 to 4294967295",
     "--model.width": "argument --model: expected one argument",
     "configs/with/clip.yaml": "configs/with/clip.yaml: there is no such setting; a config file follows --config",

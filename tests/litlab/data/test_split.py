@@ -22,15 +22,7 @@ def test_each_split_has_its_share_of_all_classes():
     for part in (train, val, test):
         assert np.abs(np.bincount(LABELS[part], minlength=3) - len(part) * np.array([0.75, 0.225, 0.025])).max() <= 1
     again = split_samples(TRAIN, 0.1, 0.2, labels=LABELS)
-    assert all(np.array_equal(*pair) for pair in zip(find_rows(again), (train, val, test), strict=True))
-
-
-def test_training_keeps_one_of_each_class():
-    labels = np.repeat([0, 1, 2, 3], [500, 300, 200, 1])
-    train, val, test = find_rows(split_samples(np.full(1001, "train"), 0.1, 0.1, labels=labels))
-    for part in (val, test):
-        assert np.abs(np.bincount(labels[part], minlength=4) - [50, 30, 20, 0]).max() <= 1
-    assert {*labels[train]} == {0, 1, 2, 3}
+    assert np.array_equal(np.flatnonzero(again == "test"), test)
 
 
 def test_what_is_given_stays():
@@ -51,15 +43,8 @@ def test_groups_are_whole_and_as_near_to_the_shares_as_they_can_be():
     units = np.repeat(np.arange(100), 3)
     train, val, test = find_rows(split_samples(np.full(300, "train"), 0.1, 0.25, groups=units))
     assert (len(train), len(val), len(test)) == (195, 30, 75)
-    assert len({*test} & {*range(225, 300)}) < 60  # drawn at random
     units = np.repeat(["a", "b", "c"], [100, 1, 1])
     assert all(len(rows) for rows in find_rows(split_samples(np.full(102, "train"), 0.4, 0.4, groups=units)))
-
-
-def test_the_test_is_after_validation_which_is_after_training():
-    train, val, test = (TIMES[rows] for rows in find_rows(split_samples(TRAIN, 0.1, 0.2, times=TIMES)))
-    assert train.max() < val.min() <= val.max() < test.min()
-    assert (len(val), len(test)) == (20, 40)
 
 
 @pytest.mark.parametrize("options", [{}, {"labels": LABELS}, {"groups": GROUPS}])
@@ -95,7 +80,6 @@ def test_folds_in_time_have_expanding_windows():
     ("options", "message"),
     [
         ({"fold": "5/5"}, "data.fold: 5/5 is not valid"),
-        ({"fold": "half"}, "data.fold: half is not valid"),
         ({"fold": "0/1"}, "data.fold: 0/1 is not valid"),
         ({"fold": "0/201"}, "data.fold: 200 samples, groups or times are too few for 201 folds"),
         ({"fold": "0/100", "times": TIMES}, "data.fold: 100 samples, groups or times are too few for 100 folds"),

@@ -1,5 +1,7 @@
 """Commands in processes of their own."""
 
+import signal
+
 import pytest
 
 from litlab.runs.children import explain_failure, run_child
@@ -23,3 +25,9 @@ def test_a_child_prints_to_its_log(tmp_path):
     log = tmp_path / "log"
     assert run_child("json.tool", str(tmp_path / "none.json"), log=log) == 2
     assert "none.json" in log.read_text()
+
+
+def test_a_child_that_a_signal_has_stopped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stop.py").write_text("import os, signal\nos.kill(os.getppid(), signal.SIGUSR1)\n")
+    assert run_child("stop") == 128 + signal.SIGUSR1

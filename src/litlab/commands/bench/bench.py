@@ -22,7 +22,7 @@ from litlab.runs.masking import mask, mask_command
 from litlab.runs.provenance import command, now
 from litlab.runs.table import show_table
 from litlab.util.numbers import amount_of
-from litlab.util.options import Options, answer
+from litlab.util.options import Options
 from litlab.util.team import package, typed
 from litlab.util.text import decimals
 
@@ -118,12 +118,8 @@ def main(arguments: list[str]) -> int:
         arguments: What follows the verb on the command line.
 
     Returns:
-        The exit code: 0; 2 after one line on what is wrong; 128 and the number of the signal where one stopped it.
+        The exit code: 0; 128 and the number of the signal where one stopped it.
     """
-    return answer(_bench, arguments)
-
-
-def _bench(arguments: list[str]) -> int:
     options = Options("bench", DESCRIPTION)
     minutes = partial(amount_of, "minutes")
     options.add_argument("--minutes", metavar="M", type=minutes, default=10.0, help="time budget (default: 10)")

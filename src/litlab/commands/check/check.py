@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
-from litlab.callbacks.lr_finder import second_trainer
+from litlab.callbacks.lr_finder import build_second_trainer
 from litlab.commands.check.cost import describe_cost
 from litlab.commands.check.probe import Probe
 from litlab.errors import UserError
@@ -27,7 +27,7 @@ def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -
     """
     callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     probe = Probe()
-    second = second_trainer(trainer, [*filter(is_part_of_step, callbacks), probe])
+    second = build_second_trainer(trainer, [*filter(is_part_of_step, callbacks), probe])
     try:
         with suppress(Enough):
             second.fit(model, datamodule=data)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from litlab.errors import UserError
 from litlab.util.numbers import count
-from litlab.util.options import Options, answer
+from litlab.util.options import Options
 
 FORMATS = {
     "onnx": "for ONNX Runtime: the smallest to install, on most systems and languages",
@@ -28,11 +28,7 @@ All other arguments are settings, such as --data.path where the data has been mo
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``export`` and return its exit code: 0, or 2 after one line on what is wrong."""
-    return answer(_export, arguments)
-
-
-def _export(arguments: list[str]) -> int:
+    """Run the command ``export`` and return its exit code."""
     options = Options("export", DESCRIPTION)
     options.add_argument("--run", required=True, help="run or checkpoint to export")
     options.add_argument("--format", required=True, choices=FORMATS, help="; ".join(map(": ".join, FORMATS.items())))

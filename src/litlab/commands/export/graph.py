@@ -110,7 +110,8 @@ def _write_onnx(program: ExportedProgram, serving: Serving, path: Path) -> None:
             cause = cause.__cause__
         raise UserError(f"export: ONNX can't express the model ({first_line(cause)}); choose --format pt2") from error
     assert graph is not None
-    check_axes(serving, [list(value.shape or ()) for value in graph.model.graph.inputs])
+    onnx = graph.model
+    check_axes(serving, [list(value.shape or ()) for value in onnx.graph.inputs])
     graph.save(path)
 
 
@@ -129,13 +130,14 @@ def _write_torchscript(reference: Servable, path: Path) -> None:
 @contextlib.contextmanager
 def quiet_exporters() -> Iterator[None]:
     """Leave out progress and warnings that are for developers of the exporters, not about the model."""
+    before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
 
 
 def _explain_refusal(error: Exception, module: nn.Module) -> str:

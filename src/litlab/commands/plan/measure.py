@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 from torch.utils.data import DataLoader
+from torchmetrics import Metric
 
 from litlab.callbacks import OptimizerInBackward
 from litlab.callbacks.gradients import FreeGradients
@@ -115,6 +116,14 @@ class FakeDevice(SingleDeviceStrategy):
 
     def setup(self, trainer: Trainer) -> None:
         self.trainer, model = trainer, trainer.lightning_module
+        fakes = {tensor: torch.empty_like(tensor, device="cpu") for tensor in (*model.parameters(), *model.buffers())}
+        for parameter in model.parameters():  # one that is tied stays so
+            fakes[parameter] = nn.Parameter(fakes[parameter], parameter.requires_grad)
+        for module in model.modules():
+            for name, tensor in {**module._parameters, **module._buffers}.items():
+                setattr(module, name, fakes.get(tensor))
+            if isinstance(module, Metric):
+                module._apply(lambda tensor: torch.empty_like(tensor, device="cpu"))
         self.watch(model)
         self.setup_optimizers(trainer)
         for optimizer in self.optimizers:
@@ -204,11 +213,12 @@ def measure(
                 accelerator="cpu", devices=1, strategy=device, plugins=[LightningEnvironment()], barebones=True,
                 callbacks=[*callbacks, FreeGradients()], accumulate_grad_batches=1 if frees else 2, precision=precision,
             )  # fmt: skip
+            with torch.device("meta"):
+                model = build_model()
+            if not model.automatic_optimization:
+                raise UserError(f"--plan: {type(model).__name__} steps its optimizers itself; use --check")
+            trainer.precision_plugin.convert_module(model)  # in place, which tensors without numbers can't be
             with FakeTensorMode(allow_non_fake_inputs=True), ledger, suppress(Enough):
-                with trainer.precision_plugin.module_init_context():  # fake tensors can't be converted in place
-                    model = build_model()
-                if not model.automatic_optimization:
-                    raise UserError(f"--plan: {type(model).__name__} steps its optimizers itself; use --check")
                 trainer.fit(model, DataLoader(batches, batch_size=None))
     except RuntimeError as error:  # of torch
         layer = device.running[-1][0] if device.running else ""

@@ -5,10 +5,10 @@ the files of a run, with means over those that are finished, and ``repeat.json``
 """
 
 import argparse
+import itertools
 import os
 import signal
 import sys
-from itertools import count as numbers_from
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def _find_group(experiment: Path, kind: str, settings: dict[str, Any], members: 
     """Return the group of an experiment that has the same settings, or a new one."""
     shared = {name: value for name, value in settings.items() if name not in ("experiment", "seed_everything")}
     key = {"setting": kind, "settings": mask(shared)} | ({"members": members} if kind == "fold" else {})
-    groups = (RunFolder(experiment / f"{kind}s_{number}") for number in numbers_from())
+    groups = (RunFolder(experiment / f"{kind}s_{number}") for number in itertools.count())
     group = next(group for group in groups if key.items() <= read_json(group.group).items() or not group.path.exists())
     known = read_json(group.group).get("members", [])
     write_json(group.group, {**key, "members": list(dict.fromkeys([*known, *members]))})

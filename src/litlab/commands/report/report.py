@@ -8,7 +8,7 @@ from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP, all_runs, find_run
 from litlab.runs.folder import ROOT, RunFolder, write_text
 from litlab.util import team
-from litlab.util.options import Options, answer
+from litlab.util.options import Options
 from litlab.util.text import some
 
 DESCRIPTION = """\
@@ -24,11 +24,7 @@ Several runs are shown side by side; runs that differ only in their seed, also a
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``report`` and return its exit code: 0, or 2 after one line on what is wrong."""
-    return answer(_report, arguments)
-
-
-def _report(arguments: list[str]) -> int:
+    """Run the command ``report`` and return its exit code."""
     options = Options("report", DESCRIPTION)
     options.add_argument("run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds")
     options.add_argument("--output", metavar="FILE", type=Path, help="file to write (default: in the run's folder)")

@@ -10,7 +10,7 @@ import yaml
 from litlab.commands.scaffold.project import CONFIGS, Project, find_project
 from litlab.errors import UserError
 from litlab.runs.folder import NO_EXPERIMENT
-from litlab.util.options import Options, answer
+from litlab.util.options import Options
 from litlab.util.team import typed
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -48,11 +48,7 @@ internet connection; then change it. --like says what it begins as:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``new`` and return its exit code: 0, or 2 after one line on what is wrong."""
-    return answer(_new, arguments)
-
-
-def _new(arguments: list[str]) -> int:
+    """Run the command ``new`` and return its exit code."""
     options = Options("new", DESCRIPTION)
     options.add_argument("name", metavar="NAME", help="its name: lower-case letters, digits and _")
     options.add_argument("--like", required=True, choices=KINDS, help="what it begins as")

@@ -10,7 +10,7 @@ from pathlib import Path
 from litlab.commands.scaffold.project import Project, find_project
 from litlab.errors import UserError
 from litlab.runs.provenance import GitError, git
-from litlab.util.options import Options, answer
+from litlab.util.options import Options
 
 DESCRIPTION = """\
 Rename the package of the experiments: its folder, that of its tests, and what files in git say of it. Runs from before
@@ -33,11 +33,7 @@ RULES = (
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``rename`` and return its exit code: 0, or 2 after one line on what is wrong."""
-    return answer(_rename, arguments)
-
-
-def _rename(arguments: list[str]) -> int:
+    """Run the command ``rename`` and return its exit code."""
     options = Options("rename", DESCRIPTION)
     options.add_argument("name", metavar="NAME", help="the new name, as it is imported")
     new = options.parse_args(arguments).name

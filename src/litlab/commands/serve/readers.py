@@ -197,8 +197,7 @@ class RowReader(Reader):
     field = "rows"
 
     def read(self, fields: Fields) -> Sample:
-        from litlab.data.tables.reading import read_rows
-        from litlab.data.tables.serving import TabularMetadata
+        from litlab.data.tables.serving import TabularMetadata, read_rows
 
         known = TabularMetadata(**self.facts)
         sent = lay_out("rows", self.take(fields), [*known.numbers, *known.categories], MOST_TABLE_ROWS)

@@ -24,7 +24,7 @@ from litlab.commands.sweep.trial import Stopped, TrialFailed, run_trial
 from litlab.errors import UserError
 from litlab.runs.children import run_children
 from litlab.util.numbers import amount_of, count
-from litlab.util.options import Options, answer
+from litlab.util.options import Options
 from litlab.util.team import package, typed
 
 MOST_FAILURES = 3  # of one worker without any success
@@ -44,10 +44,10 @@ def main(arguments: list[str]) -> int:
     """Run ``sweep``.
 
     Returns:
-        The exit code: 0; 2 after one line on what is wrong; 128 and the number of the signal that stopped it.
+        The exit code: 0; 128 and the number of the signal that stopped it.
     """
     with allow_experimental():
-        return answer(_sweep, arguments)
+        return _sweep(arguments)
 
 
 def _sweep(arguments: list[str]) -> int:

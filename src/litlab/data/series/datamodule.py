@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from litlab.data.frames import FileFormat, Policy, UserFile
 from litlab.data.module import ExperimentData
@@ -43,10 +44,6 @@ class PublicSeries(PublicFile):
     def file_names(self) -> list[str]:
         return [self.name]
 
-    @property
-    def urls(self) -> list[str]:
-        return [self.url]
-
 
 class SeriesData(ExperimentData):
     """Windows of a time series with one or more columns: your own file, a public one (in subclasses), or generated.
@@ -78,8 +75,8 @@ class SeriesData(ExperimentData):
         test_fraction: Share of the rows of each series for the test: the last ones.
         fold: Such as 0/5, the first of five, in place of the test: each series is cut into six blocks of time, the test
             is the block after that number, and all before it is for training and validation.
-        freq: Step from row to row, such as 15min, h, D, B, MS, QS, YS (offset aliases of pandas); null: that which fits
-            best. Times nearer to the steps than a tenth of one are moved there.
+        freq: Step from row to row, such as 15min, h, D, B, MS, QS, YS (offset aliases of pandas); null: that which
+            fits best. Times nearer to the steps than a tenth of one are moved there.
         gaps: Whether missing rows and values are errors or interpolated linearly, also from the rows after them; never
             more than a tenth of a column.
         bad_rows: Rows that can't be used (text for a number, no time, a time that occurs twice, ...): `error` names
@@ -275,10 +272,9 @@ class SeriesData(ExperimentData):
             of the scaled series, and "test/mase".
         """
         # Each is a linear map from the last rows to the forecast, (horizon, rows).
-        maps = {}
-        for name, season in (("repeat last", 1), ("seasonal naive", self.metadata.season)):
-            if season <= self.context_length:
-                maps[name] = torch.eye(season)[torch.arange(self.horizon) % season]
+        seasons = {"repeat last": 1, "seasonal naive": self.metadata.season}
+        steps = torch.arange(self.horizon)
+        maps = {name: torch.eye(rows)[steps % rows] for name, rows in seasons.items() if rows <= self.context_length}
         maps["ridge"] = self.ridge(self.context_length)
         return {name: self._score(weight) for name, weight in maps.items()}
 
@@ -288,11 +284,9 @@ class SeriesData(ExperimentData):
         metric.naive_error = self.naive_error
         for index in torch.arange(len(windows)).split(self.batch_size):
             batch = windows[index]
-            past = batch["past"][:, -weight.shape[1] :]
-            forecast = weight.to(past) @ past
-            metric.update(torch.stack([forecast] * 3, dim=-1).cpu(), batch["future"].cpu())  # an interval without width
-        values = metric.compute()
-        return {f"test/{name}": values[name].item() for name in ("mse", "mae", "mase")}
+            forecast = weight @ batch["past"][:, -weight.shape[1] :].cpu()
+            metric.update(pad(forecast.unsqueeze(-1), (0, 2), value=torch.nan), batch["future"].cpu())  # no interval
+        return {f"test/{name}": value.item() for name, value in metric.compute().items()}
 
     # ---- prediction
 
@@ -317,14 +311,12 @@ class SeriesData(ExperimentData):
         """
         known = self.metadata
         future = self._predicted.table.groupby(level=0, sort=False).tail(self.horizon).index
-        times = future.get_level_values(1).astype(str).tolist()
+        series, times = future.get_level_values(0), future.get_level_values(1).astype(str)
         numbers = torch.stack(self.serving().decode(torch.cat(outputs).cpu()), dim=-1).flatten(0, 1)
         check_finite(numbers[..., 0], times)
 
-        columns: dict[str, Any] = {}
-        if known.series_column:
-            columns[known.series_column] = future.get_level_values(0)
-        columns[known.time_column] = times
-        names = ["".join(pair) for pair in product(known.targets, ("", "_lower", "_upper"))]
-        columns |= dict(zip(names, numbers.flatten(1).T.tolist(), strict=True))
+        names = map("".join, product(known.targets, ("", "_lower", "_upper")))
+        values = dict(zip(names, numbers.flatten(1).T.tolist(), strict=True))
+        columns = {known.series_column: series, known.time_column: times, **values}
+        columns.pop(None, None)  # there is one series
         write_predictions(Path(path), columns)

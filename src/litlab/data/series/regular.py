@@ -5,27 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import pandas as pd
 from lightning.pytorch.utilities import rank_zero_info
+from pandas.tseries.frequencies import to_offset
 
-from litlab.data.frames import (
-    Column,
-    FileFormat,
-    Frame,
-    Policy,
-    Source,
-    check_columns,
-    drop_bad_rows,
-    is_mostly_numbers,
-    read_frame,
-    read_times,
-    to_numbers,
-)  # fmt: skip
+from litlab.data.frames import Column, FileFormat, Frame, Policy, Source, drop_bad_rows, name_source, read_table
 from litlab.errors import UserError
 
 Gaps = Literal["error", "interpolate"]
 _TOLERANCE = 0.1  # of a step: times so near to the grid are on it
 _MOST_WRONG = 0.1  # share of the times of a series that may be off the grid, and of a column that may be made up
-_FARTHEST = 1e9  # deviations from the mean: networks answer as for the end of the scale
 
 
 @dataclass(frozen=True)
@@ -73,57 +62,32 @@ def read_series(
     Raises:
         UserError: It can't be read, a column is missing or holds no numbers, or the rows make no regular series.
     """
-    import pandas as pd
-
-    where = setting if isinstance(source, bytes | pd.DataFrame) else str(source)
+    where = name_source(source, setting)
     time_column, series_column, targets = (known[name] for name in ("time_column", "series_column", "targets"))
-    keys = [time_column, series_column] if series_column else [time_column]
-    frame = read_frame(source, form, setting=setting, bad_rows=bad_rows)
-    remedy = "correct it, or data.time_column, data.series_column and data.targets of the training"
-    check_columns(frame, where, dict.fromkeys([*keys, *(targets or [])], remedy))
-
-    # Columns of numbers.
-    problems, numbers = {}, {}
-    for name in targets or frame.columns.drop(keys):
-        values, wrong = to_numbers(frame[name], form, where)
-        if targets or is_mostly_numbers(values, wrong):
-            numbers[name] = values
-            problems |= _name_cells(frame[name], wrong, "no number")
-    if not numbers:
+    kinds = {series_column: "series_column", time_column: "time", **dict.fromkeys(targets or [], "number")}
+    kinds.pop(None, None)  # there is one series
+    others = None if targets else "series"
+    rows = read_table(source, kinds, form, others=others, setting=setting, bad_rows=bad_rows)
+    times, names = rows[time_column], rows.get(series_column, pd.Series("", rows.index))
+    numbers = rows[list(targets)] if targets else rows.select_dtypes("number")
+    if numbers.empty:
         raise UserError(f"{where}: there is no column of numbers besides that of the times; add one")
 
-    # Days are at equal steps on the wall alone, where clocks are put forward; hours are so in UTC alone.
-    universal, wall = read_times(frame[time_column], form, where)
-    is_universal = universal is not wall and wall.dt.time.nunique() > 1
-    times = universal.dt.tz_localize("UTC") if is_universal else wall
-    problems |= _name_cells(frame[time_column], times.isna(), "no time")
-
-    # The series, each on a grid of its own.
-    names: Any = pd.Series("", frame.index)
-    if series_column:
-        names = frame[series_column].astype("string")
-        problems |= _name_cells(names, names.isna(), "no name")
-    rows = drop_bad_rows(pd.DataFrame(numbers), problems, bad_rows, where)
-    parts = dict(list(rows.groupby(names, sort=False)))
+    # Each series is on a grid of its own.
+    parts = dict(list(numbers.groupby(names, sort=False)))
     longest = max(parts.values(), key=len)
     freq = known["freq"] or _find_step(times[longest.index], where)
     parts = {name: _lay_on_grid(part, times[part.index], freq, bad_rows, where) for name, part in parts.items()}
     return Series(_fill_gaps(pd.concat(parts), gaps, where), freq)
 
 
-def _name_cells(column: Column, mask: Column, problem: str) -> dict[Any, str]:
-    return {row: f"column {column.name!r} is '{column[row]}', {problem}" for row in column.index[mask]}
-
-
 def _find_step(times: Column, where: str) -> str:
     """Return the step that most stretches of ten times have; where all jitter, the middle difference, rounded."""
-    import pandas as pd
-
     index: Any = pd.DatetimeIndex(times).unique().sort_values()[:10_000]
     if len(index) < 2:
         raise UserError(f"{where}: one time makes no series; give more rows")
+    stretches = [index[start : start + 10] for start in range(0, len(index) - 2, 10)]
     with warnings.catch_warnings(action="ignore"):  # pandas 3 announces that it will return an offset
-        stretches = [index[start : start + 10] for start in range(0, len(index) - 2, 10)]
         steps: Any = pd.Series(map(pd.infer_freq, stretches), dtype=object)
         if steps.any():
             return steps.mode()[0]
@@ -136,8 +100,6 @@ def _find_step(times: Column, where: str) -> str:
 
 def _lay_on_grid(rows: Frame, times: Column, freq: str, bad_rows: Policy, where: str) -> Frame:
     """Return the rows of one series by the times of a grid, NaN where there is no row."""
-    import pandas as pd
-
     # Twice as many times as there are: a wrong year is off this grid, and makes none of millions of rows.
     grid = _follow(times.min(), freq, 2 * len(times))
     grid += (times - grid[grid.get_indexer(times, method="nearest")]).median()  # where times jitter, through the middle
@@ -150,8 +112,9 @@ def _lay_on_grid(rows: Frame, times: Column, freq: str, bad_rows: Policy, where:
             f"{where}: {wrong.mean():.0%} of the times are there twice or off the step of {freq}, the first in row "
             f"{wrong.idxmax()}; correct them, or set freq, or series_column where there are several series"
         )
-    problem = f"which is there twice or off the step of {freq}; where clocks were put back, add UTC offsets"
-    rows = drop_bad_rows(rows, _name_cells(times, wrong, problem), bad_rows, where)
+    problem = f"is there twice or off the step of {freq}; where clocks were put back, add UTC offsets"
+    problems = {row: f"{time} {problem}" for row, time in times[wrong].items()}
+    rows = drop_bad_rows(rows, problems, bad_rows, where)
     places = places[rows.index]
     return rows.set_axis(grid[places]).reindex(grid[places.min() : places.max() + 1])
 
@@ -192,14 +155,7 @@ def read_last_rows(source: Source, known: Mapping[str, Any], *, setting: str = "
     Raises:
         UserError: It is missing, wrong, too short, or not like that of the training.
     """
-    import pandas as pd
-
     series = read_series(source, known, setting=setting, **options)
-    is_far = abs((series.table - known["mean"]) / known["scale"]) > _FARTHEST
-    if is_far.any(axis=None):
-        _, time, column = is_far.stack().idxmax()
-        raise UserError(f"{setting}: column {column!r} at {time} is far outside the training rows' range; correct it")
-
     least = known["context_length"]
     windows = {}
     for name, part in series.table.groupby(level=0, sort=False):
@@ -213,8 +169,5 @@ def read_last_rows(source: Source, known: Mapping[str, Any], *, setting: str = "
 
 def _follow(first: Any, freq: str, count: int) -> Any:
     """Return a time and those that follow it at equal steps, also where months begin on another day than the first."""
-    import pandas as pd
-    from pandas.tseries.frequencies import to_offset
-
     start = to_offset(freq).rollback(first)
     return pd.date_range(start, periods=count + 1, freq=freq) + (first - start)

@@ -29,22 +29,14 @@ def fit_ridge(rows: Tensor, starts: Mapping[str, Tensor], context_length: int, h
         float32 (horizon, context_length), on the CPU; its rows sum to 1.
     """
     gram, cross = _sum_products(rows, starts["train"], context_length, horizon)
-    eigenvalues, basis = torch.linalg.eigh(gram)
-    eigenvalues = eigenvalues.clamp_min(0)
-    unit = eigenvalues.mean().clamp_min(1e-6)  # a past of one row has no eigenvalue but 0
-    cross = basis.T @ cross
+    unit = gram.trace() / context_length  # the mean eigenvalue
+    ridge = torch.eye(context_length) * unit.clamp_min(1e-6)  # a past of one row has no eigenvalue but 0
 
-    # Weights of each penalty, (past, horizon), in the basis of the eigenvectors.
-    weights = [cross / (eigenvalues + penalty * unit)[:, None] for penalty in _PENALTIES]
-    best = _PENALTIES.index(0.01)
-    if "val" in starts:
-        gram, cross = _sum_products(rows, starts["val"], context_length, horizon)
-        gram, cross = basis.T @ gram @ basis, basis.T @ cross
-        # Sums of squared errors, but for the squares of the future itself.
-        errors = [(weight * (gram @ weight)).sum() - 2 * (weight * cross).sum() for weight in weights]
-        best = int(torch.stack(errors).argmin())
-    weight = (basis @ weights[best]).T
-    return (weight - weight.mean(1, keepdim=True) + 1 / context_length).float()
+    penalties = _PENALTIES if "val" in starts else [0.01]
+    weights = [torch.linalg.solve(gram + penalty * ridge, cross) for penalty in penalties]
+    gram, cross = _sum_products(rows, starts.get("val", starts["train"]), context_length, horizon)
+    best = min(weights, key=lambda weight: float((weight * (gram @ weight - 2 * cross)).sum())).T
+    return (best - best.mean(1, keepdim=True) + 1 / context_length).float()
 
 
 def _sum_products(rows: Tensor, starts: Tensor, context_length: int, horizon: int) -> tuple[Tensor, Tensor]:
@@ -61,14 +53,11 @@ def _sum_products(rows: Tensor, starts: Tensor, context_length: int, horizon: in
         for lag in range(length):
             # Entry (i, i + lag) is the sum over all windows s of row s + i times row s + i + lag.
             running = (part[: len(part) - lag] * part[lag:]).sum(1).cumsum(0)
-            entries = running[len(windows) - 1 :].clone()
-            entries[1:] -= running[: length - lag - 1]
-            products.diagonal(lag).add_(entries)
+            running = torch.cat([running.new_zeros(1), running])
+            products.diagonal(lag).add_(running[len(windows) :] - running[: length - lag])
     products += products.triu(1).T
 
-    # Take the mean of the past off each window.
-    past, future = products[:context_length, :context_length], products[:context_length, context_length:]
-    past_mean = past.mean(1, keepdim=True)
-    gram = past - past_mean - past_mean.T + past.mean()
-    cross = (future - past_mean) - (future.mean(0) - past.mean())
-    return gram, cross
+    relative = torch.eye(length, dtype=products.dtype)
+    relative[:, :context_length] -= 1 / context_length
+    past = (relative @ products @ relative.T)[:context_length]
+    return past[:, :context_length], past[:, context_length:]

@@ -74,10 +74,10 @@ def measure(series: Series, split: np.ndarray, season: int | None) -> dict[str, 
 
     values = np.ascontiguousarray(train)
     extent = np.ptp(values, axis=0)
-    wrong = (extent < 1 / _LARGEST) | (extent > _LARGEST)
-    if wrong.any():
+    wrong = train.columns[(extent < 1 / _LARGEST) | (extent > _LARGEST)]
+    if len(wrong):
         raise UserError(
-            f"data.targets: column {train.columns[wrong][0]!r} can't be scaled, its training rows are all the same, or "
+            f"data.targets: column {wrong[0]!r} can't be scaled, its training rows are all the same, or "
             "too large or small; correct it, or leave it out"
         )
     mean, scale = values.mean(0), values.std(0)
@@ -179,7 +179,7 @@ class SeriesServing(Serving):
         return self.scale
 
     def example(self) -> tuple[Tensor, ...]:
-        """Return two stretches of a wave around the mean of each column."""
-        rows = self.metadata.context_length
-        wave = torch.arange(2.0 * rows).sin().view(2, rows, 1)
-        return wave * self.scale + self.mean, *(torch.zeros(2, *map(int, spec.shape[1:])) for spec in self.inputs[1:])
+        """Return two stretches of a wave around the mean of each column, the same each time."""
+        wave, *calendar = (torch.zeros(2, *map(int, spec.shape[1:])) for spec in self.inputs)
+        wave += torch.arange(wave[..., 0].numel()).sin().view(2, -1, 1)
+        return wave * self.scale + self.mean, *calendar

@@ -10,13 +10,12 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from litlab.data.classes import Balance, sort_classes
-from litlab.data.frames import FileFormat, Frame, Policy, UserFile, check_columns, read_frame
+from litlab.data.frames import FileFormat, Frame, Policy, UserFile, read_table
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import PREDICTED, check_finite, write_classes, write_predictions
 from litlab.data.split import SPLITS, split_samples
 from litlab.data.tables.generated import make_customers
-from litlab.data.tables.reading import read_columns, read_rows
-from litlab.data.tables.serving import TabularMetadata, TabularServing, Task, measure
+from litlab.data.tables.serving import TabularMetadata, TabularServing, Task, measure, read_rows
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
@@ -136,21 +135,15 @@ class TabularData(ExperimentData):
         """
         import pandas as pd
 
-        settings, form, where = self.settings, self.form, self.source_name
-        if self.generated:
-            raw = make_customers(self.targets)
-        else:
-            raw = read_frame(self.path, form, bad_rows=settings.bad_rows)
+        settings = self.settings
+        source = make_customers(self.targets) if self.generated else self.path
 
         # How each column is read. All are read before a bad row is left out, so that one message has all of them.
-        units = {settings[setting]: setting for setting in _UNITS if settings[setting]}
         task = "regression" if len(self.targets) > 1 else settings.task
-        inputs = raw.columns.difference(settings.ignore, sort=False)
-        kinds = {name: "category" if name in settings.categories else "input" for name in inputs}
+        units = {settings[setting]: setting for setting in _UNITS if settings[setting]}
+        kinds = dict.fromkeys(settings.ignore) | dict.fromkeys(settings.categories, "category")
         kinds |= dict.fromkeys(self.targets, task or "target") | units
-        named = [*kinds, *settings.categories, *settings.ignore]
-        check_columns(raw, where, dict.fromkeys(named, "correct the setting that names it"))
-        frame = read_columns(raw, kinds, form, where, settings.bad_rows)
+        frame = read_table(source, kinds, self.form, others="input", bad_rows=settings.bad_rows)
 
         target = self.targets[0]
         labels = None
@@ -161,7 +154,7 @@ class TabularData(ExperimentData):
         cells = {setting: frame.pop(name).to_numpy() for name, setting in units.items()}
         given = cells.get("split_column", np.full(len(frame), "train"))
         if "train" not in given:
-            raise UserError(f"data.split_column: no row of {where} is for train; mark the training rows")
+            raise UserError("data.split_column: no row is for train; mark the training rows")
         split = split_samples(
             given,
             settings.val_fraction,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.frames import Column, Frame
+from litlab.data.frames import Column, FileFormat, Frame, Policy, Source, read_table
 from litlab.data.metadata import ClassMetadata
 from litlab.data.serving import BATCH, Serving, TensorSpec, class_outputs
 from litlab.errors import UserError
@@ -65,7 +65,7 @@ class TabularMetadata(ClassMetadata):
         places = {
             name: 1 + pd.Index(texts, dtype="string").get_indexer(rows[name]) for name, texts in self.categories.items()
         }
-        return rows[self.numbers].to_numpy(), pd.DataFrame(places, rows.index).to_numpy("int64")
+        return np.ascontiguousarray(rows[self.numbers]), pd.DataFrame(places, rows.index).to_numpy("int64")
 
     def lay_out_target(self, rows: Frame) -> np.ndarray:
         """Return the classes of some rows, int64 of shape (row,), or the targets, float32 of shape (row, target)."""
@@ -115,6 +115,23 @@ def _is_useless(column: Column) -> bool:
     if column.dtype != "float64":
         return column.dropna().is_unique or column.nunique(dropna=False) == 1
     return not 1 / _LARGEST < column.std(ddof=0) < _LARGEST
+
+
+def read_rows(source: Source, known: TabularMetadata, form: FileFormat, setting: str, bad_rows: Policy) -> Frame:
+    """Read the rows that a trained model is to predict; columns that it does not know are left out.
+
+    Args:
+        source: As of `read_table`.
+        known: The columns.
+        form: How the cells are written.
+        setting: What messages call the source.
+        bad_rows: Whether rows that can't be used are errors or left out.
+
+    Returns:
+        Its columns of numbers, float64, and of categories, texts.
+    """
+    kinds = dict.fromkeys(known.numbers, "number") | dict.fromkeys(known.categories, "category")
+    return read_table(source, kinds, form, setting=setting, bad_rows=bad_rows)
 
 
 def _make_spec(name: str, dtype: str, columns: Sized, what: str) -> TensorSpec:

@@ -1,10 +1,14 @@
-"""What a folder keeps of a checkpoint."""
+"""What a folder keeps of a checkpoint, and a script that must work."""
 
 from types import SimpleNamespace
 
+import numpy as np
+import pytest
 import yaml
 
-from litlab.commands.export.folder import strip_checkpoint
+from litlab.commands.export.folder import strip_checkpoint, write_folder
+from litlab.errors import UserError
+from tests.litlab.commands.export.test_graph import Rows
 
 
 def test_settings_stay_and_weights_and_secrets_do_not():
@@ -18,3 +22,11 @@ def test_settings_stay_and_weights_and_secrets_do_not():
     logger["init_args"]["api_key"] = "***"
     assert yaml.safe_load(kept.pop("config")) == settings
     assert kept == {"state_dict": {}, "epoch": 3, "Data": {"mean": 2.0}}
+
+
+def test_a_script_that_fails_in_a_process_of_its_own_is_refused(tmp_path):
+    """Here the graph is missing."""
+    experiment, manifest = SimpleNamespace(checkpoint={}), {"format": "pt2", "versions": {"torchao": "1"}}
+    with pytest.raises(UserError, match=r"^export: use\.py fails without this project \(.*model\.pt2"):
+        write_folder(tmp_path, experiment, Rows(), lambda arrays: [np.ones((2, 1))], manifest)
+    assert "import torch\nimport torchao.quantization.pt2e\n" in (tmp_path / "use.py").read_text()

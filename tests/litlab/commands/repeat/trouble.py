@@ -9,7 +9,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from litlab.data.series import SeriesData
+from litlab.data import SeriesData
 from litlab.runs.signals import StopSignals
 
 COMMAND = "TEST_COMMAND"  # variable with the process of the command

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from litlab.data import SeriesData
-from litlab.data.series import PublicSeries
+from litlab.data import PublicSeries, SeriesData
 from tests.litlab.data.conftest import Recorder
 
 TRAIN = 70  # training rows of the 100 that `make` writes, unless another split is asked for

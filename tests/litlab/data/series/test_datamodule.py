@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from litlab.data import SeriesData
-from litlab.data.public import Unavailable
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.series.conftest import TRAIN, Etth1, SeriesRecorder, frame_of, hours, wave
 
@@ -16,21 +15,11 @@ def scaled_wave() -> torch.Tensor:
     return torch.tensor((values - values[:TRAIN].mean(0)) / values[:TRAIN].std(0), dtype=torch.float32)
 
 
-def long_frame() -> pd.DataFrame:
+def long_frame(**more: int) -> pd.DataFrame:
     """Two places, 100 and 80 hours, row by row in turns; of the second one other values."""
-    parts = [frame_of(hours(rows)).assign(place=name) for name, rows in (("b", 100), ("a", 80))]
+    parts = [frame_of(hours(rows)).assign(place=name) for name, rows in {"b": 100, "a": 80, **more}.items()]
     parts[1]["load"] += 50
     return pd.concat(parts).sort_values("date", kind="stable")
-
-
-def test_facts_are_known_before_setup(make):
-    data = make(covariates=["hour", "weekday"])
-    assert (data.context_length, data.horizon, data.num_targets, data.num_covariates) == (6, 3, 2, 4)
-    assert (data.target_names, data.has_test, data.generated) == (["load", "heat"], True, False)
-    assert Etth1(targets=["OT"]).target_names == ["OT"]
-    assert SeriesData("csv", "none.csv", targets=["a", "b"]).num_targets == 2
-    assert SeriesData("generated").num_targets == 4
-    assert [make(test_fraction=0.0, fold=fold).has_test for fold in (None, "0/5")] == [False, True]
 
 
 def test_a_file_through_a_run(tmp_path, make, make_trainer):
@@ -62,6 +51,8 @@ def test_several_series_are_one_data_set(make, make_trainer, tmp_path):
     data, model = make(long_frame(), series_column="place", val_fraction=0.2), SeriesRecorder()
     make_trainer().fit(model, data)
     assert data.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
+    too_short = prepared(make(long_frame(c=1), series_column="place", val_fraction=0.2))
+    assert too_short.sizes == data.sizes
     values = np.concatenate([wave(100), wave(80) + np.array([50, 0])])
     train = np.concatenate([values[:60], values[100:148]])
     scaled = torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
@@ -84,23 +75,11 @@ def test_several_series_are_one_data_set(make, make_trainer, tmp_path):
     assert table["load_upper"].tolist() == pytest.approx([train.mean(0)[0]] * 6)
 
 
-def test_series_shorter_than_a_window_have_none(make):
-    short = frame_of(hours(4)).assign(place="c")
-    data = prepared(make(pd.concat([long_frame(), short]), series_column="place"))
-    assert data.sizes == prepared(make(long_frame(), series_column="place")).sizes
-
-
-def test_folds(make):
-    sizes = {"train": 32, "val": 8, "test": 23}
-    assert prepared(make(fold="1/3", val_fraction=0.2, test_fraction=0.0)).sizes == sizes
-
-
-def test_without_validation_and_test(make, make_trainer):
-    data, model = make(val_fraction=0.0, test_fraction=0.0), SeriesRecorder()
-    make_trainer().fit(model, data)
-    assert {stage for stage, _ in model.seen} == {"train"}
-    assert data.ridge(6).shape == (3, 6)
-    assert "set data.test_fraction above 0" in refusal(make_trainer().test, model, data)
+def test_folds_and_the_usual_season_which_needs_two_in_training(make):
+    data = prepared(make(fold="1/3", val_fraction=0.2, test_fraction=0.0, season=None))
+    assert (data.sizes, data.metadata.season) == ({"train": 32, "val": 8, "test": 23}, 1)
+    assert prepared(make(season=None)).metadata.season == 24
+    assert [prepared(make(season=season)).metadata.season for season in (35, 36)] == [35, 1]
 
 
 def test_baselines_on_all_test_windows(make):
@@ -117,6 +96,7 @@ def test_baselines_on_all_test_windows(make):
     }
     errors = data.baselines()
     assert list(errors) == list(forecasts)
+    assert set(errors["ridge"]) == {"test/mse", "test/mae", "test/mase"}
     for name, forecast in forecasts.items():
         wrong = errors_of(forecast, range(80, 98))
         assert errors[name]["test/mse"] == pytest.approx(wrong.square().mean().item(), rel=1e-4)
@@ -136,21 +116,14 @@ def test_scale_and_ridge_know_nothing_of_the_test(make):
     assert one.fingerprint == make().fingerprint
 
 
-def test_the_usual_season_needs_two_in_training(make):
-    assert [prepared(make(frame_of(hours(rows)), season=None)).metadata.season for rows in (100, 60)] == [24, 1]
-    assert [prepared(make(season=season)).metadata.season for season in (35, 36)] == [35, 1]
-
-
 # ---- checkpoints and prediction
 
 
 def test_the_checkpoints_scale_is_used(make, make_trainer):
     """Whether it is loaded after `setup`, as Lightning does it, or before."""
     data, model = prepared(make(), "test"), SeriesRecorder()
-    ridge = data.ridge(6)
     other = {**data.state_dict(), "mean": [0.0, 0.0], "scale": [1.0, 2.0], "naive_error": [3.0, 4.0]}
     data.load_state_dict(other)
-    assert not data.ridge(6).equal(ridge)
     later = make()
     later.load_state_dict(other)
     make_trainer().test(model, later, verbose=False)
@@ -186,7 +159,6 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(train, make_trainer, t
     assert state == data.state_dict()
     assert state["freq"] == "h"
     again = SeriesData.load_from_checkpoint(checkpoint, path="gone.csv", weights_only=True)
-    assert dict(again.hparams) == dict(data.hparams)
     assert again.metadata == data.metadata
     # More columns, in another order; seven rows, the last six are what counts.
     new = frame_of(hours(7, "2025-12-31 18:00"), note=["x"] * 7, heat=range(7), load=range(0, 14, 2))
@@ -208,9 +180,6 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(train, make_trainer, t
     load, heat = data.scale.tolist()
     bounds = [1, 1 - load, 1 + 2 * load, 200, 200 - heat, 200 + 2 * heat]
     np.testing.assert_allclose(table.iloc[:, 1:].to_numpy(), [bounds] * 3, rtol=1e-4, atol=1e-4)
-    data.write_predictions([output.where(torch.arange(3) < 1, torch.nan)], str(tmp_path / "out.csv"))
-    table = pd.read_csv(tmp_path / "out.csv")
-    assert table.isna().sum().tolist() == [0, 0, 3, 3, 0, 3, 3]
     assert "is NaN or infinite" in refusal(data.write_predictions, [output * torch.nan], str(tmp_path / "out.csv"))
 
 
@@ -221,9 +190,6 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(train, make_trainer, t
             ["2024-04-30", "2024-05-31"]),
         (pd.date_range("2024-01-01", periods=60, freq="B"), ["2024-02-28", "2024-02-29", "2024-03-01"],
             ["2024-03-04", "2024-03-05"]),
-        (pd.date_range("2024-01-01", periods=60, freq="h", tz="UTC"),
-            ["2024-03-31T00:00+01:00", "2024-03-31T01:00+01:00", "2024-03-31T03:00+02:00"],
-            ["2024-03-31 02:00:00+00:00", "2024-03-31 03:00:00+00:00"]),
         (pd.date_range("2024-01-01", periods=100, freq="D", tz="Europe/Berlin"),
             ["2024-03-30T00:00+01:00", "2024-03-31T00:00+01:00", "2024-04-01T00:00+02:00"],
             ["2024-04-02", "2024-04-03"]),
@@ -243,18 +209,10 @@ def test_times_of_the_forecast(train, make_trainer, tmp_path, training, new, fol
     [
         (
             frame_of(hours(9), load=[1] * 9),
-            "there is no column 'heat', only 'date', 'load'; correct it, or data.time_column",
-        ),
-        (
-            frame_of(hours(9), load=[1e30] * 9, heat=[1] * 9),
-            "column 'load' at 2024-01-01 00:00:00 is far outside",
+            "there is no column 'heat', only 'date', 'load'; correct it, or the setting that names it",
         ),
         (frame_of(hours(5)), "--input: the series has 5 rows; give the last 6 or more"),
         (frame_of(pd.date_range("2024-01-01", periods=9)), "89% of the times are there twice or off the step of h"),
-        (
-            frame_of(np.delete(hours(30), 7)),
-            "1 of 30 rows are missing or lack a value (3.3% of a column), the first at 2024-01-01 07",
-        ),
     ],
 )
 def test_new_files_that_do_not_fit(train, make_trainer, frame, message):
@@ -262,30 +220,6 @@ def test_new_files_that_do_not_fit(train, make_trainer, frame, message):
 
 
 # ---- made-up and public data
-
-
-def test_generated_through_a_run(make_trainer):
-    """It can be learned, but not by repeating."""
-    data = SeriesData("generated", context_length=96, horizon=24)
-    make_trainer(limit_train_batches=2, limit_val_batches=1).fit(SeriesRecorder(), data)
-    counts = "6,881 train / 977 val / 1,977 test"
-    assert data.description == f"GENERATED series: {counts} windows of 96 + 24 rows, 4 columns"
-    assert data.metadata.generated
-    last, naive, ridge = (errors["test/mse"] for errors in data.baselines().values())
-    assert ridge < naive / 4
-    assert ridge < last / 4
-
-
-def test_stand_in_for_the_public_series(tmp_path, monkeypatch, capsys):
-    def refuse(self, root):
-        raise Unavailable("example.org: no answer")
-
-    monkeypatch.setattr("litlab.data.public.PublicFile.download", refuse)
-    assert "--data.fallback generated" in refusal(Etth1(path=str(tmp_path)).prepare_data)
-    data = prepared(Etth1(path=str(tmp_path), fallback="generated", targets=["OT", "HUFL"]))
-    assert "GENERATED" in capsys.readouterr().err
-    assert data.target_names == data.state_dict()["targets"] == ["OT", "HUFL"]
-    assert data.description.startswith("GENERATED stand-in for ETTh1.csv: 6,569 train / 905 val / 1,905 test windows")
 
 
 def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):

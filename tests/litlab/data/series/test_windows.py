@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from litlab.data.series.regular import Series
-from litlab.data.series.ridge import fit_ridge
+from litlab.data.series.ridge import _PENALTIES, fit_ridge
 from litlab.data.series.serving import make_calendar, measure
 from litlab.data.series.windows import Windows, find_ends, find_starts, split_rows
 from litlab.data.split import SPLITS
@@ -101,16 +101,6 @@ def test_calendar_features_are_angles():
     torch.testing.assert_close(sine.square() + cosine.square(), torch.ones(3, 5).double())
 
 
-def test_scale_and_naive_error_are_of_the_training_rows_of_all_series():
-    values = np.array([[1.0], [3], [5], [3], [99], [7], [5], [9], [99]])
-    found = measure(days(5, 4, values=values), parts(4, 0, 1, 0, 3, 0, 1), 2)
-    train = np.array([1, 3, 5, 3, 7, 5, 9])
-    assert found["mean"] == pytest.approx([train.mean()])
-    assert found["scale"] == pytest.approx([train.std()])
-    assert found["naive_error"] == pytest.approx([np.mean([4, 0, 2]) / train.std()])
-    assert found["season"] == 2
-
-
 @pytest.mark.parametrize("values", [[5.0, 5.0, 5.0], [0.0, 1e300, 1.0], [0.0, 1e-200, 0.0], [0.1, 0.1, 0.1]])
 def test_columns_that_can_not_be_scaled(values):
     message = refusal(measure, days(3, values=np.array(values)[:, None]), parts(3), 1)
@@ -124,9 +114,17 @@ def test_the_ridge_of_several_series_is_that_of_their_windows_together():
     mean = x.mean(1, keepdim=True)
     x, y = x - mean, y - mean
     gram = x.T @ x
-    penalty = 1e-2 * torch.linalg.eigvalsh(gram).mean()
-    weight = torch.linalg.solve(gram + penalty * torch.eye(5), x.T @ y).T
-    expected = weight - weight.mean(1, keepdim=True) + 1 / 5
-    starts = {"train": torch.tensor([*range(33), *range(40, 63)])}
-    found = fit_ridge(torch.cat([first, second]), starts, 5, 3)
-    torch.testing.assert_close(found, expected.float(), atol=1e-4, rtol=1e-3)
+
+    def solve(penalty: float) -> torch.Tensor:
+        weight = torch.linalg.solve(gram + penalty * torch.linalg.eigvalsh(gram).mean() * torch.eye(5), x.T @ y).T
+        return weight - weight.mean(1, keepdim=True) + 1 / 5
+
+    starts, rows = {"train": torch.tensor([*range(33), *range(40, 63)])}, torch.cat([first, second])
+    torch.testing.assert_close(fit_ridge(rows, starts, 5, 3), solve(0.01).float(), atol=1e-4, rtol=1e-3)
+
+    # With validation the penalty is the best one there.
+    rows = torch.cat([rows, torch.randn(30, 2).cumsum(0) + 0.7 * torch.randn(30, 2)])
+    val = rows[70:].unfold(0, 8, 1).flatten(0, 1).double()
+    best = min(map(solve, _PENALTIES), key=lambda weight: (val[:, :5] @ weight.T - val[:, 5:]).square().sum())
+    found = fit_ridge(rows, starts | {"val": torch.arange(70, 93)}, 5, 3)
+    torch.testing.assert_close(found, best.float(), atol=1e-4, rtol=1e-3)
