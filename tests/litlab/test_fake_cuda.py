@@ -40,10 +40,10 @@ def test_what_waits_or_mixes_is_found(on_fake_cuda, run, short, monkeypatch, spo
 
 
 def test_images_that_lie_on_the_device_are_gathered_there():
-    images = StoredImages(torch.zeros(6, 3, 4, 4, dtype=torch.uint8), torch.arange(6))
+    images = StoredImages(torch.zeros(6, 3, 4, 4, dtype=torch.uint8), torch.arange(6), torch.arange(6))
     watch = Watch()
     with fake_modes(watch):
-        there = StoredImages(images.images.to(DEVICE), images.labels.to(DEVICE))
+        there = images.copy(0, DEVICE)
         watch.in_step = True
         batch = there[torch.tensor([2, 0])]
     assert {name: (tuple(value.shape), value.device) for name, value in batch.items()} == {

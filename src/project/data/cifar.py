@@ -20,7 +20,6 @@ class CIFAR10Data(ImageData):
     public = PublicImages(
         name="cifar10",
         reader="CIFAR10",
-        folder="cifar-10-batches-py",
         file_names=("cifar-10-python.tar.gz",),
         class_names=tuple(_COARSE.split()),
         shape=(3, 32, 32),
@@ -33,7 +32,6 @@ class CIFAR100Data(ImageData):
     public = PublicImages(
         name="cifar100",
         reader="CIFAR100",
-        folder="cifar-100-python",
         file_names=("cifar-100-python.tar.gz",),
         class_names=tuple(_FINE.split()),
         shape=(3, 32, 32),

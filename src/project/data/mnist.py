@@ -8,7 +8,7 @@ _PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-la
 
 def _mnist(name: str, reader: str, class_names: tuple[str, ...]) -> PublicImages:
     file_names = tuple(f"{reader}/raw/{part}-ubyte.gz" for part in _PARTS)
-    return PublicImages(name, reader, reader, file_names, class_names, (1, 28, 28))
+    return PublicImages(name, reader, file_names, class_names, (1, 28, 28))
 
 
 class MNISTData(ImageData):

@@ -11,6 +11,5 @@ from project.data.mnist import FashionMNISTData, MNISTData
 def test_files_of_images_are_torchvisions(data):
     public = data.public
     reader = getattr(torchvision.datasets, public.reader)
-    names = [f"{public.folder}/raw/{name}" for name, _ in reader.resources] if "MNIST" in public.reader else None
+    names = [f"{public.reader}/raw/{name}" for name, _ in reader.resources] if "MNIST" in public.reader else None
     assert list(public.file_names) == (names or [reader.filename])
-    assert public.folder == (reader.__name__ if names else reader.base_folder)

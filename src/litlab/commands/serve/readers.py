@@ -90,10 +90,13 @@ class ImageReader(Reader):
     field = "image"
 
     def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        from PIL import Image
+
         from litlab.data.images.decode import ImageMetadata
 
         super().__init__(manifest, files)
         self.form = ImageMetadata(**self.facts)
+        Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2  # twice as many are refused
 
     def read(self, fields: Fields) -> Sample:
         from litlab.data.images.decode import decode
@@ -105,7 +108,7 @@ class ImageReader(Reader):
             except (AttributeError, ValueError):
                 raise UserError("image: it is not base64; encode the file's bytes") from None
         with warnings.catch_warnings(action="ignore"):
-            image = decode(content, self.form, most_pixels=MOST_PIXELS)
+            image = decode(content, self.form)
         if isinstance(image, str):
             raise UserError(f"image: it can't be read ({image}); send another file")
         return Sample([image[None]])

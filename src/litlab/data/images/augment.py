@@ -1,7 +1,6 @@
 """Random changes to training images: whole batches at once, and yet each image its own draw."""
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from litlab.data.images.serving import ImageServing
 from litlab.types import NonNegativeInt
 
 # The constants of splitmix64 as int64: torch multiplies modulo 2**64 all the same.
@@ -33,13 +33,7 @@ class Augment:
 
 
 def augment_batch(
-    images: Tensor,
-    index: Tensor,
-    augment: Augment,
-    image_shape: tuple[int, int, int],
-    encode: Callable[[Tensor], Tensor],
-    seed: int,
-    epoch: int,
+    images: Tensor, index: Tensor, augment: Augment, serving: ImageServing, seed: int, epoch: int
 ) -> Tensor:
     """Crop, flip, normalise and cut out a batch, on the device it is on.
 
@@ -48,54 +42,45 @@ def augment_batch(
             border of `augment.crop` pixels, which saves making it for every batch.
         index: Number of each sample in the training split, int64 of shape (batch,).
         augment: What to do.
-        image_shape: (channel, height, width) of the result.
-        encode: Normalises images from 0 to 255.
+        serving: Knows the shape of the result, and normalises images.
         seed: Seed of the draws.
         epoch: Number of the epoch, from 0.
 
     Returns:
         float32 of shape (batch, channel, height, width), normalised.
     """
-    names = "crop_y", "crop_x", "flip", "cutout_y", "cutout_x"
-    crop_y, crop_x, flip, cutout_y, cutout_x = uniform(index, seed, epoch, *names)
-    _, height, width = image_shape
+    draws = uniform(index, seed, epoch, "crop_y", "crop_x", "cutout_y", "cutout_x")
+    _, height, width = shape = serving.metadata.image_shape
 
     if augment.crop:
-        if images.shape[1:] == image_shape:
+        if images.shape[1:] == shape:
             images = reflect_pad(images, augment.crop)
-        shifts = 2 * augment.crop + 1
-        images = _crop(images, (crop_y * shifts).long(), (crop_x * shifts).long(), height, width)
+        y, x = (draws[:2] * (2 * augment.crop + 1)).long()
+        images = _crop(images, y, x, height, width)
 
     if augment.flip != "none":
-        is_mirrored = (flip < 0.5).long()
-        if augment.flip == "alternating":
-            is_mirrored = ((uniform(index, seed, 0, "flip")[0] < 0.5) + epoch) % 2
+        turn = epoch if augment.flip == "alternating" else 0
+        is_mirrored = ((uniform(index, seed, epoch - turn, "flip")[0] < 0.5) + turn) % 2
         # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no wait for a GPU.
         place = torch.arange(len(images), device=images.device) + len(images) * is_mirrored
         images = torch.cat((images, images.flip(3))).index_select(0, place)
 
-    images = encode(images)
+    images = serving.encode(images)
     if augment.cutout:
-        top = (cutout_y * (height - augment.cutout + 1)).long().view(-1, 1, 1, 1)
-        left = (cutout_x * (width - augment.cutout + 1)).long().view(-1, 1, 1, 1)
-        row = torch.arange(height, device=images.device).view(-1, 1) - top
-        column = torch.arange(width, device=images.device) - left
-        is_blank = (row // augment.cutout == 0) & (column // augment.cutout == 0)
-        images.mul_(~is_blank)  # several times quicker than `masked_fill_`; 0 is the mean colour
+        rows, columns = (_mark(*part, augment.cutout) for part in ((draws[2], height), (draws[3], width)))
+        images.mul_(~(rows[:, None, :, None] & columns[:, None, None]))  # quicker than `masked_fill_`; 0 is the mean
     return images
+
+
+def _mark(draws: Tensor, size: int, length: int) -> Tensor:
+    """Mark so many places in a row of `size`, at random: bool of shape (draw, size)."""
+    first = (draws * (size - length + 1)).long()[:, None]
+    return (torch.arange(size, device=draws.device) - first) // length == 0
 
 
 def reflect_pad(images: Tensor, pad: int) -> Tensor:
     """Pad uint8 images, (batch, channel, height, width), by reflection, by less than height and width."""
-    if not pad:
-        return images
     return functional.pad(images.float(), (pad, pad, pad, pad), mode="reflect").to(torch.uint8)
-
-
-def centre(images: Tensor, height: int, width: int) -> Tensor:
-    """Cut the middle of (batch, channel, height, width) out of images that are padded by as much on each side."""
-    pad = (images.shape[2] - height) // 2
-    return images[:, :, pad : pad + height, pad : pad + width]
 
 
 def _crop(images: Tensor, y: Tensor, x: Tensor, height: int, width: int) -> Tensor:

@@ -3,24 +3,32 @@
 import hashlib
 import random
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import psutil
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from litlab.data.classes import Balance
-from litlab.data.frames import Policy, UserFile
+from litlab.data.frames import Frame, Policy, UserFile
 from litlab.data.images.augment import Augment, augment_batch
-from litlab.data.images.decode import ImageMetadata, Mode, Resize, conform, examine
-from litlab.data.images.files import Listing, find_images, list_folder, list_table
+from litlab.data.images.decode import ImageMetadata, Mode, Resize, examine
+from litlab.data.images.files import find_images, list_folder, list_table
 from litlab.data.images.generated import make_images
 from litlab.data.images.public import PublicImages
 from litlab.data.images.serving import ImageServing
-from litlab.data.images.store import LazyImages, StoredImages, classify_by_mean, decode_files, measure_colours, pick
+from litlab.data.images.store import (
+    LazyImages,
+    ShardedImages,
+    StoredImages,
+    classify_by_mean,
+    decode_all,
+    measure_colours,
+)
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
@@ -31,7 +39,7 @@ from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
 _IMAGENET = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
-_VERSION = 5  # raise it when the arrays of the same source would come out different
+_VERSION = 6  # raise it when the arrays of the same source would come out different
 _FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as they were meant
 _MEASURED = 2000  # images that colours are measured on, at most
 
@@ -91,8 +99,8 @@ class ImageData(ExperimentData):
     own_flags = "--data.dataset folder --data.path DIR"
 
     shards: Shards | None = None
-    _images: Tensor  # those in the cache, after `setup`
-    _serving: ImageServing | None = None
+    _serving: Any = None
+    _parts: dict[str, Any]  # images of each split, after `setup`
 
     def __init__(
         self,
@@ -125,32 +133,27 @@ class ImageData(ExperimentData):
         # Checkpoints hold plain values only: objects from Python are left out.
         objects = ["augment", "transform", *([] if isinstance(path, str | None) else ["path"])]
         self.save_hyperparameters(logger=False, ignore=objects)
+        self.options: Any = self.hparams
         self.cache_dir = Path(cache_dir).expanduser()
         if self.dataset == "shards":
-            self.path, self.shards = path, Shards(str(path), self.cache_dir, self.item)
-        self.is_listed = self.dataset in ("folder", "csv")
-        self.is_lazy = self.shards is not None or (self.is_listed and cache == "none")
+            self.shards = Shards(str(path), self.cache_dir, self.item)
+        self.is_lazy = self.shards is not None or cache == "none"
         if transform and not self.is_lazy:
-            raise UserError("data.transform: it is for images of your own as they are decoded; add --data.cache none")
-        if fold is not None and self.shards is not None:
-            raise UserError("data.fold: shards have the splits that they were written with; leave it out")
-
-        self.augment, self.transforms, self.normalize = augment, transform, normalize
-        self.columns = file_column, label_column, split_column
-        self.image_size, self.mode = image_size, mode
-        self.resize: Resize = resize
-        self.val_fraction, self.fold, self.balance = val_fraction, fold, balance
-        self.bad_rows: Policy = bad_rows
-        self.shuffle_shards = shuffle_shards
+            raise UserError("data.transform: it is for images that are decoded for each batch; add --data.cache none")
+        if self.shards is not None and (fold or balance):
+            raise UserError("data: shards have the splits and the order of their writing; leave fold and balance out")
+        self.augment, self.transforms, self.balance = augment, transform, balance
 
     # ---- what is known before `setup`, without decoding all images
 
     @cached_property
-    def listing(self) -> Listing:
-        """The files of the user's own images."""
+    def listing(self) -> Frame | None:
+        """The files of the user's own images, as `list_table` returns them."""
+        options = self.options
         if self.dataset == "folder":
-            return list_folder(self.path, self.bad_rows)
-        return list_table(self.path, *self.columns, self.bad_rows)
+            return list_folder(self.path, options.bad_rows)
+        columns = options.file_column, options.label_column, options.split_column
+        return list_table(self.path, *columns, options.bad_rows) if self.dataset == "csv" else None
 
     @cached_property
     def known(self) -> ImageMetadata:
@@ -158,23 +161,22 @@ class ImageData(ExperimentData):
         if self.shards is not None:
             return ImageMetadata(**self.shards.about["metadata"])
         names, shape, depth = [f"class {number}" for number in range(10)], (3, 32, 32), 16
-        if self.is_listed:
-            names, (shape, depth) = self.listing.class_names, examine(self.listing.files)
+        if self.listing is not None:
+            names, (shape, depth) = list(self.listing["label"].cat.categories), examine(self.listing["file"].tolist())
         elif self.public is not None:
             names, shape = list(self.public.class_names), self.public.shape
 
         # What is set counts.
-        channels, *size = shape
-        if self.mode is not None:
-            channels = 1 if self.mode == "L" else 3
-        height, width = self.image_size or size
-        resize = self.resize if self.image_size else None
+        options, (channels, *size) = self.options, shape
+        channels = {"L": 1, "RGB": 3, None: channels}[options.mode]
+        height, width = options.image_size or size
+        resize = options.resize if options.image_size else None
         return ImageMetadata(names, (channels, height, width), resize, depth, mean=[], std=[], generated=False)
 
     @property
     def class_names(self) -> list[str]:
         """Name of each class, in the order of the labels; those of the checkpoint where one was loaded."""
-        return (self.metadata if self.restored else self.known).class_names
+        return (self.metadata or self.known).class_names
 
     @property
     def num_classes(self) -> int:
@@ -184,7 +186,7 @@ class ImageData(ExperimentData):
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
-        return (self.metadata if self.restored else self.known).image_shape
+        return (self.metadata or self.known).image_shape
 
     @property
     def mean(self) -> list[float]:
@@ -212,8 +214,8 @@ class ImageData(ExperimentData):
         if self.shards is not None:
             return self.shards.about["fingerprint"]
         marks = [_VERSION, self.source_name, self.known]  # a public set is known by checksum
-        if self.is_listed:
-            marks += [self.listing.digest, self.bad_rows]
+        if self.listing is not None:
+            marks += [self.listing.to_csv(), self.options.bad_rows]
         return f"images-{hashlib.sha256(repr(marks).encode()).hexdigest()[:12]}"
 
     # ---- from files to memory
@@ -221,107 +223,102 @@ class ImageData(ExperimentData):
     def cache_folder(self) -> Path | None:
         return None if self.is_lazy else self.cache_dir / self.fingerprint
 
-    def fill_cache(self, folder: Path) -> None:
-        known = self.known
-        if self.is_listed:
-            labels, given = self.listing.labels, self.listing.given.copy()
-            images = decode_files(self.listing.files, known, self.bad_rows, self.source_name)
-        elif self.generated or self.public is None:
-            images, labels, given = make_images(len(known.class_names), known.image_shape)
-        else:
-            images, labels, given = self.public.read(self.path)
+    def _read_source(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return all images, files or pixels; their labels, int64 (image,); and the split of each so far."""
+        if self.listing is not None:
+            files, labels, given = (self.listing[name] for name in ("file", "label", "split"))
+            return files.to_numpy(), labels.cat.codes.to_numpy(np.int64), given.to_numpy(str)
+        if self.generated or self.public is None:
+            return make_images(self.num_classes, self.image_shape)
+        return self.public.read(self.path)
 
-        shape = len(labels), *known.image_shape
-        stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, shape)
-        for row, image in enumerate(images):
-            if image is None:
-                given[row] = ""
-            else:
-                stored[row] = conform(image, known)
-        np.savez(folder / "facts.npz", labels=labels, given=given)
+    def fill_cache(self, folder: Path) -> None:
+        sources, labels, given = self._read_source()
+        splits = np.zeros_like(given)  # bad images are in none
+        stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, (len(labels), *self.image_shape))
+        for row, image in decode_all(sources, self.known, self.options.bad_rows):
+            stored[row], splits[row] = image, given[row]
+        np.savez(folder / "facts.npz", labels=labels, splits=splits)
 
     def open(self, stage: str | None) -> ImageMetadata:
         known = self.known
-        if self.shards is not None:
-            self.sizes = {split: sum(self.shards.sizes(split)) for split in self.shards.about["splits"]}
+        if self.shards is None:
+            parts = self._split_images()
+        else:
+            parts = {}
+            for split, part in self.shards.about["splits"].items():
+                rows = torch.arange(len(part["labels"]))
+                parts[split] = ShardedImages(self.shards, split), rows, part["labels"]
             self.generated = known.generated  # as made-up data can be written, too
-        else:
-            self._split_images()
-        mean, std = self._choose_colours()
-        return replace(known, resize=known.resize or self.resize, mean=mean, std=std, generated=self.generated)
-
-    def _split_images(self) -> None:
-        """Open the cache, if there is one, and divide the images."""
         if self.is_lazy:
-            labels, given = self.listing.labels, self.listing.given
+            changes = {"train": self.transforms}
+            self._parts = {
+                split: LazyImages(*part, form=known, transforms=changes.get(split, [])) for split, part in parts.items()
+            }
         else:
-            folder = self.cache_dir / self.fingerprint
-            self._images = torch.from_numpy(np.load(folder / "images.npy", mmap_mode="c"))
-            with np.load(folder / "facts.npz") as facts:
-                labels, given = facts["labels"], facts["given"]
-        self._labels = torch.from_numpy(labels)
+            self._parts = {split: StoredImages(*part) for split, part in parts.items()}
+        self.sizes = {split: len(part) for split, part in self._parts.items()}
+        mean, std = self._choose_colours()
+        return replace(known, resize=known.resize or self.options.resize, mean=mean, std=std, generated=self.generated)
 
-        test_fraction = 0.1 if self.dataset == "csv" and self.columns[2] is None else 0.0
-        splits = split_samples(given, self.val_fraction, test_fraction, labels=labels, fold=self.fold)
-        self._rows = {split: torch.from_numpy(np.flatnonzero(splits == split)) for split in SPLITS}
-        self.sizes = {split: len(rows) for split, rows in self._rows.items() if len(rows)}
+    def _split_images(self) -> dict[str, tuple[Any, Tensor, Tensor]]:
+        """Open the cache, or the source where nothing is cached, and divide what is there.
+
+        Returns:
+            For each split all images, the rows of its own, and their labels.
+        """
+        folder = self.cache_folder()
+        if folder is None:
+            images, labels, given = self._read_source()
+        else:
+            images = torch.from_numpy(np.load(folder / "images.npy", mmap_mode="c"))
+            labels, given = np.load(folder / "facts.npz").values()
+        options = self.options
+        test_fraction = 0.1 if self.dataset == "csv" and options.split_column is None else 0.0
+        splits = split_samples(given, options.val_fraction, test_fraction, labels=labels, fold=options.fold)
+        rows = {split: np.flatnonzero(splits == split) for split in SPLITS if split in splits}
+        return {split: (images, torch.from_numpy(each), torch.from_numpy(labels[each])) for split, each in rows.items()}
 
     def _choose_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
-        if self.normalize == "imagenet":
-            return _IMAGENET
-        if isinstance(self.normalize, list):
-            return self.normalize
+        normalize = self.options.normalize
+        if normalize != "data":
+            return _IMAGENET if normalize == "imagenet" else normalize
         known = self.metadata or self.known  # measured once: each stage has its setup, and shards have them written
         return [known.mean, known.std] if known.mean else self._measure_colours()
 
     def _measure_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel over many training images."""
-        rows = self._rows["train"]
-        rows = rows[:: 1 + len(rows) // _MEASURED].tolist()
+        train = self._parts["train"]
+        images = train.images[train.rows[:: 1 + len(train) // _MEASURED].numpy()]
         if self.is_lazy:
-            read = decode_files([self.listing.files[row] for row in rows], self.known, "error", self.source_name)
-            images = (image for image in read if image is not None)  # bad ones are an error at the end
-        else:
-            images = (self._images[row].numpy() for row in rows)
-        mean, std = measure_colours(images)
+            images = (image for _, image in decode_all(images, self.known, "error"))
+        mean, std = measure_colours(map(np.asarray, images))
         if max(std) < _FLAT / 255:
             rank_zero_info(f"warning: {self.source_name}: the images are almost of one value; look at some of them")
         return [mean, std]
 
-    def _stored_images(self, split: str) -> StoredImages:
-        """Return the images of a split as they are in the cache."""
-        return StoredImages(self._images, self._labels[self._rows[split]], self._rows[split])
-
-    def samples(self, split: str) -> StoredImages | LazyImages:
-        is_train = split == "train"
+    def samples(self, split: str) -> StoredImages:
+        part = self._parts[split]
         if self.is_lazy:
-            shards = self.shards
-            read = partial(pick, self._list_samples(split)) if shards is None else partial(shards.read, split)
-            return LazyImages(self.sizes[split], read, self.known, self.transforms if is_train else [])
-        processes = getattr(self.trainer, "num_devices", 1)
-        samples = self._stored_images(split).in_memory(self.augment.crop if is_train else 0, processes)
-        if samples.rows is not None:  # too large for memory
-            return samples
-        device = self.choose_device(samples.images.nbytes)
-        return StoredImages(samples.images.to(device), samples.labels.to(device))
-
-    def _list_samples(self, split: str) -> list[dict[str, Any]]:
-        """Return file and class of each image of a split."""
-        labels = self._labels.tolist()
-        return [{"image": self.listing.files[row], "label": labels[row]} for row in self._rows[split].tolist()]
+            return part
+        size = part.images[0].nbytes * len(part)
+        free = psutil.virtual_memory().available / getattr(self.trainer, "num_devices", 1)
+        if size > free / 4:
+            return part  # batches come from the file as they are needed
+        return part.copy(self.augment.crop if split == "train" else 0, self.choose_device(size))
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         if self.shards is None or split == "predict":
             sampler = super().sampler(samples, split)
         else:
             sizes, options = self.shards.sizes(split), self.sampler_options(split)
-            sampler = ShardBatches(sizes, self.batch_size, self.shuffle_shards, **options)
+            sampler = ShardBatches(sizes, self.batch_size, self.options.shuffle_shards, **options)
         samples.sampler = sampler  # from which transforms know seed and epoch
         return sampler
 
-    def labels(self, split: str) -> Tensor | None:
-        return None if self.shards is not None else self._labels[self._rows[split]]  # reading all of shards takes long
+    def labels(self, split: str) -> Tensor:
+        return self._parts[split].labels
 
     def missing_split(self, split: str) -> str:
         return f"data: there are no {split} images; add some, or take some for it (data.val_fraction, data.fold)"
@@ -330,8 +327,7 @@ class ImageData(ExperimentData):
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
         if self.is_lazy or "test" not in self.sizes:
             return {}
-        train, test = self._stored_images("train"), self._stored_images("test")
-        return {"nearest class mean": classify_by_mean(train, test)}
+        return {"nearest class mean": classify_by_mean(self._parts["train"], self._parts["test"])}
 
     # ---- from batches to predictions
 
@@ -342,15 +338,14 @@ class ImageData(ExperimentData):
             Images, float32 of shape (batch, channel, height, width), and labels, int64 of shape (batch,); in
             prediction the images alone.
         """
-        images = batch["image"]
-        if self._serving is None or self._serving.metadata is not self.metadata:
+        if getattr(self._serving, "metadata", None) is not self.metadata:
             self._serving = self.serving()
+        images = batch["image"]
         serving = self._serving.to(images.device)
         if epoch is None:  # padded are the training images only; somebody may evaluate on them
             images = serving.encode(*serving.raw(batch))
         else:
-            shape, encode = self.image_shape, serving.encode
-            images = augment_batch(images, batch["index"], self.augment, shape, encode, self.seed, epoch)
+            images = augment_batch(images, batch["index"], self.augment, serving, self.seed, epoch)
         return (images, batch["label"]) if "label" in batch else images
 
     def serving(self) -> ImageServing:
@@ -358,11 +353,11 @@ class ImageData(ExperimentData):
 
     def open_input(self, source: str) -> LazyImages:
         path = Path(source).expanduser()
-        files = find_images(path) if path.is_dir() else [path]
-        if not files:
+        self._predicted = find_images(path) if path.is_dir() else [path]
+        if not self._predicted:
             raise UserError(f"--input {source}: there are no images in it; name a folder or a file")
-        self._predicted = files
-        return LazyImages(len(files), partial(pick, [{"image": file} for file in files]), self.metadata)
+        files = np.array(self._predicted, object)
+        return LazyImages(files, torch.arange(len(files)), form=self.metadata)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with a row per image of `predict_input`: its class, and the probability of every class.
@@ -380,16 +375,16 @@ class ImageData(ExperimentData):
     # ---- shards
 
     def write_shards(self, folder: Path, size: int) -> None:
-        if not self.is_listed:
+        if self.listing is None:
             raise UserError("shards: they are for image files of your own; set data.path")
         splits = {}
-        for split in self.sizes:
-            samples = self._list_samples(split)
+        for split, part in self._parts.items():
+            order = list(range(len(part)))
             if split == "train":
-                random.Random(0).shuffle(samples)  # a folder lists class after class
-            contents = (sample["image"].read_bytes() for sample in samples)
-            labels = torch.tensor([sample["label"] for sample in samples])
-            splits[split] = write_split(folder / split, "image", contents, size, labels=labels)
+                random.Random(0).shuffle(order)  # a folder lists class after class
+            files = self.listing["file"].iloc[part.rows[order]]
+            contents = (file.read_bytes() for file in files)
+            splits[split] = write_split(folder / split, "image", contents, size, labels=part.labels[order])
         mean, std = self._measure_colours()
         metadata = {**self.metadata.state_dict(), "mean": mean, "std": std}
         write_about(folder, self.item, metadata, splits)

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -18,11 +17,12 @@ from litlab.errors import first_line
 
 Mode = Literal["RGB", "L"]
 Resize = Literal["crop", "stretch", "pad"]
+Source = Path | bytes | np.ndarray  # a file, its bytes, or pixels: uint8 (height, width) or (height, width, channel)
 Picture = Image.Image
 Change = Callable[[Picture], Picture]
 
 # In Pillow's words; others can run programs.
-KINDS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "AVIF", "HEIF")
+_SAFE = {"JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "AVIF", "HEIF"}
 _EXAMINED = 100  # files that the format is taken from
 _FITTING = {"crop": ImageOps.fit, "pad": ImageOps.pad, "stretch": Image.Image.resize}
 
@@ -48,24 +48,21 @@ class ImageMetadata(ClassMetadata):
     std: list[float]
     generated: bool
 
-    @property
-    def mode(self) -> Mode:
-        """The mode that images are converted to, in Pillow's words."""
-        return "L" if self.image_shape[0] == 1 else "RGB"
-
 
 @cache
-def _find_kinds() -> list[str]:
-    """Return the kinds that this Pillow reads; with pillow-heif also HEIC."""
-    if find_spec("pillow_heif"):
+def find_kinds() -> dict[str, str]:
+    """Return the kinds of images that this Pillow reads, by the ends of file names; with pillow-heif also HEIC."""
+    with suppress(ImportError):
         import_module("pillow_heif").register_heif_opener()
-    Image.init()
-    return [kind for kind in KINDS if kind in Image.OPEN]
+    return {suffix: kind for suffix, kind in Image.registered_extensions().items() if kind in _SAFE}
 
 
-def open_image(source: Path | bytes) -> Picture:
-    """Open a file or its bytes; the pixels are not decoded yet."""
-    return Image.open(io.BytesIO(source) if isinstance(source, bytes) else source, formats=_find_kinds())
+def open_image(source: Source) -> Picture:
+    """Open an image; the pixels of a file are not decoded yet."""
+    if isinstance(source, np.ndarray):
+        return Image.fromarray(source)
+    stream = io.BytesIO(source) if isinstance(source, bytes) else source
+    return Image.open(stream, formats=[*find_kinds().values()])
 
 
 def load_upright(image: Picture) -> Picture:
@@ -96,72 +93,48 @@ def examine(files: Sequence[Path]) -> tuple[tuple[int, int, int], int]:
     return (channels, height, width), depth
 
 
-def decode(
-    source: Path | bytes, form: ImageMetadata, change: Change | None = None, most_pixels: int | None = None
-) -> np.ndarray | str:
+def decode(source: Source, form: ImageMetadata, change: Change | None = None) -> np.ndarray | str:
     """Decode an image.
 
     Args:
-        source: Its file, or the bytes of that.
+        source: The image.
         form: The format that it gets.
         change: What happens to it at its original size.
-        most_pixels: More than that are not decoded.
 
     Returns:
         uint8 of shape (channel, height, width); or what is wrong with it, for all of them to be told at once.
     """
     try:
         with open_image(source) as opened:
-            if most_pixels is not None and opened.width * opened.height > most_pixels:
-                raise ValueError(f"{opened.width} x {opened.height} pixels, more than {most_pixels:,}")
             if form.resize is not None and change is None:
                 # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, for less work.
-                longest = max(form.image_shape)
-                opened.draft(None, (2 * longest, 2 * longest))
+                longest = 2 * max(form.image_shape)
+                opened.draft(None, (longest, longest))
             image = _make_plain(load_upright(opened), form)
     except UnidentifiedImageError:
         return "not an image"
     except Exception as error:  # Pillow's readers can raise anything for a damaged file
         return first_line(error)
-    return fit(image if change is None else change(image), form)
+
+    if change is not None:
+        image = change(image)
+    _, height, width = form.image_shape
+    if image.size != (width, height):
+        image = _FITTING[form.resize or "crop"](image, (width, height), Image.Resampling.BILINEAR)
+    return np.ascontiguousarray(np.atleast_3d(np.asarray(image)).transpose(2, 0, 1))
 
 
 def _make_plain(image: Picture, form: ImageMetadata) -> Picture:
     """Return an image of 8 bits per channel, opaque, grey or in colours as the format has it."""
-    _, height, width = form.image_shape
+    channels, height, width = form.image_shape
     if form.resize is None and image.size != (width, height):
         raise ValueError(f"{image.height} x {image.width} pixels, not {height} x {width}: set data.image_size")
     if image.mode.startswith("I;16"):  # Pillow's own conversion clips 16 bits at 255 instead of scaling them
-        scaled = np.asarray(image).astype(np.uint32) * 255 // (2**form.depth - 1)
+        scaled = np.asarray(image, np.uint32) * 255 // (2**form.depth - 1)
         image = Image.fromarray(scaled.clip(max=255).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError("32 bits per pixel of unknown range: save it with 8 or 16")
     if image.has_transparency_data:
         image = image.convert("RGBA")  # what is hidden by transparency must not show: lay it on white, as a page does
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert(form.mode)
-
-
-def fit(image: Picture, form: ImageMetadata) -> np.ndarray:
-    """Bring a decoded image to the size of a format: uint8 of shape (channel, height, width)."""
-    _, height, width = form.image_shape
-    if image.size != (width, height):
-        image = _FITTING[form.resize or "crop"](image, (width, height), Image.Resampling.BILINEAR)
-    return np.ascontiguousarray(to_array(image))
-
-
-def conform(image: np.ndarray, form: ImageMetadata) -> np.ndarray:
-    """Bring a decoded image, uint8 of shape (channel, height, width), to a format."""
-    if image.shape == form.image_shape:
-        return image
-    return fit(to_picture(image).convert(form.mode), form)
-
-
-def to_array(picture: Picture) -> np.ndarray:
-    """Return the pixels of a picture, uint8 of shape (channel, height, width)."""
-    return np.array(picture).reshape(picture.height, picture.width, -1).transpose(2, 0, 1)
-
-
-def to_picture(image: np.ndarray) -> Picture:
-    """Return a picture of uint8 (channel, height, width)."""
-    return Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0))
+    return image.convert("L" if channels == 1 else "RGB")

@@ -1,71 +1,54 @@
 """The user's own images: which files there are, of which class, in which split."""
 
 import glob
-import hashlib
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.classes import sort_classes
 from litlab.data.frames import Frame, Policy, UserFile, check_columns, drop_bad_rows, read_frame
+from litlab.data.images.decode import find_kinds
 from litlab.data.split import SPLITS
 from litlab.errors import UserError
 
-SUFFIXES = (
-    ".jpg", ".jpeg", ".jfif", ".jpe", ".png", ".bmp", ".gif", ".webp", ".avif", ".heic", ".tif", ".tiff", ".ppm",
-    ".pgm", ".pbm",
-)  # fmt: skip
 _THUMBNAILS = {"@eaDir", "__MACOSX"}  # folders that storage boxes and archives add
 
 
-@dataclass(frozen=True)
-class Listing:
-    """Files and classes of a data set, nothing decoded yet.
+def find_images(folder: Path, pattern: str = "**") -> list[Path]:
+    """Return the images in a folder, sorted; links are followed, hidden files and thumbnails left out.
 
-    Args:
-        files: The files.
-        labels: Class of each, int64 of shape (file,).
-        given: The split that each is in so far, str of shape (file,).
-        class_names: Name of each class, in the order of the labels.
-        digest: Changes with any name, label, split or content.
-    """
-
-    files: list[Path]
-    labels: np.ndarray
-    given: np.ndarray
-    class_names: list[str]
-    digest: str
-
-
-def find_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
-    """Return the images in a folder, at any depth, sorted; links are followed, hidden files and thumbnails left out.
+    How many files are of other kinds, it tells.
 
     Args:
         folder: The folder.
-        others: Counts files of other kinds by the ends of their names.
+        pattern: Where in it to look; ``**`` stands for any depth.
     """
-    images = []
-    for name in sorted(glob.glob("**", root_dir=folder, recursive=True)):
+    images, others = [], Counter[str]()
+    for name in sorted(glob.glob(pattern, root_dir=folder, recursive=True)):
         file = folder / name
-        if not _THUMBNAILS.isdisjoint(Path(name).parts):
+        if not _THUMBNAILS.isdisjoint(file.parts):
             continue
-        if name.lower().endswith(SUFFIXES):
+        if file.suffix.lower() in find_kinds():
             images.append(file)
-        elif others is not None and file.is_file():
-            others[file.suffix or "without a suffix"] += 1
+        elif file.is_file():
+            others[file.suffix] += 1
+    if others:
+        kinds = ", ".join(f"{count:,} *{suffix}" for suffix, count in others.most_common(5))
+        rank_zero_info(f"warning: {folder}: {others.total():,} files are no images and are left out: {kinds}")
     return images
 
 
-def list_folder(root: Path, bad_rows: Policy) -> Listing:
+def list_folder(root: Path, bad_rows: Policy) -> Frame:
     """List <root>/train/<class>/, and val/<class>/ and test/<class>/ where they exist.
 
     Args:
         root: The folder.
         bad_rows: Whether images of a class that train/ lacks are an error or left out.
+
+    Returns:
+        As `list_table` does.
 
     Raises:
         UserError: The folder is missing, has less than two classes, or bad images which may not be left out.
@@ -74,22 +57,17 @@ def list_folder(root: Path, bad_rows: Policy) -> Listing:
 
     if not root.is_dir():
         raise UserError(f"data.path: there is no folder {root}; name one that has train/<class>/")
-    rows, others = [], Counter[str]()
+    rows = []
     for split in SPLITS:
-        for file in find_images(root / split, others):
-            label, *rest = file.relative_to(root / split).parts
-            if rest:
-                rows.append((file, label, split))
-    if others:
-        kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in others.most_common(5))
-        rank_zero_info(f"warning: {root}: {others.total():,} files are no images and are left out: {kinds}")
+        folder = root / split
+        rows += [(file, file.relative_to(folder).parts[0], split) for file in find_images(folder, "*/**")]
     frame = pd.DataFrame(rows, columns=["file", "label", "split"])
-    return _check_frame(frame.set_index("file", drop=False), root, bad_rows, "image")
+    return _check_frame(frame.set_index("file", drop=False), bad_rows, "image")
 
 
 def list_table(
     source: UserFile, file_column: str, label_column: str, split_column: str | None, bad_rows: Policy
-) -> Listing:
+) -> Frame:
     """List the images that a table names, one a row; see `ImageData`.
 
     Args:
@@ -99,50 +77,50 @@ def list_table(
         split_column: Column of the splits; None: all are in "train" so far.
         bad_rows: Whether rows that can't be used are an error or left out.
 
+    Returns:
+        A frame of ``file``, ``label`` (categorical, the classes in their order), ``split`` so far, and ``status``,
+        which changes with the content of the file.
+
     Raises:
         UserError: The table or a column is missing, or there are bad rows which may not be left out.
     """
     import pandas as pd
 
     table = read_frame(source, bad_rows=bad_rows)
-    is_file = isinstance(source, str | Path)
-    where, root = (source, Path(source).expanduser().parent) if is_file else ("data.path", Path())
+    folder = getattr(source, "parent", Path())
+    remedy = "set data.file_column, data.label_column or data.split_column"
     columns = filter(None, (file_column, label_column, split_column))
-    check_columns(table, where, dict.fromkeys(columns, "set data.file_column, data.label_column or data.split_column"))
+    check_columns(table, "data.path", dict.fromkeys(columns, remedy))
     labels = table[label_column]
     frame = pd.DataFrame(
         {
-            "file": table[file_column].map(lambda name: root / str(name), na_action="ignore"),
+            "file": table[file_column].map(lambda name: folder / str(name)),
             "label": labels.astype(str).where(labels.notna()),
             "split": "train" if split_column is None else table[split_column],
         }
     )
-    return _check_frame(frame, where, bad_rows, "row")
+    return _check_frame(frame, bad_rows, "row")
 
 
-def _check_frame(frame: Frame, where: object, bad_rows: Policy, unit: str) -> Listing:
-    """Refuse rows of file, label and split that can't be used, or leave them out, and list the others."""
+def _check_frame(frame: Frame, bad_rows: Policy, unit: str) -> Frame:
+    """Refuse rows of file, label and split that can't be used, or leave them out, and complete the others."""
     import pandas as pd
 
     classes = frame.loc[frame["split"] == "train", "label"].dropna()
     checks = {
-        "it has no file": frame["file"].isna(),
         "its split is not train, val or test": ~frame["split"].isin(SPLITS),
         "it has no class, or none of the training images": ~frame["label"].isin(classes),
     }
     problems = {row: problem for problem, wrong in checks.items() for row in frame.index[wrong]}
-    frame = drop_bad_rows(frame, problems, bad_rows, where, unit)
+    frame = drop_bad_rows(frame, problems, bad_rows, "data.path", unit)
 
     names = sort_classes(classes)
     if len(names) < 2:
         raise UserError(
-            f"data.path: {where} has {len(names)} classes to train on (of a folder those in train/<class>/), 2 or more "
-            "are needed; add some"
+            f"data.path: it has {len(names)} classes to train on (a folder those in train/<class>/), 2 or more are "
+            "needed; add some"
         )
-    frame = frame.assign(status=frame["file"].map(_read_status))
-    labels = pd.Categorical(frame["label"], categories=names).codes.astype(np.int64)
-    digest = hashlib.sha256(frame.to_csv().encode()).hexdigest()
-    return Listing(frame["file"].tolist(), labels, frame["split"].to_numpy(str), names, digest)
+    return frame.assign(label=pd.Categorical(frame["label"], names), status=frame["file"].map(_read_status))
 
 
 def _read_status(file: Path) -> str:

@@ -17,7 +17,8 @@ def make_images(num_classes: int, shape: tuple[int, int, int]) -> tuple[np.ndarr
         shape: (channel, height, width), of 4 x 4 pixels or more.
 
     Returns:
-        uint8 images (image, channel, height, width), int64 labels (image,), and their split, str (image,).
+        uint8 images, (image, height, width, channel), or (image, height, width) with one channel; int64 labels,
+        (image,); and their split, str (image,).
     """
     random = np.random.default_rng(0)
     channels, height, width = shape
@@ -26,8 +27,7 @@ def make_images(num_classes: int, shape: tuple[int, int, int]) -> tuple[np.ndarr
 
     # A pattern is half as high and wide as an image. All have the same values, each in another order.
     values = np.tile(np.linspace(-0.15, 0.15, 8), (num_classes, 1))
-    left = random.permuted(values, axis=1).reshape(-1, 4, 2)
-    patterns = np.concatenate((left, left[:, :, ::-1]), axis=2)
+    patterns = random.permuted(values, axis=1).reshape(-1, 4, 2)[:, :, [0, 1, 1, 0]]
     patterns = np.kron(patterns, np.ones((1, height // 8 or 1, width // 8 or 1)))
     high, wide = patterns.shape[1:]
 
@@ -38,4 +38,4 @@ def make_images(num_classes: int, shape: tuple[int, int, int]) -> tuple[np.ndarr
         y, x = random.integers((height - high + 1, width - wide + 1))
         pixels[:, y : y + high, x : x + wide] += sign * patterns[label]
         image[:] = (255 * pixels).clip(0, 255)
-    return images, labels, given
+    return images.transpose(0, 2, 3, 1).squeeze(), labels, given

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from litlab.data.public import Unavailable, check_reachable
+from litlab.data.public import Unavailable
 from litlab.errors import first_line
 from litlab.util.files import socket_timeout
 
@@ -21,32 +21,21 @@ class PublicImages:
     Args:
         name: Short name, part of the cache's.
         reader: Name of the class in `torchvision.datasets`.
-        folder: Where that class puts the files, relative to its root.
-        file_names: The archives to download, relative to the root.
+        file_names: The archives to download, relative to the folder of all public data.
         class_names: Name of each class, in the order of the labels.
         shape: (channel, height, width).
     """
 
     name: str
     reader: str
-    folder: str
     file_names: tuple[str, ...]
     class_names: tuple[str, ...]
     shape: tuple[int, int, int]
 
-    @property
-    def urls(self) -> list[str]:
-        """One address for each server that has them."""
-        reader = self._reader
-        if hasattr(reader, "mirrors"):
-            return [mirror + reader.resources[0][0] for mirror in reader.mirrors]
-        return [reader.url]
-
-    @property
-    def _reader(self) -> Any:
+    def _open(self, root: Path, **options: Any) -> Any:
         import torchvision.datasets
 
-        return getattr(torchvision.datasets, self.reader)
+        return getattr(torchvision.datasets, self.reader)(root, **options)
 
     def download(self, root: Path) -> None:
         """Make sure that the files are in a folder, and whole: as they are, from archives there, or downloaded.
@@ -60,13 +49,11 @@ class PublicImages:
                 self.read(root)
                 return
             except (RuntimeError, ValueError, AssertionError):  # not there, or damaged
-                for file in (root / self.folder).glob("raw/*-ubyte"):  # torchvision takes half of one for a whole one
+                for file in root.glob(f"{self.reader}/raw/*-ubyte"):  # torchvision takes half of one for a whole one
                     file.unlink()
-            if not all((root / name).is_file() for name in self.file_names):
-                check_reachable(self.urls)
             try:
-                with socket_timeout(30):
-                    self._reader(root, download=True)
+                with socket_timeout(10):
+                    self._open(root, download=True)
             except (RuntimeError, OSError, EOFError) as error:
                 raise Unavailable(first_line(error)) from error
 
@@ -74,10 +61,10 @@ class PublicImages:
         """Read what `download` has put into a folder.
 
         Returns:
-            uint8 images (image, channel, height, width), int64 labels (image,), and their split, str (image,).
+            uint8 images, (image, height, width, channel), or (image, height, width) with one channel; int64 labels,
+            (image,); and their split, str (image,).
         """
-        parts = [self._reader(root, train=is_train) for is_train in (True, False)]
+        parts = [self._open(root, train=is_train) for is_train in (True, False)]
         images = np.concatenate([part.data for part in parts])
         labels = np.concatenate([part.targets for part in parts]).astype(np.int64)
-        given = np.repeat(["train", "test"], [len(part) for part in parts])
-        return images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2), labels, given
+        return images, labels, np.repeat(["train", "test"], [len(part) for part in parts])

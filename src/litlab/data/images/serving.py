@@ -1,11 +1,12 @@
 """Images as a deployed model takes them: uint8, of the size it was trained on."""
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from litlab.data.images.augment import centre
 from litlab.data.images.decode import ImageMetadata
 from litlab.data.serving import BATCH, Serving, TensorSpec, class_outputs
 
@@ -36,7 +37,8 @@ class ImageServing(Serving):
 
     def raw(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """Return the images of a batch, without the border that training images may have."""
-        return (centre(batch["image"], *self.metadata.image_shape[1:]),)
+        pad = (self.metadata.image_shape[1] - batch["image"].shape[2]) // 2
+        return (functional.pad(batch["image"], [pad] * 4),)
 
     def target(self, batch: dict[str, Tensor]) -> Tensor:
         return batch["label"]
@@ -46,7 +48,6 @@ class ImageServing(Serving):
         return self.metadata.state_dict()
 
     def example(self) -> tuple[Tensor, ...]:
-        """Return a slope from dark to light, and its mirror image."""
-        channels, height, width = self.metadata.image_shape
-        slope = torch.linspace(0, 255, width).to(torch.uint8).expand(channels, height, width)
-        return (torch.stack([slope, slope.flip(2)]),)
+        """Return a slope from dark to light, of which the first image is the darker half."""
+        shape = 2, *self.metadata.image_shape
+        return (torch.linspace(0, 255, math.prod(shape)).to(torch.uint8).view(shape),)

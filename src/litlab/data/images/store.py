@@ -1,15 +1,14 @@
 """Images in batches: decoded once into a cache and mapped into memory from there, or decoded for each batch."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
@@ -17,43 +16,42 @@ from torch.utils.data import Dataset
 
 from litlab.data.frames import Policy, drop_bad_rows
 from litlab.data.images.augment import reflect_pad
-from litlab.data.images.decode import ImageMetadata, Picture, decode, to_array, to_picture
+from litlab.data.images.decode import ImageMetadata, Picture, decode
 from litlab.data.module import LoaderError
-from litlab.data.sampler import EpochSampler
 from litlab.data.scores import classification_scores
+from litlab.data.shards import Shards
 from litlab.util.progress import progress_bar
 
 _BLOCK = 128  # images that are handled at a time
 
 
-def decode_files(
-    files: Sequence[Path], form: ImageMetadata, policy: Policy, where: object
-) -> Iterator[np.ndarray | None]:
-    """Decode files, and look at all of them before anything is said of those that are bad.
+def decode_all(sources: Any, form: ImageMetadata, policy: Policy) -> Iterator[tuple[int, np.ndarray]]:
+    """Decode images, and look at all of them before anything is said of those that are bad.
 
     Args:
-        files: The files.
+        sources: The images, each a `Source`.
         form: The format that they get.
         policy: Whether bad ones are an error or left out.
-        where: What messages call the data.
 
     Yields:
-        uint8 of shape (channel, height, width); None for a bad one.
+        Number and pixels, uint8 of shape (channel, height, width), of each good one.
 
     Raises:
-        UserError: Files can't be used.
+        UserError: Images can't be used.
     """
     import pandas as pd
 
-    problems = {}
+    problems: dict[Any, str] = {}
     with ThreadPoolExecutor() as pool:
-        for start in progress_bar(range(0, len(files), _BLOCK), desc="decoding images", unit_scale=_BLOCK):
-            block = files[start : start + _BLOCK]
-            for file, image in zip(block, pool.map(partial(decode, form=form), block), strict=True):
+        for start in progress_bar(range(0, len(sources), _BLOCK), desc="decoding images", unit_scale=_BLOCK):
+            block = sources[start : start + _BLOCK]
+            for number, image in enumerate(pool.map(partial(decode, form=form), block), start):
                 if isinstance(image, str):
-                    problems[file] = image
-                yield None if isinstance(image, str) else image
-    drop_bad_rows(pd.DataFrame(index=list(files)), problems, policy, where, "image")
+                    problems[sources[number]] = image
+                else:
+                    yield number, image
+    if problems:
+        drop_bad_rows(pd.DataFrame(index=list(sources)), problems, policy, "data.path", "image")
 
 
 def measure_colours(images: Iterable[np.ndarray]) -> list[list[float]]:
@@ -79,19 +77,20 @@ class StoredImages(Dataset[dict[str, Tensor]]):
 
     Args:
         images: uint8 of shape (stored, channel, height, width), in memory, mapped from a file, or on a device.
-        labels: int64 of shape (samples,).
-        rows: Which of the stored images are the samples, int64 of shape (samples,); None: all of them, in order.
+        rows: Which of them are the samples, int64 of shape (samples,).
+        labels: int64 of shape (samples,); None in prediction.
     """
 
-    images: Tensor
-    labels: Tensor
-    rows: Tensor | None = None
+    images: Any
+    rows: Tensor
+    labels: Any = None
 
-    def __post_init__(self) -> None:
-        self.device = self.images.device
+    @property
+    def device(self) -> torch.device:
+        return self.rows.device
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.rows)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
         """Take a batch, by the numbers of the samples, int64 of shape (batch,), on the CPU.
@@ -99,99 +98,82 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         To a number can be added a multiple of `len(self)`: the same sample then gets another augmentation.
 
         Returns:
-            image: uint8 (batch, channel, height, width); label: int64 (batch,); index: the numbers, int64 (batch,).
+            image: uint8 (batch, channel, height, width); index: the numbers, int64 (batch,); and but in prediction
+            label: int64 (batch,).
         """
         index = index.to(self.device, non_blocking=True)
         samples = index % len(self)
-        rows = samples if self.rows is None else self.rows.index_select(0, samples)
-        return {
-            "image": self.images.index_select(0, rows),
-            "label": self.labels.index_select(0, samples),
-            "index": index,
-        }
+        batch = {"image": self.take(self.rows.index_select(0, samples), index), "index": index}
+        return batch if self.labels is None else {**batch, "label": self.labels.index_select(0, samples)}
 
-    def in_memory(self, pad: int, processes: int) -> "StoredImages":
-        """Copy the samples into memory of their own, in order and padded, where a quarter of what is free is enough.
+    def take(self, rows: Tensor, index: Tensor) -> Tensor:
+        """Return the images of a batch, by their rows in `images`."""
+        return self.images.index_select(0, rows)
 
-        Args:
-            pad: Pixels to add by reflection on each side.
-            processes: How many processes of this machine do the same.
-
-        Returns:
-            The copy; or these images where they are too large: then batches come from the file as they are needed.
-        """
-        size = reflect_pad(self.images[:1], pad).nbytes * len(self)
-        if size * processes > psutil.virtual_memory().available / 4:
-            return self
-        blocks = torch.arange(len(self)).split(_BLOCK)
-        return StoredImages(torch.cat([reflect_pad(self[block]["image"], pad) for block in blocks]), self.labels)
+    def copy(self, pad: int, device: torch.device) -> "StoredImages":
+        """Copy the samples to a device, in order, with so many pixels added by reflection on each side."""
+        images = torch.cat([reflect_pad(self.images[rows], pad) for rows in self.rows.split(_BLOCK)])
+        return StoredImages(images.to(device), torch.arange(len(self), device=device), self.labels.to(device))
 
 
 @dataclass(eq=False)
-class LazyImages(Dataset[dict[str, Tensor]]):
-    """Images of one split; indexed by a tensor, it returns a batch.
+class LazyImages(StoredImages):
+    """Images that are decoded whenever they come into a batch.
 
     Args:
-        size: How many there are.
-        read: Returns ``image`` (a file or its bytes) and perhaps ``label`` of some images, by their numbers, int64 of
-            shape (some,).
+        images: A NumPy array of files or pixels, or `ShardedImages`.
+        rows: As of `StoredImages`.
+        labels: As of `StoredImages`.
         form: The format that they get.
         transforms: What changes each image, uint8 of shape (channel, height, width), in its original size. What they
             draw from Python's or torch's generator follows from (seed, epoch, number) alone.
-        sampler: Of the loader that has this copy: it knows seed and epoch.
+        sampler: The `EpochSampler` of the loader that has this copy: it knows seed and epoch.
     """
 
-    size: int
-    read: Callable[[Tensor], list[dict[str, Any]]]
-    form: ImageMetadata
+    form: ImageMetadata = field(kw_only=True)
     transforms: Sequence[nn.Module] = ()
-    sampler: EpochSampler | None = None
+    sampler: Any = None
 
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
-        """Decode a batch, by the numbers of the images, int64 of shape (batch,).
-
-        To a number can be added a multiple of `len(self)`: the same image is then changed in another way.
-
-        Returns:
-            As `StoredImages` does; without ``label`` in prediction.
+    def take(self, rows: Tensor, index: Tensor) -> Tensor:
+        """Decode images.
 
         Raises:
             LoaderError: An image is damaged, or unlike the others, or a transform returns no uint8.
         """
-        samples, images = self.read(index % self.size), []
-        for number, sample in zip(index.tolist(), samples, strict=True):
-            source = sample["image"]
+        images = []
+        for number, source in zip(index.tolist(), self.images[rows.numpy()], strict=True):
             image = decode(source, self.form, partial(self._change, number) if self.transforms else None)
             if isinstance(image, str):
                 name = source if isinstance(source, Path) else f"image {number}"
                 raise LoaderError(f"data.path: {name}: {image}; replace or delete it")
             images.append(image)
-        batch = {"image": torch.from_numpy(np.stack(images)), "index": index}
-        if "label" in samples[0]:
-            batch["label"] = torch.tensor([sample["label"] for sample in samples])
-        return batch
+        return torch.from_numpy(np.stack(images))
 
     def _change(self, number: int, picture: Picture) -> Picture:
         """Apply the transforms to an image; afterwards random numbers go on as if none had been drawn."""
-        assert self.sampler is not None
+        from torchvision.transforms.v2.functional import pil_to_tensor, to_pil_image
+
         with isolate_rng(include_cuda=False):
             random.seed(f"{self.sampler.seed} {self.sampler.epoch} {number}")
             torch.default_generator.manual_seed(random.getrandbits(63))
-            image = nn.Sequential(*self.transforms)(torch.from_numpy(to_array(picture)))
+            image = nn.Sequential(*self.transforms)(pil_to_tensor(picture))
         if image.dtype != torch.uint8:
             raise LoaderError(
                 f"data.transform: the last one returns {image.dtype}, not uint8; leave out what changes the type or "
                 "normalises, which is done afterwards"
             )
-        return to_picture(image.numpy())
+        return to_pil_image(image)
 
 
-def pick(samples: Sequence[dict[str, Any]], numbers: Tensor) -> list[dict[str, Any]]:
-    """Return some of the samples, as `LazyImages` reads them."""
-    return [samples[number] for number in numbers.tolist()]
+@dataclass
+class ShardedImages:
+    """Images of a split in shards, taken by their numbers."""
+
+    shards: Shards
+    split: str
+
+    def __getitem__(self, numbers: np.ndarray) -> list[bytes]:
+        return [sample["image"] for sample in self.shards.read(self.split, torch.from_numpy(numbers))]
 
 
 def classify_by_mean(train: StoredImages, test: StoredImages) -> dict[str, float]:
@@ -200,16 +182,10 @@ def classify_by_mean(train: StoredImages, test: StoredImages) -> dict[str, float
     Returns:
         ``test/acc`` and ``test/f1`` (macro), from 0 to 1.
     """
-
-    def read_blocks(images: StoredImages) -> Iterator[Tensor]:
-        for index in torch.arange(len(images)).split(_BLOCK):
-            yield images[index]["image"].flatten(1).float()
-
-    counts = train.labels.bincount()
-    sums = torch.zeros(len(counts), train.images[0].numel())
-    for pixels, labels in zip(read_blocks(train), train.labels.split(_BLOCK), strict=True):
-        sums.index_add_(0, labels, pixels)
-    means = sums / counts[:, None]  # NaN for a class without images
-    distances = torch.cat([torch.cdist(pixels, means) for pixels in read_blocks(test)])
-    nearest = distances.nan_to_num(torch.inf).argmin(1)
+    sums = torch.zeros(1 + int(train.labels.max()), train.images[0].numel())
+    for rows, labels in zip(train.rows.split(_BLOCK), train.labels.split(_BLOCK), strict=True):
+        sums.index_add_(0, labels, train.images[rows].flatten(1).float())
+    means = sums / train.labels.bincount()[:, None]  # NaN for a class without images
+    blocks = (test.images[rows].flatten(1).float() for rows in test.rows.split(_BLOCK))
+    nearest = torch.cat([torch.cdist(block, means).nan_to_num(torch.inf).argmin(1) for block in blocks])
     return classification_scores(nearest.numpy(), test.labels.numpy())

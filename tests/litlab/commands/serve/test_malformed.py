@@ -76,4 +76,4 @@ def test_200_malformed_requests(client, kind):
         messages.add(message)
     assert len(messages) > 15
     if kind == "images":
-        assert any("8000 x 8000 pixels, more than 40,000,000" in message for message in messages)
+        assert any("exceeds limit of 40000000 pixels" in message for message in messages)

@@ -46,19 +46,3 @@ def test_class_weights_are_those_of_the_data_and_in_the_checkpoint(run, uneven, 
     expected = 17 / 3 / torch.tensor(list(COUNTS.values()), dtype=torch.float32)
     torch.testing.assert_close(checkpoint["state_dict"]["class_weights"], expected)
     assert run("test", "--run", folder).code == 0
-
-
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [
-        (["--data.balance=evenly"], "data.balance: it must be one of Literal['even', 'sqrt']"),
-        (["--data.balance=even", "--model.class_weights=sqrt"],
-         "model.class_weights: data.balance evens out the classes already; leave one of the two out"),
-    ],
-)  # fmt: skip
-def test_refused_in_one_line(run, uneven, flags, line):
-    done = run("fit", "--config", CONFIGS / "images.yaml", f"--data.path={uneven}", *BRIEF, *flags)
-    errors = [text for text in done.err.splitlines() if text.startswith("error: ")]
-    assert done.code == 2, done.err
-    assert len(errors) == 1
-    assert errors[0].startswith(f"error: {line}")

@@ -112,8 +112,8 @@ def test_large_sets_stay_in_the_file(make, make_trainer, pets, monkeypatch):
         data = make(pets, augment=Augment(crop=2, flip="random"))
         make_trainer().fit(model, data)
         data.setup("fit")
-        rows = data.train_dataloader().dataset.rows
-        assert (rows is None) == (model is models[0])
+        stored = data.train_dataloader().dataset.images
+        assert (stored.shape == (27, 3, 12, 10)) == (model is models[0])
         monkeypatch.setattr("psutil.virtual_memory", lambda: type("memory", (), {"available": 0}))
     assert models[0].images("train").equal(models[1].images("train"))
     assert models[0].images("val").equal(models[1].images("val"))

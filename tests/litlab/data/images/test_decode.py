@@ -164,7 +164,7 @@ def test_all_that_is_wrong_is_told_at_once(make, pets, said):
     Image.fromarray(np.ones((8, 6), dtype=np.float32)).save(pets / "train/cat/05.tif")
     write_image(pets / "train/cat/07.png", size=(9, 6))
     message = refusal(prepared, make(pets))
-    assert message.startswith(f"folder {pets}: 4 of 37 images can't be used: image {pets}/train/cat/03.png (")
+    assert message.startswith(f"data.path: 4 of 37 images can't be used: image {pets}/train/cat/03.png (")
     assert "04.png (not an image)" in message
     assert message.endswith(" and 1 more; correct or delete them, or use --data.bad_rows drop")
     assert "05.tif (32 bits per pixel of unknown range: save it with 8 or 16)" in message
@@ -173,5 +173,5 @@ def test_all_that_is_wrong_is_told_at_once(make, pets, said):
 
     data = prepared(make(pets, bad_rows="drop", image_size=[8, 6], mode="RGB"))
     assert data.sizes == {"train": 25, "val": 3, "test": 6}
-    assert said[-1].startswith(f"folder {pets}: 3 of 37 images can't be used")
+    assert said[-1].startswith("data.path: 3 of 37 images can't be used")
     assert data.samples("train").labels.bincount().tolist() == [16, 9]

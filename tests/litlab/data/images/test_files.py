@@ -34,10 +34,10 @@ def test_every_image_is_listed_once(pets, case, said):
     change, count = HARMLESS[case]
     change(pets)
     listing = list_folder(pets, "error")
-    files = [file for file, split in zip(listing.files, listing.given, strict=True) if split == "train"]
+    files = listing["file"][listing["split"] == "train"]
     assert len(files) == len(set(files)) == count
-    assert listing.class_names == ["cat", "dog"]
-    assert listing.labels.tolist() == ["/dog/" in str(file) for file in listing.files]
+    assert listing["label"].cat.categories.tolist() == ["cat", "dog"]
+    assert listing["label"].cat.codes.tolist() == ["/dog/" in str(file) for file in listing["file"]]
     assert not said
 
 
@@ -45,25 +45,25 @@ def test_files_of_other_kinds_are_counted(pets, said):
     (pets / "train/cat/notes.txt").touch()
     for number in range(2):
         (pets / f"train/dog/{number}.raw").touch()
-    assert len(list_folder(pets, "error").files) == 36
-    assert said == [f"warning: {pets}: 3 files are no images and are left out: 2 .raw, 1 .txt"]
+    assert len(list_folder(pets, "error")) == 36
+    assert said == [f"warning: {pets}/train: 3 files are no images and are left out: 2 *.raw, 1 *.txt"]
 
 
 def test_numbers_as_classes_are_in_numerical_order(tmp_path, said):
     for name in ("10", "9", "1"):
         write_image(tmp_path / "train" / name / "1.png")
-    assert list_folder(tmp_path, "error").class_names == ["1", "9", "10"]
+    assert list_folder(tmp_path, "error")["label"].cat.categories.tolist() == ["1", "9", "10"]
 
 
 REFUSED = {
     "nothing": (shutil.rmtree, "data.path: there is no folder {root}; name one that has train/<class>/"),
     "a class that train lacks": (
         lambda root: write_image(root / "test/cow/1.png"),
-        "{root}: 1 of 37 images can't be used: image {root}/test/cow/1.png (it has no class, or none of the training",
+        "data.path: 1 of 37 images can't be used: image {root}/test/cow/1.png (it has no class, or none of the ",
     ),
     "a broken link": (
         lambda root: (root / "train/cat/x.png").symlink_to("gone"),
-        "folder {root}: 1 of 37 images can't be used: image {root}/train/cat/x.png ([Errno 2] No such file",
+        "data.path: 1 of 37 images can't be used: image {root}/train/cat/x.png ([Errno 2] No such file",
     ),
 }  # fmt: skip
 
@@ -177,16 +177,16 @@ HEADER = "file,label,split\n"
 @pytest.mark.parametrize(
     ("text", "settings", "message"),
     [
-        ("name,label\nimages/0.png,cat\n", {}, "{path}: there is no column 'file', only 'name', 'label'"),
+        ("name,label\nimages/0.png,cat\n", {}, "data.path: there is no column 'file', only 'name', 'label'"),
         (
             f"{HEADER}{ROWS[0]},train\n{ROWS[1]},Train\nimages/gone.png,cat,train\nimages/2.png,,test\n"
             f"{ROWS[3]},train\nimages/4.png,cow,test\n",
             {"split_column": "split"},
-            "{path}: 3 of 6 rows can't be used: row 3 (its split is not train, val or test), row 5 (it has no "
+            "data.path: 3 of 6 rows can't be used: row 3 (its split is not train, val or test), row 5 (it has no "
             "class, or none of the training images), row 7 (it has no class, or none of the training images); correct "
             "or delete them, or use --data.bad_rows drop",
         ),
-        (f"file,label\n{ROWS[0]}\n", {}, "data.path: {path} has 1 classes to train on"),
+        (f"file,label\n{ROWS[0]}\n", {}, "data.path: it has 1 classes to train on"),
         (None, {}, "data.path: there is no file {path}"),
     ],
 )  # fmt: skip
@@ -200,7 +200,7 @@ def test_what_a_table_can_have_wrong(make, table, text, settings, message):
 def test_images_of_other_classes_are_dropped(make, pets, said):
     write_image(pets / "test/cow/1.png")
     assert prepared(make(pets, bad_rows="drop")).sizes == {"train": 27, "val": 3, "test": 6}
-    assert said[0].startswith(f"{pets}: 1 of 37 images can't be used: image {pets}/test/cow/1.png")
+    assert said[0].startswith(f"data.path: 1 of 37 images can't be used: image {pets}/test/cow/1.png")
 
 
 def test_bad_rows_are_dropped(make, table):
