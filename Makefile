@@ -7,14 +7,19 @@
 # make clean   remove the environment and build files; data/ and lightning_logs/ stay
 # make test-oldest    run the tests with the oldest versions that pyproject.toml allows, in build/oldest
 # make test-wheel    build the wheel, install it in build/wheel, and train with it
-# All but clean and those in build/ create the environment first, if need be.
+# All but clean and those in build/ create the environment first, if need be: with what training needs, and for tests,
+# lint and docs with the rest. uv installs it where there is one, else pip.
 
 VENV ?= .venv
 TEST_PROCESSES ?= 3
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+TOOLS := $(VENV)/tools
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+
+PIP := $(if $(shell command -v uv 2>/dev/null),uv pip install --python $(VENV),$(BIN)/pip install --disable-pip-version-check)
+INSTALL := $(PIP) --constraint constraints.txt --editable
 
 .PHONY: fit test test-gpu test-oldest test-wheel lint schema docs clean
 
@@ -23,10 +28,10 @@ fit: $(INSTALLED)
 	$(BIN)/python -m project fit --config configs/cifar.yaml --check
 	$(BIN)/python -m project fit --config configs/cifar.yaml
 
-test: $(INSTALLED)
+test: $(TOOLS)
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal
 
-test-gpu: $(INSTALLED)
+test-gpu: $(TOOLS)
 	$(BIN)/python -m pytest -m gpu
 
 test-oldest:
@@ -43,7 +48,7 @@ test-wheel:
 	build/wheel/bin/pip install --disable-pip-version-check --constraint constraints.txt dist/*.whl
 	cd build && wheel/bin/python -m project fit --config ../configs/linear.yaml --trainer.max_epochs 1
 
-lint: $(INSTALLED)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
@@ -51,7 +56,7 @@ lint: $(INSTALLED)
 schema: $(INSTALLED)
 	$(BIN)/python -m project schema
 
-docs: $(INSTALLED)
+docs: $(TOOLS)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --nitpicky docs build/docs
 
 # The environment is made anew only when pyproject.toml or constraints.txt has changed. The schemas are for editors: no
@@ -61,8 +66,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV): a few minutes, about 6.5 GB on Linux (torch comes with CUDA)."
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) .
 	-$(BIN)/python -m project schema
+	@touch $@
+
+$(TOOLS): $(INSTALLED)
+	$(INSTALL) '.[dev]'
 	@touch $@
 
 clean:
