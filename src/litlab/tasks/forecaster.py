@@ -85,7 +85,7 @@ class Forecaster(ExperimentModule):
         In training quantiles may cross; what is evaluated and served is in order (Chernozhukov et al. 2010).
         """
         outputs = super().forward(past, calendar)
-        expected = (len(past), self.horizon, self.num_targets, len(self.quantiles or [1]))
+        expected = (past.shape[0], self.horizon, self.num_targets, len(self.quantiles or [1]))
         if outputs.shape[-4:] != expected:
             raise UserError(
                 f"model.network: it returns {(*outputs.shape,)}, not (batch, horizon, channel, outputs) = {expected}; "

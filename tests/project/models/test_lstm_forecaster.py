@@ -98,7 +98,7 @@ def test_members_are_trained_each_by_itself():
     alone.network.load_state_dict(average.network.members[0].state_dict())
     for model in (average, alone):
         model.train()
-        model._loss(model._outputs(batch), batch["future"]).backward()
+        model.batch_loss(batch).backward()
     for mean, own in zip(average.network.members[0].parameters(), alone.network.parameters(), strict=True):
         torch.testing.assert_close(2 * mean.grad, own.grad)  # half of the loss is its own
 
