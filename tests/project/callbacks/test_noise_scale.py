@@ -8,7 +8,6 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import nn
 
-from litlab.errors import UserError
 from litlab.tasks import Classifier
 from project.callbacks.noise_scale import GradientNoiseScale, Point, estimate_noise
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
@@ -76,8 +75,3 @@ def test_the_first_of_the_averages_has_no_more_weight_than_the_last(tmp_path, mo
     assert callback.points[-1] == pytest.approx((3, 4, mean, 10.0))
     assert callback.points[-1].noise_scale == pytest.approx(10 / mean)
     assert math.isnan(Point(9, 500, -1.0, 840.0).noise_scale)
-
-
-def test_a_model_without_a_loss_of_a_batch_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"^trainer\.callbacks: .* model\.batch_loss\(batch\), .* Tiny does not have"):
-        make_trainer(tmp_path, callbacks=[GradientNoiseScale()]).fit(Tiny(), TinyData())

@@ -14,9 +14,8 @@ def inputs(numbers: int, sizes: list[int], rows: int = 50):
 
 
 @pytest.mark.parametrize(("numbers", "sizes"), [(3, [4, 50]), (3, []), (0, [4, 2])])
-@pytest.mark.parametrize("hidden", [(8,), (8, 6)])
-def test_shapes(numbers, sizes, hidden):
-    network = TabularMLP(numbers, sizes, 5, hidden)
+def test_shapes(numbers, sizes):
+    network = TabularMLP(numbers, sizes, 5, (8, 6))
     assert network(**inputs(numbers, sizes)).shape == (50, 5)
     assert [tuple(e.weight.shape) for e in network.embeddings] == [(s, min(16, (s + 1) // 2)) for s in sizes]
 

@@ -22,9 +22,8 @@ RIGHT = "[[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]\n"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def _empty_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
-    return tmp_path / "extensions"
 
 
 @pytest.fixture
@@ -32,15 +31,6 @@ def said(monkeypatch) -> list[str]:
     lines: list[str] = []
     monkeypatch.setattr("lightning.pytorch.utilities.rank_zero_info", lines.append)
     return lines
-
-
-@needs_compiler
-def test_the_first_use_builds_even_in_a_compiled_function(tmp_path, folder):
-    (tmp_path / "script.py").write_text(SOFTMAX)
-    process = Python("script.py", cwd=tmp_path)
-    out, err = process.communicate()
-    assert (process.wait(), out, err) == (0, RIGHT, "")
-    assert len(list(folder.rglob("masked_softmax_cpu.so"))) == 1
 
 
 @needs_compiler
@@ -59,20 +49,12 @@ def test_without_a_compiler_one_line_says_so_and_the_result_is_right(tmp_path):
 @needs_compiler
 def test_a_source_that_does_not_compile(tmp_path, said, monkeypatch):
     monkeypatch.setattr(builder, "SOURCES", tmp_path)
-    for name in ("broken", "worse"):
-        (tmp_path / f"{name}.cpp").write_text("int broken( { return 1; }\n")
+    (tmp_path / "broken.cpp").write_text("int broken( { return 1; }\n")
     assert not load("broken")
     assert not load("broken")
     [line] = said
     assert line.startswith(f"broken: {tmp_path}/broken.cpp:1:")
     assert line.endswith("; plain PyTorch computes the same instead, more slowly")
-    with pytest.raises(RuntimeError, match=r"(?s)worse\.cpp:1:.*worse\.cpp:1:"):  # all that the compiler says
-        build("worse")
-
-
-def test_a_device_without_a_kernel(said):
-    assert not load("masked_softmax", "mps")
-    assert said == ["masked_softmax: there is no kernel for mps; plain PyTorch computes the same instead, more slowly"]
 
 
 @needs_compiler
