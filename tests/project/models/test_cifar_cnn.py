@@ -16,7 +16,6 @@ class TestCifarCNN(ModuleContract):
     config = CONFIGS / "cifar.yaml"
     settings = ("--data.dataset=folder", "--data.path={images}", "--data.batch_size=40", "--model.width=16")
     loss_at_start = math.log(10)
-    overfit_steps = 45
     overfit_share = 0.5  # labels are smoothed
 
     def test_the_first_batch_whitens_the_patches_and_images_are_small_in_the_first_half(self, build):
