@@ -30,7 +30,6 @@ def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monk
         trainer.test(Brightness(), data, verbose=False)
     files = {path: np.asarray(Image.open(path)) for path in images.glob("test/*/*.png")}
     for pixels, true, probabilities, names in calls:
-        assert len(pixels) == 10
         assert sorted(true.tolist()) == list(range(10))
         for image, label, of_classes in zip(pixels, true, probabilities, strict=True):
             shown = image.permute(1, 2, 0).numpy() * 255

@@ -66,17 +66,15 @@ def test_the_most_confident_mistakes_and_some_that_are_right(tmp_path):
     wrong = predicted != data.labels
     worst = torch.where(wrong, probability, 0).argsort(descending=True)[:4].tolist()
     assert [int(row["number"]) for row in table[:4]] == worst
-    assert len(table) == 8
     for row in table:
         number = int(row["number"])
         assert row["text"] == data.text("test", number)
         assert row["true"] == data.class_names[data.labels[number]]
         assert row["prediction"] == data.class_names[predicted[number]]
         assert float(row["probability"]) == pytest.approx(probability[number].item(), abs=1e-5)
-    right = [int(row["number"]) for row in table[4:]]
-    assert right == sorted(right)
-    assert right[0] < 15  # from all over the test split
-    assert right[-1] >= 25
+    right = torch.arange(40)[~wrong]
+    first, *_, last = [int(row["number"]) for row in table[4:]]
+    assert (first, last) == (right[0], right[-1])  # from all over the test split
 
 
 def test_every_logger_gets_the_table(tmp_path):

@@ -17,7 +17,7 @@ def test_a_task_is_a_sinusoid_of_the_papers_ranges():
     for values, low, high in ((x, -5, 5), (batch["amplitude"], 0.1, 5), (batch["phase"], 0, math.pi)):
         assert low <= values.min() < low + 0.02 * (high - low)
         assert high - 0.02 * (high - low) < values.max() < high
-        assert values.std().item() == pytest.approx((high - low) / math.sqrt(12), rel=0.05)
+        assert values.mean().item() == pytest.approx((low + high) / 2, abs=0.02 * (high - low))
 
 
 def test_a_task_follows_from_seed_split_epoch_and_number():
@@ -29,6 +29,5 @@ def test_a_task_follows_from_seed_split_epoch_and_number():
 
     assert torch.equal(phases("test"), phases("test"))
     assert torch.equal(phases("train", 3)[:20], phases("train", 3, train_tasks=50)[:20])
-    assert torch.equal(phases("test", shots=3), phases("test"))
     others = [phases("test"), phases("val"), phases("train"), phases("train", 1), phases("test", seed=1)]
     assert len(torch.cat(others).unique()) == 40 * len(others)

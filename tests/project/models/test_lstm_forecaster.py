@@ -46,10 +46,9 @@ def six_rows_ago(data, number):
     return everything(data, number)["past"][:, 6:]
 
 
-@pytest.mark.parametrize("instance_norm", ["subtract_last", "revin"])
-def test_training_starts_from_the_ridge(tmp_path, instance_norm):
+def test_training_starts_from_the_ridge(tmp_path):
     data = TinySeries()
-    model = build(skip="ridge", instance_norm=instance_norm, optimizer=partial(torch.optim.SGD, lr=1e-9))
+    model = build(skip="ridge", instance_norm="revin", optimizer=partial(torch.optim.SGD, lr=1e-9))
     assert not model.network.skip.is_set
     trainer = make_trainer(tmp_path)
     trainer.fit(model, data)
@@ -119,10 +118,7 @@ def test_a_training_that_goes_on_keeps_its_skip(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"hidden_size": 0, "skip": "linear"}, "model.hidden_size: 0 leaves the skip alone, with nothing to train"),
         ({"ensemble": [{}, {"context_length": 13}]}, r"model.ensemble\[1\].context_length: 13 is not valid"),
-        ({"ensemble": [{"horizon": 3}]}, r"model.ensemble\[0\].horizon: a member has no such setting"),
-        ({"ensemble": [{"hidden_size": "8"}]}, r"model.ensemble\[0\].hidden_size: '8' is not valid; it must be int"),
     ],
 )
 def test_refusals(settings, says):

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from litlab.errors import UserError
 from litlab.testing import ModuleContract
 from project.data.sinusoids import Sinusoids
 from project.models.maml import MAML
@@ -67,11 +66,6 @@ class TestContract(ModuleContract):
         return batch["query_y"].square().mean().item()
 
 
-def test_networks_that_vmap_cant_take():
-    with pytest.raises(UserError, match=r"^model\.network: .*vmap can't take Sequential"):
-        MAML(nn.Sequential(nn.BatchNorm1d(1))).double().batch_loss(tasks())
-
-
 def test_it_learns_to_learn_and_joint_training_does_not(run, tmp_path):
     short = ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--model.optimizer.lr=0.01"]
     few = ["--data.train_tasks=4000", "--data.val_tasks=20", "--data.test_tasks=40"]
@@ -82,7 +76,6 @@ def test_it_learns_to_learn_and_joint_training_does_not(run, tmp_path):
         metrics = json.loads((tmp_path / f"lightning_logs/maml/version_{number}/metrics.json").read_text())
         results.append(metrics["test"])
     maml, joint = results
-    assert maml.keys() == joint.keys() == {"test/loss", "test/mse_0", "test/mse_1", "test/mse_5", "test/mse_10"}
     assert maml["test/loss"] == pytest.approx(maml["test/mse_1"])
     assert maml["test/mse_1"] < 0.7 * maml["test/mse_0"]
     assert maml["test/mse_10"] < maml["test/mse_1"]

@@ -93,5 +93,3 @@ def test_a_forecast_of_nothing_is_the_level_and_a_skip_a_linear_map_of_the_last_
     assert network.skip.is_set
     expected = (weight @ past[:, -rows:]).unsqueeze(-1).expand(-1, -1, -1, 3)
     torch.testing.assert_close(network(past), expected)
-    alone = WindowForecast(None, instance_norm, network.skip, rows)
-    torch.testing.assert_close(alone(past), expected[..., :1])

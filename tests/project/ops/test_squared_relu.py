@@ -1,6 +1,5 @@
 """The squared ReLU against its composition: values, derivatives of two orders, vmap, memory."""
 
-import pytest
 import torch
 from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
@@ -14,10 +13,9 @@ def _composed(x):
     return x.relu().square()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_values_and_gradients_are_those_of_the_composition(dtype):
+def test_values_and_gradients_are_those_of_the_composition():
     numbers = [-torch.inf, -2.0, -0.0, 0.0, 1e-10, 0.5, 3.0, 1e10, torch.nan]
-    x = torch.tensor(numbers, dtype=dtype, requires_grad=True)
+    x = torch.tensor(numbers, requires_grad=True)
     results = [(y, torch.autograd.grad(y.sum(), x)[0]) for y in (squared_relu(x), _composed(x))]
     torch.testing.assert_close(*results, equal_nan=True)
 
