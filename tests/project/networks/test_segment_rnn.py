@@ -93,3 +93,11 @@ def test_a_forecast_of_nothing_is_the_level_and_a_skip_a_linear_map_of_the_last_
     assert network.skip.is_set
     expected = (weight @ past[:, -rows:]).unsqueeze(-1).expand(-1, -1, -1, 3)
     torch.testing.assert_close(network(past), expected)
+
+
+def test_the_network_sees_windows_of_deviation_1():
+    network = WindowForecast(None, "revin")
+    network.network = lambda past, calendar: past.std(dim=1, correction=0)[:, None, :, None]
+    past = 7 * torch.randn(5, 8, 2)
+    expected = past.std(dim=1, correction=0) + past.mean(dim=1)
+    torch.testing.assert_close(network(past)[:, 0, :, 0], expected, rtol=1e-3, atol=1e-3)
