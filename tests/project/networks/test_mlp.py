@@ -1,7 +1,6 @@
 """The multi-layer perceptron, sized by its data."""
 
 import pytest
-import torch
 from torch import nn
 
 from litlab.testing import build_experiment
@@ -21,8 +20,7 @@ def test_layers(dropout, rates):
 
 def test_the_config_sizes_it_by_the_data(images):
     data = ("--data.dataset=folder", f"--data.path={images}", "--data.mode=L")
-    mine = ("--model.network.hidden_sizes=[8]", "--model.network.dropout=[0.3]", "--model.optimizer=RMSprop")
+    mine = ("--model.network.hidden_sizes=[8]", "--model.network.dropout=[0.3]")
     model, *_ = build_experiment("--config", str(CONFIGS / "mlp.yaml"), "--trainer.accelerator=cpu", *data, *mine)
     _, hidden, *_, head = model.network.layers
     assert (hidden.weight.shape, head.out_features) == ((8, 1024), 10)
-    assert isinstance(model.new_optimizer(), torch.optim.RMSprop)

@@ -54,3 +54,13 @@ def test_each_dropout_is_for_training_only(name):
     assert not torch.equal(network(text), network(text))
     network.eval()
     assert torch.equal(network(text), network(text))
+
+
+def test_word_dropout_replaces_real_words_alone():
+    network, seen, ids = _network(word_dropout=0.5), [], _pad(_text(15), 21)
+    network.embedding.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    network(ids)
+    replaced = seen[0] != ids
+    assert seen[0][replaced].eq(1).all()
+    assert replaced[:, :15].any()
+    assert not replaced[:, 15:].any()

@@ -32,7 +32,6 @@ EDGES = [
     [-torch.inf, 1.0, 2.0],
     [-torch.inf] * 3,
     [torch.nan, 1.0, 2.0],
-    [3e38, -3e38, 3e38],
 ]
 CUDA = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")]
 
