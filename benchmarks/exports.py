@@ -18,7 +18,6 @@ from typing import Any
 from common import earlier, save
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 FORMATS = ("onnx", "pt2", "aoti", "torchscript")
 KINDS = ("int8-weights", "int8-dynamic", "int8-static")
@@ -72,17 +71,6 @@ def main() -> None:
         found = row(export(runs[name], form, kind, options.threads), MAIN[name])
         results[f"{name} {form} {kind or 'float32'}"] = found
         save("exports", {"threads": options.threads, "metrics": MAIN, **results})
-    table = Table("", "difference", "metric", "MiB", "load s", "ms at 1", "ms at 32")
-    for name, found in results.items():
-        if "refused" in found:
-            table.add_row(name, found["refused"])
-            continue
-        speed = found["speed"]["exported"]
-        table.add_row(
-            name, str(found["difference"]), " ".join(map(str, found["metric"])), str(found["size_mib"]),
-            f"{found['load_seconds']:.2f}", *(f"{milliseconds:.2f}" for milliseconds in speed.values()),
-        )  # fmt: skip
-    Console(stderr=True).print(table)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Requests per second and waiting times of a server, beside the same model in a bare loop.
 
 python benchmarks/serve_load.py lightning_logs/text/version_0/exported/onnx lightning_logs/cifar/version_0
-python benchmarks/serve_load.py --requests 200 --beside ../other/src RUN     shorter, and with another checkout's server
+python benchmarks/serve_load.py --requests 200 RUN     shorter
 
 For each run or folder of an export: 1, 8 and 32 clients that send the next request when they have the answer to the
 last; the server's defaults, on loopback, on the cores that the clients use, too. The bare loop calls the model with one
@@ -59,13 +59,11 @@ class Server:
     Args:
         run: What is served.
         arguments: More of the command line.
-        source: Folder that the packages are imported from; None: as here.
     """
 
-    def __init__(self, run: str, *arguments: str, source: str | None = None) -> None:
+    def __init__(self, run: str, *arguments: str) -> None:
         command = [sys.executable, "-m", "project", "serve", "--run", run, "--port", "0", *arguments]
-        environment = os.environ | ({"PYTHONPATH": source} if source else {})
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         address = re.search(r":(\d+)$", self.process.stdout.readline().strip())
         if address is None:
@@ -122,7 +120,7 @@ def time_calls(function: Callable[[Any], Any], inputs: list[Any], samples: int =
     return {"requests_per_second": samples * len(inputs) / (time.perf_counter() - start)}
 
 
-def measure(run: str, count: int, repeats: int, beside: str | None) -> dict[str, Any]:
+def measure(run: str, count: int, repeats: int) -> dict[str, Any]:
     """Measure all sides of one model."""
     cores = len(os.sched_getaffinity(0))
     model = load_model(run, [], workers=1)
@@ -137,11 +135,9 @@ def measure(run: str, count: int, repeats: int, beside: str | None) -> dict[str,
         "loop, batch 1, read": partial(time_calls, model.answer, [[fields] for fields in requests]),
         "loop, batch 32": partial(time_calls, model.run, together, 32),
     }
-    with Server(run) as server, Server(run, "--workers", str(cores)) as several, Server(run, source=beside) as other:
+    with Server(run) as server, Server(run, "--workers", str(cores)) as several:
         for clients in CLIENTS:
             sides[f"{clients} clients"] = partial(load_server, server, bodies, clients)
-            if beside is not None:
-                sides[f"{clients} clients, beside"] = partial(load_server, other, bodies, clients)
         sides[f"32 clients, {cores} workers"] = partial(load_server, several, bodies, 32)
 
         results: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
@@ -160,12 +156,10 @@ if __name__ == "__main__":
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--requests", type=int, default=640)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--beside", help="folder src of another checkout")
     options = parser.parse_args()
     use_package("project")
     before = os.getloadavg()[0]
     models = {
-        run.removeprefix("lightning_logs/"): measure(run, options.requests, options.repeats, options.beside)
-        for run in options.runs
+        run.removeprefix("lightning_logs/"): measure(run, options.requests, options.repeats) for run in options.runs
     }
     save("serve_load", {"requests": options.requests, "load_before": before, "models": models})

@@ -1,35 +1,25 @@
 """CPU time per training step: Classifier with logging, metrics and callbacks against a bare Trainer.
 
-    python benchmarks/step_overhead.py [--repeats 7] [--bars]
+    python benchmarks/step_overhead.py [--repeats 7]
 
 The network is so small (16 -> 32 -> 10) that a step is nothing but overhead. The bare side is a LightningModule that
 only returns its loss, under Trainer(barebones=True); ours logs to TensorBoard every 50 steps, counts loss, accuracy and
 F1 of every sample, and runs with the callbacks of the command line: with those that let a run survive (exact resume,
 run record, stop signals, guard) and without. Repeats alternate; one thread, process time.
-
---bars compares progress bars instead, on a terminal: none, ours, and Lightning's as they come.
 """
 
 import argparse
-import fcntl
 import logging
-import os
-import struct
 import tempfile
-import termios
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
-from functools import partial
 
 import torch
 from common import save, summarise
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import RichProgressBar, TQDMProgressBar
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from torch import nn
 
-from litlab.callbacks import NaNGuard, ProgressBar
+from litlab.callbacks import NaNGuard
 from litlab.checkpointing.resume import ExactResume
 from litlab.cli.config import Command
 from litlab.cli.fit import build
@@ -37,7 +27,6 @@ from litlab.cli.trainer import build_trainer
 from litlab.runs.record import RunRecord
 from litlab.runs.signals import StopSignals
 from litlab.runs.start import start_run
-from litlab.tasks import Classifier
 from litlab.util.team import use_package
 
 STEPS = 2000
@@ -135,53 +124,15 @@ def ours(survives: bool) -> float:
     return seconds[-1] / STEPS * 1e6
 
 
-def with_bar(bar: Callback | None) -> float:
-    """Measure the same of a Classifier with no callback but a progress bar, on a terminal."""
-    seconds: list[float] = []
-    model = timed(Classifier, seconds)(Tiny(), num_classes=10, optimizer=partial(torch.optim.SGD, lr=0.01))
-    trainer = Trainer(
-        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_model_summary=False,
-        enable_progress_bar=bar is not None, callbacks=bar,
-    )  # fmt: skip
-    with terminal():
-        trainer.fit(model, Batches())
-    return seconds[-1] / STEPS * 1e6
-
-
-@contextmanager
-def terminal() -> Iterator[None]:
-    """Let the output go to a terminal that another process reads."""
-    reader, writer = os.openpty()
-    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    child = os.fork()
-    if child == 0:
-        os.close(writer)
-        try:
-            while os.read(reader, 2**16):
-                pass
-        except OSError:  # the terminal was closed
-            os._exit(0)
-    os.close(reader)
-    with os.fdopen(writer, "w") as screen, redirect_stdout(screen):
-        yield
-    os.waitpid(child, 0)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--bars", action="store_true", help="compare progress bars")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     use_package("project")
     sides = {"bare Trainer": bare, "without survival": lambda: ours(False), "as shipped": lambda: ours(True)}
-    if arguments.bars:
-        bars = {"ProgressBar": ProgressBar, "TQDMProgressBar": TQDMProgressBar, "RichProgressBar": RichProgressBar}
-        sides = {"no bar": lambda: with_bar(None)} | {
-            name: lambda kind=kind: with_bar(kind()) for name, kind in bars.items()
-        }
     microseconds: dict[str, list[float]] = {name: [] for name in sides}
     bare()
     for _ in range(arguments.repeats):
@@ -189,15 +140,11 @@ def main() -> None:
             microseconds[name].append(side())
     table = {name: summarise(values) for name, values in microseconds.items()}
     medians = {name: row["median"] for name, row in table.items()}
-    if arguments.bars:
-        ratios = {f"{name} / no bar": median / medians["no bar"] for name, median in medians.items()}
-    else:
-        ratios = {
-            "as shipped / bare Trainer": medians["as shipped"] / medians["bare Trainer"],
-            "as shipped / without survival": medians["as shipped"] / medians["without survival"],
-        }
-    results = {"cpu_microseconds_per_step": table, "ratios": ratios}
-    save("progress_bars" if arguments.bars else "step_overhead", results)
+    ratios = {
+        "as shipped / bare Trainer": medians["as shipped"] / medians["bare Trainer"],
+        "as shipped / without survival": medians["as shipped"] / medians["without survival"],
+    }
+    save("step_overhead", {"cpu_microseconds_per_step": table, "ratios": ratios})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
     del sys.modules[name]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--assert=plain", *sys.argv[1:]]))
 """
-SOME = "test_nothing_is_imported_in_a_circle or test_cifar_muon or test_norms"
+SOME = "test_nothing_is_imported_in_a_circle or test_cifar_muon or test_networks"
 NOT_COPIED = {".git", ".venv", "build", "data", "dist", "lightning_logs"}  # of the root
 
 

@@ -24,7 +24,7 @@ class ProgressBar(TQDMProgressBar):
     is not a terminal (a file, a CI log) the lines are all there is, without control characters.
 
     The bar is drawn twice a second: drawing also reads the metrics, which waits for the device. Drawn at every step,
-    as Lightning's is, a bar takes half as long as the step of a tiny network (``benchmarks/step_overhead.py --bars``).
+    as Lightning's is, a bar takes half as long as the step of a tiny network.
     """
 
     def __init__(self) -> None:

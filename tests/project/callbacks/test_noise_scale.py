@@ -1,24 +1,19 @@
 """The gradient noise scale of a fit, which does not notice that it is measured."""
 
 import math
-from functools import partial
 
 import pytest
 import torch
 from lightning.pytorch import LightningModule
 from torch import nn
 
-from litlab.errors import UserError
-from litlab.tasks import Classifier
-from project.callbacks.noise_scale import GradientNoiseScale, Point, estimate_noise
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from project.callbacks.noise_scale import GradientNoiseScale, estimate_noise
 from tests.litlab.checkpointing.in_process import fit
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
     pytest.mark.filterwarnings("ignore:.*Checkpoint directory .* exists and is not empty"),
 ]
-SGD = partial(torch.optim.SGD, lr=0.05)
 
 
 class Shift(LightningModule):
@@ -63,21 +58,3 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
     resumed = GradientNoiseScale(every_n_steps=2)
     fit(tmp_path / "cut", callbacks=[resumed], resume=True)
     assert resumed.points == whole.points
-
-
-def test_the_first_of_the_averages_has_no_more_weight_than_the_last(tmp_path, monkeypatch):
-    raw = iter(torch.tensor([[1.0, 10.0], [2.0, 10.0], [3.0, 10.0]]))
-    monkeypatch.setattr("project.callbacks.noise_scale.estimate_noise", lambda *_: next(raw))
-    callback = GradientNoiseScale(every_n_steps=1)
-    model = Classifier(Tiny().network, num_classes=4, optimizer=SGD)
-    make_trainer(tmp_path, callbacks=[callback], max_steps=4).fit(model, TinyData(16))
-    weights = [0.81, 0.9, 1.0]
-    mean = sum(weight * value for weight, value in zip(weights, (1, 2, 3), strict=True)) / sum(weights)
-    assert callback.points[-1] == pytest.approx((3, 4, mean, 10.0))
-    assert callback.points[-1].noise_scale == pytest.approx(10 / mean)
-    assert math.isnan(Point(9, 500, -1.0, 840.0).noise_scale)
-
-
-def test_a_model_without_a_loss_of_a_batch_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"^trainer\.callbacks: .* model\.batch_loss\(batch\), .* Tiny does not have"):
-        make_trainer(tmp_path, callbacks=[GradientNoiseScale()]).fit(Tiny(), TinyData())

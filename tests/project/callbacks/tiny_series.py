@@ -17,23 +17,19 @@ class TinyForecaster(LightningModule):
 
 
 class TinySeries(LightningDataModule):
-    """Windows of 5 + 3 hours of a random series of `targets` columns, starting at its rows 10 to 10 + `windows`."""
+    """Windows of 5 + 3 hours of a random series of two columns, starting at its rows 10 to 10 + `windows`."""
 
     context_length, horizon, first = 5, 3, 10
 
-    def __init__(self, windows: int = 20, targets: int = 2, batch_size: int = 6) -> None:
+    def __init__(self, windows: int = 20) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(0)
-        self.series = torch.randn(
-            self.first + windows + self.context_length + self.horizon - 1, targets, generator=generator
-        )
-        self.mean = 100.0 * torch.arange(1, targets + 1)
-        self.scale = 2.0 + torch.arange(targets)
-        self.naive_error = 0.5 + torch.arange(targets)
-        self.target_names = [f"column {number}" for number in range(targets)]
+        rows = self.first + windows + self.context_length + self.horizon - 1
+        self.series = torch.randn(rows, 2, generator=generator)
+        self.mean, self.scale, self.naive_error = torch.tensor([[100.0, 200.0], [2.0, 3.0], [0.5, 1.5]])
+        self.target_names = ["column 0", "column 1"]
         self.times = np.datetime64("2024-01-01", "s") + np.arange(len(self.series)) * np.timedelta64(1, "h")
         self.windows = windows
-        self.batch_size = batch_size
 
     def test_dataloader(self):
         starts = torch.arange(self.windows).tensor_split(self.trainer.world_size)[self.trainer.global_rank]
@@ -43,4 +39,4 @@ class TinySeries(LightningDataModule):
             rows = self.series[start[:, None] + torch.arange(self.context_length + self.horizon)]
             return {"past": rows[:, : self.context_length], "future": rows[:, self.context_length :], "start": start}
 
-        return DataLoader(starts, batch_size=self.batch_size, collate_fn=gather)
+        return DataLoader(starts, batch_size=6, collate_fn=gather)

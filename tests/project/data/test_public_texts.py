@@ -13,10 +13,9 @@ def test_ag_news(tmp_path):
         rows = [f'"{i % 4 + 1}","Title {i}","Said ""{split}"" \\ {i}"\n' for i in range(count)]
         (tmp_path / "ag_news" / f"{split}.csv").write_text("".join(rows), encoding="utf-8")
     frame = AGNewsData.public.read(tmp_path)
-    assert AGNewsData.public.class_names == ("World", "Sports", "Business", "Sci/Tech")
     assert frame["text"][43] == 'Title 3 Said "test" \\ 3'
     assert frame["split"].tolist() == ["train"] * 40 + ["test"] * 8
-    assert frame["label"].tolist() == [i % 4 for i in range(40)] + [i % 4 for i in range(8)]
+    assert frame["label"].tolist() == [0, 1, 2, 3] * 12
 
 
 def test_imdb_is_read_from_the_archive(tmp_path):
@@ -31,8 +30,6 @@ def test_imdb_is_read_from_the_archive(tmp_path):
         archive.addfile(tarfile.TarInfo("aclImdb/train/urls_pos.txt"))
     frame = IMDBData.public.read(tmp_path)
     train = frame[frame["split"] == "train"]
-    assert IMDBData.public.class_names == ("negative", "positive")
     assert train["text"].tolist() == [f"train {folder} {i} é" for folder in ("neg", "pos") for i in range(12)]
     assert train["label"].tolist() == [0] * 12 + [1] * 12
     assert frame["split"].value_counts().to_dict() == {"train": 24, "test": 8}
-    assert {path.name for path in tmp_path.iterdir()} == {"aclImdb_v1.tar.gz"}

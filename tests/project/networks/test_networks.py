@@ -1,8 +1,10 @@
-"""The networks' shapes and the whitened start."""
+"""The networks of images: shapes, the whitened start, dropout by layer, norms."""
 
 import pytest
 import torch
+from torch import nn
 
+from project.networks.norms import GroupNorm, LayerNorm
 from project.networks.vgg import VGG
 from project.networks.whitened_cnn import WhitenedCNN
 
@@ -21,11 +23,18 @@ def test_convolutions_start_as_the_identity():
     torch.testing.assert_close(block.conv1(images)[:, :32], images)
 
 
-def test_whitening_is_kept_in_the_state_and_not_trained():
-    network = WhitenedCNN()
-    network.whiten(torch.randn(50, 3, 32, 32))
-    other = WhitenedCNN()
-    other.load_state_dict(network.state_dict())
-    assert other.whitened
-    assert torch.equal(other.filters, network.filters)
-    assert "filters" not in dict(network.named_parameters())
+def test_each_layer_has_its_dropout():
+    network = VGG(widths=(8, 8, 16), hidden=(16, 8), block_dropout=[0.1, 0.5, 0], head_dropout=[0.5, 0.3])
+    rates = [layer.p for layer in network.modules() if isinstance(layer, nn.Dropout2d | nn.Dropout)]
+    assert rates == [0.1, 0.5, 0, 0.5, 0.3]
+    dropped = network.features[:14](torch.randn(20, 3, 32, 32)).flatten(2).eq(0).all(2)  # whole channels
+    assert 0.3 < dropped.float().mean() < 0.7
+
+
+@pytest.mark.parametrize(("norm", "groups"), [(GroupNorm(16, groups=2), 2), (LayerNorm(16), 1)])
+def test_what_has_mean_0_and_deviation_1(norm, groups):
+    """The values of each group of each image; those of a smaller part of it have other means."""
+    normed = norm(torch.randn(4, 16, 6, 5) * 3 + torch.arange(16.0)[:, None, None])
+    parts = normed.unflatten(1, (groups, -1)).flatten(2)
+    torch.testing.assert_close(parts.mean(2), torch.zeros(4, groups), rtol=0, atol=1e-5)
+    torch.testing.assert_close(parts.std(2, correction=0), torch.ones(4, groups), rtol=0, atol=1e-3)

@@ -15,27 +15,7 @@ def _seed():
     torch.manual_seed(0)
 
 
-@pytest.mark.parametrize(
-    ("cell", "decoder", "independent", "covariates", "num_layers"),
-    [
-        ("lstm", "parallel", True, 3, 1),
-        ("gru", "last_hidden", False, 0, 2),
-    ],
-)
-def test_shapes_and_a_gradient_for_every_parameter(cell, decoder, independent, covariates, num_layers):
-    network = SegmentRNN(
-        10, 7, 3, covariates, cell=cell, hidden_size=8, num_layers=num_layers, segment_length=4, decoder=decoder,
-        channel_independent=independent, dropout=0.1, outputs=2, head_std=1e-3,
-    )  # fmt: skip
-    forecast = network(torch.randn(5, 10, 3), torch.randn(5, 17, 3) if covariates else None)
-    assert forecast.shape == (5, 7, 3, 2)
-    forecast.sum().backward()
-    for name, parameter in network.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
-
-
-@pytest.mark.parametrize(("cell", "units"), [("lstm", None), ("lstm", 5), ("gru", 0)])
+@pytest.mark.parametrize(("cell", "units"), [("lstm", None), ("gru", 0)])
 def test_plain_form_is_a_recurrent_layer_and_a_head_of_any_size(cell, units):
     network = SegmentRNN(
         9, 4, 3, cell=cell, hidden_size=8, segment_length=1, decoder="last_hidden", channel_independent=False,
@@ -46,7 +26,7 @@ def test_plain_form_is_a_recurrent_layer_and_a_head_of_any_size(cell, units):
     past = torch.randn(5, 9, 3)
     last = plain(past)[0][:, -1]
     *hidden, head = [layer for layer in network.decoder.modules() if isinstance(layer, nn.Linear)]
-    assert [layer.out_features for layer in hidden] == {None: [8], 5: [5], 0: []}[units]
+    assert len(hidden) == (units is None)
     for layer in hidden:
         last = layer(last).relu()
     torch.testing.assert_close(network(past), head(last).view(5, 4, 3, 1))
@@ -66,17 +46,6 @@ def test_parallel_decoding_is_one_step_per_segment_and_channel(cell):
             out, _ = network.rnn(query.view(1, 1, 6), state)
             pieces.append(network.decoder.head(out.flatten()))
         torch.testing.assert_close(forecast[sample, :, channel, 0], torch.cat(pieces)[:7])
-
-
-@pytest.mark.parametrize("decoder", ["parallel", "last_hidden"])
-@pytest.mark.parametrize("independent", [True, False])
-def test_channels_see_each_other_only_if_they_may(decoder, independent):
-    network = SegmentRNN(8, 8, 3, hidden_size=8, segment_length=4, decoder=decoder, channel_independent=independent)
-    past = torch.randn(2, 8, 3)
-    other = past.clone()
-    other[:, :, 1] += 1
-    changed = (network(other) != network(past)).any(dim=3).any(dim=1).any(dim=0)
-    assert changed.tolist() == [not independent, True, not independent]
 
 
 @pytest.mark.parametrize("independent", [True, False])
@@ -111,37 +80,24 @@ LEVELS = {
 
 
 @pytest.mark.parametrize("instance_norm", LEVELS)
-def test_a_forecast_of_nothing_is_the_level(instance_norm):
-    past = torch.randn(5, 8, 2) + 3
-    forecast = WindowForecast(Zero(), instance_norm)(past)
-    torch.testing.assert_close(forecast, LEVELS[instance_norm](past).unsqueeze(-1).expand(-1, 4, -1, 3))
-
-
-@pytest.mark.parametrize("instance_norm", LEVELS)
 @pytest.mark.parametrize("rows", [8, 5])
-def test_skip_is_a_linear_map_of_the_last_rows(instance_norm, rows):
+def test_a_forecast_of_nothing_is_the_level_and_a_skip_a_linear_map_of_the_last_rows(instance_norm, rows):
     network = WindowForecast(Zero(), instance_norm, FixedMap(rows, 4), rows)
     weight = torch.rand(4, rows)
     weight /= weight.sum(dim=1, keepdim=True)
     past = torch.randn(5, 8, 2) + 3
-    torch.testing.assert_close(network(past), WindowForecast(Zero(), instance_norm, rows=rows)(past))
+    level = LEVELS[instance_norm](past[:, -rows:]).unsqueeze(-1).expand(-1, 4, -1, 3)
+    torch.testing.assert_close(network(past), level)
     assert not network.skip.is_set
     network.skip.set(weight)
     assert network.skip.is_set
     expected = (weight @ past[:, -rows:]).unsqueeze(-1).expand(-1, -1, -1, 3)
     torch.testing.assert_close(network(past), expected)
-    alone = WindowForecast(None, instance_norm, network.skip, rows)
-    torch.testing.assert_close(alone(past), expected[..., :1])
 
 
-@pytest.mark.parametrize(
-    ("build", "says"),
-    [
-        (lambda: SegmentRNN(24, 12, head_hidden_size=4), "head_hidden_size is 4: it must be left out for the decoder"),
-        (lambda: SegmentRNN(24, 12, segment_length=48), "segment_length is 48: it must be at most context_length"),
-    ],
-)
-def test_sizes_that_make_no_network(build, says):
-    with pytest.raises(ValueError, match="it must be") as refused:
-        build()
-    assert says in str(refused.value)
+def test_the_network_sees_windows_of_deviation_1():
+    network = WindowForecast(None, "revin")
+    network.network = lambda past, calendar: past.std(dim=1, correction=0)[:, None, :, None]
+    past = 7 * torch.randn(5, 8, 2)
+    expected = past.std(dim=1, correction=0) + past.mean(dim=1)
+    torch.testing.assert_close(network(past)[:, 0, :, 0], expected, rtol=1e-3, atol=1e-3)

