@@ -26,19 +26,12 @@ def _hardware_is_asked_anew():
 # auto
 
 
-@pytest.mark.parametrize(
-    ("major", "result", "why"),
-    [
-        (8, "bf16-mixed", "as this GPU has units for bfloat16"),
-        (7, "16-mixed", "as this GPU has units for float16, but not for bfloat16"),
-        (6, "32-true", "as this GPU has no units for bfloat16"),
-    ],
-)
-def test_gpus(monkeypatch, major, result, why):
+@pytest.mark.parametrize(("major", "result"), [(8, "bf16-mixed"), (7, "16-mixed"), (6, "32-true")])
+def test_gpus(monkeypatch, major, result):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(major=major))
-    assert auto_precision(torch.device("cuda", 0)) == (result, why)
+    assert auto_precision(torch.device("cuda", 0))[0] == result
 
 
 @pytest.mark.parametrize(("there", "features"), [(True, ["bf16"]), (False, ["avx2", "avx512_f"])])

@@ -24,11 +24,7 @@ def calls(path: str, /, **init_args: Any) -> dict[str, Any]:
     return {"class_path": path, "init_args": init_args}
 
 
-def sets_up(hook: Any) -> dict[str, Any]:
-    """A callback that calls something later."""
-    return calls("lightning.pytorch.callbacks.LambdaCallback", setup=hook)
-
-
+LATER = "lightning.pytorch.callbacks.LambdaCallback"  # calls something later
 TOUCH = {"command": "touch MARK"}
 WRITE = calls("litlab.runs.folder.write_text", path="MARK", text="written")
 # What stands in the place of the optimizer or of a callback; what the line says of it.
@@ -39,9 +35,9 @@ FOREIGN: dict[str, tuple[str, Any, str]] = {
     "torch.load": ("optimizer", calls("torch.load", f="evil.pkl", weights_only=False), MAY_NOT),
     "a function of ours": ("optimizer", WRITE, f"model.optimizer: {MAY_NOT} litlab.runs.folder.write_text"),
     "a class of ours elsewhere": ("optimizer", calls("litlab.data.ImageData", dataset="generated"), ""),
-    "callable of torch": ("callbacks", sets_up("torch.save"), f"{MAY_NOT} torch.serialization.save"),
-    "callable with arguments": ("callbacks", sets_up(WRITE), MAY_NOT),
-    "callable class": ("callbacks", sets_up(calls("torchvision.transforms.ToTensor")), MAY_NOT),
+    "callable of torch": ("callbacks", calls(LATER, setup="torch.save"), f"{MAY_NOT} torch.serialization.save"),
+    "callable with arguments": ("callbacks", calls(LATER, setup=WRITE), MAY_NOT),
+    "callable class": ("callbacks", calls(LATER, setup=calls("torchvision.transforms.ToTensor")), MAY_NOT),
 }
 
 

@@ -130,9 +130,8 @@ def test_one_command_with_two_ranks_ends_with_the_code_of_the_signal(tmp_path):
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 143, printed
     ends = re.findall(r"rank \d: Interrupted after (\d+) steps", printed)
-    assert len(ends) == 2
-    assert len(set(ends)) == 1, "both after the same step"
-    assert 8 <= state(tmp_path)["global_step"] < 18
+    assert ends == [str(state(tmp_path)["global_step"])] * 2, "both after the same step"
+    assert 8 <= int(ends[0]) < 18
 
 
 def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
@@ -159,7 +158,6 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     assert ends[0][1:] == ["2", "0", "8"]
     assert state(tmp_path / "step")["global_step"] == int(ends[0][0])
     assert state(tmp_path / "validation")["global_step"] == 2
-    said = r"rank {}: error: nan_guard: the loss is {} and the norm of the gradient nan at step 8 \(epoch 1, batch 2\)"
-    assert re.search(said.format(0, r"\d\S*"), first)
-    assert re.search(said.format(1, "nan"), second)
+    assert re.search(r"error: nan_guard: the loss is \d\S* and the norm of the gradient nan at step 8", first)
+    assert "error: nan_guard: the loss is nan and" in second
     assert state(tmp_path / "nan")["global_step"] == 6

@@ -63,11 +63,8 @@ def test_a_group_is_one_row_and_its_runs_are_shown_where_it_is_named(root, show)
     rows = show(table.main, "cifar", "--sort", "val/acc")
     assert [*rows][1:] == ["cifar/version_1", "cifar/seeds_0", "cifar/version_0"]
     assert rows["cifar/seeds_0"][:2] == ["2 of 3, finished", "val/acc 0.85 ± 0.05"]
-    assert [*show(table.main, "cifar", "--sort", "test/loss")][1:] == [
-        "cifar/version_1",
-        "cifar/version_0",
-        "cifar/seeds_0",
-    ]
+    by_loss = [*show(table.main, "cifar", "--sort", "test/loss")][1:]
+    assert by_loss == ["cifar/version_1", "cifar/version_0", "cifar/seeds_0"]
     members = ["cifar/seeds_0/seed_1/version_0", "cifar/seeds_0/seed_0/version_0"]
     assert [*show(table.main, "cifar/seeds_0")][1:] == members
     assert [*show(table.main, "cifar/seeds_0/seed_0")][1:] == members[1:]
