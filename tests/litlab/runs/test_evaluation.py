@@ -39,6 +39,17 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     assert not folder.path.exists()
 
 
+def test_a_run_is_resumed_with_its_own_settings_or_to_train_longer(run, folder, settings):
+    resume = ["fit", "--resume=series"]
+    refused = error(run(*resume, "--data.batch_size=24"))
+    assert "series/version_0: a resumed run keeps its settings (data.batch_size: 48 -> 24)" in refused
+    before = folder.metrics.read_bytes()
+    assert "series/version_0 is finished. Train it longer with" in run(*resume, "--trainer.devices=1").err
+    assert folder.metrics.read_bytes() == before
+    assert run(*resume, "--trainer.max_epochs=3", "--test_after_fit=false").code == 0
+    assert read_json(folder.metrics)["epochs"] == 3
+
+
 def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):
     fit = ["fit", *settings, "--trainer.max_epochs=1", "--test_after_fit=false"]
     begun = run(*fit, "--init_from=series", "--model.optimizer.lr=1e-12")
