@@ -1,7 +1,6 @@
 """Types of numbers with bounds: what they refuse, and that nothing but plain numbers comes out of the parser."""
 
 import io
-import json
 import re
 
 import pytest
@@ -83,12 +82,3 @@ REFUSED = {
 def test_what_is_out_of_bounds_is_refused(flag):
     with pytest.raises(ArgumentError, match=re.escape(REFUSED[flag])):
         parser().parse_args([f"--data.{flag}"])
-
-
-def test_help_and_schema_show_the_bounds():
-    made = ArgumentParser()
-    made.add_class_arguments(Settings, "data")
-    assert "(type: int >= 1, default: 8)" in " ".join(made.format_help().split())
-    data = json.loads(made.get_completion_script("jsonschema"))["properties"]["data"]["properties"]
-    assert data["size"] == {"type": "integer", "minimum": 1, "description": "A size.", "default": 8}
-    assert (data["rate"]["exclusiveMinimum"], data["share"]["minimum"], data["share"]["exclusiveMaximum"]) == (0, 0, 1)

@@ -93,14 +93,6 @@ def test_what_can_not_become_flags(here, line):
     assert REFUSED[line] in str(refused.value)
 
 
-def test_a_cut_last_checkpoint_gives_way_to_the_newest_whole_one(here):
-    last = here / RUN / "checkpoints/last.ckpt"
-    last.write_bytes(last.read_bytes()[:100])
-    with pytest.warns(UserWarning, match=r"last.ckpt: it can't be read .*other.ckpt is used"):
-        argv = expand(["fit", "--resume", RUN])
-    assert argv[2] == f"--ckpt_path={RUN}/checkpoints/other.ckpt"
-
-
 def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
