@@ -35,7 +35,6 @@ LONGEST = {
     "test_seeds.py",
     "test_sweep.py",
     "test_tutorials.py",
-    "test_wheel.py",
 }
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 

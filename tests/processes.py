@@ -40,7 +40,6 @@ class Python:
         cwd: Its working directory.
         environment: Its variables besides those of the test.
         merge: Whether what it prints to stderr goes to stdout.
-        terminal: Device that is its terminal, and takes what it prints.
     """
 
     def __init__(
@@ -49,12 +48,11 @@ class Python:
         cwd: Path,
         environment: dict[str, object] | None = None,
         merge: bool = False,
-        terminal: str = "",
     ) -> None:
         defaults = {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "NO_COLOR": "1"}
         own = {name: str(value) for name, value in (environment or {}).items()}
         self._printed = [_temporary_file(self) for _ in range(1 if merge else 2)]
-        files = [terminal] * 3 if terminal else [os.devnull, *map(str, self._printed)]
+        files = [os.devnull, *map(str, self._printed)]
         with _one_at_a_time:
             variables = {**os.environ, **defaults, **own}
             start_fork_server()

@@ -1,13 +1,15 @@
 """The tests of litlab run the experiments of a team of their own, `auks`: they know no other."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SEARCH_PATH, Outcome
+from litlab.runs.folder import RunFolder
+from tests.conftest import SEARCH_PATH, Outcome, command
 
 TEAM = Path(__file__).parent / "team"
 CONFIGS = TEAM / "configs"
@@ -41,3 +43,31 @@ def fit_images(run, images) -> Callable[..., Outcome]:
     """Runs a verb of the images experiment on the tiny images."""
     data = ["--data.dataset=folder", f"--data.path={images}", "--trainer.accelerator=cpu"]
     return lambda verb, *arguments: run(verb, "--config", CONFIGS / "images.yaml", *data, *arguments)
+
+
+@pytest.fixture(scope="session")
+def settings(series) -> list[str]:
+    """Flags of the run that several tests look at."""
+    return [
+        f"--config={CONFIGS / 'series.yaml'}", "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]",
+        "--data.batch_size=48", "--data.val_fraction=0.2", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
+        "--trainer.callbacks=[]",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def fitted(settings, tmp_path_factory) -> Path:
+    """The logs of a run of two epochs."""
+    root = tmp_path_factory.mktemp("fitted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        name = "--checkpoint.filename={epoch}-{val/mse:.3f}"
+        assert command(patch, "fit", *settings, "--trainer.max_epochs=2", name, package="auks") == 0
+    return root / "lightning_logs"
+
+
+@pytest.fixture
+def folder(fitted, tmp_path) -> RunFolder:
+    """A copy of that run, in the folder that commands run in."""
+    shutil.copytree(fitted, tmp_path / "lightning_logs")
+    return RunFolder(tmp_path / "lightning_logs/series/version_0")

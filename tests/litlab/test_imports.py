@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 import litlab
 
 SOURCES = Path(litlab.__file__).parents[1]
@@ -16,6 +18,7 @@ LAYERS = (
     {"cli"},
     {"commands", "testing"},
 )
+AT_START = {"litlab.cli.main": 12, "litlab.cli.fit": 85}  # how many modules of litlab these import at most
 SLOW = {"matplotlib", "optuna", "PIL", "plotly", "scipy", "sklearn", "tensorboard", "tokenizers", "torchvision"}
 LATE = (
     "litlab.data.images.decode",
@@ -32,12 +35,18 @@ def name_of(file: Path) -> str:
 MODULES = {name_of(file): ast.parse(file.read_text()) for file in (SOURCES / "litlab").rglob("*.py")}
 
 
-def list_imports(name: str, in_functions: bool = True) -> Iterator[str]:
-    """Yield the dotted names of all that a module imports, and of what it takes of these."""
+def list_imports(name: str, at_start: bool = False) -> Iterator[str]:
+    """Yield the dotted names of all that a module imports, and of what it takes of these.
+
+    Args:
+        name: The module.
+        at_start: Whether only that counts which is imported with the module.
+    """
     pending: list[ast.AST] = [MODULES[name]]
     while pending:
         node = pending.pop()
-        if in_functions or not isinstance(node, ast.FunctionDef):
+        is_later = isinstance(node, ast.FunctionDef) or "TYPE_CHECKING" in ast.unparse(getattr(node, "test", []))
+        if not (at_start and is_later):
             pending += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -46,9 +55,9 @@ def list_imports(name: str, in_functions: bool = True) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def list_modules(name: str, in_functions: bool = True) -> set[str]:
+def list_modules(name: str, at_start: bool = False) -> set[str]:
     """Return the modules of litlab that a module imports."""
-    names = list(list_imports(name, in_functions))
+    names = list(list_imports(name, at_start))
     return {part for full in names for part in (full, full.rpartition(".")[0]) if part in MODULES}
 
 
@@ -68,13 +77,21 @@ def test_slow_libraries_are_imported_where_they_are_used():
     """Not when a command starts: each takes a good part of a second."""
     for name in MODULES:
         if not name.startswith(LATE):
-            body = (node for node in MODULES[name].body if isinstance(node, ast.Import | ast.ImportFrom))
-            roots = {getattr(node, "module", None) or node.names[0].name for node in body}
-            assert {root.partition(".")[0] for root in roots} & SLOW == set(), name
+            roots = {full.partition(".")[0] for full in list_imports(name, at_start=True)}
+            assert roots & SLOW == set(), name
 
 
 def test_nothing_is_imported_in_a_circle():
-    list(TopologicalSorter({name: list_modules(name, in_functions=False) for name in MODULES}).static_order())
+    list(TopologicalSorter({name: list_modules(name, at_start=True) for name in MODULES}).static_order())
+
+
+@pytest.mark.parametrize("name", AT_START)
+def test_a_command_imports_little_before_it_knows_its_config(name):
+    modules = {name}
+    while further := set().union(*(list_modules(module, at_start=True) for module in modules)) - modules:
+        modules |= further
+    assert not [module for module in modules if module.startswith(("litlab.commands", "litlab.data"))]
+    assert len(modules) <= AT_START[name]
 
 
 def test_commands_do_not_import_each_other():

@@ -1,7 +1,6 @@
 """Types of numbers with bounds: what they refuse, and that nothing but plain numbers comes out of the parser."""
 
 import io
-import json
 import re
 
 import pytest
@@ -18,6 +17,8 @@ from litlab.types import (
     PositiveInt,
     bounded,
 )
+
+Kernel = bounded(int, ">= 3", "<= 7")
 
 
 class Settings(HyperparametersMixin):
@@ -37,6 +38,7 @@ class Settings(HyperparametersMixin):
         pair: tuple[ClosedUnitInterval, OpenUnitInterval] = (0.0, 0.5),
         workers: NonNegativeInt = 0,
         either: PositiveInt | HalfOpenUnitInterval = 0.5,
+        kernel: Kernel = 5,
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
@@ -48,32 +50,23 @@ def parser() -> ArgumentParser:
     return made
 
 
-def built(*flags: str) -> Settings:
-    made = parser()
-    return made.instantiate(made.parse_args(list(flags))).data
-
-
 def test_what_is_kept_is_plain():
-    flags = ("size=4", "rate=1e-3", "share=0", "limit=9", "widths=[1, 2]", "pair=[1, 0.25]", "either=3")
-    kept = dict(built(*(f"--data.{flag}" for flag in flags)).hparams)
+    made = parser()
+    flags = ("size=4", "rate=1e-3", "share=0", "limit=9", "widths=[1, 2]", "pair=[1, 0.25]", "either=3", "kernel=4")
+    kept = dict(made.instantiate(made.parse_args([f"--data.{flag}" for flag in flags])).data.hparams)
     assert kept == {"size": 4, "rate": 1e-3, "share": 0.0, "limit": 9, "widths": [1, 2], "pair": (1.0, 0.25),
-                    "workers": 0, "either": 3}  # fmt: skip
-    flat = [*kept.values(), *kept["widths"], *kept["pair"]]
-    assert {type(value) for value in flat} == {int, float, list, tuple}
+                    "workers": 0, "either": 3, "kernel": 4}  # fmt: skip
     torch.save(kept, stream := io.BytesIO())
     stream.seek(0)
-    assert torch.load(stream, weights_only=True) == kept
+    assert torch.load(stream, weights_only=True) == kept  # nothing but plain numbers
 
 
 REFUSED = {
     "size=0": "0 is not valid; it must be at least 1",
-    "size=-3": "-3 is not valid; it must be at least 1",
     "size=1.0": "1.0 is not valid; it must be int",
     "size=true": "true is not valid; it must be int",
-    "size=many": "many is not valid; it must be int",
     "rate=0": "0 is not valid; it must be above 0",
     "rate=.nan": ".nan is not valid; it must be float",
-    "rate=10%": "10% is not valid; it must be float",
     "share=1": "1 is not valid; it must be at least 0 and below 1",
     "share=-0.1": "-0.1 is not valid; it must be at least 0 and below 1",
     "workers=-1": "-1 is not valid; it must be at least 0",
@@ -81,6 +74,7 @@ REFUSED = {
     "widths=[4, 0]": "0 is not valid; it must be at least 1",
     "pair=[2, 0.5]": "2 is not valid; it must be at least 0 and at most 1",
     "either=-1": "is not valid; it must be at least 1",
+    "kernel=8": "8 is not valid; it must be at least 3 and at most 7",
 }
 
 
@@ -88,23 +82,3 @@ REFUSED = {
 def test_what_is_out_of_bounds_is_refused(flag):
     with pytest.raises(ArgumentError, match=re.escape(REFUSED[flag])):
         parser().parse_args([f"--data.{flag}"])
-
-
-def test_help_and_schema_show_the_bounds():
-    made = ArgumentParser()
-    made.add_class_arguments(Settings, "data")
-    assert "(type: int >= 1, default: 8)" in " ".join(made.format_help().split())
-    schema = json.loads(made.get_completion_script("jsonschema"))
-    data = schema["properties"]["data"]["properties"]
-    assert data["size"] == {"type": "integer", "minimum": 1, "description": "A size.", "default": 8}
-    assert (data["rate"]["exclusiveMinimum"], data["share"]["minimum"], data["share"]["exclusiveMaximum"]) == (0, 0, 1)
-
-
-def test_bounds_of_ones_own():
-    kernel = bounded(int, ">= 3", "<= 7")
-    assert kernel.__name__ == "int >= 3 and <= 7"
-    made = ArgumentParser(exit_on_error=False)
-    made.add_argument("--kernel", type=kernel)
-    assert type(made.parse_args(["--kernel=5"]).kernel) is int
-    with pytest.raises(ArgumentError, match="it must be at least 3 and at most 7"):
-        made.parse_args(["--kernel=8"])

@@ -38,7 +38,7 @@ FRAME = re.compile(
 )
 # What it says of one type of several; any other line knows more.
 ONE_TYPE = ("Expected a", "Not a valid subclass", "Subclass types expect", "a class path", "a dict with")
-TYPE = re.compile(r"Expected (?:an? )?(?:<|typing)")  # and nothing else
+TYPE = re.compile(r"<class '(?:\w+\.)*([^']+)'>|Literal\[([^]]*)\]|typing\.")  # as Python writes it
 # What says that a file system, and not the code, is the problem.
 OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 OUT_OF_MEMORY = (
@@ -88,10 +88,12 @@ def explain(message: str, parser: Any) -> str:
     elif found := re.match(r"Expected a dot import path string: (.+)", text):
         known = [*find_classes(package()), *dir(torch.nn), *dir(optim), *dir(optim.lr_scheduler), *dir(callbacks)]
         text = f"there is no class '{found[1]}'{nearest(found[1], known, '; give its full path')}"
-    elif TYPE.match(text) and (found := re.search(r"Subtypes: \[(.*)\]\n.*\n$", before)):
-        text = f"it must be one of {found[1]}".replace("typing.", "")
-    elif text.startswith("is not valid"):  # jsonargparse names the value elsewhere
-        text = f"{re.findall('Given value: (.*)', after)[0]} {text}"
+    elif found := re.match(r"Expected an? (.*)", text):
+        union = [] if "Got value" in leaf else re.findall(r"Subtypes: \[(.*)\]", before)
+        kinds = TYPE.sub(r"\1\2", [found[1], *union][-1]).replace("NoneType", "null")
+        text = f"is not valid; it must be {'one of ' if ', ' in kinds else ''}{kinds}"
+    if text.startswith("is not valid"):  # the value stands elsewhere
+        text = f"{re.findall('(?:Got|Given) value: (.*)', leaf + after)[0]} {text}"
     key = ".".join(keys)
     return ": ".join(filter(None, [_find_place(key, parser.argv), key, text]))
 

@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 
@@ -30,22 +29,14 @@ def decimals(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def terminal() -> "Console":
-    """Return a console for tables: as wide as the terminal, and wide enough for all columns in a file or a pipe."""
-    from rich.console import Console
-
-    return Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
-
-
 def print_table(table: "Table") -> None:
     """Print a table with all words whole, where rich would cut numbers; if need be, it is wider than the terminal."""
+    from rich.console import Console
     from rich.measure import Measurement, measure_renderables
 
-    console = terminal()
+    console = Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
     wide = console.options.update(width=9999)
     for column in table.columns:
-        size = measure_renderables(console, wide, [column.header, *column.cells])
-        column.min_width, column.no_wrap = size.minimum, size.minimum == size.maximum
-    least = Measurement.get(console, wide, table).minimum
-    table.width = least if least > console.width else None
-    console.print(table, crop=False)
+        column.min_width = measure_renderables(console, wide, [column.header, *column.cells]).minimum
+    console.width = max(console.width, Measurement.get(console, wide, table).minimum)
+    console.print(table)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
-from litlab.cli.argv import expand, find_bases, pin_run
+from litlab.cli.argv import expand, pin_run
+from litlab.cli.config import Command
 from litlab.errors import UserError
 from tests.litlab.conftest import BRIEF, CONFIGS
 
@@ -29,6 +29,8 @@ def here(tmp_path, monkeypatch) -> Path:
         "other": "experiment: other\n",
     }.items():
         (tmp_path / f"{name}.yaml").write_text(text)
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/leaf.yaml").write_text("base: ../left.yaml\n")
     for number in (0, 1):
         run = tmp_path / LOGS / f"mine/version_{number}"
         (run / "checkpoints").mkdir(parents=True)
@@ -56,7 +58,7 @@ PINNED = {
 OF_RUN = f"--config={RUN}/config.yaml --ckpt_path={RUN}/checkpoints"
 EXPANDED = {
     "fit --config plain.yaml --x 1": "fit --config plain.yaml --x 1",
-    "fit -c left.yaml": "fit --config=plain.yaml -c left.yaml",
+    "fit -c deep/leaf.yaml": "fit --config=plain.yaml --config=left.yaml -c deep/leaf.yaml",
     "fit --config=both.yaml": "fit --config=plain.yaml --config=left.yaml --config=right.yaml --config=both.yaml",
     f"fit --resume {RUN} --x 1": f"fit {OF_RUN}/last.ckpt --resume={RUN} --x 1",
     f"test --run {RUN}": f"test {OF_RUN}/best.ckpt --run={RUN}",
@@ -91,14 +93,6 @@ def test_what_can_not_become_flags(here, line):
     assert REFUSED[line] in str(refused.value)
 
 
-def test_a_cut_last_checkpoint_gives_way_to_the_newest_whole_one(here):
-    last = here / RUN / "checkpoints/last.ckpt"
-    last.write_bytes(last.read_bytes()[:100])
-    with pytest.warns(UserWarning, match=r"last.ckpt: it can't be read .*other.ckpt is used"):
-        argv = expand(["fit", "--resume", RUN])
-    assert argv[2] == f"--ckpt_path={RUN}/checkpoints/other.ckpt"
-
-
 def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
@@ -115,35 +109,20 @@ def test_a_checkpoint_in_no_run_brings_its_config(here):
     assert config == f"--config={CONFIG}"
 
 
-def test_paths_of_bases_are_relative_to_the_file(here):
-    (here / "deep").mkdir()
-    (here / "deep/leaf.yaml").write_text("base: ../both.yaml\n")
-    assert list(map(str, find_bases(Path("deep/leaf.yaml")))) == ["plain.yaml", "left.yaml", "right.yaml", "both.yaml"]
-
-
-MINE = """\
-base: [series.yaml, with/smoke.yaml]
-experiment: mine
-model.init_args.hidden_size: 12
-trainer:
-  callbacks+: {class_path: EMA}
-"""
-
-
 def test_a_run_needs_its_bases_no_more_and_resumes_with_its_own_settings(run, tmp_path):
     configs = Path(shutil.copytree(CONFIGS, tmp_path / "configs"))
-    (configs / "mine.yaml").write_text(MINE)
-    command = ["fit", "--config", "configs/mine.yaml", *BRIEF, "--trainer.fast_dev_run=false", "--test_after_fit=false"]
-    done = run(*command)
+    (configs / "mine.yaml").write_text(
+        "base: [series.yaml, with/smoke.yaml]\nexperiment: mine\nmodel.init_args.hidden_size: 12\n"
+        "trainer: {callbacks+: {class_path: EMA}}\n"
+    )
+    fit = ["fit", "--config=configs/mine.yaml", *BRIEF, "--trainer.fast_dev_run=false", "--test_after_fit=false"]
+    done = run(*fit)
     assert done.code == 0, done.err
-    folder = tmp_path / "lightning_logs/mine/version_0"
-    config = yaml.safe_load((folder / "config.yaml").read_text())
-    assert "base" not in config
-    assert config["model"]["init_args"]["hidden_size"] == 12
-    assert len(config["trainer"]["callbacks"]) == 2
-    for line in (["test", "--run", "mine"], [*command, "--resume", "auto", "--trainer.max_epochs=2"]):
-        (configs / "series.yaml").write_text("experiment: mine")
-        done = run(*line)
-        assert done.code == 0, done.err
-    assert "epoch 2/2" in done.out
-    assert len(yaml.safe_load((folder / "config.yaml").read_text())["trainer"]["callbacks"]) == 2
+    assert "test/mse" not in done.out
+    (configs / "series.yaml").write_text("experiment: mine")
+    resumed = Command(pin_run([*fit, "--resume=auto", "--trainer.max_epochs=2", "--model.init_args.hidden_size=3"]))
+    assert resumed.config.trainer.max_epochs == 2
+    for config in (resumed.config, Command(pin_run(["test", "--run", "mine"])).config):
+        assert config.base is None
+        assert config.model.init_args.hidden_size == 12
+        assert len(config.trainer.callbacks) == 2

@@ -1,92 +1,73 @@
 """``fit``, ``test`` and ``predict`` through the command line: data facts, sections, what ends them."""
 
-import shutil
-
 import pytest
 import torch
 import yaml
 
-from tests.litlab.cli.test_messages import GOOD
+from tests.litlab.runs.conftest import error
 
-RUN = "lightning_logs/images/version_0"
-
-
-def test_what_a_model_must_know_of_the_data_reaches_its_checkpoint(fit_images, tmp_path):
-    assert fit_images("fit").code == 0
-    model = yaml.safe_load((tmp_path / RUN / "config.yaml").read_text())["model"]["init_args"]
-    assert (model["num_classes"], model["image_shape"]) == (10, [3, 32, 32])
-    last = tmp_path / RUN / "checkpoints/last.ckpt"
-    assert torch.load(last, weights_only=True)["hyper_parameters"]["num_classes"] == 10
-    done = fit_images("test", "--model.width=32", "--ckpt_path", last)
-    assert done.code == 2
-    assert "weights don't fit" in done.err
-    assert "Traceback" not in done.err
+FACTS = {"context_length": 48, "horizon": 24, "num_targets": 1}
 
 
-def test_sections_can_be_turned_off(fit_images, tmp_path):
-    done = fit_images("fit", "--checkpoint=null", "--vram=null", "--compile=null", "--test_after_fit=false")
+def test_what_a_model_must_know_of_the_data_reaches_its_checkpoint(run, folder):
+    model = yaml.safe_load(folder.config.read_text())["model"]["init_args"]
+    assert model == {**model, **FACTS}
+    last = folder.checkpoints / "last.ckpt"
+    kept = torch.load(last, weights_only=True)["hyper_parameters"]
+    assert kept == {**kept, **FACTS}
+    assert "weights don't fit" in error(run("test", "--run", "series", "--model.hidden_size=32"))
+
+
+def test_sections_can_be_turned_off_and_there_may_be_no_test_split(run, images, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/train").symlink_to(images / "train")
+    data = ["--data=ImageData", "--data.dataset=folder", "--data.path=mine", "--trainer.max_epochs=1"]
+    none = [f"--{section}=null" for section in ("checkpoint", "nan_guard", "vram", "compile")]
+    model = ["--model=SmallCNN", "--model.optimizer=SGD", "--model.optimizer.lr=0.1", "--trainer.log_every_n_steps=1"]
+    done = run("fit", *data, *model, *none, "--trainer.accelerator=cpu")
     assert done.code == 0, done.err
-    assert "epoch 2/2" in done.out
-    assert "test/acc" not in done.out
-    assert not list((tmp_path / RUN).rglob("*.ckpt"))
-
-
-def test_without_a_test_split_fit_ends_well(run, images, tmp_path):
-    shutil.copytree(images / "train", tmp_path / "mine/train")
-    (tmp_path / "mine.yaml").write_text(GOOD)
-    flags = ["--data.dataset=folder", "--data.path=mine", "--trainer.max_epochs=1", "--trainer.log_every_n_steps=1"]
-    done = run("fit", "--config", "mine.yaml", *flags, "--trainer.accelerator=cpu")
-    assert done.code == 0, done.err
+    assert "epoch 1/1" in done.out
     assert "There is no test split: not tested" in done.err
+    assert not list((tmp_path / "lightning_logs/default/version_0").rglob("*.ckpt"))
 
 
-def test_a_fit_without_a_batch_is_no_success(fit_images):
-    done = fit_images("fit", "--trainer.max_time=00:00:00:00")
-    assert done.code == 2
-    assert "error: fit: nothing was trained" in done.err
+def test_a_fit_without_a_batch_is_no_success(run, settings):
+    assert "fit: nothing was trained" in error(run("fit", *settings, "--trainer.max_time=00:00:00:00"))
 
 
-@pytest.mark.parametrize("hook", ["training_step", "test_step"])
-def test_a_bug_keeps_its_traceback_on_the_screen_and_in_the_run(fit_images, monkeypatch, tmp_path, hook):
-    from auks.images import SmallCNN
+@pytest.mark.parametrize(("hook", "command"), [("training_step", ["fit"]), ("test_step", ["test", "--run=series"])])
+def test_a_bug_keeps_its_traceback_on_the_screen_and_in_the_run(run, folder, settings, monkeypatch, hook, command):
+    from auks.series import SmallForecaster
 
     def broken(*_, **__):
         raise ValueError("a bug")
 
-    command = ["fit"]
-    if hook == "test_step":
-        assert fit_images("fit", "--trainer.max_epochs=1", "--test_after_fit=false").code == 0
-        command = ["test", "--run", "images"]
-    monkeypatch.setattr(SmallCNN, hook, broken)
-    with pytest.raises(ValueError, match="a bug") as error:
-        fit_images(*command)
-    assert f"traceback in {RUN}/traceback.txt" in error.value.__notes__
-    text = (tmp_path / RUN / "traceback.txt").read_text()
+    monkeypatch.setattr(SmallForecaster, hook, broken)
+    with pytest.raises(ValueError, match="a bug") as caught:
+        run(*command, *(settings if hook == "training_step" else []))
+    [file] = folder.path.parent.rglob("traceback.txt")
+    assert f"traceback in {file.relative_to(folder.path.parents[2])}" in caught.value.__notes__
+    text = file.read_text()
     assert text.startswith("Traceback (most recent call last)")
     assert 'raise ValueError("a bug")\nValueError: a bug\n' in text
 
 
-def test_what_a_library_says_while_building_is_a_line(fit_images, monkeypatch, tmp_path):
-    done = fit_images("fit", "--model.optimizer.lr=-1")
-    assert done.code == 2
-    assert f"error: model.optimizer: Invalid learning rate: -1.0; traceback in {RUN}/traceback.txt\n" in done.err
-    assert "ValueError: Invalid learning rate" in (tmp_path / RUN / "traceback.txt").read_text()
+def test_what_a_library_says_while_building_is_a_line(run, settings, monkeypatch, tmp_path):
+    command = ["fit", *settings, "--model.optimizer.lr=-1"]
+    place = "lightning_logs/series/version_0/traceback.txt"
+    assert error(run(*command)) == f"error: model.optimizer: Invalid learning rate: -1.0; traceback in {place}"
+    assert "ValueError: Invalid learning rate" in (tmp_path / place).read_text()
     monkeypatch.setenv("LITLAB_TRACEBACK", "1")
     with pytest.raises(ValueError, match="Invalid learning rate"):
-        fit_images("fit", "--model.optimizer.lr=-1")
+        run(*command)
 
 
-def test_predictions_replace_predictions_and_nothing_else(fit_images, run, images, tmp_path):
-    assert fit_images("fit", "--trainer.max_epochs=1").code == 0
-    command = ["predict", "--run", "images", "--input", images / "test"]
+def test_predictions_replace_predictions_and_nothing_else(run, folder, series, tmp_path):
+    command = ["predict", "--run", "series", "--input", series]
     for _ in range(2):
-        done = run(*command, "--output", "new/predictions.csv")
-        assert done.code == 0, done.err
-    assert "--input: it is not set" in run("predict", "--run", "images").err
+        assert run(*command, "--output", "new/predictions.csv").code == 0
+    assert "--input: it is not set" in error(run(*command[:3]))
     (tmp_path / "mine.csv").write_text("file,label\na.png,cat\n")
-    (tmp_path / "new.csv").mkdir()
     (tmp_path / "link.csv").symlink_to(tmp_path / "new/predictions.csv")
-    for name in ("mine.csv", "link.csv", "new.csv"):
-        done = run(*command, "--output", name)
-        assert done.code == 2
-        assert f"{name} exists and does not hold predictions; choose another file" in done.err
+    for name in ("mine.csv", "link.csv"):
+        assert f"{name} exists and does not hold predictions" in error(run(*command, "--output", name))

@@ -1,19 +1,14 @@
-"""A repository to look at, and a run to continue and evaluate."""
+"""A repository to look at, and what tests look for."""
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from litlab.runs.folder import RunFolder
-from tests.conftest import Outcome, command
-from tests.litlab.conftest import CONFIGS
-
-CONFIG = CONFIGS / "series.yaml"  # of the run
+from tests.conftest import Outcome
 
 
 @pytest.fixture
@@ -36,35 +31,6 @@ def repository(tmp_path, monkeypatch) -> tuple[Path, Callable[..., str]]:
     git("add", ".")
     git("commit", "--quiet", "--message", "first")
     return root, git
-
-
-@pytest.fixture(scope="session")
-def settings(series) -> list[str]:
-    """Flags of the run."""
-    return [
-        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
-        "--data.horizon=24", "--data.batch_size=48", "--data.val_fraction=0.2", "--trainer.accelerator=cpu",
-        "--model.hidden_size=8", "--trainer.log_every_n_steps=1", "--trainer.callbacks=[]",
-    ]  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def fitted(settings, tmp_path_factory) -> Path:
-    """A run of two epochs."""
-    folder = tmp_path_factory.mktemp("fitted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        torch.set_num_threads(1)
-        name = "--checkpoint.filename={epoch}-{val/mse:.3f}"
-        assert command(patch, "fit", "--config", CONFIG, *settings, "--trainer.max_epochs=2", name, package="auks") == 0
-    return folder / "lightning_logs"
-
-
-@pytest.fixture
-def folder(fitted, tmp_path) -> RunFolder:
-    """A copy of that run, in the folder that commands run in."""
-    shutil.copytree(fitted, tmp_path / "lightning_logs")
-    return RunFolder(tmp_path / "lightning_logs/series/version_0")
 
 
 def error(done: Outcome) -> str:

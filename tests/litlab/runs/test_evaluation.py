@@ -1,61 +1,73 @@
-"""Runs are tested, validated and predicted with by their name alone."""
+"""Runs are tested, validated and predicted with by their name alone, and their weights start other runs."""
 
 import shutil
 
-from litlab.runs.folder import read_json, write_json
-from tests.litlab.runs.conftest import CONFIG, error, scalars
+import torch
 
-NOT_SAVED = "The results are printed, but not saved: the checkpoint is in no run's folder"
+from litlab.runs.folder import RunFolder, read_json, write_json
+from tests.litlab.conftest import CONFIGS
+from tests.litlab.runs.conftest import error, scalars
 
 
 def test_a_run_is_tested_by_its_name(run, folder):
-    before = read_json(folder.metrics)
-    config = folder.config.read_bytes()
+    before, config = read_json(folder.metrics), folder.config.read_bytes()
     write_json(folder.metrics, {**before, "test": None})
     done = run("test", "--run", "best")
     assert done.code == 0, done.err
-    after = read_json(folder.metrics)
-    assert after == {**before, "test_checkpoint": before["best"]["checkpoint"]}
-    assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
+    assert read_json(folder.metrics) == {**before, "test_checkpoint": before["best"]["checkpoint"]}
     assert folder.config.read_bytes() == config
     assert {step for step, _ in scalars(folder, "test/mse")} == {before["steps"]}
 
+    metrics = folder.metrics.read_bytes()
+    assert "the results are not saved" in run("test", "--run", "last", "--data.test_fraction=0.3").err
+    assert folder.metrics.read_bytes() == metrics
+    assert run("validate", "--run", "last", "--ckpt_path", "last").code == 0
+    assert read_json(folder.metrics)["val_checkpoint"] == "last.ckpt"
+    assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
+
 
 def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
-    best = next(folder.checkpoints.glob("epoch=*.ckpt"))
+    away = shutil.copy(next(folder.checkpoints.glob("epoch=*.ckpt")), tmp_path / "away.ckpt")
     results = read_json(folder.metrics)["test"]
-    assert run("validate", "--run", best).code == 0
-    assert read_json(folder.metrics)["val_checkpoint"] == best.name
-    away = tmp_path / "away.ckpt"
-    shutil.copy(best, away)
     shutil.rmtree(folder.path)
     done = run("test", "--run", away)
     assert done.code == 0, done.err
     assert f"{results['test/mse']:.4g}" in done.out
-    assert NOT_SAVED in done.err
-    done = run("predict", "--run", away, "--input", series)
-    assert done.code == 0, done.err
+    assert "not saved: the checkpoint is in no run's folder" in done.err
+    assert run("predict", "--run", away, "--input", series).code == 0
     assert (tmp_path / "predictions.csv").is_file()
     assert not folder.path.exists()
 
 
-def test_the_last_checkpoint(run, folder):
-    assert run("test", "--run", "last", "--ckpt_path", "last").code == 0
-    assert read_json(folder.metrics)["test_checkpoint"] == "last.ckpt"
-
-
-def test_a_best_checkpoint_that_is_lost_is_not_replaced_by_the_last(run, folder, settings):
-    best = next(folder.checkpoints.glob("epoch=*-val_mse=*.ckpt"))
-    best.rename(folder.path / best.name)
-    for arguments in (["test", "--run", "last"], ["fit", "--config", CONFIG, *settings, "--init_from", "last"]):
-        assert f"there is no checkpoint lightning_logs/series/version_0/checkpoints/{best.name}" in error(
-            run(*arguments)
-        )
-
-
-def test_results_on_other_settings_are_not_kept(run, folder):
+def test_a_run_is_resumed_with_its_own_settings_or_to_train_longer(run, folder, settings):
+    resume = ["fit", "--resume=series"]
+    refused = error(run(*resume, "--data.batch_size=24"))
+    assert "series/version_0: a resumed run keeps its settings (data.batch_size: 48 -> 24)" in refused
     before = folder.metrics.read_bytes()
-    done = run("test", "--run", "last", "--data.test_fraction=0.3")
-    assert done.code == 0, done.err
-    assert "the results are not saved" in done.err
+    assert "series/version_0 is finished. Train it longer with" in run(*resume, "--trainer.devices=1").err
     assert folder.metrics.read_bytes() == before
+    assert run(*resume, "--trainer.max_epochs=3", "--test_after_fit=false").code == 0
+    assert read_json(folder.metrics)["epochs"] == 3
+
+
+def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):
+    fit = ["fit", *settings, "--trainer.max_epochs=1", "--test_after_fit=false"]
+    begun = run(*fit, "--init_from=series", "--model.optimizer.lr=1e-12")
+    assert begun.code == 0, begun.err
+    assert "6 of the model's 6 tensors match" in begun.err
+    new = RunFolder(folder.path.with_name("version_1"))
+    best = next(folder.checkpoints.glob("epoch=*.ckpt"))
+    assert f"init_from: {best.relative_to(folder.path.parents[2])}" in new.config.read_text()
+    there = torch.load(best, weights_only=True)["state_dict"]
+    here = torch.load(new.checkpoints / "last.ckpt", weights_only=True)["state_dict"]
+    torch.testing.assert_close(here, there, atol=1e-8, rtol=0)
+
+    best.rename(folder.path / best.name)
+    for arguments in (["test", "--run", "series/version_0"], [*fit, "--init_from=series/version_0"]):
+        assert f"there is no checkpoint {best.relative_to(folder.path.parents[2])}" in error(run(*arguments))
+
+
+def test_weights_of_something_else(run, folder, texts):
+    text = ["--config", CONFIGS / "text.yaml", "--data.dataset=csv", f"--data.path={texts}"]
+    assert "none of the 6 tensors of lightning_logs/series/version_0/" in error(run("fit", *text, "--init_from=last"))
+    assert not (folder.path.parents[1] / "text").exists()

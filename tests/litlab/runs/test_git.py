@@ -2,24 +2,25 @@
 
 import subprocess
 
-from litlab.runs.provenance import work_tree
+from litlab.runs import reproduce
+from litlab.runs.provenance import versions, work_tree
+from tests.litlab.runs.make import write_run
 
 
 def test_changes_and_new_sources_come_back_by_git_apply(repository):
     root, git = repository
-    (root / "src" / "model.py").write_text("width = 2\npassword = 'as it is'\n")
-    (root / "src" / "new.py").write_text("depth = 3\n")
+    (root / "src/model.py").write_text("width = 2\npassword = 'as it is'\n")
+    (root / "src/new.py").write_text("depth = 3\n")
     (root / "notes.txt").write_text("mine\n")
-    (root / "data").mkdir()
-    (root / "data" / "ignored.yaml").touch()
     before = git("status", "--porcelain")
-    _, diff = work_tree(root / "src")
+    commit, diff = work_tree(root / "src")
+    assert commit == git("rev-parse", "HEAD")
     assert git("status", "--porcelain") == before  # the index is as it was
     git("stash", "--include-untracked")
     assert not work_tree(root)[1]
     subprocess.run(["git", "apply", "-"], cwd=root, input=diff, text=True, check=True)
-    assert (root / "src" / "model.py").read_text() == "width = 2\npassword = 'as it is'\n"
-    assert (root / "src" / "new.py").read_text() == "depth = 3\n"
+    assert (root / "src/model.py").read_text() == "width = 2\npassword = 'as it is'\n"
+    assert (root / "src/new.py").read_text() == "depth = 3\n"
     assert not (root / "notes.txt").exists()
     for name, value in {"diff.noprefix": "true", "color.ui": "always", "core.abbrev": "20"}.items():
         git("config", name, value)
@@ -27,11 +28,28 @@ def test_changes_and_new_sources_come_back_by_git_apply(repository):
 
 
 def test_code_without_a_commit(repository, tmp_path, monkeypatch):
-    root, git = repository
-    assert work_tree(root)[0] == git("rev-parse", "HEAD")
-    installed = root / "data" / "site-packages"  # in a repository that does not hold it
+    root, _ = repository
+    installed = root / "data/site-packages"  # in a repository that does not hold it
     installed.mkdir(parents=True)
-    (installed / "model.py").touch()
     assert work_tree(tmp_path) == work_tree(installed) == (None, "")
     monkeypatch.setenv("PATH", "")
     assert work_tree(root) == (None, "")
+
+
+def test_the_commands_that_bring_back_commit_and_changes(repository, monkeypatch, capsys):
+    root, git = repository
+    monkeypatch.chdir(root)
+    commit = git("rev-parse", "HEAD")
+    known = {**versions(), "torch": "1.0", "gone": "3.2"}
+    later = [{"commit": commit}, {"commit": "d" * 40}]
+    origin = {"commit": commit, "versions": known, "continued": later, "uncommitted": {"file": "../../x $(y).diff"}}
+    run = write_run(root / "lightning_logs", "tiny/version_0", **origin)
+    assert reproduce.main(["tiny"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"# it was continued on commit {'d' * 40}",
+        f"# torch is {versions()['torch']} here, the run used 1.0",
+        "# gone is not installed here, the run used 3.2",
+        f"git checkout {commit}",
+        f"git apply '{run.path / 'x $(y).diff'}'",
+        "python -m auks fit --config lightning_logs/tiny/version_0/config.yaml",
+    ]

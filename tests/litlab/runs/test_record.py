@@ -17,6 +17,8 @@ from litlab.runs.signals import Interrupted
 from tests.litlab.callbacks.tiny import Tiny, TinyData
 from tests.recorder import Recorder, RunRecorder
 
+CONFIG = {"data": {"api_key": "hunter2x", "size": 3}}
+
 
 class Data(TinyData):
     description = "10 images of noise, from https://me:hunter2x@host/x"
@@ -38,13 +40,17 @@ class Peak(Callback):
 
 
 @pytest.fixture
-def make(tmp_path):
-    def build(*callbacks: Callback, version: int = 0, record: RunRecord | None = None, **settings) -> Trainer:
-        logger = TensorBoardLogger(tmp_path / "lightning_logs", name="tiny", version=version)
+def make(tmp_path, monkeypatch):
+    """Builds the Trainer of a run with a config; its code is on one commit after the other."""
+    codes = iter([("a" * 40, "diff --git ...\n"), ("b" * 40, "")])
+    monkeypatch.setattr(provenance_module, "work_tree", lambda: next(codes))
+
+    def build(*callbacks: Callback, **settings) -> Trainer:
+        logger = TensorBoardLogger(tmp_path / "lightning_logs", name="tiny", version=0)
         best = ModelCheckpoint(monitor="val/acc", mode="max", filename="{epoch}-{step}")
         return Trainer(**{
             "logger": logger, "accelerator": "cpu", "max_epochs": 2, "enable_progress_bar": False,
-            "enable_model_summary": False, "callbacks": [record or RunRecord(), best, *callbacks],
+            "enable_model_summary": False, "callbacks": [RunRecord(lambda: CONFIG), best, *callbacks],
             "log_every_n_steps": 1, **settings,
         })  # fmt: skip
 
@@ -56,21 +62,22 @@ def folder(tmp_path) -> RunFolder:
     return RunFolder(tmp_path / "lightning_logs" / "tiny" / "version_0")
 
 
-def test_a_fit_and_its_test(make, folder):
-    trainer = make(Peak(), record=RunRecord(lambda: {"data": {"api_key": "hunter2x", "size": 3}}))
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_a_fit_its_test_and_a_fit_that_continues_it(make, folder, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/x/auks/__main__.py", "fit", "--hub.token", "hunter2x"])
+    seed_everything(7, verbose=False)
+    trainer = make(Peak())
     trainer.fit(Tiny(), Data())
     after_fit = read_json(folder.metrics)
-    assert after_fit["test"] is None
+    assert (read_json(folder.status)["status"], after_fit["test"]) == ("running", None)
     [results] = trainer.test(Tiny(), Data(), verbose=False)
     log_results(trainer)
 
-    status = read_json(folder.status)
+    status, metrics = read_json(folder.status), read_json(folder.metrics)
     assert (status["status"], status["reason"]) == ("finished", None)
     assert status["ended"] >= status["started"]
-    metrics = read_json(folder.metrics)
     best, score = metrics["best"], trainer.checkpoint_callback.best_model_score
     assert (best["monitor"], best["mode"], best["value"]) == ("val/acc", "max", float(score))
-    assert (folder.checkpoints / best["checkpoint"]).is_file()
     assert metrics["val"].keys() == {"val/acc"}
     assert (metrics["epochs"], metrics["steps"], metrics["peak_memory_gib"]) == (2, 6, 1.5)
     assert metrics["seconds"] > 0
@@ -79,27 +86,26 @@ def test_a_fit_and_its_test(make, folder):
     assert read_json(folder.metrics) == {**metrics, "val": val, "val_checkpoint": None}
     assert read_json(folder.status) == status
 
-    config = {"data": {"api_key": "hunter2x", "size": 3}}  # as it is: the run can be repeated
-    assert yaml.safe_load(folder.config.read_text()) == config
-    [file] = folder.checkpoints.glob("*.ckpt")
-    assert yaml.safe_load(load_torch_file(file)["config"]) == config
-
-
-def test_provenance(make, folder, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["/x/auks/__main__.py", "fit", "--hub.token", "hunter2x"])
-    code = "c" * 40, "diff --git ...\n"
-    monkeypatch.setattr(provenance_module, "work_tree", lambda: code)
-    seed_everything(7, verbose=False)
-    make(max_epochs=1).fit(Tiny(), Data())
     origin = read_json(folder.provenance)
     assert origin["command"] == ["python", "-m", "auks", "fit", "--hub.token", "***"]
-    assert (origin["commit"], origin["dirty"]) == (code[0], True)
-    assert (folder.path / origin["uncommitted"]["file"]).read_text() == code[1]
+    assert (origin["commit"], origin["dirty"]) == ("a" * 40, True)
+    assert (folder.path / origin["uncommitted"]["file"]).read_text() == "diff --git ...\n"
     assert (origin["seed"], origin["data"]["fingerprint"]) == (7, "abc123")
     assert origin["versions"]["torch"] == metadata.version("torch")
     assert (origin["hardware"]["device"], origin["hardware"]["ranks"]) == ("cpu", 1)
-    for file in folder.path.glob("*.*"):
+    for file in [*folder.path.glob("*.json"), *folder.path.glob("events*")]:
         assert b"hunter2x" not in file.read_bytes(), file
+    [file] = folder.checkpoints.glob("*.ckpt")
+    for config in (folder.config.read_text(), load_torch_file(file)["config"]):
+        assert yaml.safe_load(config) == CONFIG  # as it is: the run can be repeated
+
+    make(max_epochs=3).fit(Tiny(), Data(), ckpt_path=file, weights_only=True)
+    longer, both = read_json(folder.metrics), read_json(folder.provenance)
+    assert (longer["epochs"], longer["test"]) == (3, None)  # the test was of other weights
+    assert longer["seconds"] > metrics["seconds"]
+    [session] = both.pop("continued")
+    assert both == origin
+    assert (session["commit"], session["uncommitted"]) == ("b" * 40, None)
 
 
 @pytest.mark.parametrize(
@@ -119,14 +125,12 @@ def test_a_fit_that_does_not_end_by_itself(make, folder, error, status, reason):
 
 
 def test_a_fit_whose_test_fails_is_not_finished(make, folder):
-    trainer = make(Raise(RuntimeError("broken"), "on_test_start"), record=RunRecord(lambda: {"a": 1}))
+    trainer = make(Raise(RuntimeError("broken"), "on_test_start"), max_epochs=1)
     trainer.fit(Tiny(), Data())
-    assert read_json(folder.status)["status"] == "running"
     with pytest.raises(RuntimeError):
         trainer.test(Tiny(), Data(), verbose=False)
     assert folder.state()["reason"] == "in its test: RuntimeError: broken"
     assert folder.state()["status"] == "failed"
-    assert read_json(folder.metrics)["epochs"] == 2
     events = b"".join(file.read_bytes() for file in folder.path.glob("events*"))
     assert b"hp/val/acc" in events
     assert b"hp/test/" not in events
@@ -142,28 +146,6 @@ def test_a_fit_whose_data_is_missing_leaves_nothing(make, folder):
     assert not folder.is_run()
 
 
-@pytest.mark.filterwarnings("ignore:Checkpoint directory")
-def test_a_fit_that_continues_a_run_adds_to_it(make, folder, monkeypatch):
-    codes = iter([("a" * 40, ""), ("b" * 40, "d\n")])
-    monkeypatch.setattr(provenance_module, "work_tree", lambda: next(codes))
-    trainer = make(max_epochs=1)
-    trainer.fit(Tiny(), Data())
-    trainer.test(Tiny(), Data(), verbose=False)
-    first, origin = read_json(folder.metrics), read_json(folder.provenance)
-    last = folder.checkpoints / first["best"]["checkpoint"]
-    make(max_epochs=3).fit(Tiny(), Data(), ckpt_path=last, weights_only=True)
-    metrics, both = read_json(folder.metrics), read_json(folder.provenance)
-    assert (metrics["epochs"], metrics["test"]) == (3, None)  # the test was of other weights
-    assert metrics["seconds"] > first["seconds"]
-    [session] = both.pop("continued")
-    assert both == origin
-    assert session["commit"] == "b" * 40
-    assert (folder.path / session["uncommitted"]["file"]).is_file()
-
-
-# Loggers
-
-
 class WandbLogger(Recorder):
     """Has the name by which W&B's is known, and a run of its own."""
 
@@ -176,9 +158,8 @@ class MLFlowLogger(RunRecorder):
 
 def test_loggers_go_on_with_their_runs(make, folder, tmp_path):
     loggers = [make().logger, WandbLogger(), MLFlowLogger()]
-    record = RunRecord(lambda: {"model": {"api_key": "hunter2x"}})
-    make(record=record, logger=loggers, max_epochs=1).fit(Tiny(), Data())
-    assert loggers[1].settings == [{"model.api_key": "***"}]
+    make(logger=loggers, max_epochs=1).fit(Tiny(), Data())
+    assert loggers[1].settings == [{"data.api_key": "***", "data.size": 3}]
 
     names = ["WandbLogger", "MLFlowLogger", "CSVLogger"]
     config = [{"class_path": f"lightning.pytorch.loggers.{name}", "init_args": {"x": 1}} for name in names]

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import sys
 
 import pytest
 import torch
@@ -110,16 +111,16 @@ def test_children_of_a_running_fit_can_be_terminated(tiny, monkeypatch):
     assert code == 0
 
 
+def test_a_second_sigint_leaves_at_once(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    code, printed = tiny("twice", signal={"in": "step", "step": 7, "names": ["SIGINT", "SIGINT"]})
+    assert code == 130
+    assert "Interrupted" not in printed
+    assert state(tmp_path / "twice")["global_step"] == 6
+
+
 def start(plans: list[dict], **environment: object) -> Python:
     return Python("-m", "tests.litlab.runs.tiny_run", json.dumps(plans), cwd=ROOT, environment=environment, merge=True)
-
-
-def test_a_second_sigint_leaves_at_once(tmp_path):
-    process = start([{"folder": str(tmp_path), "signal": {"in": "step", "step": 7, "names": ["SIGINT", "SIGINT"]}}])
-    printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert "left at once" in printed
-    assert "Interrupted" not in printed
 
 
 def test_one_command_with_two_ranks_ends_with_the_code_of_the_signal(tmp_path):
@@ -128,9 +129,9 @@ def test_one_command_with_two_ranks_ends_with_the_code_of_the_signal(tmp_path):
     process = start([{"folder": str(tmp_path), "trainer": TWO, "seconds": 0.02, "signal": plan}])
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 143, printed
-    assert len(set(re.findall(r"rank \d: Interrupted after (\d+) steps", printed))) == 1, "both after the same step"
-    assert printed.count("Interrupted") == 2
-    assert 8 <= state(tmp_path)["global_step"] < 18
+    ends = re.findall(r"rank \d: Interrupted after (\d+) steps", printed)
+    assert ends == [str(state(tmp_path)["global_step"])] * 2, "both after the same step"
+    assert 8 <= int(ends[0]) < 18
 
 
 def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
@@ -157,7 +158,6 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     assert ends[0][1:] == ["2", "0", "8"]
     assert state(tmp_path / "step")["global_step"] == int(ends[0][0])
     assert state(tmp_path / "validation")["global_step"] == 2
-    said = r"rank {}: error: nan_guard: the loss is {} and the norm of the gradient nan at step 8 \(epoch 1, batch 2\)"
-    assert re.search(said.format(0, r"\d\S*"), first)
-    assert re.search(said.format(1, "nan"), second)
+    assert re.search(r"error: nan_guard: the loss is \d\S* and the norm of the gradient nan at step 8", first)
+    assert "error: nan_guard: the loss is nan and" in second
     assert state(tmp_path / "nan")["global_step"] == 6

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import torch
+from lightning.fabric.strategies.launchers import subprocess_script
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from torch import nn
 
@@ -31,7 +32,6 @@ class Model(LightningModule):
         self.network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
 
     def training_step(self, batch, batch_idx):
-        time.sleep(self.plan.get("seconds", 0.0))
         act("step", self, batch_idx)
         loss = self.network(batch[0]).square().mean()
         spoil = self.plan.get("nan")
@@ -41,7 +41,6 @@ class Model(LightningModule):
 
     def validation_step(self, batch, batch_idx):
         act("sanity" if self.trainer.sanity_checking else "validation", self, batch_idx)
-        time.sleep(self.plan.get("seconds", 0.0))
         self.log("val/loss", self.network(batch[0]).square().mean(), sync_dist=True)
 
     def on_validation_epoch_end(self):
@@ -50,7 +49,6 @@ class Model(LightningModule):
 
     def test_step(self, batch, batch_idx):
         act("test", self, batch_idx)
-        time.sleep(self.plan.get("seconds", 0.0))
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
@@ -74,10 +72,8 @@ class Batches:
         return self.count
 
     def __iter__(self):
-        generator = torch.Generator().manual_seed(1)
-        batch = [torch.randn(5, 4, generator=generator)]
-        for _ in range(self.count):
-            yield batch
+        batch = [torch.randn(5, 4, generator=torch.Generator().manual_seed(1))]
+        yield from [batch] * self.count
 
     def state_dict(self):  # Lightning warns of mid-epoch checkpoints with loaders that can't resume
         return {}
@@ -96,7 +92,8 @@ def rank() -> int:
 
 
 def act(where: str, model: Model, batch_idx: int) -> None:
-    """Sends signals to this process at a planned moment."""
+    """Takes its time, and sends signals to this process at a planned moment."""
+    time.sleep(model.plan.get("seconds", 0.0))
     plan = model.plan.get("signal")
     if not plan or where != plan["in"] or plan.get("rank", 0) not in (rank(), "all") or hasattr(model, "sent"):
         return
@@ -115,28 +112,21 @@ class Report(Callback):
 
     def on_exception(self, trainer, pl_module, exception):
         finite = all(parameter.isfinite().all() for parameter in pl_module.parameters())
-        print(
-            f"rank {trainer.global_rank}: {type(exception).__name__} after {trainer.global_step} steps, "
-            f"weights {'finite' if finite else 'not finite'}",
-            flush=True,
-        )
+        end = f"after {trainer.global_step} steps, weights {'finite' if finite else 'not finite'}"
+        print(f"rank {trainer.global_rank}: {type(exception).__name__} {end}", flush=True)
 
 
 def run(plan: dict) -> int:
     """One fit or test; returns the exit code of the process that it would be."""
     seed_everything(0, verbose=False)
     folder = Path(plan["folder"])
-    callbacks = [ExactResume(), StopSignals(), NaNGuard(), Report()]
-    if plan.get("keep", True):
-        monitor = {"monitor": "val/loss"} if plan.get("validated", True) else {}
-        callbacks.append(RunCheckpoint(str(folder / "checkpoints"), **monitor))
-    if plan.get("ema"):
-        callbacks.append(EMA(0.9))
+    monitor = {"monitor": "val/loss"} if plan.get("validated", True) else {}
+    kept = RunCheckpoint(str(folder / "checkpoints"), **monitor)
+    averages = [EMA(0.9)] if plan.get("ema") else []
     trainer = Trainer(
-        accelerator="cpu", logger=False, callbacks=callbacks,
-        enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=plan.get("keep", True),
-        default_root_dir=folder, log_every_n_steps=1,
-        **{"max_epochs": 3, **plan.get("trainer", {})}, plugins=[AtomicCheckpointIO()],
+        accelerator="cpu", logger=False, plugins=[AtomicCheckpointIO()], default_root_dir=folder, log_every_n_steps=1,
+        callbacks=[ExactResume(), StopSignals(), NaNGuard(), Report(), kept, *averages],
+        enable_progress_bar=False, enable_model_summary=False, **{"max_epochs": 3, **plan.get("trainer", {})},
     )  # fmt: skip
     try:
         if plan.get("verb") == "test":
@@ -151,11 +141,35 @@ def run(plan: dict) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def main() -> int:
     use_package("auks")
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    code = 0
     for plan in json.loads(sys.argv[1]):
         code = run(plan)
         say(f"exit {code}")
-    sys.exit(code)
+    return code
+
+
+class Forked:
+    """The rank that Lightning starts with `subprocess.Popen`, which needs not import everything once more."""
+
+    returncode: int | None = None
+
+    def __init__(self, command: list[str], env: dict[str, str], **_: object) -> None:
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.environ.update(env)
+            os._exit(main())
+
+    def poll(self) -> int | None:
+        pid, status = os.waitpid(self.pid, os.WNOHANG) if self.returncode is None else (0, 0)
+        if pid:
+            self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+if __name__ == "__main__":
+    subprocess_script.subprocess.Popen = Forked
+    sys.exit(main())

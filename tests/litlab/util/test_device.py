@@ -1,11 +1,9 @@
-"""What is known of a device, and the memory of this process."""
+"""The memory of this process."""
 
 import sys
 
 import pytest
-import torch
 
-from litlab.util.device import has_fast_bfloat16
 from tests.processes import Python
 
 FAULTS = """
@@ -22,13 +20,6 @@ def faults():
 torch.ones(2**24)
 print(faults(), keep_freed_memory(), faults(), faults())
 """
-
-
-@pytest.mark.parametrize(("features", "fast"), [({"bf16": True}, True), ({"avx2": True, "avx512_f": True}, False)])
-def test_a_cpu_with_units_for_bfloat16(monkeypatch, features, fast):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features, raising=False)
-    assert has_fast_bfloat16.__wrapped__(torch.device("cpu")) is fast
-    assert has_fast_bfloat16.__wrapped__(torch.device("meta")) is False
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is a setting of glibc")

@@ -1,0 +1,150 @@
+"""`python -m auks runs` and `compare`: tables of runs, also of runs of somebody else."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from litlab.errors import UserError
+from litlab.runs import compare, reproduce, table
+from tests.litlab.runs.make import COMMIT, write, write_group, write_run
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """Runs of all kinds, written in an order that is not that of their time."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    root = tmp_path / "lightning_logs"
+    versions = {"python": "3.11.2", "torch": "2.14.0"}
+    write_run(root, "cifar/version_1", best=0.9, test={"test/loss": 2.5, "test/acc": 0.88}, hours_ago=2, dirty=True,
+              versions=versions, width=32, commit=COMMIT)  # fmt: skip
+    write_run(root, "cifar/version_0", best=0.8, test={"test/loss": 3.5, "test/acc": 0.78}, hours_ago=5,
+              versions={**versions, "torch": "2.15.0"}, commit="f" * 40)  # fmt: skip
+    write_run(root, "cifar_vgg/version_0", best=0.99, generated=True, status="failed", hours_ago=4)
+    write_run(root, "night/forecast/version_12", best=0.37, mode="min", monitor="val/mse", hours_ago=24 * 800)
+    return root
+
+
+@pytest.fixture
+def show(root, capsys):
+    """The cells of each row that a command prints, by its first one."""
+
+    def rows(main, *arguments: str) -> dict[str, list[str]]:
+        assert main([*arguments]) == 0
+        lines = [re.split(" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines() if line.strip()]
+        return {name: row for name, *row in lines}
+
+    return rows
+
+
+def test_the_newest_first_with_its_results(root, show):
+    rows = show(table.main)
+    assert [*rows] == [
+        "run", "cifar/version_1", "cifar_vgg/version_0", "cifar/version_0", "night/forecast/version_12",
+        "cifar_vgg/version_0: RuntimeError: it broke",
+    ]  # fmt: skip
+    assert rows["run"] == ["status", "best", "test", "min", "GiB", "started", "commit"]
+    cells = rows["cifar/version_1"]
+    assert cells[:5] == ["finished", "val/acc 0.9", "test/acc 0.88", "1.5", "1.25"]
+    assert cells[-1] == "1234567*"
+    assert rows["cifar/version_0"][-1] == "f" * 7
+    assert rows["cifar_vgg/version_0"][1] == "val/acc 0.99 on generated data"
+    write_run(root, "iou/version_0", best=0.25, monitor="val/iou[cat]", test={"test/iou[/dog]": 0.75, "test/x": 2.5})
+    shown = show(table.main, "iou", "--sort", "test/x")["iou/version_0"]
+    assert shown[1:3] == ["test/x 2.5", "test/iou[/dog] 0.75"], "names are no markup, and what is sorted by is shown"
+
+
+def test_a_group_is_one_row_and_its_runs_are_shown_where_it_is_named(root, show):
+    write_group(root, "cifar/seeds_0", [0.8, 0.9], hours_ago=3)
+    rows = show(table.main, "cifar", "--sort", "val/acc")
+    assert [*rows][1:] == ["cifar/version_1", "cifar/seeds_0", "cifar/version_0"]
+    assert rows["cifar/seeds_0"][:2] == ["2 of 3, finished", "val/acc 0.85 ± 0.05"]
+    by_loss = [*show(table.main, "cifar", "--sort", "test/loss")][1:]
+    assert by_loss == ["cifar/version_1", "cifar/version_0", "cifar/seeds_0"]
+    members = ["cifar/seeds_0/seed_1/version_0", "cifar/seeds_0/seed_0/version_0"]
+    assert [*show(table.main, "cifar/seeds_0")][1:] == members
+    assert [*show(table.main, "cifar/seeds_0/seed_0")][1:] == members[1:]
+
+
+def test_json_holds_all_that_is_known(root, capsys):
+    table.main(["--json", "cifar/version_1"])
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["run"], row["best"]["value"], row["seconds"], row["commit"]) == ("cifar/version_1", 0.9, 90.0, COMMIT)
+
+
+def test_runs_side_by_side(root, show):
+    """What differs: a group is one column, and a run may lack what another has."""
+    write_group(root, "cifar/seeds_0", [0.8, 0.9], width=64, hours_ago=9)
+    old = write_run(root, "old/version_0")
+    callbacks = [{"class_path": "litlab.callbacks.VRAM"}, {"class_path": "a.Pictures", "init_args": {"images": 32}}]
+    model = {"class_path": "a.B", "init_args": {"num_layers": 3}}
+    old.config.write_text(yaml.safe_dump({"model": model, "trainer": {"callbacks": callbacks}}))
+    old.metrics.unlink()
+    rows = show(compare.main, "cifar/version_0", "cifar/version_1", "cifar/seeds_0", "old")
+    expected = {
+        "model.width": ["16", "32", "64", "-"],
+        "model": ["SmallCNN", "SmallCNN", "SmallCNN", "B"],
+        "model.num_layers": ["-", "-", "-", "3"],
+        "trainer.callbacks.Pictures.images": ["-", "-", "-", "32"],
+        "val/acc": ["0.8", "0.9", "0.85 ± 0.05", "-"],
+        "test/loss": ["3.5", "2.5", "-", "-"],
+        "versions.torch": ["2.15.0", "2.14.0", "-", "-"],
+        "dirty": ["false", "true", "false", "false"],
+    }
+    assert rows == {**rows, **expected}
+    two = show(compare.main, "cifar/version_0", "cifar/version_1")
+    assert not {"seed_everything", "model", "versions.python", "command", "started"} & two.keys()
+
+
+@pytest.mark.parametrize(
+    ("main", "arguments", "line"),
+    [
+        (table.main, "nothing", "; the experiments in lightning_logs are bad, cifar, cifar_vgg, lost, night/forecast"),
+        (table.main, "cifar --sort val/ac", "no run has a metric 'val/ac'; did you mean 'val/acc'?"),
+        (compare.main, "cifar lost", "lost/version_0/config.yaml: no such file"),
+        (compare.main, "cifar bad", "bad/version_0/provenance.json: it holds no JSON object"),
+        (reproduce.main, "cifar_vgg", "it is not known from which commit"),
+    ],
+)
+def test_what_is_refused(root, main, arguments, line):
+    write_run(root, "lost/version_0", hours_ago=9).config.unlink()
+    write_run(root, "bad/version_0", hours_ago=9).provenance.write_text("{")
+    write(root / "cifar_vgg/version_0/provenance.json", commit="--upload-pack=x; rm -rf ~")
+    with pytest.raises(UserError) as refused:
+        main(arguments.split())
+    assert line in str(refused.value)
+
+
+def test_nothing_that_is_printed_controls_the_terminal(root, capsys):
+    letters = "\x1b[31mred\x1b[0m a\rb \u202e"
+    assert str(UserError(f"a\n{letters}")).isprintable()
+    run = write_run(root, "foreign/version_0")
+    write(run.status, status=f"x{letters}", reason=letters, started="now")
+    best = {"monitor": f"val/{letters}", "mode": "max", "value": 1.0, "checkpoint": letters}
+    write(run.metrics, best=best, test={f"test/{letters}": 0.5}, val={letters: 0.25})
+    origin = {"commit": "abc", "versions": {letters: letters}, "data": {letters: letters}}
+    write(run.provenance, **origin, uncommitted={"file": letters})
+    write(run.config, model=letters, **{f"key{letters}": letters})
+    table.main([])
+    table.main(["--json"])
+    compare.main(["foreign", "cifar"])
+    reproduce.main(["foreign"])
+    printed = capsys.readouterr().out
+    assert printed.count("foreign/version_0") >= 4
+    assert all(letter.isprintable() or letter == "\n" for letter in printed), ascii(printed)
+
+
+def test_light_commands_import_neither_torch_nor_lightning(root):
+    write_group(root, "cifar/seeds_0", [0.8, 0.9])
+    code = (
+        "import sys; from litlab.cli.main import run_command; codes = []\n"
+        "for line in ('--help', 'runs', 'compare cifar/seeds_0 cifar_vgg', 'reproduce cifar'):\n"
+        "    sys.argv[1:] = line.split(); codes.append(run_command('auks'))\n"
+        "print(codes, {'torch', 'lightning', 'jsonargparse', 'numpy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0] set()", done.stderr
