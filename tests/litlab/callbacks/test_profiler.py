@@ -4,7 +4,6 @@ import json
 import re
 from types import SimpleNamespace
 
-import pytest
 import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.loggers import CSVLogger
@@ -115,26 +114,14 @@ def test_a_run_too_short_is_told_so(tmp_path, caplog):
     assert "raise trainer.max_steps" in caplog.text
 
 
-def test_an_error_ends_the_recording(tmp_path):
-    class Failing(Tiny):
-        def on_before_backward(self, loss):
-            if torch.autograd._profiler_enabled():
-                raise RuntimeError("of the model")
-
-    with pytest.raises(RuntimeError, match="of the model"):
-        make_trainer(tmp_path, profiler=StepProfiler(skip=0, steps=1)).fit(Failing(), TinyData(samples=20))
-    assert not torch.autograd._profiler_enabled()
-
-
-@pytest.mark.parametrize("timed", [True, False])
-def test_on_a_device_the_work_counts_where_it_was_started(monkeypatch, timed):
+def test_on_a_device_the_work_counts_where_it_was_started(monkeypatch):
     """The clock is read only after the device has done what is queued."""
     log = []
     monkeypatch.setattr(profiler, "time", SimpleNamespace(perf_counter=lambda: log.append("read") or 0.0))
     monkeypatch.setattr(profiler, "synchronize", lambda device: log.append("wait"))
     steps = StepProfiler()
     steps._lightning_module = Tiny()
-    steps._is_timed = timed
+    steps._is_timed = True
     for part in ("forward", "forward", "backward"):
         steps._switch(part)
-    assert log == (["wait", "read"] * 2 if timed else [])
+    assert log == ["wait", "read"] * 2
