@@ -97,30 +97,21 @@ class Model(Tiny):
         return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, falling)}
 
 
-def by_hand(batches):
-    """What torch's documentation does, with the rate of the first averaged epoch kept; the weights of each epoch."""
-    model = Model()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    average, trained = AveragedModel(model, use_buffers=True), []
-    for epoch in range(EPOCHS):
-        optimizer.param_groups[0]["lr"] = 0.1 * falling(min(epoch, FIRST))
-        for images, labels in batches:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(model.network(images), labels).backward()
-            optimizer.step()
-        trained.append(deepcopy(model.state_dict()))
-        if epoch >= FIRST:
-            average.update_parameters(model)
-    counter = "network.1.num_batches_tracked"
-    return trained, average.module.state_dict() | {counter: trained[-1][counter]}
-
-
 def test_the_mean_of_the_last_epochs_is_validated_saved_and_tested(tmp_path):
-    watch, model = Watch(), Model()
+    """In the way of torch's AveragedModel."""
+    watch, model, trained = Watch(), Model(), []
+    model.on_train_batch_end = lambda *_: trained.append(deepcopy(model.state_dict()))
     trainer = fit(tmp_path, model, SWA(FIRST / EPOCHS), watch, max_epochs=EPOCHS)
-    trained, average = by_hand(list(TinyData(16, 4).train_dataloader()))
+    trained = trained[3::4]  # of each epoch
     for epoch in range(FIRST):  # before there is an average
         equal(watch.validated[epoch], trained[epoch])
+    averaged = AveragedModel(Model(), use_buffers=True)
+    for state in trained[FIRST:]:
+        other = Model()
+        other.load_state_dict(state)
+        averaged.update_parameters(other)
+    counter = "network.1.num_batches_tracked"
+    average = averaged.module.state_dict() | {counter: trained[-1][counter]}
     saved = load(tmp_path / "last.ckpt")
     for state in (watch.validated[-1], model.state_dict(), saved["state_dict"]):
         equal(state, average)

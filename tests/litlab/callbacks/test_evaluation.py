@@ -55,7 +55,7 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
     ]  # fmt: skip
     saved = json.loads((tmp_path / "baselines.json").read_text())
     assert saved == {"Tiny": {"test/loss": loss}, **Compared().baselines()}
-    run(tmp_path, Baselines(), data=Compared(), limit_test_batches=1)
+    run(tmp_path / "part", Baselines(), data=Compared(), limit_test_batches=1)
     assert capsys.readouterr().out == ""  # of a part of the test
 
 
