@@ -24,13 +24,13 @@ from tests.conftest import ROOT
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 from tests.processes import Python, ranks
 
-BATCH, EPOCH, STEPS = 24, 4, 8  # samples of a step, steps of an epoch, of a fit
+BATCH, EPOCH, STEPS, COUNTED = 24, 4, 8, 2  # samples of a step, steps of an epoch, of a fit, that are watched
 WORLD, RANK = (int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
 AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.0)], None: list}
 
 
 class Watch(Callback):
-    """Saves after the last step, beside an average, and looks at buffers and at what is sent in four steps."""
+    """Saves after the last step, beside an average, and looks at buffers and at what is sent in two steps."""
 
     def __init__(self, path: Path, steps: int, counted: bool) -> None:
         self.path, self.steps, self.counted = path, steps, counted
@@ -38,12 +38,12 @@ class Watch(Callback):
         self.profiler: Any = None
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        if self.counted and trainer.global_step == EPOCH:  # the first steps rebuild DDP's buckets
+        if self.counted and trainer.global_step == EPOCH - COUNTED:  # the first steps rebuild DDP's buckets
             self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
             self.profiler.start()
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        if self.counted and trainer.global_step == self.steps:
+        if self.counted and trainer.global_step == EPOCH:
             self.profiler.stop()
             names = [event.name for event in self.profiler.events()]
             self.sent = Counter(name for name in names if name.startswith("c10d::"))
@@ -65,20 +65,10 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = STEPS, r
           validated: bool = False, parts: bool = False, counted: bool = False, **options: Any) -> None:  # fmt: skip
     """Train and test.
 
-    Args:
-        folder: Where results go.
-        name: Their name.
-        strategy: "fsdp2", "tp", "both" (pairs of processes share layers), or one of Lightning's.
-        steps: Optimizer steps, of all runs together that were resumed; 0: it is tested only.
-        resume: Name of the checkpoint to start from.
-        model: Settings of the model.
-        offload: Whether weights stay in the memory of the host.
-        average: "ema" or "swa".
-        freeze: Epochs by pattern.
-        parts: Whether each process writes its part of the checkpoint, in the background.
-        counted: Whether to count what is sent, which takes seconds.
-        validated: Whether to validate first, in inference mode, as Lightning does it with NCCL.
-        **options: Of the Trainer.
+    "fsdp2", "tp" and "both" (pairs of processes share layers) are ours, other strategies Lightning's. `steps` are those
+    of all runs that were resumed; with 0 the checkpoint is tested only. `freeze` has epochs by pattern. With `parts` each
+    process writes its part of the checkpoint, in the background. `validated` is to validate first, in inference mode,
+    as Lightning does it with NCCL; `counted` to count what is sent, which takes seconds; `options` are the Trainer's.
     """
     replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
     sharded = strategy in ("fsdp2", "tp", "both")
