@@ -66,9 +66,10 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = STEPS, r
     """Train and test.
 
     "fsdp2", "tp" and "both" (pairs of processes share layers) are ours, other strategies Lightning's. `steps` are those
-    of all runs that were resumed; with 0 the checkpoint is tested only. `freeze` has epochs by pattern. With `parts` each
-    process writes its part of the checkpoint, in the background. `validated` is to validate first, in inference mode,
-    as Lightning does it with NCCL; `counted` to count what is sent, which takes seconds; `options` are the Trainer's.
+    of all runs that were resumed; with 0 the checkpoint is tested only. `freeze` has epochs by pattern. With `parts`
+    each process writes its part of the checkpoint, in the background. `validated` is to validate first, in inference
+    mode, as Lightning does it with NCCL; `counted` to count what is sent, which takes
+    seconds; `options` are the Trainer's.
     """
     replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
     sharded = strategy in ("fsdp2", "tp", "both")
