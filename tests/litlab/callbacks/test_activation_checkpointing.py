@@ -7,7 +7,7 @@ from torchvision.models import resnet18
 
 from litlab.callbacks import EMA, ActivationCheckpointing
 from litlab.errors import UserError
-from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, are_equal, fit
+from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, fit
 
 
 class Block(nn.Module):
@@ -41,13 +41,5 @@ def test_which_blocks():
     ActivationCheckpointing().setup(None, resnet, "fit")
     changed = [name for name, module in resnet.named_modules() if "forward" in vars(module)]
     assert changed == [f"network.layer{number}.{block}" for number in (1, 2, 3, 4) for block in (0, 1)]
-    for blocks in ("network.layers", None):
-        with pytest.raises(UserError, match=r"^activation_checkpointing\.blocks: "):
-            ActivationCheckpointing(blocks).setup(None, Tiny(), "fit")
-
-
-def test_a_fit_that_failed_leaves_the_blocks_as_they_were(tmp_path):
-    model = Failing()
-    with pytest.raises(ZeroDivisionError):
-        fit(tmp_path, model, ActivationCheckpointing(["network.0"]))
-    assert "forward" not in vars(model.network[0])
+    with pytest.raises(UserError, match=r"^activation_checkpointing\.blocks: "):
+        ActivationCheckpointing().setup(None, Tiny(), "fit")

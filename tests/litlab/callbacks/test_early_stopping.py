@@ -46,15 +46,14 @@ RISING_LATE = [0.5, 0.4, 0.3, 0.6, 0.7, 0.6, 0.8, 0.9]
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:You're resuming")
-@pytest.mark.parametrize("stop", [1, 2, 3])
-@pytest.mark.parametrize(("patience", "expected"), [(1, 2), (2, 3)])
-def test_a_resumed_run_trains_as_many_epochs(tmp_path, patience, expected, stop):
-    if stop < expected:
+@pytest.mark.parametrize("stop", [2, 3])
+def test_a_resumed_run_trains_as_many_epochs(tmp_path, stop):
+    if stop < 3:
         with pytest.raises(KeyError):
-            epochs(tmp_path, Model(RISING_LATE, stop=stop), patience=patience)
+            epochs(tmp_path, Model(RISING_LATE, stop=stop), patience=2)
     else:
-        assert epochs(tmp_path, Model(RISING_LATE), patience=patience) == expected
-    assert epochs(tmp_path, Model(RISING_LATE), tmp_path / "last.ckpt", patience=patience) == expected
+        assert epochs(tmp_path, Model(RISING_LATE), patience=2) == 3
+    assert epochs(tmp_path, Model(RISING_LATE), tmp_path / "last.ckpt", patience=2) == 3
 
 
 def test_direction(tmp_path):
@@ -62,5 +61,3 @@ def test_direction(tmp_path):
     assert epochs(tmp_path, Model([0.5, 0.4, 0.3], "mine"), monitor="mine", mode="max") == 2
     with pytest.raises(UserError, match=r"^early_stopping.mode: val/loss is better when lower; set min, or leave"):
         epochs(tmp_path, Model([0.5], "val/loss"), monitor="val/loss", mode="max")
-    with pytest.raises(UserError, match=r"^early_stopping.mode: it is not known whether mine is better"):
-        epochs(tmp_path, Model([0.5], "mine"), monitor="mine")

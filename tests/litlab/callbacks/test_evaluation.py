@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torchmetrics.functional import confusion_matrix, f1_score
 
 from litlab.callbacks import Baselines, ConfusionMatrix
-from litlab.callbacks.evaluation import draw_confusion_matrix, pick_evenly
+from litlab.callbacks.evaluation import pick_evenly
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 
@@ -44,14 +45,6 @@ def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, capsys):
     assert "ant [1]" in capsys.readouterr().out
 
 
-def test_the_picture_has_shares_and_no_numbers_for_many_classes():
-    axes = draw_confusion_matrix(torch.tensor([[6, 2], [0, 2]]), ["ant", "bee"]).axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["ant", "bee"]
-    texts = {text.get_position(): text.get_text() for text in axes.texts}
-    assert texts == {(0, 0): "0.75", (1, 0): "0.25", (0, 1): "0.0", (1, 1): "1.0"}  # column, row of the true class
-    assert len(draw_confusion_matrix(torch.eye(21).long(), list(map(str, range(21)))).axes[0].texts) == 0
-
-
 def test_the_model_beside_its_baselines(tmp_path, capsys):
     trainer = run(tmp_path, Baselines(), data=Compared())
     loss = float(trainer.callback_metrics["test/loss"])
@@ -62,37 +55,21 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
     ]  # fmt: skip
     saved = json.loads((tmp_path / "baselines.json").read_text())
     assert saved == {"Tiny": {"test/loss": loss}, **Compared().baselines()}
+    run(tmp_path / "part", Baselines(), data=Compared(), limit_test_batches=1)
+    assert capsys.readouterr().out == ""  # of a part of the test
 
 
 @pytest.mark.parametrize(
-    ("data", "options"),
-    [(Compared(), {"fast_dev_run": True}), (Compared(), {"limit_test_batches": 1}), (TinyData(), {})],
+    ("count", "sizes", "batches", "expected"),
+    [
+        (4, [1] * 40, 40, [4, 14, 24, 34]),
+        (4, [10] * 4, 4, [0, 10, 20, 30]),
+        (50, [7, 3], 2, list(range(10))),  # all there are
+        (3, [2, 2, 2], math.inf, [0, 1, 2]),  # the first where the end is unknown
+    ],
 )
-def test_no_baselines_of_a_part_of_the_test_nor_of_data_without(tmp_path, capsys, data, options):
-    run(tmp_path, Baselines(), data=data, **options)
-    assert capsys.readouterr().out == ""
-
-
-def keep(count, sizes, is_known=True):
-    """Positions in the whole test of the samples kept."""
-    kept, first = [], 0
-    for batch, size in enumerate(sizes):
-        batches = len(sizes) if is_known else float("inf")
-        kept += (first + pick_evenly(count, len(kept), batch, batches, size)).tolist()
-        first += size
-    return kept
-
-
-@pytest.mark.parametrize("count", [1, 4, 40])
-@pytest.mark.parametrize("sizes", [[40], [10] * 4, [1] * 40, [13, 14, 13]])
-def test_samples_are_spread_evenly(count, sizes):
-    kept = keep(count, sizes)
-    assert len(set(kept)) == len(kept) == count
-    assert kept == sorted(kept)
-    if count == 4 and len(sizes) == 40:
-        assert torch.tensor(kept).diff().tolist() == [10] * 3
-
-
-def test_no_more_samples_than_there_are_and_the_first_where_the_end_is_unknown():
-    assert keep(50, [7, 3]) == list(range(10))
-    assert keep(3, [2, 2, 2], is_known=False) == [0, 1, 2]
+def test_samples_are_spread_evenly(count, sizes, batches, expected):
+    kept: list[int] = []
+    for number, size in enumerate(sizes):
+        kept += (sum(sizes[:number]) + pick_evenly(count, len(kept), number, batches, size)).tolist()
+    assert kept == expected

@@ -1,11 +1,13 @@
-"""Channels last in memory, and threads."""
+"""Channels last in memory, threads, and what a fit that failed leaves behind."""
 
+import pytest
 import torch
 from lightning.pytorch import Trainer
 from torch import nn
 
+from litlab.callbacks import QAT, ActivationCheckpointing, OptimizerInBackward
 from litlab.callbacks.layout import ChannelsLast, Threads
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, fit, make_trainer
 
 
 def test_the_layout_changes_and_nothing_else():
@@ -33,3 +35,12 @@ def test_threads_are_those_of_the_run_alone(tmp_path):
     before, model = torch.get_num_threads(), Counting()
     make_trainer(tmp_path, callbacks=[Threads(before + 1)]).fit(model, TinyData())
     assert (model.threads, torch.get_num_threads()) == (before + 1, before)
+
+
+@pytest.mark.parametrize("callback", [ActivationCheckpointing("network.0"), OptimizerInBackward(), QAT()])
+def test_a_fit_that_failed_leaves_the_model_as_it_was(tmp_path, callback):
+    model = Failing()
+    with pytest.raises(ZeroDivisionError):
+        fit(tmp_path, model, callback)
+    assert not any("forward" in vars(module) for module in model.modules())
+    assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())

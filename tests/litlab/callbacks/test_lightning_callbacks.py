@@ -16,7 +16,6 @@ TOGETHER = {  # what goes into one run
     "GradientAccumulationScheduler": {"scheduling": {"0": 1, "1": 2}},
     "LearningRateMonitor": {"logging_interval": "step"},
     "ModelCheckpoint": {"filename": "mine", "monitor": "val/loss"},
-    "ModelSummary": {"max_depth": 2},
     "OnExceptionCheckpoint": {"dirpath": "left"},
     "TQDMProgressBar": {"refresh_rate": 1},
     "ThroughputMonitor": {"batch_size_fn": "litlab.callbacks.batches.count_samples", "window_size": 2},
@@ -62,16 +61,9 @@ def test_callbacks_that_go_together(fit, run):
     assert torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 4 + 2 + 2
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("BatchSizeFinder", {"init_val": 16, "max_trials": 2, "steps_per_trial": 1}),
-        ("ModelPruning", {"pruning_fn": "l1_unstructured", "amount": 0.5}),
-    ],
-)
-def test_what_is_not_in_checkpoints_is_not_resumed(fit, run, name, settings):
-    done = fit({name: settings, "RichProgressBar": {}, "RichModelSummary": {}})
+def test_what_is_not_in_checkpoints_is_not_resumed(fit, run):
+    done = fit({"ModelPruning": {"pruning_fn": "l1_unstructured", "amount": 0.5}, "RichProgressBar": {}})
     assert done.code == 0, done.err
     done = run("fit", "--resume", "smoke", "--trainer.max_epochs=3")
     assert done.code == 2
-    assert f"error: trainer.callbacks: checkpoints don't hold what {name} has done" in done.err
+    assert "error: trainer.callbacks: checkpoints don't hold what ModelPruning has done" in done.err

@@ -32,7 +32,6 @@ def curve(fall_at: float, rise_at: float, noise: float = 0.0) -> tuple[np.ndarra
 @pytest.mark.parametrize(
     ("noise", "changed", "value"),
     [
-        (0.0, slice(0), 0.0),
         (0.05, slice(0), 0.0),
         (0.0, 12, 1.99),  # per unit of the rate a huge slope, per factor none
         (0.0, slice(-8, None), 1e30),  # a divergence hides nothing
@@ -46,15 +45,11 @@ def test_the_steepest_fall_is_suggested(noise, changed, value):
     assert math.log10(rate) == pytest.approx(-3, abs=0.35)
 
 
-@pytest.mark.parametrize("losses", [np.full(50, 2.0), np.ones(5), np.ones(0)])
-def test_no_fall_and_no_rise_no_suggestion(losses):
-    assert suggest_rate(1e-6 * 1.3 ** np.arange(len(losses)), losses) is None
-
-
 def test_where_the_fall_is_lost_in_the_noise_the_rise_counts():
     rates, _ = curve(1.0, 1.0)
     losses = 2 + 0.1 * np.random.default_rng(0).normal(size=100)
     assert suggest_rate(rates, losses) is None
+    assert suggest_rate(*(values[::6] for values in curve(1e-3, 1.0))) is None  # too few steps
     rate = suggest_rate(rates, losses + (rates / 0.1) ** 2)
     assert rate is not None
     assert 2e-3 < rate < 0.1
@@ -87,17 +82,15 @@ def fit(folder, model, *callbacks, **settings):
 
 
 SCHEDULES = {
-    "none": None,
     "warm-up": Schedule(partial(WarmupDecay, warmup=0.5), interval="step"),
     "one cycle": Schedule(partial(OneCycleLR, max_lr=0.05), interval="step"),
 }
 
 
-@pytest.mark.parametrize("name", ["none", "warm-up"])
-def test_the_run_that_follows_is_that_of_the_rate_given_by_hand(tmp_path, name):
+def test_the_run_that_follows_is_that_of_the_rate_given_by_hand(tmp_path):
     """Weights, statistics and schedule; the groups keep their proportion in the search and after it."""
     finder = LRFinder(1e-4, 10, num_training_steps=40)  # an epoch has 5
-    model = model_of(SCHEDULES[name])
+    model = model_of(SCHEDULES["warm-up"])
     trainer = fit(tmp_path, model, EMA(0.5), ActivationCheckpointing("network.1"), finder, accumulate_grad_batches=2)
     assert finder.lr is not None
     assert 1e-4 < finder.lr < 10
@@ -108,7 +101,7 @@ def test_the_run_that_follows_is_that_of_the_rate_given_by_hand(tmp_path, name):
     assert (tmp_path / "run/lr_finder.png").is_file()
     assert trainer.global_step == 2 * 3
 
-    after, by_hand = Rates.seen[-2 * 3 :], model_of(SCHEDULES[name], finder.lr)
+    after, by_hand = Rates.seen[-2 * 3 :], model_of(SCHEDULES["warm-up"], finder.lr)
     fit(tmp_path / "by hand", by_hand, EMA(0.5), accumulate_grad_batches=2)
     assert Rates.seen == after
     assert all(torch.equal(value, by_hand.state_dict()[key]) for key, value in model.state_dict().items())
@@ -123,11 +116,6 @@ def test_the_factor_that_a_schedule_begins_with_plays_no_part(tmp_path):
     assert model.lr == finder.lr
 
 
-class Manual(Tiny):
-    automatic_optimization = False
-    lr = 0.1
-
-
 class Flat(Tiny):
     lr = 0.1
 
@@ -137,7 +125,7 @@ class Flat(Tiny):
 
 @pytest.mark.parametrize(
     ("model", "line"),
-    [(Tiny, "needs a model with an lr"), (Manual, "needs a model with an lr"), (Flat, "found no rate that lets the")],
+    [(Tiny, "needs a model with an lr"), (Flat, "found no rate that lets the")],
 )
 def test_what_is_refused(tmp_path, model, line):
     with pytest.raises(UserError, match=rf"^trainer\.callbacks: LRFinder {line}"):

@@ -4,7 +4,6 @@ import json
 import re
 from types import SimpleNamespace
 
-import pytest
 import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.loggers import CSVLogger
@@ -110,31 +109,11 @@ def test_parts_of_a_step_and_its_trace(tmp_path, monkeypatch, capsys):
     assert [event["name"] for event in events].count("run_training_batch") == 2
 
 
-def test_a_run_too_short_is_told_so(tmp_path, caplog):
-    make_trainer(tmp_path, profiler=StepProfiler(skip=1, steps=2)).fit(Tiny(), TinyData(12))
-    assert "raise trainer.max_steps" in caplog.text
-
-
-def test_an_error_ends_the_recording(tmp_path):
-    class Failing(Tiny):
-        def on_before_backward(self, loss):
-            if torch.autograd._profiler_enabled():
-                raise RuntimeError("of the model")
-
-    with pytest.raises(RuntimeError, match="of the model"):
-        make_trainer(tmp_path, profiler=StepProfiler(skip=0, steps=1)).fit(Failing(), TinyData(samples=20))
-    assert not torch.autograd._profiler_enabled()
-
-
-@pytest.mark.parametrize("timed", [True, False])
-def test_on_a_device_the_work_counts_where_it_was_started(monkeypatch, timed):
+def test_a_run_too_short_is_told_so(tmp_path, caplog, monkeypatch):
     """The clock is read only after the device has done what is queued."""
     log = []
     monkeypatch.setattr(profiler, "time", SimpleNamespace(perf_counter=lambda: log.append("read") or 0.0))
     monkeypatch.setattr(profiler, "synchronize", lambda device: log.append("wait"))
-    steps = StepProfiler()
-    steps._lightning_module = Tiny()
-    steps._is_timed = timed
-    for part in ("forward", "forward", "backward"):
-        steps._switch(part)
-    assert log == (["wait", "read"] * 2 if timed else [])
+    make_trainer(tmp_path, profiler=StepProfiler(skip=1, steps=2)).fit(Tiny(), TinyData(12))
+    assert "raise trainer.max_steps" in caplog.text
+    assert log == ["wait", "read"] * (len(log) // 2) != []

@@ -8,8 +8,6 @@ import struct
 import termios
 from contextlib import redirect_stdout
 
-import pytest
-
 from litlab.callbacks import ProgressBar, progress
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
@@ -82,13 +80,3 @@ def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
     with redirect_stdout(Screen()):
         fit(tmp_path, Tiny(), Counted, samples=400, limit_val_batches=0)
     assert drawn == [0, 99, 99]  # the last one at the end of the epoch
-
-
-def test_an_error_begins_a_line_of_its_own(tmp_path):
-    class Failing(Tiny):
-        def training_step(self, batch, batch_idx):
-            raise ValueError("here")
-
-    with redirect_stdout(Screen()) as screen, pytest.raises(ValueError, match="here"):
-        fit(tmp_path, Failing())
-    assert screen.getvalue().endswith("\n")

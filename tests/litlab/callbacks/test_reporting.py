@@ -1,7 +1,6 @@
 """What loggers and the run folder get besides numbers."""
 
 import json
-import sqlite3
 
 import pytest
 import yaml
@@ -13,7 +12,6 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from litlab.callbacks import Baselines, ConfusionMatrix
 from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
-from litlab.runs.record import log_settings
 from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.litlab.conftest import CONFIGS
@@ -35,16 +33,11 @@ def test_a_run_without_a_folder_leaves_no_file(tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
     trainer = make_trainer(tmp_path, **{"logger": CSVLogger(tmp_path), **options})
     assert run_folder(trainer) is None
-    publish_figure(trainer, None, "picture", Figure())
+    figure = Figure()
+    figure.add_subplot(title=r"$\frac$").set_xticks([0, 1], ["$a_{$", "b"])  # no formulas
+    publish_figure(trainer, None, "picture", figure)
     publish_table(trainer, None, "table", DataFrame({"a": [1]}))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_names_with_dollars_are_no_formulas(tmp_path):
-    figure = Figure()
-    figure.add_subplot(title=r"$\frac$").set_xticks([0, 1], ["$a_{$", "b"])
-    publish_figure(make_trainer(tmp_path), tmp_path, "picture", figure)
-    assert (tmp_path / "picture.png").is_file()
 
 
 def test_a_fit_sends_settings_and_results(run, tmp_path):
@@ -88,43 +81,3 @@ def _hparams(folder):
         kind = entry.WhichOneof("data")
         plugin[kind] = getattr(entry, kind)
     return plugin, {tag: [point.value for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
-
-
-def _send(logger) -> None:
-    trainer = make_trainer(".", logger=[logger])
-    log_settings(trainer, {"data.batch_size": 64, "trainer.max_epochs": 1})
-    publish_figure(trainer, None, "picture", Figure())
-    publish_table(trainer, None, "table", DataFrame({"name": ["a"], "value": [1.5]}))
-
-
-def test_mlflow_itself(tmp_path, monkeypatch):
-    pytest.importorskip("mlflow")
-    from lightning.pytorch.loggers import MLFlowLogger
-
-    monkeypatch.chdir(tmp_path)
-    where = {"tracking_uri": f"sqlite:///{tmp_path}/runs.db", "artifact_location": str(tmp_path / "artifacts")}
-    logger = MLFlowLogger(**where)
-    _send(logger)
-    log_settings(
-        make_trainer(".", logger=[logger]), {"data.batch_size": 64, "trainer.max_epochs": 2, "new": 1}
-    )  # resumed, for longer
-    files = {path.name for path in (tmp_path / "artifacts").rglob("*") if path.is_file()}
-    assert files == {"picture.png", "table.md"}
-    with sqlite3.connect(tmp_path / "runs.db") as database:
-        assert dict(database.execute("select key, value from params")) == {
-            "data.batch_size": "64", "trainer.max_epochs": "1", "new": "1",
-        }  # fmt: skip
-    database.close()
-
-
-def test_wandb_itself(tmp_path, monkeypatch):
-    pytest.importorskip("wandb")
-    from lightning.pytorch.loggers import WandbLogger
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    logger = WandbLogger(save_dir=tmp_path, offline=True)
-    _send(logger)
-    assert logger.experiment.config["data.batch_size"] == 64
-    logger.experiment.finish()
-    assert {path.suffix for path in tmp_path.rglob("media/**/test/*")} == {".png", ".json"}

@@ -1,14 +1,14 @@
 """Train the small Transformer with one strategy after another, in each of some processes; not a test itself.
 
-    python program.py FOLDER '{"NAME": {"strategy": "fsdp2", "steps": 50}, ...}'
+    python program.py FOLDER '{"NAME": {"strategy": "fsdp2"}, ...}'
 
-writes what `Case` returns to FOLDER/NAME.json, and FOLDER/NAME.ckpt. A step has BATCH samples, whatever the number of
-processes is.
+writes FOLDER/NAME.json and FOLDER/NAME.ckpt. A step has BATCH samples, whatever the number of processes is.
 """
 
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from litlab.callbacks import EMA, SWA, NaNGuard
+from litlab.callbacks import EMA, SWA, Freeze, FreezeRule, NaNGuard
 from litlab.checkpointing.resume import ExactResume
 from litlab.checkpointing.sharded import ShardedCheckpointIO
 from litlab.parallel import ShardedStrategy
@@ -24,26 +24,34 @@ from tests.conftest import ROOT
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 from tests.processes import Python, ranks
 
-BATCH, EPOCH = 24, 4  # samples of a step, steps of an epoch
+BATCH, EPOCH, STEPS, COUNTED = 24, 4, 8, 2  # samples of a step, steps of an epoch, of a fit, that are watched
 WORLD, RANK = (int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
-AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.5)], None: list}
+AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.0)], None: list}
 
 
-class SaveLast(Callback):
-    """Saves after the last step, while there are weights in training beside an average."""
+class Watch(Callback):
+    """Saves after the last step, beside an average, and looks at buffers and at what is sent in two steps."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, steps: int, counted: bool) -> None:
+        self.path, self.steps, self.counted = path, steps, counted
+        self.sent: Counter[str] = Counter()
+        self.profiler: Any = None
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        if self.counted and trainer.global_step == EPOCH - COUNTED:  # the first steps rebuild DDP's buckets
+            self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+            self.profiler.start()
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        if trainer.global_step == trainer.max_steps:
+        if self.counted and trainer.global_step == EPOCH:
+            self.profiler.stop()
+            names = [event.name for event in self.profiler.events()]
+            self.sent = Counter(name for name in names if name.startswith("c10d::"))
+        if trainer.global_step == self.steps:
             trainer.save_checkpoint(self.path)
 
-
-class SameBuffers(Callback):
-    """Checks that all processes validate with the same statistics of batch norms."""
-
     def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
+        """All processes validate with the same statistics of batch norms."""
         buffers = [buffer for buffer in pl_module.buffers() if not buffer.is_meta]
         if trainer.world_size > 1 and buffers and trainer.strategy.root_device.type == "cpu":
             mine = torch.cat([buffer.flatten().double() for buffer in buffers])
@@ -52,57 +60,48 @@ class SameBuffers(Callback):
             assert all(torch.equal(mine, other) for other in everyone)
 
 
-def train(folder: Path, name: str, strategy: str = "auto", steps: int = 12, resume: str | None = None,
-          model: dict | None = None, offload: bool = False, average: str | None = None, frozen: bool = False,
-          validated: bool = False, parts: bool = False, **options: Any) -> None:  # fmt: skip
-    """Train (with 0 steps: not at all), save, validate and test.
+def train(folder: Path, name: str, strategy: str = "auto", steps: int = STEPS, resume: str | None = None,
+          model: dict | None = None, offload: bool = False, average: str | None = None, freeze: dict | None = None,
+          validated: bool = False, parts: bool = False, counted: bool = False, **options: Any) -> None:  # fmt: skip
+    """Train and test.
 
-    Args:
-        folder: Where results go.
-        name: Their name.
-        strategy: "fsdp2", "tp", "both" (pairs of processes share layers), or one of Lightning's.
-        steps: Optimizer steps, of all runs together that were resumed.
-        resume: Name of the checkpoint to start from.
-        model: Settings of the model.
-        offload: Whether weights stay in the memory of the host.
-        average: "ema" or "swa".
-        frozen: Whether the last block alone is trained.
-        parts: Whether each process writes its part of the checkpoint, in the background.
-        validated: Whether to validate first, in inference mode, as Lightning does it with NCCL.
-        **options: Of the Trainer.
+    "fsdp2", "tp" and "both" (pairs of processes share layers) are ours, other strategies Lightning's. `steps` are those
+    of all runs that were resumed; with 0 the checkpoint is tested only. `freeze` has epochs by pattern. With `parts`
+    each process writes its part of the checkpoint, in the background. `validated` is to validate first, in inference
+    mode, as Lightning does it with NCCL; `counted` to count what is sent, which takes
+    seconds; `options` are the Trainer's.
     """
     replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
     sharded = strategy in ("fsdp2", "tp", "both")
     batch = BATCH * replicas // WORLD // options.get("accumulate_grad_batches", 1)
-    options = {"accelerator": "cpu", **options}
     seed = 1 if strategy == "pipeline" else 1 + RANK  # others begin with the weights of the first process
     losses, module, data = Losses(), classifier(seed=seed, **(model or {})), Tokens(batch_size=batch)
-    for weight, parameter in module.network.named_parameters() if frozen else ():
-        parameter.requires_grad_(weight.startswith("blocks.3."))
+    rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
+    watch = Watch(folder / f"{name}.ckpt", steps, counted)
+    if strategy == "pipeline":
+        watch.on_validation_batch_end = Callback().on_validation_batch_end
     torch.manual_seed(0)
-    trainer = Trainer(
-        devices=WORLD, max_steps=steps, max_epochs=steps // EPOCH if average == "swa" else -1, logger=False,
-        strategy=ShardedStrategy(replicas, True, offload, parts, parts) if sharded else strategy,
-        plugins=[ShardedCheckpointIO()], enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False, num_sanity_val_steps=0,
-        callbacks=[
-            losses, ExactResume(), NaNGuard(), *AVERAGES[average](), SaveLast(folder / f"{name}.ckpt"),
-            *([] if strategy == "pipeline" else [SameBuffers()]),
-        ],
-        **options,
-    )  # fmt: skip
+    trainer = Trainer(**{
+        "accelerator": "cpu", "devices": WORLD, "max_steps": steps, "max_epochs": STEPS // EPOCH, "logger": False,
+        "strategy": ShardedStrategy(replicas, True, offload, parts, parts) if sharded else strategy,
+        "plugins": [ShardedCheckpointIO()], "enable_checkpointing": False, "enable_progress_bar": False,
+        "enable_model_summary": False, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
+        "callbacks": [losses, ExactResume(), Freeze(rules), NaNGuard(), *AVERAGES[average](), watch], **options,
+    })  # fmt: skip
     checkpoint = None if resume is None else folder / f"{resume}.ckpt"
     if validated:
         backend = mock.Mock(wraps=torch.distributed, get_backend=lambda: "nccl")
         with mock.patch("lightning.pytorch.loops.utilities.dist", backend):
             trainer.validate(module, data, verbose=False)
+    metrics: dict[str, Any] = {}
     if steps:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+        metrics = {key: value.item() for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
         checkpoint = None
-    metrics = trainer.validate(module, data, ckpt_path=checkpoint, weights_only=True, verbose=False)[0]
-    metrics |= trainer.test(module, data, verbose=False)[0]
+    metrics |= trainer.test(module, data, ckpt_path=checkpoint, weights_only=True, verbose=False)[0]
     if trainer.is_global_zero:
-        (folder / f"{name}.json").write_text(json.dumps({"losses": losses.values, "metrics": metrics}))
+        result = {"losses": losses.values, "metrics": metrics, "sent": watch.sent}
+        (folder / f"{name}.json").write_text(json.dumps(result))
 
 
 def start(script: Path, world: int, *arguments: object) -> list[Python]:

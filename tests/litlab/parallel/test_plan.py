@@ -13,20 +13,12 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torchmetrics import MeanMetric
 
+from litlab.callbacks.nan_guard import norm_of_all
 from litlab.errors import UserError
 from litlab.parallel import ParallelPlan, ShardedStrategy
 from litlab.parallel.plan import networks
+from litlab.parallel.tensors import local_part, norms_of
 from tests.litlab.parallel.tiny import Transformer
-
-
-class Net(nn.Module):
-    """Layers in the ways in which a network may have them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(2, 4)
-        self.layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
-        self.grid = nn.ModuleList(nn.ModuleList([nn.Linear(4, 4), nn.Identity()]) for _ in range(2))
 
 
 class Model(LightningModule):
@@ -52,8 +44,9 @@ def divide():
     distributed.destroy_process_group()
 
 
-def tied(first: Any, second: Any) -> None:
+def tied(first: nn.Linear, second: nn.Linear) -> tuple[nn.Linear, nn.Linear]:
     second.weight = first.weight
+    return first, second
 
 
 def test_networks_are_what_is_called():
@@ -65,12 +58,12 @@ def test_networks_are_what_is_called():
 
 def test_all_weights_are_sharded_by_blocks(divide):
     norms = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2)).to(memory_format=torch.channels_last)
-    model = Model(net=Net(), layers=norms, nets=nn.ModuleList([Net()]))
+    model = Model(net=Transformer(), layers=norms, nets=nn.ModuleList([Transformer()]))
     divide(model, 2, 1)
     assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
     groups = Counter(type(module).__name__ for module in model.modules() if hasattr(module, "unshard"))
     assert groups == {
-        "FSDPNet": 2, "FSDPSequential": 3, "FSDPLinear": 6, "FSDPConv2d": 1, "FSDPBatchNorm2d": 1,
+        "FSDPTransformer": 2, "FSDPBlock": 8, "FSDPSequential": 1, "FSDPConv2d": 1, "FSDPBatchNorm2d": 1
     }  # fmt: skip
 
 
@@ -82,39 +75,34 @@ def test_tensor_parallel_alone_divides_layers_alone_but_with_offload(divide, off
     assert isinstance(model.net.head.weight, DTensor) == offload  # FSDP moves it to the device and back
 
 
+LISTED = {"scale": nn.ParameterList([torch.ones(1)])}
+TIED = tied(nn.Linear(2, 2), nn.Linear(2, 2))
+HEADS = ParallelPlan(rows=["head"], counts=["blocks.*.attention.heads"])
+
+
 @pytest.mark.parametrize(
-    ("plan", "settings", "words"),
+    ("parts", "tensor", "words"),
     [
-        ({}, {}, "^trainer.strategy: Transformer has no parallel_plan that says which layers to divide"),
-        ({"columns": ["blocks.*.feedforward.9"]}, {}, "^parallel_plan.columns of Transformer: .* matches no module"),
-        ({"rows": ["head"], "counts": ["blocks.*.attention.heads"]}, {"size": 6, "heads": 3}, "heads is 3, which"),
+        ({"net": nn.Linear(2, 2)}, 2, "^trainer.strategy: Linear has no parallel_plan that says which layers"),
+        ({"net": Transformer(size=6, heads=3), "plan": HEADS}, 2, "heads is 3, which"),
+        (LISTED, 1, r"trainer.strategy: ShardedStrategy shards modules, and Model has .*\(scale"),
+        (dict(zip("ab", TIED, strict=True)), 1, "a.weight and b.weight of Model are one weight"),
+        ({"net": nn.Sequential(*TIED)}, 1, "net.0.weight and net.1.weight of Model are one weight"),
+        ({"net": nn.Sequential(nn.Sequential(*TIED))}, 1, ""),  # within one block
     ],
+    ids=range(6),
 )
-def test_layers_that_can_not_be_divided(divide, monkeypatch, plan, settings, words):
-    monkeypatch.setattr(Transformer, "parallel_plan", ParallelPlan(**plan))
-    with pytest.raises(UserError, match=words):
-        divide(Model(net=Transformer(**settings)), 1, 2)
-
-
-def test_one_weight_of_two_layers_stays_one_weight(divide):
-    net, deep, layers = Net(), Transformer(size=40), nn.Sequential(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
-    tied(net.layers[0], net.grid[0][0])
-    tied(layers[0][0], layers[0][1])
-    tied(deep.blocks[0].feedforward[2], deep.head)
-    with pytest.raises(UserError, match=r"net.layers.0.weight and net.grid.0.0.weight of Model are one weight"):
-        divide(Model(net=net), 2, 1)
-    with pytest.raises(UserError, match=r"first.weight and second.weight of Model are one weight"):
-        divide(Model(first=layers[0][0], second=layers[0][1]), 2, 1)
-    with pytest.raises(UserError, match=r"blocks.0.feedforward.2.weight and head.weight of Transformer are one weight"):
-        divide(Model(net=deep), 1, 2)
-    divide(Model(net=layers), 2, 1)  # within one block
-    assert layers[0][0].weight is layers[0][1].weight
-
-
-@pytest.mark.parametrize("own", [nn.Parameter(torch.ones(1)), nn.ParameterList([torch.ones(1)])])
-def test_parameters_outside_of_networks_are_refused(divide, own):
-    with pytest.raises(UserError, match=r"trainer.strategy: ShardedStrategy shards modules, and Model has .*\(scale"):
-        divide(Model(net=Net(), scale=own), 2, 1)
+def test_what_can_not_be_divided(divide, parts, tensor, words):
+    plan = parts.pop("plan", None)
+    model = Model(**parts)
+    if plan:
+        model.net.parallel_plan = plan
+    if words:
+        with pytest.raises(UserError, match=words):
+            divide(model, 2 // tensor, tensor)
+    else:
+        divide(model, 2 // tensor, tensor)
+        assert model.net[0][0].weight is model.net[0][1].weight
 
 
 def test_an_optimizer_that_needs_whole_weights_is_refused(monkeypatch):
@@ -145,5 +133,19 @@ def test_sums_and_metrics_count_each_sample_once(divide, monkeypatch, shape):
     assert len(copied.dist_sync_fn(torch.ones(1), group=None)) == shape[0]
     monkeypatch.setattr(ModelParallelStrategy, "reduce", lambda self, tensor, group, operation: group and group.size())
     assert strategy.reduce(torch.ones(1), reduce_op="sum") == shape[0]
-    assert strategy.reduce(torch.ones(1), distributed.group.WORLD, "sum") == 2
     assert strategy.reduce(torch.ones(1), reduce_op=distributed.ReduceOp.SUM) is None
+
+
+def test_norms_do_not_overflow():
+    half, double = torch.full((4,), 6e4).half(), torch.full((4,), 1e100, dtype=torch.float64)
+    assert norms_of([half, torch.tensor(3.0)]).tolist() == [2 * half[0].item(), 3]
+    assert norms_of([double, half]).tolist() == [2e100, 2 * half[0].item()]
+    assert norm_of_all([torch.full((4,), 3.0), torch.full((13,), 1.0)]).item() == 7
+
+
+def test_a_sparse_gradient_shares_its_memory():
+    """As autograd makes it, with one row for each time that an index was looked up."""
+    layer = nn.Embedding(9, 1, sparse=True)
+    layer(torch.tensor([1, 2, 1])).sum().backward()
+    local_part(layer.weight.grad).zero_()
+    assert not layer.weight.grad.to_dense().any()

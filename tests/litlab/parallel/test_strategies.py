@@ -1,4 +1,7 @@
-"""DDP, FSDP2, tensor parallelism, both, and the pipeline, in 2 to 4 processes, against one process."""
+"""DDP, FSDP2, tensor parallelism, both, and the pipeline, in 2 or 4 processes, against one process.
+
+Neither 37 nor 41 samples of validation and test can be divided among the processes.
+"""
 
 import json
 from pathlib import Path
@@ -7,92 +10,56 @@ import pytest
 import torch
 
 from tests.litlab.parallel import program
+from tests.litlab.parallel.program import COUNTED
 
 PIPE, FSDP2, TP, BOTH, DDP = ({"strategy": name} for name in ("pipeline", "fsdp2", "tp", "both", "ddp"))
-SIX, LONG, EVALUATED = {"steps": 6}, {"steps": 50}, {"steps": 0, "resume": "one"}
-DROPOUT, SGD, NORM = ({"model": model} for model in ({"dropout": 0.2}, {"optimizer": "SGD"}, {"norm": True}))
-FROZEN = {"frozen": True}
-CLIP, VALUE = {"gradient_clip_val": 0.1}, {"gradient_clip_val": 0.001, "gradient_clip_algorithm": "value"}
-HALF = {"accumulate_grad_batches": 2, "precision": "bf16-mixed"}
-HALF_NORM = {"precision": "bf16-mixed", "model": {"norm": True, "optimizer": "SGD"}}
-EMA = {"average": "ema", "model": {"optimizer": "SGD", "dropout": 0.2, "norm": True}}  # AdamW makes much of rounding
-SWA = {"average": "swa", "model": {"norm": True, "optimizer": "SGD"}}
-PIPE_SWA = {**PIPE, "average": "swa", "model": {"norm": "first", "optimizer": "SGD"}}  # one stage has no batch norm
-PIPE_EMA = {**PIPE, "average": "ema", **SGD}
-PIPE_CLIP = {**SIX, **CLIP, "accumulate_grad_batches": 2, **SGD}
+SIX = {"steps": 6}  # within the second epoch
+SGD = {"optimizer": "SGD", "lr": 0.1}  # AdamW makes much of rounding
+NORM = {"model": {**SGD, "norm": True}}
+RICH = {"average": "ema", "accumulate_grad_batches": 2, "gradient_clip_val": 0.1, "model": {**SGD, "dropout": 0.2}}
+HALF = {"precision": "bf16-mixed", "gradient_clip_val": 0.001, "gradient_clip_algorithm": "value", **NORM}
+FROZEN = {"freeze": {"network.blocks.3": 0, "*": None}, "gradient_clip_val": 0.1}  # other stages have no gradients
+THAWED = {"freeze": {"network.blocks.*": 1}}
+SWA = {"average": "swa", **NORM}
 
 CASES = {
     1: {
-        "one": LONG,
-        "one_dropout": DROPOUT,
-        "one_clip": CLIP,
-        "one_value": VALUE,
-        "one_ema": EMA,
-        "one_half": HALF,
+        "one": {},
+        "one_rich": RICH,
         "one_frozen": FROZEN,
-        "one_pipe_clip": PIPE_CLIP,
-        "one_pipe_ema": {**PIPE_EMA, "strategy": "auto"},
-        "one_pipe_half": {**PIPE, **HALF},
-        "one_pipe_dropout": {**PIPE, **DROPOUT},
+        "one_thawed": THAWED,
+        "one_pipe_rich": {**PIPE, **RICH, "precision": "bf16-mixed"},
     },
     2: {
-        "ddp": {**DDP, **LONG},
-        "ddp_norm": {**DDP, **NORM},
-        "ddp_half_norm": {**DDP, **HALF_NORM},
-        "ddp_ema": {**DDP, **EMA},
+        "ddp": {**DDP, "counted": True},
+        "ddp_rich": {**DDP, **RICH},
         "ddp_swa": {**DDP, **SWA},
-        "fsdp2": {**FSDP2, **LONG},
-        "fsdp2_validated": {**FSDP2, "validated": True},
-        "offload_validated": {**FSDP2, "validated": True, "offload": True},
-        "fsdp2_clip": {**FSDP2, **CLIP},
-        "fsdp2_norm": {**FSDP2, **NORM},
+        "ddp_half": {**DDP, **HALF},
+        "ddp_thawed": {**DDP, **THAWED},
+        "fsdp2": {**FSDP2, "validated": True, "counted": True},
+        "fsdp2_rich": {**FSDP2, **RICH},
+        "fsdp2_six": {**FSDP2, **SIX, **RICH},
+        "fsdp2_resumed": {**FSDP2, "resume": "fsdp2_six", **RICH},
+        "fsdp2_swa": {**FSDP2, "offload": True, "validated": True, **SWA},
         "fsdp2_half": {**FSDP2, **HALF},
-        "fsdp2_half_norm": {**FSDP2, **HALF_NORM},
-        "fsdp2_six": {**FSDP2, **SIX, **DROPOUT},
-        "fsdp2_whole": {**FSDP2, **DROPOUT},
-        "fsdp2_resumed": {**FSDP2, "resume": "fsdp2_six", **DROPOUT},
-        "ddp_resumed": {**DDP, "resume": "fsdp2_six", **DROPOUT},
-        "fsdp2_ema": {**FSDP2, **EMA},
-        "fsdp2_ema_half": {**FSDP2, "precision": "bf16-true", **EMA},
-        "fsdp2_ema_six": {**FSDP2, **SIX, **EMA},
-        "fsdp2_ema_resumed": {**FSDP2, "resume": "fsdp2_ema_six", **EMA},
-        "fsdp2_swa": {**FSDP2, "offload": True, **SWA},
-        "tp": {**TP, **LONG},
-        "tp_value": {**TP, **VALUE},
+        "ddp_resumed": {**DDP, "resume": "fsdp2_six", **RICH},
+        "tp": {**TP, "counted": True},
+        "tp_rich": {**TP, **RICH},
+        "tp_six": {**TP, **SIX, **RICH},
+        "tp_resumed": {**TP, "resume": "tp_six", **RICH},
         "tp_frozen": {**TP, **FROZEN},
-        "tp_six": {**TP, **SIX, **DROPOUT},
-        "tp_whole": {**TP, **DROPOUT},
-        "tp_resumed": {**TP, "resume": "tp_six", **DROPOUT},
-        "tp_ema": {**TP, **EMA},
-        "pipe": {**PIPE, **LONG},
-        "pipe_clip": {**PIPE, **PIPE_CLIP},
-        "pipe_half": {**PIPE, **HALF},
+        "pipe": PIPE,
+        "pipe_rich": {**PIPE, **RICH, "precision": "bf16-mixed"},
+        "pipe_six": {**PIPE, **SIX, **RICH, "precision": "bf16-mixed"},
+        "pipe_resumed": {**PIPE, "resume": "pipe_six", **RICH, "precision": "bf16-mixed"},
         "pipe_frozen": {**PIPE, **FROZEN},
-        "pipe_norm": {**PIPE, "steps": 3, **NORM},
-        "pipe_six": {**PIPE, **SIX, **DROPOUT},
-        "pipe_whole": {**PIPE, **DROPOUT},
-        "pipe_resumed": {**PIPE, "resume": "pipe_six", **DROPOUT},
-        "pipe_ema_six": {**PIPE_EMA, **SIX},
-        "pipe_ema": {**PIPE_EMA, "resume": "pipe_ema_six"},
-        "pipe_swa": PIPE_SWA,
-        "pipe_plain_six": {**PIPE, **SIX},
+        "pipe_swa": {**PIPE, **SWA},
     },
-    3: {"ddp_test": {**DDP, **EVALUATED}, "fsdp2_3_test": {**FSDP2, **EVALUATED}},
-    4: {
-        "both": {**BOTH, **LONG},
-        "both_clip": {**BOTH, **CLIP},
-        "both_resumed": {**BOTH, "resume": "fsdp2_six", **DROPOUT},
-        "both_ema_resumed": {**BOTH, "resume": "fsdp2_ema_six", **EMA},
-        "tp_4_test": {**TP, **EVALUATED},
-        "pipe4": {**PIPE, **LONG},
-        "pipe4_resumed": {**PIPE, "resume": "pipe_plain_six"},
-    },
+    4: {"both": BOTH, "both_resumed": {**BOTH, "resume": "fsdp2_six", **RICH}},
     0: {
-        "one_tp_resumed": {"resume": "tp_six", **DROPOUT},
-        "one_pipe_resumed": {"resume": "pipe_plain_six"},
+        "one_resumed": {"resume": "tp_six", **RICH},
         **{f"{name}_test": {"steps": 0, "resume": name} for name in ("fsdp2", "tp", "both", "pipe")},
-        "pipe_norm_test": {"steps": 0, "resume": "pipe_norm", **NORM},
-        "pipe_swa_test": {"steps": 0, "resume": "pipe_swa", "model": PIPE_SWA["model"]},
+        "pipe_swa_test": {"steps": 0, "resume": "pipe_swa", **NORM},
     },
 }
 
@@ -116,83 +83,59 @@ def saved(folder: Path, name: str) -> dict:
 @pytest.mark.parametrize(
     ("name", "other", "tolerance"),
     [
-        *((name, "one", 2e-6) for name in ("ddp", "fsdp2", "tp", "both", "pipe", "pipe4")),
-        *((name, "one_clip", 2e-6) for name in ("fsdp2_clip", "both_clip")),
-        ("tp_value", "one_value", 2e-6),
-        ("tp_whole", "one_dropout", 2e-6),  # processes that share layers drop the same values
-        *((name, "one_frozen", 2e-6) for name in ("tp_frozen", "pipe_frozen")),  # where one stage has no gradients
-        ("fsdp2_norm", "ddp_norm", 2e-6),  # the statistics are those of the first process in both
-        ("fsdp2_half", "one_half", 5e-3),
-        ("fsdp2_half_norm", "ddp_half_norm", 5e-3),
-        ("pipe_clip", "one_pipe_clip", 1e-6),
-        ("pipe_half", "one_pipe_half", 0),
-        ("pipe_whole", "one_pipe_dropout", 0),  # in parts in one process, too: the same values are dropped
+        *((name, "one", 2e-6) for name in ("ddp", "fsdp2", "tp", "both", "pipe")),
+        ("tp_rich", "one_rich", 2e-6),  # processes that share layers drop the same values
+        ("fsdp2_rich", "ddp_rich", 2e-6),
+        ("pipe_rich", "one_pipe_rich", 2e-6),  # in parts in one process, too: the same values are dropped
+        *((name, "one_frozen", 2e-6) for name in ("tp_frozen", "pipe_frozen")),
+        ("ddp_thawed", "one_thawed", 2e-6),
+        ("fsdp2_swa", "ddp_swa", 2e-6),  # the statistics are those of the first process in both
+        ("fsdp2_half", "ddp_half", 5e-3),
         # Another strategy continues within the epoch, as far as the data is shared by as many processes.
-        *((name, "fsdp2_whole", 1e-5) for name in ("ddp_resumed", "both_resumed")),
-        ("one_tp_resumed", "tp_whole", 1e-5),
-        ("pipe4_resumed", "one_pipe_resumed", 1e-6),
+        *((name, "fsdp2_rich", 1e-5) for name in ("ddp_resumed", "both_resumed")),
+        ("one_resumed", "tp_rich", 1e-5),
     ],
 )
-def test_losses_and_metrics_are_those_of_one_process(folder, name, other, tolerance):
+def test_losses_metrics_and_averages_are_those_of_one_process(folder, name, other, tolerance):
     mine, its = result(folder, name), result(folder, other)
-    assert len(mine["losses"]) >= 6
+    assert len(mine["losses"]) >= 4
     assert mine["losses"] == pytest.approx(its["losses"][-len(mine["losses"]) :], abs=tolerance)
     assert mine["metrics"] == pytest.approx(its["metrics"], abs=tolerance)
+    mine, its = saved(folder, name), saved(folder, other)
+    assert mine.get("averaging_state") == its.get("averaging_state")
+    if "averaging_state" in its:
+        for state in ("state_dict", "current_model_state"):
+            assert mine[state].keys() == its[state].keys()
+            torch.testing.assert_close(mine[state], its[state], rtol=0, atol=max(tolerance, 1e-5))
+        weight = "network.head.weight"
+        assert (its["state_dict"][weight] - its["current_model_state"][weight]).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("name", ["fsdp2_validated", "offload_validated"])
-def test_a_validation_may_come_first(folder, name):
-    losses = result(folder, name)["losses"]
-    assert losses == pytest.approx(result(folder, "one")["losses"][: len(losses)], abs=2e-6)
-
-
-@pytest.mark.parametrize("name", ["ddp", "fsdp2_3", "tp_4"])
-def test_evaluation_does_not_depend_on_the_processes(folder, name):
-    """Though neither 37 nor 41 samples can be divided among them."""
-    assert result(folder, f"{name}_test")["metrics"] == pytest.approx(result(folder, "one")["metrics"], abs=1e-6)
-
-
-@pytest.mark.parametrize("name", ["fsdp2", "tp", "both", "pipe", "pipe_norm", "pipe_swa"])
+@pytest.mark.parametrize("name", ["fsdp2", "tp", "both", "pipe", "pipe_swa"])
 def test_one_process_reads_the_checkpoint(folder, name):
-    assert result(folder, f"{name}_test")["metrics"] == pytest.approx(result(folder, name)["metrics"], abs=1e-6)
+    mine, its = (result(folder, f"{name}{suffix}")["metrics"] for suffix in ("_test", ""))
+    assert mine == pytest.approx({key: its[key] for key in mine}, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["fsdp2", "tp", "pipe"])
 def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(folder, name):
-    mine, its = saved(folder, f"{name}_resumed"), saved(folder, f"{name}_whole")
-    assert mine["state_dict"].keys() == its["state_dict"].keys()
-    for weight, value in its["state_dict"].items():
-        assert torch.equal(mine["state_dict"][weight], value), weight
-    mine_states, its_states = (checkpoint["optimizer_states"][0]["state"] for checkpoint in (mine, its))
-    assert mine_states.keys() == its_states.keys() == set(range(len(its["state_dict"])))  # all weights
-    for number, state in its_states.items():
-        assert all(torch.equal(mine_states[number][name], value) for name, value in state.items())
-
-
-@pytest.mark.parametrize(
-    ("name", "other", "tolerance"),
-    [
-        ("tp_ema", "one_ema", 2e-6),
-        ("pipe_ema", "one_pipe_ema", 2e-6),
-        ("fsdp2_ema", "ddp_ema", 2e-6),
-        ("fsdp2_ema_resumed", "fsdp2_ema", 0),
-        ("both_ema_resumed", "fsdp2_ema", 2e-6),
-        ("fsdp2_swa", "ddp_swa", 2e-6),  # which measures batch norms with the average
-    ],
-)
-def test_processes_average_their_parts_of_the_weights(folder, name, other, tolerance):
-    test_losses_and_metrics_are_those_of_one_process(folder, name, other, tolerance)
-    mine, its = saved(folder, name), saved(folder, other)
-    assert mine["averaging_state"] == its["averaging_state"]
+    mine, its = saved(folder, f"{name}_resumed"), saved(folder, f"{name}_rich")
     for state in ("state_dict", "current_model_state"):
         assert mine[state].keys() == its[state].keys()
         for weight, value in its[state].items():
-            torch.testing.assert_close(mine[state][weight], value, rtol=0, atol=tolerance)
-    weight = "network.head.weight"
-    assert (its["state_dict"][weight] - its["current_model_state"][weight]).abs().max() > 1e-4
+            assert torch.equal(mine[state][weight], value), weight
 
 
-def test_weights_of_16_bits_are_averaged_in_32(folder):
-    checkpoint = saved(folder, "fsdp2_ema_half")
-    for state, kind in (("state_dict", torch.float32), ("current_model_state", torch.bfloat16)):
-        assert checkpoint[state]["network.head.weight"].dtype == kind
+@pytest.mark.parametrize(
+    ("name", "sums", "gathers", "scatters"),
+    [
+        ("ddp", 1 + 1, 0, 0),  # gradients, and the loss that is looked at
+        ("tp", 4 * 4 + 2, 0, 0),  # activations of four blocks, and the gradient's norm
+        ("fsdp2", 2, 2 * 4 + 1, 4 + 1),  # weights twice, but for those outside of the blocks
+    ],
+)
+def test_a_step_sends_what_the_strategy_needs(folder, name, sums, gathers, scatters):
+    sent = result(folder, name)["sent"]
+    names = ("allreduce_", "_allgather_base_", "_reduce_scatter_base_")
+    counts = [sent.get(f"c10d::{name}", 0) / COUNTED for name in names]
+    assert counts == [sums, gathers, scatters]

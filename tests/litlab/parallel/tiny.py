@@ -29,7 +29,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, size: int, heads: int, dropout: float, norm: bool = False) -> None:
+    def __init__(self, size: int, heads: int, dropout: float, norm: bool) -> None:
         super().__init__()
         self.norms = nn.ModuleList([nn.LayerNorm(size), nn.LayerNorm(size)])
         self.attention = Attention(size, heads)
@@ -52,15 +52,12 @@ class Transformer(nn.Module):
         counts=["blocks.*.attention.heads"],
     )
 
-    def __init__(
-        self, blocks: int = 4, size: int = 16, heads: int = 4, dropout: float = 0.0, norm: bool | str = False
-    ) -> None:
+    def __init__(self, size: int = 16, heads: int = 4, dropout: float = 0.0, norm: bool = False) -> None:
         super().__init__()
         self.embedding = nn.Embedding(TOKENS, size)
         self.positions = nn.Parameter(torch.randn(TIME, size) * 0.1)
-        first = norm == "first"  # block alone
-        self.blocks = nn.ModuleList(Block(size, heads, dropout, first and n == 0) for n in range(blocks))
-        self.statistics = nn.BatchNorm1d(size) if norm and not first else nn.Identity()
+        self.blocks = nn.ModuleList(Block(size, heads, dropout, norm and number == 0) for number in range(4))
+        self.statistics = nn.BatchNorm1d(size) if norm else nn.Identity()
         self.head = nn.Linear(size, CLASSES)
 
     def forward(self, ids):
@@ -107,7 +104,7 @@ class Losses(Callback):
         self.values.append(trainer.strategy.reduce(outputs["loss"].detach().clone()).item())
 
 
-def classifier(optimizer: str = "AdamW", foreach: bool | None = None, seed: int = 1, **settings) -> Classifier:
+def classifier(optimizer: str = "AdamW", lr: float = 3e-3, foreach: bool | None = None, seed: int = 1, **settings):
     torch.manual_seed(seed)
-    update = partial(getattr(torch.optim, optimizer), lr=3e-3, foreach=foreach)
+    update = partial(getattr(torch.optim, optimizer), lr=lr, foreach=foreach)
     return Classifier(Transformer(**settings), num_classes=CLASSES, optimizer=update)

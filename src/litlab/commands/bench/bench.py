@@ -28,7 +28,6 @@ from litlab.util.text import decimals
 
 FOLDER = ROOT / "bench"
 TURNS = 5  # of --compare, at most
-LONGEST = 3  # trials that may use up the whole budget, such as ones that compile for very long
 REFUSED = ("--resume", "--ckpt_path", "--check", "--plan", "--seeds", "--folds", "--print_config")
 DESCRIPTION = """\
 Run an experiment for a few steps under several settings, each in a process of its own: compile mode, channels_last, a
@@ -65,7 +64,6 @@ class Bench:
         self.facts: Facts | None = None
         self.signum = 0
         self._flags = flags
-        self._seconds = seconds
         self._end = time.monotonic() + seconds
         self._steps = 0  # the first trial chooses how many: all see the same batches
         self._result, self._log = folder / "trial.json", folder / "trial.log"
@@ -80,9 +78,8 @@ class Bench:
         left = self._end - time.monotonic()
         if left <= 0:
             raise Stopped
-        is_first = self.facts is None
-        reason = self._run(side, left if is_first else min(left, self._seconds / LONGEST))
-        if reason and is_first:
+        reason = self._run(side, left)
+        if reason and self.facts is None:
             raise UserError(reason)
         trial = Trial(reason=reason)
         if not reason:
@@ -102,7 +99,7 @@ class Bench:
         try:
             code = run_child("litlab.commands.bench.trial", *arguments, log=self._log, seconds=limit)
         except TimeoutExpired:
-            if self.facts and time.monotonic() > self._end:  # its own time was not over
+            if self.facts:
                 raise Stopped from None
             return f"--minutes: not done within {limit:.0f} s; give more time"
         if code > 128:

@@ -90,15 +90,16 @@ def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
         words: The command line that was planned.
     """
     memory = estimates[0].memory
-    rows = [(kind, _in_units(size)) for kind, size in [*memory.items(), ("all", memory.total())]]
-    show_table(("of", "bytes"), rows, "Peak memory per device")
+    rows = [(kind, f"{size / GIB:.3g}") for kind, size in [*memory.items(), ("all", memory.total())]]
+    show_table(("of", "GiB"), rows, "Peak memory per device")
     usable = 0.9 * devices.memory  # CUDA, NCCL and cuDNN keep some, and pieces get lost
     fitting = [each for each in estimates if each.memory.total() <= usable]
     rows = []
     for each in estimates:
-        cells = (each.layout.title, _in_units(each.memory.total()), _in_units(each.sent))
-        rows.append((*cells, "yes" if each in fitting else "no", " ".join(each.layout.flags(devices))))
-    show_table(("strategy", "memory", "sent", "fits", "add"), rows, "The config's way, and others")
+        sizes = (f"{size / GIB:.3g}" for size in (each.memory.total(), each.sent))
+        flags = " ".join(each.layout.flags(devices))
+        rows.append((each.layout.title, *sizes, "yes" if each in fitting else "no", flags))
+    show_table(("strategy", "memory, GiB", "sent, GiB", "fits", "add"), rows, "The config's way, and others")
 
     if not fitting:
         print("None of these fits: take more devices, a smaller batch or shorter inputs.")
@@ -106,8 +107,3 @@ def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
         sizes = [f"--trainer.devices={devices.per_node}", f"--trainer.num_nodes={devices.nodes}"]
         print(f"The first that fits: {fitting[0].layout.title}")
         print(shlex.join(command_line(*words, *fitting[0].layout.flags(devices), *sizes)))
-
-
-def _in_units(size: float) -> str:
-    """Return bytes in GiB, or in MiB below a tenth of one."""
-    return f"{size / GIB:.2f} GiB" if size >= 0.1 * GIB else f"{size / 2**20:.1f} MiB"

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 import torch
@@ -32,21 +33,17 @@ class Block(nn.Module):
         return self.narrow(self.wide(x).relu())
 
 
-class Network(nn.Module):
-    parallel_plan = ParallelPlan(blocks=["blocks.*"], columns=["blocks.*.wide"], rows=["blocks.*.narrow"])
+class Network(nn.Sequential):
+    parallel_plan = ParallelPlan(blocks=["[01]"], columns=["*.wide"], rows=["*.narrow"])
 
     def __init__(self) -> None:
-        super().__init__()
-        self.blocks, self.head = nn.Sequential(Block(), Block()), nn.Linear(SIZE, 8)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.blocks(x))
+        super().__init__(Block(), Block(), nn.Linear(SIZE, 8))
 
 
 class Recurrent(nn.Module):
-    def __init__(self, kind: Callable[..., nn.Module], packed: bool = False) -> None:
+    def __init__(self, packed: bool = False) -> None:
         super().__init__()
-        self.layer, self.packed = kind(SIZE, 8), packed
+        self.layer, self.packed = nn.GRU(SIZE, 8), packed
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.expand(3, *x.shape)
@@ -71,8 +68,9 @@ class Manual(Module):
     automatic_optimization = False
 
 
+@cache
 def step_of(build: Callable[[], LightningModule] = Module, *callbacks, precision="32-true"):
-    return measure(build, list(callbacks), torch.ones(ROWS, SIZE), precision, False)
+    return measure(build, [kind() for kind in callbacks], torch.ones(ROWS, SIZE), precision, False)
 
 
 def planned(layout: Layout, count: int, *callbacks, batches: int = 1, **settings) -> Estimate:
@@ -80,10 +78,9 @@ def planned(layout: Layout, count: int, *callbacks, batches: int = 1, **settings
 
 
 def test_one_device_and_nothing_left_behind():
-    plan = planned(Layout(), 1)
+    plan, kinds = planned(Layout(), 1), (plans.PARAMETERS, plans.GRADIENTS, plans.OPTIMIZER, plans.AVERAGE)
     steps = 10 * 4  # AdamW counts them for each tensor
-    sizes = [plan.memory[kind] for kind in (plans.PARAMETERS, plans.GRADIENTS, plans.OPTIMIZER, plans.AVERAGE)]
-    assert (plan.sent, sizes) == (0, [NETWORK, NETWORK, 2 * NETWORK + steps, 0])
+    assert (plan.sent, [plan.memory[kind] for kind in kinds]) == (0, [NETWORK, NETWORK, 2 * NETWORK + steps, 0])
     # Of a block what relu returns and the output are kept; what relu gets is not, once it is left.
     kept = step_of().kept
     assert list(kept) == [1, 2]
@@ -116,28 +113,27 @@ def test_tensor_parallel_divides_layers_and_sums_their_outputs():
     assert one.memory.total() > two.memory.total() > eight.memory.total()
 
 
-def test_what_changes_a_step():
-    assert step_of(Module, ActivationCheckpointing()).passes <= step_of().passes - HIDDEN
-    assert planned(Layout(), 1, EMA()).memory[plans.AVERAGE] == NETWORK
-    half = planned(Layout(), 1, precision="bf16-true").memory
-    assert (half[plans.PARAMETERS], half[plans.OPTIMIZER]) == (NETWORK / 2, NETWORK + 40)
-
-
 def test_a_stage_of_a_pipeline_has_its_share_of_the_blocks():
-    plan, whole = planned(Layout("pipeline"), 2), planned(Layout(), 1)
+    plan = planned(Layout("pipeline"), 2)
     assert plan.memory[plans.PARAMETERS] == NETWORK - BLOCK
     assert plan.memory[plans.ACTIVATIONS] < step_of().passes
-    assert plan.memory.total() < whole.memory.total()
     assert plan.sent == 2 * OUTPUT + HEAD
     with pytest.raises(UserError, match="3 stages need at least 3 blocks, and there are 2"):
         planned(Layout("pipeline"), 3)
+
+
+def test_what_changes_a_step():
+    assert step_of(Module, ActivationCheckpointing).passes <= step_of().passes - HIDDEN
+    assert planned(Layout(), 1, EMA).memory[plans.AVERAGE] == NETWORK
+    half = planned(Layout(), 1, precision="bf16-true").memory
+    assert (half[plans.PARAMETERS], half[plans.OPTIMIZER]) == (NETWORK / 2, NETWORK + 40)
 
 
 @pytest.mark.parametrize(
     ("build", "line"),
     [
         (lambda: Module(loss=lambda x: x.sum() * len(x.detach().unique())), r"--plan: training_step can't .*_unique2"),
-        (lambda: Module(lambda: Recurrent(nn.GRU, packed=True)), r"network can't do without .*_pack.*; use --check"),
+        (lambda: Module(lambda: Recurrent(packed=True)), r"network can't do without .*_pack.*; use --check"),
         (Manual, "--plan: Manual steps its optimizers itself; use --check"),
     ],
 )
@@ -146,49 +142,40 @@ def test_steps_that_need_numbers_name_operation_and_layer(build, line):
         step_of(build)
 
 
-@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
-def test_recurrent_layers_and_weights_that_are_compared(kind):
+def test_recurrent_layers_and_weights_that_are_compared():
     def loss(output: Tensor) -> Tensor:
         return output.sum() * (2 if output.equal(output.detach()) else 1)
 
-    assert step_of(lambda: Module(lambda: Recurrent(kind), loss)).passes > 0
-
-
-def test_the_command_prints_tables_and_the_first_that_fits(run, short, tmp_path):
-    config = CONFIGS / "text.yaml"
-    before = {path for path in tmp_path.rglob("*") if "cache" not in path.parts}
-    done = run("fit", "--config", config, *short(config), "--plan", "1x2", "--plan_memory", "0.00001")
-    assert done.code == 0, done.err
-    for row in ("Plan for 1x2 devices of 1e-05 GiB", "optimizer state", "DDP's buckets", "fsdp2.yaml", "None of these"):
-        assert row in done.out
-    after = {path for path in tmp_path.rglob("*") if not {"cache", "data"} & set(path.parts)}
-    assert after <= before
+    assert step_of(lambda: Module(Recurrent, loss)).passes > 0
 
 
 @pytest.mark.parametrize(
-    ("flags", "line"),
+    ("flags", "lines"),
     [
-        (["--plan=8"], "--plan: '8' is not valid; give nodes x devices of each"),
-        (["--plan=0x8"], "--plan: '0x8' is not valid"),
-        (["--plan=1x2", "--trainer.strategy=deepspeed"], "trainer.strategy: --plan does not know deepspeed"),
+        (
+            ["--plan=1x2", "--plan_memory=0.00001"],
+            ["1x2 devices of 1e-05 GiB", "DDP's buckets", "None of the"],
+        ),
+        (["--plan=8"], ["error: --plan: '8' is not valid; give nodes x devices of each"]),
+        (["--plan=1x2", "--trainer.strategy=deepspeed"], ["error: trainer.strategy: --plan does not know deepspeed"]),
     ],
 )
-def test_what_is_refused(run, short, flags, line):
+def test_the_command_prints_tables_or_one_line(run, short, tmp_path, flags, lines):
     config = CONFIGS / "text.yaml"
     done = run("fit", "--config", config, *short(config), *flags)
-    assert (done.code, done.err.count("error:"), done.out) == (2, 1, ""), done.err
-    assert f"error: {line}" in done.err
+    assert done.code == (2 if "error" in lines[0] else 0), done.err
+    assert all(line in done.out + done.err for line in lines)
+    assert not (tmp_path / "lightning_logs").exists()
 
 
 def test_strategies_and_ways_to_compare():
     arguments = {"tensor_parallel_size": 4, "cpu_offload": True}
     assert layout_of({"class_path": "litlab.parallel.ShardedStrategy", "init_args": arguments}) == Layout("fsdp2", 4)
-    assert layout_of("fsdp") == layout_of("fsdp2") == Layout("fsdp2")
+    assert layout_of("fsdp") == Layout("fsdp2")
     assert layout_of({"class_path": "litlab.parallel.PipelineStrategy"}) == Layout("pipeline")
     assert {layout_of(name) for name in ("auto", "ddp_find_unused_parameters_true", "DDPStrategy")} == {Layout()}
     ways = list(list_layouts(Devices(1, 2, 2**30), step_of()))
     assert ways == [Layout(), Layout("fsdp2"), Layout("fsdp2", 2), Layout("pipeline")]
-    assert list(list_layouts(Devices(1, 1, 2**30), step_of())) == [Layout()]
     tensor = ["--config=configs/with/fsdp2.yaml", "--trainer.strategy.tensor_parallel_size=2"]
     assert [way.flags(Devices(2, 2, 2**30)) for way in ways[1:3]] == [tensor[:1], tensor]
     assert Layout().flags(Devices(1, 1, 2**30)) == []
