@@ -11,6 +11,7 @@ from torchvision.transforms import v2
 from litlab.data import Augment
 from litlab.data.module import LoaderError
 from litlab.data.shard_batches import ShardBatches
+from litlab.data.shards import write_shards
 from litlab.data.store import new_folder
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.data.conftest import Recorder, prepared, refusal
@@ -42,7 +43,7 @@ def photos(tmp_path):
 def shards(photos, make, tmp_path):
     original = prepared(make(photos, cache="none", image_size=(8, 6)))
     with new_folder(tmp_path / "shards") as folder:
-        original.write_shards(folder, 2000)
+        write_shards(original, folder, 2000)
     return tmp_path / "shards"
 
 
@@ -175,7 +176,7 @@ def test_every_image_once_whatever_the_ranks_and_workers(make, photos, shards, r
 def test_shards_have_what_is_known_of_the_images(make, photos, tmp_path, cache):
     original = prepared(make(photos, cache=cache, image_size=(8, 6), normalize="imagenet"))
     with new_folder(tmp_path / "shards") as folder:
-        original.write_shards(folder, 100_000)
+        write_shards(original, folder, 100_000)
     data = prepared(make(tmp_path / "shards", dataset="shards", batch_size=8, normalize="imagenet"))
     assert data.metadata == original.metadata
     assert (data.has_test, data.num_classes, data.image_shape) == (True, 2, (3, 8, 6))
@@ -188,7 +189,7 @@ def test_shards_have_what_is_known_of_the_images(make, photos, tmp_path, cache):
 
 def test_what_does_not_go_with_shards_is_refused(make, shards):
     for settings in ({"fold": "0/5"}, {"balance": "even"}):
-        assert refusal(make, shards, dataset="shards", **settings).startswith("data: shards have the splits")
+        assert refusal(make, shards, dataset="shards", **settings).startswith("data.fold, data.balance: shards come")
 
 
 def test_from_a_folder_to_predictions_by_commands(run, images, tmp_path):

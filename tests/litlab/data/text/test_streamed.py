@@ -7,6 +7,7 @@ import torch
 
 from litlab.data import TextData
 from litlab.data.shard_batches import ShardBatches
+from litlab.data.shards import write_shards
 from litlab.data.store import new_folder
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.data.conftest import prepared, refusal
@@ -18,7 +19,7 @@ TEXTS = 160  # to train on
 
 def write(data, folder, size=10_000_000):
     with new_folder(folder) as staging:
-        prepared(data).write_shards(staging, size)
+        write_shards(prepared(data), staging, size)
     return folder
 
 
