@@ -65,10 +65,10 @@ class Shards:
         Raises:
             LoaderError: A shard is missing, too short or out of reach.
         """
-        folder = f"{self.where}/{split}"
+        folder, places = f"{self.where}/{split}", self.about["splits"][split]["places"]
         samples = []
         with _explain_unreadable(folder):
-            for shard, begin, end in self.about["splits"][split]["places"][index].tolist():
+            for shard, begin, end in places[index].tolist():
                 content = _map(f"{folder}/{shard}.bin", self.cache_dir, self.about["fingerprint"])[begin:end].tobytes()
                 if len(content) < end - begin:
                     raise EOFError(f"{shard}.bin is cut off")

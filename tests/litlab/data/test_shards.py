@@ -66,8 +66,7 @@ def test_what_is_written_is_read_here_and_from_storage(folder, storage, tmp_path
         index = np.array([7, 3, 49, 7])
         assert shards.read(split, index) == [CONTENTS[labels[number]] for number in index]
         assert shards.read(split, torch.arange(50)) == [CONTENTS[label] for label in labels]
-    kept = [file for file in (tmp_path / "cache").rglob("*") if file.is_file() and file.suffix != ".lock"]
-    assert len(kept) == (0 if is_near else 2 * len(sizes))
+    assert (tmp_path / "cache").exists() != is_near
     assert set(fetched.values()) <= {1}, "each file once"
 
 

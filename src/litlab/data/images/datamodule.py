@@ -141,11 +141,9 @@ class ImageData(ExperimentData):
     @cached_property
     def listing(self) -> Frame | None:
         """The files of the user's own images, as `list_table` returns them."""
-        options = self.options
         if self.dataset == "folder":
-            return list_folder(self.path, options.bad_rows)
-        columns = options.file_column, options.label_column, options.split_column
-        return list_table(self.path, *columns, options.bad_rows) if self.dataset == "csv" else None
+            return list_folder(self.path, self.options.bad_rows)
+        return list_table(self.path, self.options) if self.dataset == "csv" else None
 
     @cached_property
     def known(self) -> ImageMetadata:
