@@ -14,14 +14,6 @@ from tests.litlab.data.images.conftest import pixels, write_image
 ALL = Augment(crop=2, flip="random", cutout=3)
 
 
-def test_facts_are_known_before_anything_is_decoded(make, pets, tmp_path):
-    data = make(pets)
-    assert (data.dataset, data.num_classes, data.class_names) == ("folder", 2, ["cat", "dog"])
-    assert data.image_shape == (3, 8, 6)
-    assert make(pets, mode="L", image_size=(32, 30)).image_shape == (1, 32, 30)
-    assert not (tmp_path / "cache").exists()
-
-
 def test_a_run(make, make_trainer, pets):
     """Images are normalised by those to train on, which alone are augmented."""
     plain, changed = ((make(pets, augment=augment), Recorder()) for augment in (Augment(), ALL))

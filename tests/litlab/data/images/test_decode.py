@@ -9,7 +9,6 @@ import torch
 from PIL import Image
 
 from litlab.data.images.decode import ImageMetadata, decode, examine
-from litlab.data.images.files import find_images
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import write_image
 
@@ -61,13 +60,6 @@ def test_the_camera_was_turned(tmp_path, name, orientation, size, white):
     result = decoded(path, size=size).astype(int)
     assert result[white].mean() > 240
     assert result.mean() == pytest.approx(127.5, abs=8)
-
-
-def test_heic(tmp_path):
-    pytest.importorskip("pillow_heif").register_heif_opener()
-    path = save(tmp_path, np.full((64, 64, 3), 200, np.uint8), "image.heic")
-    assert abs(decoded(path, size=(64, 64)).astype(int) - 200).max() < 4
-    assert find_images(tmp_path) == [path]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +125,7 @@ def test_all_that_is_wrong_is_told_at_once(make, pets, said):
     (pets / "train/cat/03.png").write_bytes((pets / "train/cat/03.png").read_bytes()[:60])
     (pets / "train/cat/04.png").write_bytes(b"rubbish")
     Image.fromarray(np.ones((8, 6), dtype=np.float32)).save(pets / "train/cat/05.tif")
-    write_image(pets / "train/cat/00.png", size=(9, 6))
+    write_image(pets / "train/cat/07.png", size=(9, 6))
     message = refusal(prepared, make(pets, image_size=None, mode="RGB"))
     for part in (
         "data.path: 4 of 37 images can't be used: image", "03.png (", "04.png (not an image)",
