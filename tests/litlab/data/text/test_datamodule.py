@@ -154,7 +154,6 @@ def test_copies_in_the_test_split_are_told(make_data, reviews, said):
     ("options", "message"),
     [
         ({"dataset": "csv"}, "data.path: it is not set; name your own data for data.dataset csv"),
-        ({}, "data.dataset: it is not set; use --data.dataset csv --data.path FILE, or --data.dataset generated"),
         ({"dataset": "generated", "test_path": "a.csv"}, "data.path: it is not set"),
         ({"path": "a.csv", "text_columns": ["a", "label"]}, "data.text_columns: they have data.label_column, which"),
     ],
