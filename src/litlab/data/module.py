@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from litlab.data.metadata import Metadata
 from litlab.data.public import obtain
 from litlab.data.sampler import EpochBatches, EpochSampler
 from litlab.data.serving import Serving
+from litlab.data.shard_batches import ShardBatches
 from litlab.data.store import fill_cache
 from litlab.errors import UserError
 from litlab.parallel.groups import data_ranks
@@ -67,6 +68,7 @@ class ExperimentData(LightningDataModule):
     fallback: str | None = None
     balance: Balance | None = None  # how classes are drawn in training; None: as they are
     predict_input: str | None = None
+    shards: Any = None  # the `Shards` that the samples lie in, with `dataset` "shards"
 
     def __init__(
         self,
@@ -118,6 +120,12 @@ class ExperimentData(LightningDataModule):
         self.dataset, self.fallback = dataset, fallback
         self.generated = dataset == "generated"
         self.path = Path("data") if source is None else source
+        if dataset == "shards":
+            from litlab.data.shards import Shards
+
+            if self.hparams["fold"] or self.hparams["balance"]:
+                raise UserError("data.fold, data.balance: shards come as they were written; leave them out")
+            self.shards = Shards(str(path), self.hparams["cache_dir"], self.item)
 
     def _guess_kind(self, source: Any) -> str | None:
         """Return the kind of the user's own files that a path tells; None where it may be the folder of public data."""
@@ -169,7 +177,12 @@ class ExperimentData(LightningDataModule):
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         """Make the sampler of a split or "predict", for what `samples` or `open_input` returned."""
-        return EpochBatches(len(samples), self.batch_size, **self.sampler_options(split))
+        options = self.sampler_options(split)
+        if self.shards is None or split == "predict":
+            return EpochBatches(len(samples), self.batch_size, **options)
+        sizes, together = self.shards.sizes(split), self.hparams["shuffle_shards"]
+        lengths = getattr(samples, "lengths", None)  # where a batch is padded to its longest sample
+        return ShardBatches(sizes, self.batch_size, together, lengths, **options)
 
     def open_input(self, source: str) -> Dataset[Any]:
         """Open what ``predict --input`` names."""
@@ -179,8 +192,8 @@ class ExperimentData(LightningDataModule):
         """Return what stands between raw inputs and a deployed model."""
         raise UserError(f"export: {type(self).__name__} has no serving(); use a DataModule that has one")
 
-    def write_shards(self, folder: Path, size: int) -> None:
-        """Write the samples into shards of so many bytes."""
+    def contents(self, split: str, order: Tensor) -> tuple[Iterable[bytes], dict[str, Any]]:
+        """Return what goes into shards: the bytes of samples by their numbers, and what else is known of these."""
         raise UserError(f"shards: {type(self).__name__} can't be written; use ImageData or TextData")
 
     def missing_split(self, split: str) -> str:
@@ -352,7 +365,7 @@ class ExperimentData(LightningDataModule):
         """Make a loader; where the trainer resumes an epoch, one that begins where that ended."""
         is_on_host = getattr(samples, "device", torch.device("cpu")).type == "cpu"
         samples = copy(samples)  # what is set on it is for this loader
-        sampler = self.sampler(samples, split)
+        sampler = samples.sampler = self.sampler(samples, split)  # data sets that draw ask it for seed and epoch
         if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:
             sampler.go_on_from(*_find_progress(self.trainer))
         if self.persistent_workers:

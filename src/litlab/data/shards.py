@@ -7,7 +7,7 @@ A shard is the bytes of its samples, one behind the other. What else is known is
 import io
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,14 +19,13 @@ import torch
 from filelock import FileLock
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import tokenize
-from torch import Tensor
 
 from litlab.data.module import LoaderError
 from litlab.errors import UserError, first_line
 from litlab.util.files import write_atomically
 from litlab.util.progress import progress_bar
 
-VERSION = 4
+VERSION = 5
 
 
 class Shards:
@@ -43,7 +42,7 @@ class Shards:
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What `write_about` has written: ``metadata``, ``splits`` and ``fingerprint``.
+        """What `write_shards` has written: ``metadata``, ``splits`` and ``fingerprint``.
 
         Raises:
             UserError: There are no shards, they can't be read, or are of another kind or version.
@@ -60,54 +59,52 @@ class Shards:
         """Return the number of samples in each shard of a split."""
         return self.about["splits"][split]["places"][:, 0].bincount().tolist()
 
-    def read(self, split: str, index: Tensor) -> list[dict[str, Any]]:
-        """Return samples by their numbers, int64 of shape (samples,): bytes by their name, and ``label``.
+    def read(self, split: str, index: Any) -> list[bytes]:
+        """Return samples by their numbers, int64 of shape (samples,).
 
         Raises:
             LoaderError: A shard is missing, too short or out of reach.
         """
-        facts, folder = self.about["splits"][split], f"{self.where}/{split}"
-        labels, places = facts["labels"][index].tolist(), facts["places"][index].tolist()
+        folder, places = f"{self.where}/{split}", self.about["splits"][split]["places"]
         samples = []
         with _explain_unreadable(folder):
-            for label, (shard, begin, end) in zip(labels, places, strict=True):
+            for shard, begin, end in places[index].tolist():
                 content = _map(f"{folder}/{shard}.bin", self.cache_dir, self.about["fingerprint"])[begin:end].tobytes()
                 if len(content) < end - begin:
                     raise EOFError(f"{shard}.bin is cut off")
-                samples.append({facts["name"]: content, "label": label})
+                samples.append(content)
         return samples
 
 
-def write_split(folder: Path, name: str, contents: Iterable[bytes], size: int, **facts: Any) -> dict[str, Any]:
-    """Write the samples of a split.
+def write_shards(data: Any, folder: Path, size: int) -> None:
+    """Write the samples of a data set, those to train on in random order: a file can be sorted by class.
 
     Args:
-        folder: Its folder.
-        name: What the bytes of a sample are called.
-        contents: The bytes of each sample.
+        data: An `ExperimentData` after `setup`.
+        folder: Their folder.
         size: Bytes of a shard, which can be larger by one sample.
-        **facts: ``labels`` of the samples, int64 of shape (samples,); and perhaps more.
-
-    Returns:
-        For `write_about`: name and facts; and ``places``, int64 of shape (samples, 3), the shard of each sample, and
-        where it begins and ends there.
     """
-    folder.mkdir(parents=True)
-    places, shard, end = [], 0, 0
-    for content in progress_bar(contents, desc=f"writing {folder.name}", total=len(facts["labels"])):
-        if end >= size:
-            shard, end = shard + 1, 0
-        with (folder / f"{shard}.bin").open("ab") as stream:
-            stream.write(content)
-        begin, end = end, end + len(content)
-        places.append([shard, begin, end])
-    return {"name": name, "places": torch.tensor(places), **facts}
+    splits = {}
+    for split, count in data.sizes.items():
+        order = torch.arange(count)
+        if split == "train":
+            order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+        contents, facts = data.contents(split, order)
+        (folder / split).mkdir()
 
+        # The shard of each sample, and where it begins and ends there.
+        places, shard, end = [], 0, 0
+        for content in progress_bar(contents, desc=f"writing {split}", total=count):
+            if end >= size:
+                shard, end = shard + 1, 0
+            with (folder / split / f"{shard}.bin").open("ab") as stream:
+                stream.write(content)
+            begin, end = end, end + len(content)
+            places.append([shard, begin, end])
+        splits[split] = {"places": torch.tensor(places), "labels": data.labels(split)[order], **facts}
 
-def write_about(folder: Path, kind: str, metadata: Mapping[str, Any], splits: Mapping[str, Any]) -> None:
-    """Write the description of shards into their folder: what is known of all, and what `write_split` has returned."""
-    about = {"kind": f"{kind} of version {VERSION}", "fingerprint": secrets.token_hex(8)}
-    torch.save({**about, "metadata": metadata, "splits": splits}, folder / "about.pt")
+    about = {"kind": f"{data.item} of version {VERSION}", "fingerprint": secrets.token_hex(8)}
+    torch.save({**about, "metadata": data.state_dict(), "splits": splits}, folder / "about.pt")
 
 
 @contextmanager

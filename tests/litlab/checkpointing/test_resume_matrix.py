@@ -18,6 +18,7 @@ import torch
 
 from litlab.checkpointing.io import load_torch_file
 from litlab.data import ImageData, TextData
+from litlab.data.shards import write_shards
 from litlab.data.store import new_folder
 from tests.litlab.checkpointing.resuming import (
     AT_CHECKPOINTS,
@@ -107,7 +108,7 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
         data.prepare_data()
         data.setup()
         with new_folder(folder / name) as staging:
-            data.write_shards(staging, size)
+            write_shards(data, staging, size)
 
     # The config of an experiment, its data, and a batch with which an epoch has BATCHES.
     cut = ["--data.max_tokens=16", "--data.long_texts=crop"]

@@ -32,23 +32,17 @@ def test_every_sample_once_in_as_many_batches_everywhere(shards, world_size, bat
     assert max(lengths) <= batch_size + (world_size > 1)
 
 
-def test_the_order_is_another_in_every_epoch_and_with_every_seed():
-    orders = [
-        torch.cat(batches([8] * 8, 8, train=True, seed=seed, epoch=epoch)[0]).tolist()
-        for seed, epoch in ((0, 0), (0, 1), (1, 0), (1, 1), (1, 1))
-    ]
-    assert len(set(map(tuple, orders))) == 4
-    assert orders[3] == orders[4]
-
-
-def test_a_process_reads_its_own_shards_and_few_at_a_time():
-    ranks = batches([10] * 12, 10, world_size=3, train=True, shuffle_shards=2)
-    read = [[set((batch // 10).tolist()) for batch in rank] for rank in ranks]
-    shards = [set().union(*rank) for rank in read]
-    assert [len(own) for own in shards] == [4, 4, 4]
-    assert len(set().union(*shards)) == 12
-    assert all(len(some) <= 2 for rank in read for some in rank)
-    assert any(len(some) == 2 for rank in read for some in rank), "two are shuffled together"
+def test_shards_come_in_random_order_a_process_reads_its_own_and_few_at_a_time():
+    orders = set()
+    for seed, epoch in ((0, 0), (0, 1), (1, 0), (1, 1), (1, 1)):
+        ranks = batches([10] * 12, 10, 3, train=True, seed=seed, epoch=epoch)
+        read = [[set((batch // 10).tolist()) for batch in rank] for rank in ranks]
+        shards = [set().union(*rank) for rank in read]
+        assert [len(own) for own in shards] == [4, 4, 4]
+        assert {len(some) for rank in read for some in rank} <= {1, 2}
+        assert any(len(some) == 2 for rank in read for some in rank), "two are shuffled together"
+        orders.add(tuple(torch.cat(ranks[0]).tolist()))
+    assert len(orders) == 4
 
 
 @pytest.mark.parametrize("train", [True, False])
@@ -58,7 +52,6 @@ def test_samples_of_a_batch_are_of_about_the_same_length_and_those_of_a_step_too
     taken = batches([1000] * 9 + [1], 10, ranks, shuffle_shards=3, lengths=lengths, train=train)
     together = [batch for rank in taken for batch in rank]
     assert torch.cat(together).sort().values.tolist() == list(range(9001))
-    assert {len(batch) for batch in together} <= {9, 10, 11}
     assert sum(int(lengths[batch].max()) * len(batch) for batch in together) < 1.1 * lengths.sum()
     longest = np.array([[lengths[batch].max() for batch in rank] for rank in taken])  # (ranks, batches)
     assert np.ptp(longest, axis=0).mean() < 40

@@ -3,17 +3,17 @@
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
+import numpy as np
 import pytest
 import torch
 from fsspec.implementations.memory import MemoryFileSystem
-from torch.utils.data import DataLoader
 
 from litlab.commands.shards.shards import main
 from litlab.data import shards as module
-from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import Shards, write_about, write_split
+from litlab.data.shards import Shards, write_shards
 from litlab.data.store import new_folder
 from tests.litlab.data.conftest import refusal
 
@@ -21,10 +21,16 @@ CONTENTS = [bytes([number]) * (number % 7) for number in range(1, 51)]
 
 
 def write(folder: Path, contents=CONTENTS) -> Path:
+    """Write shards of 15 bytes; the label of a sample is the first of its bytes."""
+    data = SimpleNamespace(
+        item="texts",
+        sizes={"train": 50, "test": 50},
+        labels=lambda split: torch.arange(50),
+        state_dict=lambda: {"size": 7},
+        contents=lambda split, order: ((contents[number] for number in order), {"name": split}),
+    )
     with new_folder(folder) as staging:
-        labels = torch.arange(len(contents))
-        splits = {name: write_split(staging / name, "text", contents, 15, labels=labels) for name in ("train", "test")}
-        write_about(staging, "texts", {"size": 7}, splits)
+        write_shards(data, staging, 15)
     return folder
 
 
@@ -46,42 +52,36 @@ def storage(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("is_near", [True, False])
-@pytest.mark.parametrize("workers", [0, 2])
-def test_what_is_written_is_read_here_and_from_storage(folder, storage, tmp_path, is_near, workers):
+def test_what_is_written_is_read_here_and_from_storage(folder, storage, tmp_path, is_near):
     address, fetched = storage
     shards = Shards(str(folder) if is_near else address, tmp_path / "cache", "texts")
-    assert shards.about["metadata"] == {"size": 7}
+    about = shards.about["splits"]
+    assert (shards.about["metadata"], about["test"]["name"]) == ({"size": 7}, "test")
     sizes = shards.sizes("train")
     assert sum(sizes) == 50
     assert len(sizes) > 5
-
-    class Read(torch.utils.data.Dataset):
-        def __getitem__(self, index):
-            return shards.read("train", index)
-
-    sampler = ShardBatches(sizes, 4, 2, train=True)
-    for batch, index in zip(DataLoader(Read(), None, sampler=sampler, num_workers=workers), sampler, strict=True):
-        assert batch == [{"text": CONTENTS[number], "label": number} for number in index.tolist()]
-    kept = [file for file in (tmp_path / "cache").rglob("*") if file.is_file() and file.suffix != ".lock"]
-    assert len(kept) == (0 if is_near else len(sizes))
-    if not workers:
-        assert set(fetched.values()) <= {1}, "each file once"
+    for split in ("train", "test"):
+        labels = about[split]["labels"].tolist()
+        assert (labels == list(range(50))) == (split == "test"), "a file can be sorted by class"
+        index = np.array([7, 3, 49, 7])
+        assert shards.read(split, index) == [CONTENTS[labels[number]] for number in index]
+        assert shards.read(split, torch.arange(50)) == [CONTENTS[label] for label in labels]
+    assert (tmp_path / "cache").exists() != is_near
+    assert set(fetched.values()) <= {1}, "each file once"
 
 
 def test_shards_that_are_written_again_are_fetched_again(storage, tmp_path):
     address, _ = storage
     first = Shards(address, tmp_path / "cache", "texts")
-    assert first.read("train", torch.tensor([3])) == [{"text": CONTENTS[3], "label": 3}]
-    fsspec.filesystem("memory").put(f"{write(tmp_path / 'again', [b'new'] * 9)}/", "/shards", recursive=True)
-    second = Shards(address, tmp_path / "cache", "texts")
-    assert second.read("train", torch.tensor([3])) == [{"text": b"new", "label": 3}]
-    assert second.about["fingerprint"] != first.about["fingerprint"]
+    assert first.read("test", [3]) == [CONTENTS[3]]
+    fsspec.filesystem("memory").put(f"{write(tmp_path / 'again', [b'new'] * 50)}/", "/shards", recursive=True)
+    assert Shards(address, tmp_path / "cache", "texts").read("test", [3]) == [b"new"]
 
 
 def test_a_folder_appears_when_it_is_whole(folder, tmp_path):
     assert refusal(main, ["--output", str(folder)]) == f"--output: {folder} is there already; name a new folder"
-    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "other") as staging:
-        write_split(staging / "train", "text", (bytes(1 // number) for number in (1, 0)), 9, labels=torch.arange(2))
+    with pytest.raises(IndexError):
+        write(tmp_path / "other", CONTENTS[:20])
     assert list(tmp_path.iterdir()) == [folder]
 
 
@@ -92,42 +92,33 @@ class Trap:
         return Path.touch, (Path("marker"),)
 
 
-def damage(folder: Path, how: str) -> None:
-    about, shard = folder / "about.pt", folder / "train/1.bin"
-    match how:
-        case "missing":
-            shard.unlink()
-        case "cut off":
-            shard.write_bytes(shard.read_bytes()[:10])
-        case "no shards":
-            shutil.rmtree(folder)
-        case "code":
-            torch.save({**torch.load(about), "metadata": Trap()}, about)
-        case "later":
-            torch.save({**torch.load(about), "kind": "texts of version 7"}, about)
+def change_about(folder: Path, **facts) -> None:
+    torch.save({**torch.load(folder / "about.pt"), **facts}, folder / "about.pt")
 
 
 @pytest.mark.parametrize(
-    ("how", "line"),
+    ("damage", "line"),
     [
-        ("missing", "/train can't be read (["),
-        ("cut off", "/train can't be read (1.bin is cut off)"),
-        ("no shards", " can't be read (["),
-        ("code", " can't be read (Weights only load failed."),
-        ("later", " holds texts of version 7, not texts of version 4; write it again"),
+        (lambda folder: (folder / "train/1.bin").unlink(), "/train can't be read (["),
+        (lambda folder: (folder / "train/1.bin").write_bytes(b"a"), "/train can't be read (1.bin is cut off)"),
+        (shutil.rmtree, " can't be read (["),
+        (lambda folder: change_about(folder, metadata=Trap()), " can't be read (Weights only load failed."),
+        (
+            lambda folder: change_about(folder, kind="texts of version 9"),
+            " holds texts of version 9, not texts of version 5; write it again",
+        ),
+        (lambda folder: change_about(folder, kind="images of version 5"), " holds images of version 5, not texts"),
     ],
 )
-def test_damage_is_one_line_and_no_code_runs(folder, tmp_path, monkeypatch, how, line):
+def test_damage_is_one_line_and_no_code_runs(folder, tmp_path, monkeypatch, damage, line):
     monkeypatch.chdir(tmp_path)
-    damage(folder, how)
+    damage(folder)
     read = Shards(str(folder), "cache", "texts").read
     assert refusal(read, "train", torch.arange(50)).startswith(f"data.path: {folder}{line}")
     assert not Path("marker").exists()
 
 
-def test_another_kind_and_storage_out_of_reach_are_one_line(folder, storage):
-    with pytest.raises(module.UserError, match=r"holds texts of version 4, not images of version 4; write it again$"):
-        Shards(str(folder), "cache", "images").about  # noqa: B018
-    for address in ("memory://nobodys", "nothing://shards"):
-        line = refusal(Shards(address, "cache", "texts").read, "train", torch.arange(1))
-        assert line.startswith(f"data.path: {address} can't be read (")
+@pytest.mark.parametrize("address", ["memory://nobodys", "nothing://shards"])
+def test_storage_out_of_reach_is_one_line(address):
+    line = refusal(Shards(address, "cache", "texts").read, "train", [0])
+    assert line.startswith(f"data.path: {address} can't be read (")

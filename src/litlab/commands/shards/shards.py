@@ -28,13 +28,14 @@ def main(arguments: list[str]) -> int:
         raise UserError(f"--output: {chosen.output} is there already; name a new folder")
 
     from litlab.cli.config import Command
+    from litlab.data.shards import write_shards
     from litlab.data.store import new_folder
 
     data: Any = Command(["fit", *settings]).build_data()
     with new_folder(chosen.output) as folder:
         data.prepare_data()
         data.setup()
-        data.write_shards(folder, chosen.shard_mb * 1_000_000)
+        write_shards(data, folder, chosen.shard_mb * 1_000_000)
 
     print(f"Written: {chosen.output}, from {data.description}")
     return 0

@@ -1,9 +1,9 @@
 """Images and their classes, for training, evaluation and prediction."""
 
 import hashlib
-import random
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -31,9 +31,6 @@ from litlab.data.images.store import (
 )
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
-from litlab.data.sampler import EpochSampler
-from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import Shards, write_about, write_split
 from litlab.data.split import SPLITS, split_samples
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
@@ -98,7 +95,6 @@ class ImageData(ExperimentData):
     own_files = ("folder", "csv", "shards")
     own_flags = "--data.dataset folder --data.path DIR"
 
-    shards: Shards | None = None
     _serving: Any = None
     _parts: dict[str, Any]  # images of each split, after `setup`
 
@@ -129,19 +125,15 @@ class ImageData(ExperimentData):
         **loader: Any,
     ) -> None:
         super().__init__(batch_size=batch_size, seed=seed, **loader)
-        self.choose_source(dataset, path, fallback)
         # Checkpoints hold plain values only: objects from Python are left out.
         objects = ["augment", "transform", *([] if isinstance(path, str | None) else ["path"])]
         self.save_hyperparameters(logger=False, ignore=objects)
+        self.choose_source(dataset, path, fallback)
         self.options: Any = self.hparams
         self.cache_dir = Path(cache_dir).expanduser()
-        if self.dataset == "shards":
-            self.shards = Shards(str(path), self.cache_dir, self.item)
         self.is_lazy = self.shards is not None or cache == "none"
         if transform and not self.is_lazy:
             raise UserError("data.transform: it is for images that are decoded for each batch; add --data.cache none")
-        if self.shards is not None and (fold or balance):
-            raise UserError("data: shards have the splits and the order of their writing; leave fold and balance out")
         self.augment, self.transforms, self.balance = augment, transform, balance
 
     # ---- what is known before `setup`, without decoding all images
@@ -149,11 +141,9 @@ class ImageData(ExperimentData):
     @cached_property
     def listing(self) -> Frame | None:
         """The files of the user's own images, as `list_table` returns them."""
-        options = self.options
         if self.dataset == "folder":
-            return list_folder(self.path, options.bad_rows)
-        columns = options.file_column, options.label_column, options.split_column
-        return list_table(self.path, *columns, options.bad_rows) if self.dataset == "csv" else None
+            return list_folder(self.path, self.options.bad_rows)
+        return list_table(self.path, self.options) if self.dataset == "csv" else None
 
     @cached_property
     def known(self) -> ImageMetadata:
@@ -187,16 +177,6 @@ class ImageData(ExperimentData):
     def image_shape(self) -> tuple[int, int, int]:
         """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
         return (self.metadata or self.known).image_shape
-
-    @property
-    def mean(self) -> list[float]:
-        """Mean of each channel that images are normalised by; after `setup`."""
-        return self.metadata.mean
-
-    @property
-    def std(self) -> list[float]:
-        """Deviation of each channel that images are normalised by; after `setup`."""
-        return self.metadata.std
 
     @property
     def has_test(self) -> bool:
@@ -250,13 +230,10 @@ class ImageData(ExperimentData):
                 rows = torch.arange(len(part["labels"]))
                 parts[split] = ShardedImages(self.shards, split), rows, part["labels"]
             self.generated = known.generated  # as made-up data can be written, too
+        kind = partial(LazyImages, form=known) if self.is_lazy else StoredImages
+        self._parts = {split: kind(*part) for split, part in parts.items()}
         if self.is_lazy:
-            changes = {"train": self.transforms}
-            self._parts = {
-                split: LazyImages(*part, form=known, transforms=changes.get(split, [])) for split, part in parts.items()
-            }
-        else:
-            self._parts = {split: StoredImages(*part) for split, part in parts.items()}
+            self._parts["train"].transforms = self.transforms
         self.sizes = {split: len(part) for split, part in self._parts.items()}
         mean, std = self._choose_colours()
         return replace(known, resize=known.resize or self.options.resize, mean=mean, std=std, generated=self.generated)
@@ -284,8 +261,9 @@ class ImageData(ExperimentData):
         normalize = self.options.normalize
         if normalize != "data":
             return _IMAGENET if normalize == "imagenet" else normalize
-        known = self.metadata or self.known  # measured once: each stage has its setup, and shards have them written
-        return [known.mean, known.std] if known.mean else self._measure_colours()
+        if self.metadata is not None:  # measured once: each stage has its setup
+            return [self.metadata.mean, self.metadata.std]
+        return self.shards.about["splits"]["train"]["colours"] if self.shards else self._measure_colours()
 
     def _measure_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel over many training images."""
@@ -307,15 +285,6 @@ class ImageData(ExperimentData):
         if size > free / 4:
             return part  # batches come from the file as they are needed
         return part.copy(self.augment.crop if split == "train" else 0, self.choose_device(size))
-
-    def sampler(self, samples: Any, split: str) -> EpochSampler:
-        if self.shards is None or split == "predict":
-            sampler = super().sampler(samples, split)
-        else:
-            sizes, options = self.shards.sizes(split), self.sampler_options(split)
-            sampler = ShardBatches(sizes, self.batch_size, self.options.shuffle_shards, **options)
-        samples.sampler = sampler  # from which transforms know seed and epoch
-        return sampler
 
     def labels(self, split: str) -> Tensor:
         return self._parts[split].labels
@@ -372,19 +341,8 @@ class ImageData(ExperimentData):
         files = list(map(str, self._predicted))
         write_classes(Path(path), {"file": files}, self.class_names, torch.cat(outputs).cpu())
 
-    # ---- shards
-
-    def write_shards(self, folder: Path, size: int) -> None:
+    def contents(self, split: str, order: Tensor) -> tuple[Iterable[bytes], dict[str, Any]]:
         if self.listing is None:
             raise UserError("shards: they are for image files of your own; set data.path")
-        splits = {}
-        for split, part in self._parts.items():
-            order = list(range(len(part)))
-            if split == "train":
-                random.Random(0).shuffle(order)  # a folder lists class after class
-            files = self.listing["file"].iloc[part.rows[order]]
-            contents = (file.read_bytes() for file in files)
-            splits[split] = write_split(folder / split, "image", contents, size, labels=part.labels[order])
-        mean, std = self._measure_colours()
-        metadata = {**self.metadata.state_dict(), "mean": mean, "std": std}
-        write_about(folder, self.item, metadata, splits)
+        files = self.listing["file"].iloc[self._parts[split].rows[order]]
+        return map(Path.read_bytes, files), {"colours": self._measure_colours()} if split == "train" else {}

@@ -4,6 +4,7 @@ import glob
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_info
 
@@ -65,17 +66,12 @@ def list_folder(root: Path, bad_rows: Policy) -> Frame:
     return _check_frame(frame.set_index("file", drop=False), bad_rows, "image")
 
 
-def list_table(
-    source: UserFile, file_column: str, label_column: str, split_column: str | None, bad_rows: Policy
-) -> Frame:
+def list_table(source: UserFile, options: Any) -> Frame:
     """List the images that a table names, one a row; see `ImageData`.
 
     Args:
         source: The table. Its file names are relative to its folder; those in a frame to the current one.
-        file_column: Column of the file names.
-        label_column: Column of the class names.
-        split_column: Column of the splits; None: all are in "train" so far.
-        bad_rows: Whether rows that can't be used are an error or left out.
+        options: Settings of `ImageData`: file_column, label_column, split_column and bad_rows.
 
     Returns:
         A frame of ``file``, ``label`` (categorical, the classes in their order), ``split`` so far, and ``status``,
@@ -86,20 +82,20 @@ def list_table(
     """
     import pandas as pd
 
-    table = read_frame(source, bad_rows=bad_rows)
+    table = read_frame(source, bad_rows=options.bad_rows)
     folder = getattr(source, "parent", Path())
+    columns = options.file_column, options.label_column, options.split_column
     remedy = "set data.file_column, data.label_column or data.split_column"
-    columns = filter(None, (file_column, label_column, split_column))
-    check_columns(table, "data.path", dict.fromkeys(columns, remedy))
-    labels = table[label_column]
+    check_columns(table, "data.path", dict.fromkeys(filter(None, columns), remedy))
+    file, label, split = map(table.get, columns)
     frame = pd.DataFrame(
         {
-            "file": table[file_column].map(lambda name: folder / str(name)),
-            "label": labels.astype(str).where(labels.notna()),
-            "split": "train" if split_column is None else table[split_column],
+            "file": file.map(lambda name: folder / str(name)),
+            "label": label.astype(str).where(label.notna()),
+            "split": "train" if split is None else split,
         }
     )
-    return _check_frame(frame, bad_rows, "row")
+    return _check_frame(frame, options.bad_rows, "row")
 
 
 def _check_frame(frame: Frame, bad_rows: Policy, unit: str) -> Frame:

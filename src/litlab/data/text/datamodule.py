@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,6 @@ from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
 from litlab.data.scores import classification_scores
 from litlab.data.shard_batches import ShardBatches
-from litlab.data.shards import Shards, write_about, write_split
 from litlab.data.split import SPLITS, split_samples
 from litlab.data.store import fill_cache
 from litlab.data.text.generated import CLASSES, make_corpus
@@ -54,7 +53,7 @@ class TokenizedTexts(Dataset[Any]):
         split: The split, or "predict".
     """
 
-    sampler: EpochSampler | None = None  # whose epochs choose a piece of each longer text, in place of `cut_text`
+    sampler: Any = None  # of the loader that has this copy: in training, its epochs choose a piece of longer texts
 
     def __init__(self, part: Mapping[str, Any], known: TextMetadata, split: str) -> None:
         self.part, lengths = part, part["lengths"]
@@ -73,7 +72,7 @@ class TokenizedTexts(Dataset[Any]):
         """Return the token ids of whole texts by their numbers, int64 of shape (some,)."""
         if "ids" in self.part:
             return [self.texts[number] for number in numbers.tolist()]
-        return [torch.frombuffer(bytearray(text["ids"]), dtype=torch.int32) for text in self.part["read"](numbers)]
+        return [torch.frombuffer(bytearray(text), dtype=torch.int32) for text in self.part["read"](numbers)]
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -91,7 +90,8 @@ class TokenizedTexts(Dataset[Any]):
         return (inputs, self.part["labels"][numbers]) if "labels" in self.part else inputs
 
     def _cut(self, ids: Tensor, draw: int) -> Tensor:
-        if self.sampler is None or len(ids) <= self.most:
+        is_cropped = self.both_ends and getattr(self.sampler, "train", False)
+        if not is_cropped or len(ids) <= self.most:
             return cut_text(ids, self.most, self.both_ends)
         chance = random.Random(f"{self.sampler.seed} {self.sampler.epoch} {draw}")
         start = chance.randint(0, len(ids) - self.most)
@@ -146,7 +146,6 @@ class TextData(ExperimentData):
     kind = "texts"
     metadata_type = TextMetadata
     own_files = ("csv", "shards")
-    shards: Shards | None = None
 
     def __init__(
         self,
@@ -180,10 +179,6 @@ class TextData(ExperimentData):
         self.choose_source(dataset if test_path is None else "csv", path, fallback)
         if label_column in text_columns:
             raise UserError("data.text_columns: they have data.label_column, which tells the answer; leave it out")
-        if self.dataset == "shards":
-            self.shards = Shards(str(path), cache_dir, self.item)
-            if fold or balance:
-                raise UserError("data.fold, data.balance: shards come as they were written; leave them out")
         self.files = {"train": self.path} if test_path is None else {"train": self.path, "test": test_path}
         self.balance = balance
         self._parts: dict[str, Any] = {}  # for each split what `TokenizedTexts` takes, and the ``texts``
@@ -307,34 +302,22 @@ class TextData(ExperimentData):
         return self._parts[split]["labels"]
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
-        options = self.sampler_options(split)
-        if self.shards is None or split == "predict":
-            sampler = LengthBatches(samples.lengths, self.batch_size, **options)
-        else:
-            sizes, together = self.shards.sizes(split), self.hparams["shuffle_shards"]
-            sampler = ShardBatches(sizes, self.batch_size, together, samples.lengths, **options)
+        sampler = super().sampler(samples, split)
+        if not isinstance(sampler, ShardBatches):
+            sampler = LengthBatches(samples.lengths, self.batch_size, **self.sampler_options(split))
         if split != "train":
             self._evaluated[split] = list(sampler.batches())
-        elif self.metadata.long_texts == "crop":
-            samples.sampler = sampler
         return sampler
 
     def widest(self, batch: Any) -> Any:
         _, labels = batch
         return {"ids": labels.new_zeros(self.batch_size, self.max_tokens)}, labels.new_zeros(self.batch_size)
 
-    def write_shards(self, folder: Path, size: int) -> None:
-        splits = {}
-        for split, part in self._parts.items():
-            order = torch.arange(self.sizes[split])
-            if split == "train":  # a file can be sorted by class
-                order = torch.randperm(len(order), generator=torch.Generator().manual_seed(0))
-            contents = (ids.numpy().tobytes() for ids in self.samples(split).read(order))
-            facts = {name: part[name][order] for name in ("lengths", "labels")}
-            if split != "train":  # for callbacks that show them
-                facts["texts"] = part["texts"]
-            splits[split] = write_split(folder / split, "ids", contents, size, **facts)
-        write_about(folder, self.item, self.state_dict(), splits)
+    def contents(self, split: str, order: Tensor) -> tuple[Iterable[bytes], dict[str, Any]]:
+        part = self._parts[split]
+        contents = (ids.numpy().tobytes() for ids in self.samples(split).read(order))
+        texts = {} if split == "train" else {"texts": part["texts"]}  # for callbacks that show them
+        return contents, {"lengths": part["lengths"][order], **texts}
 
     # ---- checkpoint, prediction and export
 

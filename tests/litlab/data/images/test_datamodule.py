@@ -1,38 +1,43 @@
 """ImageData as a whole: through a trainer, as a run uses it."""
 
+import shutil
+
 import pandas as pd
 import pytest
 import torch
 
-from litlab.data import Augment, ImageData
+from litlab.data import Augment
 from litlab.errors import UserError
-from tests.litlab.data.conftest import Recorder, a_rank, prepared, refusal
+from tests.litlab.data.conftest import Recorder, prepared, refusal
 from tests.litlab.data.images.conftest import pixels, write_image
 
 ALL = Augment(crop=2, flip="random", cutout=3)
 
 
-def test_facts_are_known_before_anything_is_decoded(make, pets, tmp_path):
-    data = make(pets)
-    assert (data.dataset, data.num_classes, data.class_names) == ("folder", 2, ["cat", "dog"])
-    assert data.image_shape == (3, 8, 6)
-    assert make(pets, mode="L", image_size=(32, 30)).image_shape == (1, 32, 30)
-    assert not (tmp_path / "cache").exists()
-
-
 def test_a_run(make, make_trainer, pets):
-    data, model = make(pets), Recorder()
-    trainer = make_trainer(max_epochs=2)
-    trainer.fit(model, data)
+    """Images are normalised by those to train on, which alone are augmented."""
+    plain, changed = ((make(pets, augment=augment), Recorder()) for augment in (Augment(), ALL))
+    for data, model in (plain, changed):
+        trainer = make_trainer(max_epochs=2)
+        trainer.fit(model, data)
+        trainer.test(model, data, verbose=False)
+    data, model = plain
     assert data.description == f"folder {pets}: 27 train / 3 val / 6 test images of 3 x 8 x 6, 2 classes"
     assert [len(images) for images, _ in model.seen["train", 0]] == [4] * 6  # the incomplete batch is dropped
     assert model.images("train").dtype == torch.float32
     assert model.images("train").is_contiguous()
     assert not model.images("train", 0).equal(model.images("train", 1))
-    assert torch.bincount(model.labels("val")).tolist() == [2, 1]
-    trainer.test(model, data, verbose=False)
-    assert torch.bincount(model.labels("test", 2)).tolist() == [4, 2]
-    assert data.baselines()["nearest class mean"].keys() == {"test/acc", "test/f1"}
+    assert model.labels("train").equal(changed[1].labels("train"))
+    assert not model.images("train").equal(changed[1].images("train"))
+    for stage, epoch, counts in (("val", 0, [2, 1]), ("test", 2, [4, 2])):
+        assert torch.bincount(model.labels(stage, epoch)).tolist() == counts
+        assert model.images(stage, epoch).equal(changed[1].images(stage, epoch))
+
+    images = next(make(pets, batch_size=27).batches("train"))[0].double()
+    torch.testing.assert_close(images.mean((0, 2, 3)), torch.zeros(3).double(), atol=1e-5, rtol=0)
+    torch.testing.assert_close(images.std((0, 2, 3), correction=0), torch.ones(3).double(), atol=1e-5, rtol=0)
+    mean, std = (torch.tensor(values)[:, None, None] for values in (data.metadata.mean, data.metadata.std))
+    torch.testing.assert_close(model.images("test", 2)[0], (pixels(pets / "test/cat/00.png") / 255 - mean) / std)
 
 
 def test_the_nearest_class_mean_is_what_it_says(make, tmp_path):
@@ -45,78 +50,34 @@ def test_the_nearest_class_mean_is_what_it_says(make, tmp_path):
     assert data.baselines()["nearest class mean"]["test/acc"] == pytest.approx(20 / 21)
 
 
-def test_images_are_normalised_by_the_training_split(make, make_trainer, pets):
-    data, model = make(pets, batch_size=27), Recorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    images = model.images("train").double()
-    torch.testing.assert_close(images.mean((0, 2, 3)), torch.zeros(3).double(), atol=1e-5, rtol=0)
-    torch.testing.assert_close(images.std((0, 2, 3), correction=0), torch.ones(3).double(), atol=1e-5, rtol=0)
-    trainer.test(model, data, verbose=False)
-    mean, std = (torch.tensor(values)[:, None, None] for values in (data.metadata.mean, data.metadata.std))
-    torch.testing.assert_close(model.images("test", 1)[0], (pixels(pets / "test/cat/00.png") / 255 - mean) / std)
-
-
-@pytest.mark.parametrize(
-    ("normalize", "mean", "std"),
-    [
-        ("imagenet", [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
-        ([[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]], [0.5] * 3, [0.25] * 3),
-    ],
-)
-def test_other_normalisations(make, pets, normalize, mean, std):
+@pytest.mark.parametrize("normalize", ["imagenet", [[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]]])
+def test_other_normalisations(make, pets, normalize):
     data = make(pets, normalize=normalize)
     image = next(data.batches("test"))[0][0]
-    mean, std = (torch.tensor(values)[:, None, None] for values in (mean, std))
+    colours = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]] if normalize == "imagenet" else normalize
+    mean, std = torch.tensor(colours)[:, :, None, None]
     torch.testing.assert_close(image, (pixels(pets / "test/cat/00.png") / 255 - mean) / std)
     assert data.serving().encode(pixels(pets / "test/cat/00.png")[None])[0].equal(image)
 
 
-def test_augmentation_is_for_training_only(make, make_trainer, pets):
-    plain, changed = ((make(pets, augment=augment), Recorder()) for augment in (Augment(), ALL))
-    for data, model in (plain, changed):
-        trainer = make_trainer()
-        trainer.fit(model, data)
-        trainer.test(model, data, verbose=False)
-    assert plain[1].labels("train").equal(changed[1].labels("train"))
-    assert not plain[1].images("train").equal(changed[1].images("train"))
-    for stage, epoch in (("sanity", 0), ("val", 0), ("test", 1)):
-        assert plain[1].images(stage, epoch).equal(changed[1].images(stage, epoch))
-
-
-def test_training_images_can_be_evaluated(make, make_trainer, pets):
+def test_training_images_can_be_evaluated(make, pets):
     """They are stored with a border, which must not show."""
     data, plain = prepared(make(pets, augment=Augment(crop=2)), "fit"), prepared(make(pets), "fit")
     assert data.train_dataloader().dataset.images.shape == (27, 3, 12, 10)
-    first, second = (one.transform(one.samples("train")[torch.tensor([0])], None)[0] for one in (data, plain))
+    first, second = (each.transform(each.samples("train")[torch.tensor([0])], None)[0] for each in (data, plain))
     assert first.equal(second)
 
 
-def test_a_run_repeats_exactly_and_leaves_the_global_generator_alone(make, make_trainer, pets):
-    runs = []
-    for noise, seed in ((1, 5), (2, 5), (2, 6)):
-        data, model = make(pets, augment=ALL, seed=seed), Recorder()
-        torch.manual_seed(noise)
-        make_trainer(max_epochs=2).fit(model, data)
-        runs.append((torch.cat([model.images("train", epoch) for epoch in range(2)]), torch.rand(1)))
-    torch.manual_seed(2)
-    assert torch.rand(1) == runs[1][1]
-    assert runs[0][0].equal(runs[1][0])
-    assert not runs[2][0].equal(runs[0][0])
-
-
-def test_large_sets_stay_in_the_file(make, make_trainer, pets, monkeypatch):
+def test_large_sets_stay_in_the_file(make, pets, monkeypatch):
     """Where memory is short, batches come from the mapped file and get their border one by one: the same images."""
-    models = [Recorder(), Recorder()]
-    for model in models:
+    images = []
+    for is_large in (False, True):
+        if is_large:
+            monkeypatch.setattr("psutil.virtual_memory", lambda: type("memory", (), {"available": 0}))
         data = make(pets, augment=Augment(crop=2, flip="random"))
-        make_trainer().fit(model, data)
-        data.setup("fit")
-        stored = data.train_dataloader().dataset.images
-        assert (stored.shape == (27, 3, 12, 10)) == (model is models[0])
-        monkeypatch.setattr("psutil.virtual_memory", lambda: type("memory", (), {"available": 0}))
-    assert models[0].images("train").equal(models[1].images("train"))
-    assert models[0].images("val").equal(models[1].images("val"))
+        images.append(torch.cat([batch for split in ("train", "val") for batch, _ in data.batches(split)]))
+        assert (data.train_dataloader().dataset.images.shape == (27, 3, 12, 10)) != is_large
+    assert images[0].equal(images[1])
 
 
 def test_splits(make, make_trainer, pets):
@@ -124,14 +85,11 @@ def test_splits(make, make_trainer, pets):
     assert prepared(make(pets)).sizes == {"train": 30, "val": 1, "test": 6}
     data = prepared(make(pets, val_fraction=0.0, fold="0/3"))
     assert data.sizes == {"train": 20, "val": 1, "test": 10}, "the test split that is there is left out"
-    (pets / "val/dog/a.png").unlink()
-    (pets / "val/dog").rmdir()
-    (pets / "val").rmdir()
+    shutil.rmtree(pets / "val")
     seen = []
     for fold in ("0/3", "1/3", "2/3"):
-        data = prepared(make(pets, fold=fold, batch_size=10))
+        data = prepared(make(pets, fold=fold))
         assert data.sizes == {"train": 17, "val": 3, "test": 10}
-        assert data.labels("test").bincount().tolist() in ([7, 3], [6, 4])
         seen += [tuple(image.flatten().tolist()) for image in data.samples("test")[torch.arange(10)]["image"]]
     assert len(set(seen)) == 30, "each image is tested once"
 
@@ -140,22 +98,6 @@ def test_splits(make, make_trainer, pets):
     assert {stage for stage, _ in model.seen} == {"train"}
     with pytest.raises(UserError, match=r"^data: there are no val images; add some"):
         make_trainer().validate(model, data)
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_processes_share_the_work(make, pets, ranks):
-    seen = []
-    for rank in range(ranks):
-        data = make(pets, batch_size=4)
-        data.prepare_data()
-        data.trainer = a_rank(rank, ranks)
-        data.setup()
-        loaders = {"train": data.train_dataloader(), "val": data.val_dataloader(), "test": data.test_dataloader()}
-        seen.append({split: torch.cat([batch["index"] for batch in loader]) for split, loader in loaders.items()})
-    assert torch.cat([rank["test"] for rank in seen]).tolist() == list(range(6))
-    assert torch.cat([rank["val"] for rank in seen]).tolist() == list(range(3))
-    train = torch.cat([rank["train"] for rank in seen])
-    assert len(train) == len(train.unique()) == 24
 
 
 def test_each_draw_of_a_rare_image_has_its_own_augmentation(make, tmp_path):
@@ -180,9 +122,6 @@ def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
     trainer.save_checkpoint(tmp_path / "model.ckpt")
     state = torch.load(tmp_path / "model.ckpt", weights_only=True)["ImageData"]
     assert (state["class_names"], state["image_shape"], state["generated"]) == (["cat", "dog"], (3, 8, 6), False)
-    assert dict(ImageData.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True).hparams) == dict(
-        data.hparams
-    )
 
     # Elsewhere, with no training images at hand.
     photos = tmp_path / "photos"
@@ -201,47 +140,30 @@ def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
         "probability": [0.75, 0.5], "cat": [0.25, 0.5], "dog": [0.75, 0.5],
     }  # fmt: skip
 
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_predicting_files_that_are_damaged(make, pets, tmp_path, workers):
-    data = prepared(make(pets, num_workers=workers))
-    data.load_state_dict(data.state_dict())
-    write_image(tmp_path / "photos/a.png")
-    (tmp_path / "photos/b.png").write_bytes(b"rubbish")
-    data.predict_input = str(tmp_path / "photos")
-    with pytest.raises(UserError, match=r"^data\.path: .*b\.png: not an image; replace or delete it$"):
+    (photos / "c.png").write_bytes(b"rubbish")
+    with pytest.raises(UserError, match=r"^data\.path: .*c\.png: not an image; replace or delete it$"):
         list(data.predict_dataloader())
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "value", "message"),
     [
-        (
-            {"class_names": ["cat", "cow"]},
-            "trained with class_names cat, cow, here it is cat, dog; use data and settings",
-        ),
-        ({"image_shape": (1, 9, 9)}, "trained with image_shape 1, 9, 9, here it is 3, 8, 6; use data and settings"),
+        ("class_names", ["cat", "cow"], "trained with class_names cat, cow, here it is cat, dog; use data and"),
+        ("image_shape", (1, 9, 9), "trained with image_shape 1, 9, 9, here it is 3, 8, 6; use data and settings"),
     ],
 )
-def test_a_checkpoint_of_other_data_is_refused(make, pets, change, message):
+def test_a_checkpoint_of_other_data_is_refused(make, pets, name, value, message):
     data = prepared(make(pets), "test")
-    trained = {**data.state_dict(), **change}
+    trained = {**data.state_dict(), name: value}
     assert message in refusal(data.load_state_dict, trained)
     fresh = make(pets)
     fresh.load_state_dict(trained)
-    for name, value in change.items():
-        assert getattr(fresh, name) == value, "what the checkpoint says counts"
+    assert getattr(fresh, name) == value, "what the checkpoint says counts"
     assert message in refusal(prepared, fresh, "test")
 
 
-# ---- made-up data
-
-
-def test_generated_data_through_a_run(make, make_trainer, monkeypatch):
+def test_generated_data(make, monkeypatch):
     monkeypatch.setattr("litlab.data.images.generated.COUNTS", {"train": 40, "test": 20})
-    data, model = make(dataset="generated", image_size=(9, 8), mode="L"), Recorder()
-    make_trainer().fit(model, data)
-    assert data.generated
+    data = prepared(make(dataset="generated", image_size=(9, 8), mode="L"))
     assert data.description == "GENERATED images: 36 train / 4 val / 20 test images of 1 x 9 x 8, 10 classes"
-    assert data.state_dict()["class_names"] == data.class_names
     assert data.state_dict()["generated"] is True

@@ -1,7 +1,6 @@
 """Small CSV files of texts."""
 
 import csv
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,13 +88,6 @@ def strip(inputs) -> list[list[int]]:
 def decode(data: TextData, ids: list[int]) -> list[str]:
     """The words, or pieces of words, that ids stand for."""
     return list(map(Tokenizer.from_str(data.metadata.tokenizer).id_to_token, ids))
-
-
-@pytest.fixture
-def said(caplog) -> pytest.LogCaptureFixture:
-    """Whose `messages` are what the user is told."""
-    caplog.set_level(logging.INFO, "lightning.pytorch.utilities.rank_zero")
-    return caplog
 
 
 @pytest.fixture

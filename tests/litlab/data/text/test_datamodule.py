@@ -1,6 +1,5 @@
 """TextData as a whole: through a trainer, as a run uses it."""
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -20,7 +19,6 @@ def test_facts_are_known_before_setup(make_data, few_generated):
     data = make_data(vocab_size=50, max_tokens=7)
     assert (data.class_names, data.num_classes, data.vocab_size, data.max_tokens) == (["bad", "good"], 2, 50, 7)
     news = make_data(NewsData, vocab_size=9)
-    assert news.class_names == ["World", "Sports", "Business", "Sci/Tech"]
     assert (news.num_classes, news.vocab_size, news.max_tokens, news.has_test) == (4, 9, 256, True)
     assert make_data(dataset="generated").num_classes == 4
 
@@ -56,11 +54,11 @@ def test_a_file_through_a_run(make_data, make_trainer, reviews):
 
 
 def test_folds_test_on_each_text_once_and_a_test_file_is_used_as_it_is(make_data, reviews):
-    folds = [all_texts(prepared(make_data(fold=f"{number}/5"))) for number in range(5)]
-    assert {tuple(map(len, fold.values())) for fold in folds} == {(70, 10, 20)}
+    folds = [all_texts(prepared(make_data(fold=f"{number}/4"))) for number in range(4)]
+    assert {tuple(map(len, fold.values())) for fold in folds} == {(65, 10, 25)}
     assert len({text for fold in folds for text in fold["test"]}) == 100
     test_path = str(reviews.parent / "test.csv")
-    assert all_texts(prepared(make_data(fold="0/5", test_path=test_path))) == folds[0]  # the test file is left out
+    assert all_texts(prepared(make_data(fold="0/4", test_path=test_path))) == folds[0]  # the test file is left out
     data = prepared(make_data(test_path=test_path, test_fraction=0.5))
     assert data.sizes == {"train": 90, "val": 10, "test": 20}
     assert all_texts(data)["test"] == [text for text, _ in make_rows(20, seed=1)]
@@ -76,18 +74,9 @@ def test_the_tokenizer_learns_from_training_texts_alone(make_data, reviews):
 def test_a_frame_in_place_of_a_file(make_data, make_trainer, reviews, tmp_path):
     data = prepared(make_data(path=pd.read_csv(reviews)))
     assert all_texts(data) == all_texts(prepared(make_data()))
-    assert data.description.startswith("csv frame: 80 train")
-    make_trainer().fit(TextRecorder(), data)
+    make_trainer(max_steps=1).fit(TextRecorder(), data)
     data.trainer.save_checkpoint(tmp_path / "frame.ckpt")
     torch.load(tmp_path / "frame.ckpt", weights_only=True)  # the frame is not in it
-
-
-def test_without_validation_or_test(make_data, make_trainer):
-    data, model = make_data(val_fraction=0.0, test_fraction=0.0), TextRecorder()
-    make_trainer().fit(model, data)
-    assert {stage for stage, _ in model.seen} == {"train"}
-    assert (data.sizes, data.has_test, data.baselines()) == ({"train": 100}, False, {})
-    assert "no test texts" in refusal(make_trainer().test, model, data)
 
 
 def test_baselines(make_data, monkeypatch):
@@ -97,19 +86,18 @@ def test_baselines(make_data, monkeypatch):
     assert data.baselines() == {}
 
 
-def test_long_texts_are_cut_and_counted(make_data, make_trainer, said):
-    data, model = make_data(max_tokens=6), TextRecorder()
-    make_trainer().fit(model, data)
+def test_long_texts_are_cut_and_counted(make_data, said):
+    data = make_data(max_tokens=6)
+    lengths = {split: [inputs["ids"].shape[1] for inputs, _ in data.batches(split)] for split in ("train", "val")}
+    assert max(lengths["train"]) == max(lengths["val"]) == 6
     count = sum(len(text.split()) > 6 for text in all_texts(data)["train"])
-    assert f"{count} of 80 train texts are longer than data.max_tokens (6): data.long_texts is truncate" in (
-        said.messages
-    )
-    assert max(map(len, model.ids("train"))) == max(map(len, model.ids("val"))) == 6
+    message = f"{count} of 80 train texts are longer than data.max_tokens (6): data.long_texts is truncate"
+    assert message in said
 
 
 def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends(make_data):
     data = prepared(make_data(max_tokens=6, long_texts="crop"), "fit")
-    for number, ids in enumerate(strip(data.samples("val")[torch.arange(10)][0])):
+    for number, ids in enumerate(strip(data.val_dataloader().dataset[torch.arange(10)][0])):
         words = data.text("val", number).split()
         assert decode(data, ids)[1:] == (words if len(words) < 12 else words[:6] + words[-6:])[1:]
     loader = data.train_dataloader()
@@ -117,7 +105,7 @@ def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends
     for epoch in range(8):
         loader.sampler.set_epoch(epoch)
         pieces = strip(texts[index][0])
-        assert [row for one in index.split(1) for row in strip(texts[one][0])] == pieces
+        assert [row for each in index.split(1) for row in strip(texts[each][0])] == pieces
         for number, piece in enumerate(pieces):
             words, read = data.text("train", number).split()[1:], decode(data, piece)
             places = [i for i in range(len(words)) if words[i : i + 6] == read]
@@ -131,12 +119,13 @@ def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends
 
 
 def test_a_second_start_reads_and_tokenises_nothing(make_data, monkeypatch):
-    first = [(inputs["ids"].tolist(), labels.tolist()) for inputs, labels in make_data().batches("train")]
+    def list_batches(data):
+        return [(inputs["ids"].tolist(), labels.tolist()) for inputs, labels in data.batches("train")]
+
+    first = list_batches(make_data())
     for name in ("read_corpus", "train_tokenizer", "encode"):
         monkeypatch.delattr(datamodule, name)
-    data = make_data()
-    assert data.class_names == ["bad", "good"]
-    assert [(inputs["ids"].tolist(), labels.tolist()) for inputs, labels in data.batches("train")] == first
+    assert list_batches(make_data()) == first
 
 
 @pytest.mark.parametrize(
@@ -151,16 +140,6 @@ def test_other_settings_or_contents_make_another_cache(make_data, reviews, chang
     assert make_data(**change).fingerprint != before == make_data(max_tokens=9).fingerprint
     reviews.write_bytes(reviews.read_bytes().replace(b",good", b",gone"))
     assert make_data().fingerprint != before
-    assert make_data().class_names == ["bad", "gone"]
-
-
-def test_uneven_classes_can_be_balanced(make_data, reviews):
-    rows = make_rows(100)
-    write_csv(reviews, [*(row for row in rows if row[1] == "good"), *rows[:20:2]])
-    data = make_data(balance="even")
-    assert data.num_classes == 2  # asked for first, which changes nothing
-    labels = torch.cat([labels for _, labels in data.batches("train")])
-    assert np.abs(np.diff(torch.bincount(labels).numpy())) <= 8
 
 
 def test_copies_in_the_test_split_are_told(make_data, reviews, said):
@@ -168,25 +147,16 @@ def test_copies_in_the_test_split_are_told(make_data, reviews, said):
     write_csv(reviews.parent / "test.csv", [*rows[10:13], *rows[:3], ["another", "bad"]])
     write_csv(reviews, rows)
     prepared(make_data(test_path=str(reviews.parent / "test.csv"), val_fraction=0.0), "fit")
-    assert said.messages == [
-        "warning: 6 test texts are training texts too, so results look better than they are",
-    ]
+    assert said == ["warning: 6 test texts are training texts too, so results look better than they are"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"dataset": "csv"}, "data.path: it is not set; name your own data for data.dataset csv"),
-        ({}, "data.dataset: it is not set; use --data.dataset csv --data.path FILE, or --data.dataset generated"),
-        (
-            {"dataset": "generated", "test_path": "a.csv"},
-            "data.path: it is not set; name your own data for data.dataset csv",
-        ),
-        (
-            {"path": "a.csv", "text_columns": ["a", "label"]},
-            "data.text_columns: they have data.label_column, which tells the answer; leave it out",
-        ),
+        ({"dataset": "generated", "test_path": "a.csv"}, "data.path: it is not set"),
+        ({"path": "a.csv", "text_columns": ["a", "label"]}, "data.text_columns: they have data.label_column, which"),
     ],
 )
 def test_settings_that_do_not_fit(options, message):
-    assert refusal(TextData, **options) == message
+    assert refusal(TextData, **options).startswith(message)

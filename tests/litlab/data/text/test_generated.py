@@ -10,16 +10,15 @@ from litlab.data.text.generated import make_corpus
 def test_words_alone_are_not_enough_but_phrases_help(classes):
     """Words, then words and phrases, each clearly better than chance; none perfect."""
     corpus = make_corpus(classes)
-    assert corpus.equals(make_corpus(classes))
     assert np.bincount(corpus["label"]).tolist() == [5000 // classes] * classes
     train, test = corpus[:2000], corpus[-500:]
 
-    def accuracy(train_texts, test_texts):
-        features = CountVectorizer(ngram_range=(1, 2), binary=True)
-        model = LogisticRegression(max_iter=1000).fit(features.fit_transform(train_texts), train["label"])
+    def measure_accuracy(train_texts, test_texts):
+        features = CountVectorizer(ngram_range=(1, 2), binary=True, min_df=5)
+        model = LogisticRegression(max_iter=200).fit(features.fit_transform(train_texts), train["label"])
         return model.score(features.transform(test_texts), test["label"])
 
     words = [part["text"].map(lambda text: " ".join(sorted(text.replace(",", "").split()))) for part in (train, test)]
-    alone, phrases = accuracy(*words), accuracy(train["text"], test["text"])
+    alone, phrases = measure_accuracy(*words), measure_accuracy(train["text"], test["text"])
     assert 0.52 < alone < 0.75
     assert alone + 0.1 < phrases < 0.95

@@ -2,7 +2,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from litlab.data.text.tokenizer import cut_text, encode, train_tokenizer
+from litlab.data.text.tokenizer import encode, train_tokenizer
 
 TEXTS = ["The cat's mat, the cat's hat!", "A cat<br />and a dog.<br/>Don't!", "the dog don't"]
 
@@ -25,10 +25,3 @@ def test_size_is_a_bound_and_no_text_can_spell_padding(kind, size):
     assert sorted(Tokenizer.from_str(tokenizer).get_vocab().values()) == list(range(size))
     ids = encode(tokenizer, [*TEXTS, "[PAD]", "x[UNK][PAD]"])["ids"]
     assert 0 < ids.min() <= ids.max() < size
-
-
-def test_what_is_read_of_a_long_text():
-    ids = torch.arange(10)
-    assert cut_text(ids, 4, both_ends=True).tolist() == [0, 1, 8, 9]
-    assert cut_text(ids, 4, both_ends=False).tolist() == [0, 1, 2, 3]
-    assert cut_text(ids[:3], 4, both_ends=True).tolist() == [0, 1, 2]
