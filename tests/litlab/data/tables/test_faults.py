@@ -14,12 +14,10 @@ RNG = np.random.default_rng(0)
     ("cells", "options", "message"),
     [
         ({}, {"target": "prize"}, "there is no column 'prize', only 'size', 'age', 'city', 'kind' and 1 more; did yo"),
-        ({}, {"ignore": ["a"]}, "there is no column 'a', only 'size', 'age', 'city', 'kind' and 1 more; correct it"),
         ({}, {"group_column": "city", "time_column": "age"}, "data.group_column, data.time_column: each of them split"),
         ({"size": 5, "age": None}, {}, "from column size, age: in the training rows it is constant"),
         ({"city": [f"house {n}" for n in range(100)]}, {}, "from column city: in the training rows it is constant"),
         ({"price": 1e28 * np.arange(100)}, {}, "from column price: "),  # float32 can't hold the squares
-        ({"price": 1e-32 * np.arange(100)}, {}, "from column price: "),
         ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon), row 5"),
         ({"city": ["train", "Test"] * 50}, {"split_column": "city"}, "row 3 ('city' is Test), row 5"),
         ({"city": "test"}, {"split_column": "city"}, "data.split_column: no row is for train; mark the training rows"),

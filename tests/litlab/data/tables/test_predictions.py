@@ -53,7 +53,6 @@ def test_new_files_that_do_not_fit(predict):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "size"}, "trained with targets price, here it is size; "),
         ({"target": "kind"}, "trained with task regression, here it is classification; "),
         ({"ignore": ["age"]}, "trained with numbers size, age, here it is size; "),
         ({"ignore": ["city"]}, "trained with category_columns city, kind, here it is kind; "),
