@@ -1,7 +1,6 @@
 """Small files of series, and a model that keeps its batches."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,10 +37,6 @@ class SeriesRecorder(Recorder):
         self._keep("train", batch)
         return self.weight * batch["past"].mean()
 
-    def predict_step(self, batch, index):
-        self._keep("predict", batch)
-        return torch.zeros(0)
-
     def all(self, stage: str, key: str, epoch: int = 0) -> torch.Tensor:
         return torch.cat([batch[key] for batch in self.seen[stage, epoch]])
 
@@ -67,16 +62,3 @@ def make() -> Callable[..., SeriesData]:
         return SeriesData("csv", path, **{"context_length": 6, "horizon": 3, "season": 4, "batch_size": 8, **options})
 
     return make_it
-
-
-@pytest.fixture
-def train(make, make_trainer, tmp_path) -> Callable[..., tuple[SeriesData, Path]]:
-    """Trains on some data, and returns it with the checkpoint."""
-
-    def train_it(path: Any = None, **options: Any) -> tuple[SeriesData, Path]:
-        data, trainer = make(path, **options), make_trainer()
-        trainer.fit(SeriesRecorder(), data)
-        trainer.save_checkpoint(tmp_path / "model.ckpt")
-        return data, tmp_path / "model.ckpt"
-
-    return train_it

@@ -29,9 +29,7 @@ def parts(*sizes: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("ends", "rows", "cuts"),
     [
-        (find_ends(0.1, 0.2, None), 100, (70, 10, 20)),
         (find_ends(0.1, 0.2, None), 99, (70, 10, 19)),  # what is left of the test is for training
-        (find_ends(0.5, 0.0, None), 99, (50, 49)),
         (find_ends(0.0, 0.71, None), 100, (29, 0, 71)),
         ([0.3, 0.6, 0.9], 30, (9, 9, 9, 3)),
     ],
@@ -44,33 +42,18 @@ def test_splits(ends, rows, cuts):
 
 def test_folds_are_blocks_of_time_that_follow_the_training():
     """Each has the share for validation at the end of its training; of several series, each by itself."""
-    cuts = [(8, 2, 10, 40), (16, 4, 10, 30), (24, 6, 10, 20), (32, 8, 10, 10), (40, 10, 10, 0)]
-    for number, cut in enumerate(cuts):
-        split = split_rows(days(60), find_ends(0.2, 0.2, f"{number}/5"))
-        assert [int((split == name).sum()) for name in (*SPLITS, "")] == list(cut)
-        assert split.tolist() == parts(*cut).tolist()
-    several = split_rows(days(60, 120), find_ends(0.0, 0.2, "1/2"))
-    assert several.tolist() == parts(40, 0, 20, 0, 80, 0, 40).tolist()
+    for number, cut in {0: (8, 2, 10, 40), 1: (16, 4, 10, 30), 4: (40, 10, 10, 0)}.items():
+        split = split_rows(days(60, 120), find_ends(0.2, 0.2, f"{number}/5"))
+        assert split.tolist() == [*parts(*cut), *parts(*(2 * size for size in cut))]
 
 
 def test_windows_forecast_their_own_split_and_series_only():
-    public = days(14_500), parts(8640, 2880, 2880, 100)
-    for horizon, count in ((96, 2785), (720, 2161)):
-        for past in (24, 720):
-            starts = find_starts(*public, past, horizon)
-            assert starts["test"].tolist() == list(range(11520 - past, 11520 - past + count))
-    assert find_starts(*public, 336, 96)["train"].tolist() == list(range(8640 - 336 - 96 + 1))
     starts = find_starts(days(40, 30, 2), parts(20, 10, 10, 0, 4, 16, 10, 0, 1, 0, 1), 6, 3)
     assert starts["train"].tolist() == list(range(12))
     assert starts["val"].tolist() == [*range(14, 22), *range(40, 52)]
     assert starts["test"].tolist() == [*range(24, 32), *range(54, 62)]
     assert list(find_starts(days(90), parts(50, 0, 40), 10, 5)) == ["train", "test"]
-    for sizes, message in (
-        ((14, 16, 10), "data: 14 train rows are too few for one window; give more rows, a smaller"),
-        ((20, 4, 16), "data: 4 val rows are too few for one window; "),
-        ((20, 10, 4), "data: 4 test rows are too few for one window; "),
-        ((9,), "data: 9 train rows are too few for one window; "),
-    ):
+    for sizes, message in (((14, 16, 10), "data: 14 train rows are too few for one"), ((20, 4, 16), "data: 4 val ")):
         assert refusal(find_starts, days(sum(sizes)), parts(*sizes), 10, 5).startswith(message)
 
 
@@ -85,23 +68,18 @@ def test_a_batch_of_windows_is_what_slices_would_be():
         assert batch["past"][row].equal(values[start : start + 10])
         assert batch["future"][row].equal(values[start + 10 : start + 14])
         assert batch["calendar"][row].equal(calendar[start : start + 14])
-    assert {view.untyped_storage().data_ptr() for view in list(windows.views.values())[:2]} == {values.data_ptr()}
-    last = Windows({"past": values}, torch.tensor([36]), context_length=10, horizon=4)
-    assert list(last[torch.tensor([0])]) == ["past", "future", "start"]
+    assert windows.views["past"].untyped_storage().data_ptr() == values.data_ptr()
 
 
 def test_calendar_features_are_angles():
-    times = pd.DatetimeIndex(["2024-02-11T06:45:00", "2023-12-31T23:15:00", "1969-12-29T00:00:00"])
+    times = pd.DatetimeIndex(["2024-02-11T06:45:00", "2023-12-31T23:15:00"])  # two Sundays
     features = make_calendar(times, ["hour", "minute", "weekday", "day", "month"])
-    assert features.dtype == torch.float32
-    sine, cosine = features.double().view(3, 5, 2).unbind(2)
-    shares = (torch.atan2(sine, cosine) / (2 * math.pi)) % 1
-    expected = [[6 / 24, 45 / 60, 6 / 7, 10 / 29, 1 / 12], [23 / 24, 15 / 60, 6 / 7, 30 / 31, 11 / 12]]
-    torch.testing.assert_close(shares[:2], torch.tensor(expected).double(), atol=1e-6, rtol=0)  # two Sundays
-    torch.testing.assert_close(sine.square() + cosine.square(), torch.ones(3, 5).double())
+    shares = [[6 / 24, 45 / 60, 6 / 7, 10 / 29, 1 / 12], [23 / 24, 15 / 60, 6 / 7, 30 / 31, 11 / 12]]
+    angles = 2 * math.pi * torch.tensor(shares)
+    torch.testing.assert_close(features, torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1))
 
 
-@pytest.mark.parametrize("values", [[5.0, 5.0, 5.0], [0.0, 1e300, 1.0], [0.0, 1e-200, 0.0], [0.1, 0.1, 0.1]])
+@pytest.mark.parametrize("values", [[0.0, 1e300, 1.0], [0.1, 0.1, 0.1]])
 def test_columns_that_can_not_be_scaled(values):
     message = refusal(measure, days(3, values=np.array(values)[:, None]), parts(3), 1)
     assert message.startswith("data.targets: column 'load' can't be scaled, its training rows are all the same, or too")
