@@ -74,7 +74,7 @@ def test_the_loss_alone_counts_every_sample_too():
 
 
 def test_a_users_metric_may_take_the_place_of_the_tasks():
-    metrics = StageMetrics("val", ACCURACY, {"acc": MulticlassAccuracy(3, top_k=3)}, softmax=True)
+    metrics = StageMetrics("val", ACCURACY, {"acc": MulticlassAccuracy(3, top_k=3)})
     metrics.add(torch.tensor(0.0), *batches([9])[0])
     assert metrics.compute()["val/acc"] == 1
 
