@@ -10,7 +10,7 @@ from litlab.tasks import Classifier
 from tests.litlab.data.conftest import Recorder
 
 
-@pytest.fixture(params=["images", "texts", "series"])
+@pytest.fixture(params=["images", "texts"])
 def make(request, tmp_path):
     """Makes the data, anew at each call."""
     path = str(request.getfixturevalue(request.param))
@@ -18,7 +18,6 @@ def make(request, tmp_path):
     return {
         "images": lambda: ImageData(path=path, batch_size=30, augment=Augment(crop=2, flip="random"), **common),
         "texts": lambda: TextData(path=path, batch_size=16, max_tokens=8, long_texts="crop", **common),
-        "series": lambda: SeriesData(path=path, context_length=24, horizon=8, batch_size=100, seed=3),
     }[request.param]
 
 
@@ -44,24 +43,13 @@ def test_they_are_the_batches_of_a_trainer(make, make_trainer):
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     alone = make()  # which nothing was prepared for
-    for source in (alone, data):
-        for epoch in (1, 0):
-            assert same(source.batches("train", epoch), model.seen["train", epoch])
-        assert same(source.batches("val", epoch=1), model.seen["val", 0])
-        assert same(source.batches("test"), model.seen["test", 2])
+    together = list(zip(alone.batches("train", 0), alone.batches("train", 1), strict=True))  # each has its own epoch
+    for epoch in (0, 1):
+        assert same([batches[epoch] for batches in together], model.seen["train", epoch])
+    assert same(data.batches("val", epoch=1), model.seen["val", 0])
+    assert same(data.batches("test"), model.seen["test", 2])
     assert not same(alone.batches("train", 0), model.seen["train", 1])
-
-
-def test_loops_side_by_side_have_their_own_epochs_and_stages(make):
-    data = make()
-    loops = [("train", 0), ("train", 1), ("val", 0)]
-    together = list(zip(*(data.batches(split, epoch) for split, epoch in loops), strict=False))
-    for number, (split, epoch) in enumerate(loops):
-        assert same([batches[number] for batches in together], list(data.batches(split, epoch))[: len(together)])
-
-
-def test_batches_go_to_a_device(make):
-    assert {value.device.type for value in flat(next(make().batches("val", device="meta"))).values()} == {"meta"}
+    assert {value.device.type for value in flat(next(alone.batches("val", device="meta"))).values()} == {"meta"}
 
 
 def test_a_model_for_data(images, series):

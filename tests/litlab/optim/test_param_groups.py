@@ -58,7 +58,6 @@ def test_learning_rates_fall_towards_the_input():
     [
         partial(lr_scheduler.OneCycleLR, max_lr=0.4, total_steps=20),
         partial(lr_scheduler.CyclicLR, base_lr=0.1, max_lr=0.4, cycle_momentum=False),
-        partial(lr_scheduler.CosineAnnealingLR, T_max=10),
     ],
     ids=lambda scheduler: scheduler.func.__name__,
 )
@@ -71,13 +70,6 @@ def test_schedules_keep_the_ratio_of_the_rates(scheduler):
         optimizer.step()
         schedule.step()
     assert body["lr"] != 0.1
-
-
-def test_what_the_learning_rate_finder_sets_is_scaled():
-    model = build([GroupRule("network.head", 4)])
-    assert model.lr == 0.1
-    model.lr = 0.5
-    assert [group["lr"] for group in model.new_optimizer().param_groups] == [0.5, 2.0]
 
 
 def test_a_pattern_that_matches_nothing_is_refused():
