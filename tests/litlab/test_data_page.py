@@ -96,7 +96,7 @@ def test_ones_own_recordings(run, config, recordings):
     done = run("test", "--run", "sensors", "--data.path=null")  # recordings that are made up have other classes
     assert done.code == 2
     assert (
-        "data: the checkpoint was trained with class_names lying, running, here it is running, still, walking"
+        "data: the checkpoint was trained with class_names ['lying', 'running'], here it is ['running', 'still'"
         in done.err
     )
 

@@ -113,7 +113,7 @@ def test_sources_that_make_no_sense(settings, message):
 def test_the_metadata_of_a_checkpoint_counts_and_has_to_fit():
     data = prepared(Numbers())
     assert data.state_dict() == {"class_names": ["rare", "frequent"]}
-    message = "data: the checkpoint was trained with class_names a, b, here it is rare, frequent; use data"
+    message = "data: the checkpoint was trained with class_names ['a', 'b'], here it is ['rare', 'frequent']; use data"
     assert refusal(data.load_state_dict, {"class_names": ["a", "b"]}).startswith(message)
     fresh = Numbers()
     fresh.load_state_dict({"class_names": ["a", "b"]})

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
 from litlab.metrics.conformal import Conformal
-from litlab.metrics.stage_metrics import StageMetrics, load_metric_states, metric_states
+from litlab.metrics.stage_metrics import StageMetrics
 from litlab.metrics.sums import RegressionErrors
 
 ACCURACY = {"acc": MulticlassAccuracy(3, average="micro")}
@@ -49,17 +49,6 @@ def test_every_sample_counts_once_whatever_the_chunks(flush_every):
     logits, labels = (torch.cat(part) for part in zip(*steps, strict=True))
     assert values["val/acc"] == (logits.argmax(1) == labels).float().mean()
     assert values["val/loss"] == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-5)
-
-
-def test_it_goes_on_from_its_sums():
-    whole, first, second, idle = (StageMetrics("train", ACCURACY, flush_every=4) for _ in range(4))
-    for number, (logits, labels) in enumerate(batches([4] * 6)):
-        if number == 5:
-            load_metric_states(second, metric_states(first), torch.device("cpu"))
-        for metrics in (whole, first if number < 5 else second):
-            metrics.add(F.cross_entropy(logits, labels), logits, labels)
-    load_metric_states(idle, metric_states(whole), torch.device("cpu"))  # no further step comes; without a warning
-    assert idle.compute() == second.compute() == whole.compute()
 
 
 def test_a_users_metric_may_take_the_place_of_the_tasks():

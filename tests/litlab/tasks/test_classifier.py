@@ -136,7 +136,7 @@ def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypa
         "--model.optimizer=torch.optim.SGD", "--data=tests.litlab.tasks.plain.TestedPointsData",
         "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
     )  # fmt: skip
-    assert done.code == 0, done.err
+    assert done.code == 0, done.err  # the class of the data has the number of classes
     loaded = SmoothClassifier.load_from_checkpoint(
         "lightning_logs/default/version_0/checkpoints/last.ckpt", weights_only=True
     )

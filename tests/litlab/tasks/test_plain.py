@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from litlab.testing import build_experiment
 from tests.litlab.tasks.plain import Points
@@ -40,19 +39,6 @@ def test_all_verbs(run, tmp_path):
     done = run("predict", "--run", "plain", *TRUST, f"--trainer.callbacks=[{json.dumps(writer)}]")
     assert done.code == 0, done.err
     assert Path("points.csv").read_text().count("\n") == 32
-
-
-def test_a_number_in_the_class_of_the_data_is_for_the_model(run):
-    network = "{class_path: torch.nn.Linear, init_args: {in_features: 4, out_features: 2}}"
-    model = ["--model=litlab.tasks.Classifier", f"--model.network={network}", "--trainer.accelerator=cpu"]
-    short = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--test_after_fit=false"]
-    done = run("fit", *model, *short, "--data=tests.litlab.tasks.plain.TestedPointsData")
-    assert done.code == 0, done.err
-    config = yaml.safe_load(Path("lightning_logs/default/version_0/config.yaml").read_text())
-    assert config["model"]["init_args"]["num_classes"] == 2
-    assert (
-        "model.num_classes: None is not valid" in run("fit", *model, "--data=tests.litlab.tasks.plain.PointsData").err
-    )
 
 
 def test_resumed_after_an_epoch_it_has_the_numbers_of_a_run_that_never_stopped(run, tmp_path):

@@ -59,7 +59,7 @@ def test_settings_and_tokens_of_the_checkpoint_win(trained, make_data, make_trai
 def test_a_checkpoint_of_other_classes_is_refused(make_data):
     data = prepared(make_data(), "test")
     state = {**data.state_dict(), "class_names": ["a", "b", "c"]}
-    message = "data: the checkpoint was trained with class_names a, b, c, here it is bad, good; "
+    message = "data: the checkpoint was trained with class_names ['a', 'b', 'c'], here it is ['bad', 'good']; "
     assert refusal(data.load_state_dict, state).startswith(message)
     data = make_data()
     data.load_state_dict(state)
