@@ -3,9 +3,8 @@
 import pytest
 import torch
 from auks.images import MNASNet, SmallCNN
-from auks.series import SmallForecaster
 
-from litlab.data import Augment, ImageData, SeriesData, TextData
+from litlab.data import Augment, ImageData, TextData
 from litlab.tasks import Classifier
 from tests.litlab.data.conftest import Recorder
 
@@ -52,12 +51,10 @@ def test_they_are_the_batches_of_a_trainer(make, make_trainer):
     assert {value.device.type for value in flat(next(alone.batches("val", device="meta"))).values()} == {"meta"}
 
 
-def test_a_model_for_data(images, series):
+def test_a_model_for_data(images):
     data = ImageData(path=str(images))
     model = Classifier.for_data(MNASNet(), data, label_smoothing=0.1, num_classes=None)
     assert (model.hparams["num_classes"], model.hparams["image_shape"]) == (10, (3, 32, 32))
     assert model.label_smoothing == 0.1
     assert SmallCNN.for_data(data, width=16).network[0].out_channels == 16
     assert SmallCNN.for_data(data, num_classes=12).network[-1].out_features == 12  # what is set counts
-    hours = SeriesData(path=str(series), context_length=24, horizon=8)
-    assert SmallForecaster.for_data(hours)(torch.zeros(1, 24, 2)).shape == (1, 8, 2, 1)
