@@ -70,7 +70,7 @@ def test_mixed_images_have_the_loss_of_both_labels_by_their_share(kind):
     model, (images, labels) = classifier(**{kind: 5.0}, label_smoothing=0.1), BATCH
     seen = note_inputs(model)
     torch.manual_seed(4)
-    loss = model.batch_loss(BATCH)
+    loss, _, counted = model.training_outputs(BATCH)
     if kind == "mixup":
         torch.manual_seed(4)
         share = torch.distributions.Beta(torch.tensor([5.0]), torch.tensor([5.0])).sample(()).item()
@@ -79,6 +79,7 @@ def test_mixed_images_have_the_loss_of_both_labels_by_their_share(kind):
         share = (seen[0] == images).all(dim=1).flatten(1).float().mean(dim=1)[0].item()
         assert ((seen[0] == images) | (seen[0] == images.roll(1, 0))).all()
     assert 0.05 < share < 0.95
+    assert torch.equal(counted, labels if share > 0.5 else labels.roll(1)), "the larger share counts as correct"
     logits = model.network(seen[0])
     parts = [F.cross_entropy(logits, part, label_smoothing=0.1) for part in (labels, labels.roll(1))]
     torch.testing.assert_close(loss, share * parts[0] + (1 - share) * parts[1])
