@@ -1,5 +1,6 @@
 """What is known of the data: asked for by models and callbacks, and carried by a checkpoint to read raw files."""
 
+import reprlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,9 +29,10 @@ class Metadata:
         for name in self.fixed:
             trained, found = getattr(self, name), getattr(here, name)
             if trained != found:
+                mine, theirs = reprlib.repr(trained), reprlib.repr(found)  # of long lists the first parts
                 raise UserError(
-                    f"data: the checkpoint was trained with {name} {_shorten(trained)}, here it is {_shorten(found)}; "
-                    "use data and settings like those of its run"
+                    f"data: the checkpoint was trained with {name} {mine}, here it is {theirs}; use data and settings "
+                    "like those of its run"
                 )
 
 
@@ -44,10 +46,3 @@ class ClassMetadata(Metadata):
 
     fixed: ClassVar[tuple[str, ...]] = ("class_names",)
     class_names: list[str]
-
-
-def _shorten(value: Any) -> str:
-    """Return a value as a message shows it: of a long list the first parts and their number."""
-    if isinstance(value, list | tuple) and len(value) > 5:
-        return f"{', '.join(map(str, value[:5]))}, ... ({len(value)})"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

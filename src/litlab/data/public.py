@@ -4,8 +4,6 @@ import hashlib
 import os
 import sys
 import tempfile
-import urllib.request
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,9 +51,8 @@ class PublicFile:
         if self.is_intact(path):
             return
         try:
-            check_reachable([self.url])
             path.parent.mkdir(parents=True, exist_ok=True)
-            with socket_timeout(30), tempfile.TemporaryDirectory(prefix=".download-", dir=path.parent) as folder:
+            with socket_timeout(10), tempfile.TemporaryDirectory(prefix=".download-", dir=path.parent) as folder:
                 staged = Path(folder) / path.name
                 download_url_to_file(self.url, str(staged), progress=sys.stderr.isatty())
                 if not self.is_intact(staged):
@@ -65,22 +62,6 @@ class PublicFile:
             if path.exists():
                 raise UserError(f"{path}: it is not the public file (checksum); delete it, or replace it") from error
             raise Unavailable(str(error)) from error
-
-
-def check_reachable(urls: Sequence[str], seconds: float = 4.0) -> None:
-    """Ask servers for a file, until one has it.
-
-    Raises:
-        Unavailable: None of them answers in time; the last one says why.
-    """
-    reason = ""
-    for url in urls:
-        try:
-            with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=seconds):
-                return
-        except (OSError, ValueError) as error:
-            reason = f"{url.split('/')[2]}: {getattr(error, 'reason', error)}"
-    raise Unavailable(reason)
 
 
 def obtain(public: Any, root: Path, fallback: str | None, own: str) -> bool:

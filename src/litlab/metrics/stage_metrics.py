@@ -21,9 +21,8 @@ class StageMetrics(nn.Module):
         stage: Prefix of the logged names: train, val or test.
         metrics: The task's own, updated with (outputs, target) of many steps at once. Cloned, so that each stage counts
             on its own.
-        further: The user's, updated with (outputs, target) batch by batch. Cloned as well; one with a name of the
-            task's takes its place.
-        softmax: Whether `further` get probabilities, the softmax of the outputs.
+        further: The user's; one with a name of the task's takes its place. With some, all are updated batch by batch:
+            sums of floats then round alike, whenever a checkpoint made a flush.
         flush_every: Steps kept at most before a flush; bounds the memory that their outputs take.
     """
 
@@ -33,18 +32,16 @@ class StageMetrics(nn.Module):
         metrics: dict[str, Metric] | None = None,
         further: dict[str, Metric] | None = None,
         *,
-        softmax: bool = False,
         flush_every: int = 50,
     ) -> None:
         super().__init__()
         self.stage = stage
-        self.softmax = softmax
+        self.by_batch = bool(further)
         self.flush_every = flush_every
         self.loss = Sums(2)  # of the losses of samples, and of samples
-        self.metrics = _collect(metrics, stage)
-        self.further = _collect(further, stage)
-        self._losses: list[tuple[Tensor, int]] = []
-        self._steps: list[tuple[Tensor, Tensor]] = []
+        everything: Any = {**(metrics or {}), **(further or {})}
+        self.metrics = MetricCollection(everything, prefix=f"{stage}/", compute_groups=False).clone()
+        self._steps: list[tuple[Tensor, Tensor | None, Tensor]] = []
         for metric in self.modules():
             if isinstance(metric, Metric):
                 metric.dist_sync_fn = metric.dist_sync_fn or gather_rows
@@ -54,47 +51,42 @@ class StageMetrics(nn.Module):
 
         Args:
             loss: Mean loss of the batch, shape ().
-            outputs: Shape (batch, ...), such as logits. None: the loss is all.
+            outputs: What the metrics take, of shape (batch, ...), such as probabilities. None: the loss is all.
             target: Shape (batch, ...), such as labels.
         """
         # Copies, as a CUDA graph's next run overwrites its outputs
-        self._losses.append((loss.detach().clone(), len(target)))
-        if outputs is not None:
-            self._steps.append((outputs.detach().clone(), target))
-        if len(self._losses) >= self.flush_every:
+        outputs = None if outputs is None else outputs.detach().clone()
+        self._steps.append((loss.detach().clone(), outputs, target))
+        if len(self._steps) >= self.flush_every:
             self.flush()
 
     def flush(self) -> None:
-        """Update the metrics with all steps since the last flush."""
-        if self._losses:
-            losses, samples = zip(*self._losses, strict=True)
-            weights = torch.tensor(samples, dtype=WIDEST).to(losses[0].device, non_blocking=True)
-            self.loss.update(torch.stack([torch.stack(losses).to(WIDEST) @ weights, weights.sum()]))
-            self._losses.clear()
-        steps, self._steps = self._steps, []
-        if steps:
-            outputs, targets = zip(*steps, strict=True)
-            self.metrics.update(torch.cat(outputs), torch.cat(targets))
-        # Batch by batch: sums of floats then round alike, whenever a checkpoint made a flush.
-        for outputs, target in steps if self.further else []:
-            self.further.update(outputs.softmax(dim=1) if self.softmax else outputs, target)
+        """Update loss and metrics with all steps since the last flush."""
+        if not self._steps:
+            return
+        losses, outputs, targets = map(list, zip(*self._steps, strict=True))
+        self._steps.clear()
+        samples = torch.tensor([len(target) for target in targets], dtype=WIDEST)
+        samples = samples.to(losses[0].device, non_blocking=True)
+        self.loss.update(torch.stack(losses) * samples, samples)
+        if outputs[0] is None:
+            return
+        if not self.by_batch:
+            outputs, targets = [torch.cat(outputs)], [torch.cat(targets)]
+        for pair in zip(outputs, targets, strict=True):
+            self.metrics.update(*pair)
 
     def compute(self) -> dict[str, Tensor]:
         """Return the means since `reset` over all ranks, by logged name such as ``val/acc``."""
         self.flush()
         total, samples = self.loss.compute()
-        return {f"{self.stage}/loss": (total / samples).float(), **self.metrics.compute(), **self.further.compute()}
+        return {f"{self.stage}/loss": (total / samples).float(), **self.metrics.compute()}
 
     def reset(self) -> None:
         """Start an epoch."""
-        self._losses.clear()
         self._steps.clear()
-        for metrics in (self.loss, self.metrics, self.further):
-            metrics.reset()
-
-
-def _collect(metrics: dict[str, Metric] | None, stage: str) -> MetricCollection:
-    return MetricCollection(metrics or {}, prefix=f"{stage}/", compute_groups=False).clone()  # pyright: ignore[reportArgumentType]
+        self.loss.reset()
+        self.metrics.reset()
 
 
 def metric_states(module: nn.Module) -> dict[str, dict[str, Any]]:

@@ -31,7 +31,7 @@ class Sums(Metric):
     Not torchmetrics' MeanMetric (1.9): it waits for the device to look for NaN, or, told not to, forgets the weights.
 
     Args:
-        shape: Shape of ``sums``, in which they are added up.
+        shape: Shape of ``sums``, in which they are added up: rows, and columns where there are several.
     """
 
     full_state_update = False
@@ -42,8 +42,9 @@ class Sums(Metric):
         self.add_state("sums", torch.zeros(shape, dtype=WIDEST), dist_reduce_fx="sum")
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Add a tensor of the shape of ``sums``; subclasses say what they take."""
-        self.sums = self.sums + args[0]
+        """Add a tensor for each row of ``sums``, over all but its last dimensions; subclasses say what they take."""
+        columns = self.sums.shape[1:]
+        self.sums = self.sums + torch.stack([term.reshape(-1, *columns).sum(dim=0, dtype=WIDEST) for term in args])
 
     def compute(self) -> Any:
         return self.sums
@@ -67,8 +68,7 @@ class RegressionErrors(Sums):
         """Add rows, both float of shape (row, target)."""
         target = target.to(WIDEST)
         error = predicted.to(WIDEST) - target
-        terms = [torch.ones_like(target), error.square(), error.abs(), target, target.square()]
-        super().update(torch.stack(terms).sum(dim=1))
+        super().update(torch.ones_like(target), error.square(), error.abs(), target, target.square())
 
     def compute(self) -> dict[str, Tensor]:
         """Return the errors of each target, each of shape (); R2 is NaN where the target never changes."""
@@ -76,9 +76,9 @@ class RegressionErrors(Sums):
         variation = total_squared - total.square() / count
         r2 = (1 - squared / variation).where(variation > 1e-12 * total_squared, torch.nan)
         values = {}
-        for name, errors in (("mse", squared / count), ("mae", absolute / count), ("r2", r2)):
-            for ending, value in zip(self.endings, errors.float(), strict=True):
-                values[name + ending] = value
+        for place, ending in enumerate(self.endings):
+            errors = {"mse": squared / count, "mae": absolute / count, "r2": r2}
+            values |= {f"{name}{ending}": error[place].float() for name, error in errors.items()}
         return values
 
 
@@ -103,8 +103,7 @@ class ForecastMetrics(Sums):
         forecast, lower, upper = predicted.unbind(dim=-1)
         error = forecast - future
         covered = (lower <= future) & (future <= upper)
-        terms = (torch.ones_like(error), error.square(), error.abs(), covered, upper - lower)
-        super().update(torch.stack([term.sum(dim=(0, 1), dtype=WIDEST) for term in terms]))
+        super().update(torch.ones_like(error), error.square(), error.abs(), covered, upper - lower)
 
     def compute(self) -> dict[str, Tensor]:
         """Return the means, each of shape ()."""

@@ -120,7 +120,7 @@ class Classifier(ExperimentModule):
             "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
             "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
         }
-        self.set_metrics(rates, metrics, softmax=True)
+        self.set_metrics(rates, metrics)
 
     @property
     def networks(self) -> list[Any]:
@@ -154,28 +154,29 @@ class Classifier(ExperimentModule):
             logits: Shape (batch, classes).
             target: Labels, shape (batch,), or with mixup and cutmix shares of the classes, (batch, classes).
         """
-        if self.class_weights is None:
-            return F.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
-        losses = F.cross_entropy(logits, target, label_smoothing=self.label_smoothing, reduction="none")
-        # Not `weight=`, which divides by the weights of the batch: a rare class would count less in a small one.
-        weights = target @ self.class_weights if target.is_floating_point() else self.class_weights[target]
-        return (losses * weights).mean()
+        # Not the mean, which torch divides by the weights of the batch: a rare class would count less in a small one.
+        losses = F.cross_entropy(
+            logits, target, self.class_weights, label_smoothing=self.label_smoothing, reduction="sum"
+        )
+        return losses / len(target)
 
     def training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss, that of an ensemble is the sum of its members' losses, and logits and labels."""
+        """Return the loss, that of an ensemble is the sum of its members' losses, and probabilities and labels."""
         # Mixes draw from torch's own generators, which `ExactResume` seeds for each batch.
         inputs, target = batch if self.mix is None else self.mix(*batch)
         logits = self(inputs)
         labels = target if target.ndim == 1 else target.argmax(dim=1)
         if self.members == 1:
-            return self.training_loss(logits, target), logits, labels
-        losses = [self.training_loss(member, target) for member in logits]
-        return torch.stack(losses).sum(), mean_prediction(logits), labels
+            loss, predicted = self.training_loss(logits, target), logits
+        else:
+            loss = torch.stack([self.training_loss(member, target) for member in logits]).sum()
+            predicted = mean_prediction(logits)
+        return loss, predicted.detach().softmax(dim=1), labels
 
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Add logits and labels to metrics, and return loss and logits."""
         loss = F.cross_entropy(outputs, target)  # the plain one, so that runs with other smoothing can be compared
-        metrics.add(loss, outputs, target)
+        metrics.add(loss, outputs.softmax(dim=1), target)
         return {"loss": loss, "logits": outputs}
 
     def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:

@@ -172,7 +172,7 @@ class TaskErrors(Sums):
 
     def update(self, errors: Tensor, target: Tensor) -> None:
         """Add tasks: the error of each after each number of steps, (task, steps)."""
-        self.sums = self.sums + torch.stack([errors, torch.ones_like(errors)]).to(self.sums.dtype).sum(dim=1)
+        super().update(errors, torch.ones_like(errors))
 
     def compute(self) -> dict[str, Tensor]:
         """Return the means of the steps that are reported, each of shape ()."""

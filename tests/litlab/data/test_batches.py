@@ -3,14 +3,13 @@
 import pytest
 import torch
 from auks.images import MNASNet, SmallCNN
-from auks.series import SmallForecaster
 
-from litlab.data import Augment, ImageData, SeriesData, TextData
+from litlab.data import Augment, ImageData, TextData
 from litlab.tasks import Classifier
 from tests.litlab.data.conftest import Recorder
 
 
-@pytest.fixture(params=["images", "texts", "series"])
+@pytest.fixture(params=["images", "texts"])
 def make(request, tmp_path):
     """Makes the data, anew at each call."""
     path = str(request.getfixturevalue(request.param))
@@ -18,7 +17,6 @@ def make(request, tmp_path):
     return {
         "images": lambda: ImageData(path=path, batch_size=30, augment=Augment(crop=2, flip="random"), **common),
         "texts": lambda: TextData(path=path, batch_size=16, max_tokens=8, long_texts="crop", **common),
-        "series": lambda: SeriesData(path=path, context_length=24, horizon=8, batch_size=100, seed=3),
     }[request.param]
 
 
@@ -44,32 +42,19 @@ def test_they_are_the_batches_of_a_trainer(make, make_trainer):
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     alone = make()  # which nothing was prepared for
-    for source in (alone, data):
-        for epoch in (1, 0):
-            assert same(source.batches("train", epoch), model.seen["train", epoch])
-        assert same(source.batches("val", epoch=1), model.seen["val", 0])
-        assert same(source.batches("test"), model.seen["test", 2])
+    together = list(zip(alone.batches("train", 0), alone.batches("train", 1), strict=True))  # each has its own epoch
+    for epoch in (0, 1):
+        assert same([batches[epoch] for batches in together], model.seen["train", epoch])
+    assert same(data.batches("val", epoch=1), model.seen["val", 0])
+    assert same(data.batches("test"), model.seen["test", 2])
     assert not same(alone.batches("train", 0), model.seen["train", 1])
+    assert {value.device.type for value in flat(next(alone.batches("val", device="meta"))).values()} == {"meta"}
 
 
-def test_loops_side_by_side_have_their_own_epochs_and_stages(make):
-    data = make()
-    loops = [("train", 0), ("train", 1), ("val", 0)]
-    together = list(zip(*(data.batches(split, epoch) for split, epoch in loops), strict=False))
-    for number, (split, epoch) in enumerate(loops):
-        assert same([batches[number] for batches in together], list(data.batches(split, epoch))[: len(together)])
-
-
-def test_batches_go_to_a_device(make):
-    assert {value.device.type for value in flat(next(make().batches("val", device="meta"))).values()} == {"meta"}
-
-
-def test_a_model_for_data(images, series):
+def test_a_model_for_data(images):
     data = ImageData(path=str(images))
     model = Classifier.for_data(MNASNet(), data, label_smoothing=0.1, num_classes=None)
     assert (model.hparams["num_classes"], model.hparams["image_shape"]) == (10, (3, 32, 32))
     assert model.label_smoothing == 0.1
     assert SmallCNN.for_data(data, width=16).network[0].out_channels == 16
     assert SmallCNN.for_data(data, num_classes=12).network[-1].out_features == 12  # what is set counts
-    hours = SeriesData(path=str(series), context_length=24, horizon=8)
-    assert SmallForecaster.for_data(hours)(torch.zeros(1, 24, 2)).shape == (1, 8, 2, 1)

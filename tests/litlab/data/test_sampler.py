@@ -20,8 +20,8 @@ def batches(size, batch_size, world_size=1, epoch=0, **options):
     return [list(sampler) for sampler in samplers]
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 3, 5])
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 8, 100])
+@pytest.mark.parametrize("world_size", [1, 2, 5])
+@pytest.mark.parametrize("batch_size", [1, 3, 100])
 def test_evaluation_takes_each_sample_once_in_as_many_batches_everywhere(world_size, batch_size):
     for size in range(world_size, 40):
         ranks = batches(size, batch_size, world_size, train=False)
@@ -34,7 +34,7 @@ def test_evaluation_takes_each_sample_once_in_as_many_batches_everywhere(world_s
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
-@pytest.mark.parametrize("size", [3, 7, 16, 24, 25, 26, 48, 100])
+@pytest.mark.parametrize("size", [3, 7, 24, 26, 100])
 def test_training_never_repeats_a_sample_and_drops_the_rest_only_if_told(size, world_size):
     for drop_last in (True, False):
         ranks = batches(size, 8, world_size, train=True, drop_last=drop_last)
@@ -64,8 +64,7 @@ def test_order_is_a_function_of_seed_and_epoch():
     assert order(seed=1, epoch=5, repeat=True) == order(seed=1)
 
 
-@pytest.mark.parametrize("drop_last", [True, False])
-@pytest.mark.parametrize(("ranks", "batch_size"), [(2, 6), (3, 4)])
+@pytest.mark.parametrize(("ranks", "batch_size", "drop_last"), [(2, 6, True), (3, 4, False)])
 def test_global_batches_do_not_depend_on_the_number_of_processes(ranks, batch_size, drop_last):
     options = {"train": True, "seed": 3, "drop_last": drop_last}
     one, several = batches(66, 12, 1, **options)[0], batches(66, batch_size, ranks, **options)

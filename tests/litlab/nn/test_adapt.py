@@ -9,10 +9,7 @@ from litlab.errors import UserError
 from litlab.nn.adapt import adapt_network
 
 
-@pytest.mark.parametrize(
-    "name", ["resnet18", "mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5", "regnet_y_400mf"]
-)
-@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize(("name", "channels"), [("shufflenet_v2_x0_5", 1), ("squeezenet1_1", 4)])
 def test_first_and_last_layers_are_adapted(name, channels):
     network = adapt_network(get_model(name), (channels, 64, 64), 7)
     assert network.eval()(torch.randn(2, channels, 64, 64)).shape == (2, 7)
@@ -21,18 +18,15 @@ def test_first_and_last_layers_are_adapted(name, channels):
 def test_grey_images_give_a_pretrained_network_the_response_that_they_gave():
     network, grey = get_model("resnet18"), torch.randn(2, 1, 64, 64)
     before = network.conv1(grey.expand(2, 3, 64, 64))
-    adapt_network(network, (1, 64, 64), 10)
+    assert adapt_network(network, (1, 64, 64), 10) is network
     torch.testing.assert_close(network.conv1(grey), before, rtol=1e-4, atol=1e-5)
 
 
 def test_what_fits_stays_as_it_is():
-    network = get_model("resnet18", num_classes=10).eval()
-    before = {name: value.clone() for name, value in network.state_dict().items()}
+    network = get_model("squeezenet1_1", num_classes=10).eval()
     layers = dict(network.named_modules())
-    assert adapt_network(network, (3, 32, 32), 10) is network
-    assert dict(network.named_modules()) == layers
+    assert dict(adapt_network(network, (3, 32, 32), 10).named_modules()) == layers
     assert not network.training
-    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
 
 
 @pytest.mark.parametrize(

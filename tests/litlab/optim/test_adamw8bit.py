@@ -9,13 +9,10 @@ from torch import nn
 from litlab.checkpointing.io import AtomicCheckpointIO
 from tests.litlab.checkpointing.in_process import Draws, fit
 from tests.litlab.checkpointing.resuming import leaves, same
-from tests.litlab.conftest import BRIEF, CONFIGS
-from tests.processes import Python
 
 AdamW8bit = pytest.importorskip("torchao.optim").AdamW8bit
 
 pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")
-NAME = "torchao.optim.AdamW8bit"
 
 
 @pytest.fixture(autouse=True)
@@ -43,35 +40,3 @@ def test_resumes_exactly_in_the_middle_of_an_epoch(tmp_path):
     assert before.keys() == after.keys()
     assert all(same(value, after[name]) for name, value in before.items())
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), resumed.parameters(), strict=True))
-
-
-@pytest.mark.matrix
-def test_a_run_is_tested_and_resumed_by_its_folder_alone(fit_images, run):
-    done = fit_images("fit", "--model.optimizer", NAME, "--model.width=128", "--trainer.max_epochs=1", "--experiment=e")
-    assert done.code == 0, done.err
-    assert "KernelPreference" not in done.err
-    for arguments in (["test", "--run=e"], ["fit", "--resume=e", "--trainer.max_epochs=2"]):
-        done = run(*arguments)
-        assert done.code == 0, done.err
-
-
-@pytest.mark.matrix
-def test_no_compiler_is_one_line(images, tmp_path):
-    """In a process of its own, whose compiler has no folder of earlier results."""
-    script = tmp_path / "fit.py"
-    script.write_text(
-        "import sys, torch._inductor.config\n"
-        "torch._inductor.config.cpp.cxx = (None, '/no/such/compiler')\n"
-        "from litlab.cli import main\n"
-        "sys.exit(main('auks'))\n"
-    )
-    flags = ["--config", CONFIGS / "images.yaml", "--data.dataset=folder", f"--data.path={images}", *BRIEF]
-    process = Python(
-        script, "fit", *flags, "--model.optimizer", NAME, "--model.width=128", cwd=tmp_path,
-        environment={"TORCHINDUCTOR_CACHE_DIR": tmp_path / "cache"},
-    )  # fmt: skip
-    _, errors = process.communicate(120)
-    assert process.wait() == 2, errors
-    lines = [line for line in errors.splitlines() if line.startswith("error: ")]
-    assert len(lines) == 1, errors
-    assert lines[0].startswith("error: model.optimizer: AdamW8bit compiles its step, and this machine has no working")

@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 from torch import nn
-from torch.optim import AdamW, lr_scheduler
+from torch.optim import AdamW
 
 from litlab.errors import UserError
-from litlab.optim import GroupRule, ParamGroups, Schedule
+from litlab.optim import GroupRule, ParamGroups
 from litlab.tasks import Classifier
 
 
@@ -51,33 +51,6 @@ def test_learning_rates_fall_towards_the_input():
     expected = {"head": 0.1, "blocks.1": 0.05, "blocks.0.0": 0.025, "blocks.0.1": 0.2, "stem": 0.0125, "norm": 0.0125}
     for name, (rate, _) in settings.items():
         assert rate == pytest.approx(next(expected[part] for part in expected if name.startswith(part))), name
-
-
-@pytest.mark.parametrize(
-    "scheduler",
-    [
-        partial(lr_scheduler.OneCycleLR, max_lr=0.4, total_steps=20),
-        partial(lr_scheduler.CyclicLR, base_lr=0.1, max_lr=0.4, cycle_momentum=False),
-        partial(lr_scheduler.CosineAnnealingLR, T_max=10),
-    ],
-    ids=lambda scheduler: scheduler.func.__name__,
-)
-def test_schedules_keep_the_ratio_of_the_rates(scheduler):
-    optimizer = build([GroupRule("network.head", 4)]).new_optimizer()
-    schedule = Schedule(scheduler, "step").configure(optimizer, 20, 1)["scheduler"]
-    body, head = optimizer.param_groups
-    for _ in range(10):
-        assert head["lr"] == pytest.approx(4 * body["lr"])
-        optimizer.step()
-        schedule.step()
-    assert body["lr"] != 0.1
-
-
-def test_what_the_learning_rate_finder_sets_is_scaled():
-    model = build([GroupRule("network.head", 4)])
-    assert model.lr == 0.1
-    model.lr = 0.5
-    assert [group["lr"] for group in model.new_optimizer().param_groups] == [0.5, 2.0]
 
 
 def test_a_pattern_that_matches_nothing_is_refused():

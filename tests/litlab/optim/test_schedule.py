@@ -19,31 +19,17 @@ WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs
 EXPONENTIAL = partial(torchs.ExponentialLR, gamma=0.9)
 
 
-def warm_up(optimizer, length):
-    """0.25 of the way up, then down by a cosine, passing neither 0."""
-    peak = torch.tensor([(step + 1) / (length + 1) for step in range(length + 1)])
-    shape = torch.where(peak < 0.25, peak / 0.25, (1 - torch.cos(torch.pi * (1 - peak) / 0.75)) / 2)
-    return torchs.LambdaLR(optimizer, lambda step: shape[step].item())
-
-
 # By name: what YAML says, and what torch's documentation builds for a number of steps.
 SCHEDULES: dict[str, tuple[Any, Any]] = {
-    "step": (partial(torchs.StepLR, step_size=2, gamma=0.7), lambda o, n: torchs.StepLR(o, 2, 0.7)),
-    "multi-step": (partial(torchs.MultiStepLR, milestones=[1, 3]), lambda o, n: torchs.MultiStepLR(o, [1, 3])),
     "exponential": (EXPONENTIAL, lambda o, n: torchs.ExponentialLR(o, 0.9)),
-    "polynomial": (partial(torchs.PolynomialLR, total_iters=None), torchs.PolynomialLR),
-    "cosine": (torchs.CosineAnnealingLR, torchs.CosineAnnealingLR),
     "one-cycle": (torchs.OneCycleLR, lambda o, n: torchs.OneCycleLR(o, 0.05, n)),
     "plateau": (partial(torchs.ReduceLROnPlateau, **WORSE), lambda o, n: torchs.ReduceLROnPlateau(o, **WORSE)),
-    "warm restarts": (
-        partial(torchs.CosineAnnealingWarmRestarts, T_0=2), lambda o, n: torchs.CosineAnnealingWarmRestarts(o, 2)
-    ),
-    "warm-up and cosine": (partial(WarmupDecay, warmup=0.25, decay="cosine"), warm_up),
 }  # fmt: skip
 CASES = [
-    *((name, "step", 1) for name in SCHEDULES if name != "plateau"),
-    *((name, "epoch", 1) for name in ("multi-step", "plateau")),
+    ("one-cycle", "step", 1),
+    ("exponential", "step", 2),
     ("exponential", "epoch", 2),
+    ("plateau", "epoch", 1),
 ]
 
 
@@ -94,7 +80,6 @@ class Mine(torchs.LambdaLR):
     ("scheduler", "frequency", "length"),
     [
         (partial(torchs.CosineAnnealingLR, T_max=7), 1, 7),  # a given length stays
-        (partial(WarmupDecay, total_steps=7), 1, 7),
         (partial(torchs.OneCycleLR, max_lr=1.0, epochs=7, steps_per_epoch=1), 1, 7),
         (torchs.OneCycleLR, 1, 120),
         (Mine, 3, 40),
@@ -131,3 +116,6 @@ def test_warmup_rises_then_falls_and_keeps_ratios():
         scheduler.step()
     assert rates[:20] == pytest.approx([(step + 1) / 20 for step in range(20)])
     assert rates[19:] == pytest.approx([1 - 0.9 * step / 80 for step in range(80)])
+    cosine = WarmupDecay(two_groups(), warmup=0.2, final=0.1, total_steps=99, decay="cosine", last_epoch=-1)
+    cosine.last_epoch = 39  # a quarter of the descent
+    assert cosine.get_lr()[0] == pytest.approx(0.1 + 0.9 * (1 + 0.5**0.5) / 2)

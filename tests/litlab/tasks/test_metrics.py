@@ -7,20 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from lightning.pytorch import Trainer
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import Metric
-from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassHingeLoss
-from torchmetrics.functional.classification import multiclass_auroc, multiclass_hinge_loss
+from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC
+from torchmetrics.functional.classification import multiclass_auroc
 from torchmetrics.utilities import dim_zero_cat
 
 from litlab.checkpointing.io import load_checkpoint
 from litlab.tasks import Classifier
-from tests.conftest import ROOT
 from tests.litlab.checkpointing.in_process import Data, Draws, fit
 from tests.litlab.conftest import CONFIGS
-from tests.processes import Python, ranks
+from tests.litlab.tasks.tiny_series import make_trainer
 
 FOLDER = Path("lightning_logs/images/version_0")
 METRICS = {
@@ -50,7 +48,7 @@ class MyAccuracy(Metric):
 
 
 class MyConfidence(Metric):
-    """Keeps all it has seen, in two lists."""
+    """Keeps all it has seen, in lists of two types."""
 
     full_state_update = False
 
@@ -64,7 +62,7 @@ class MyConfidence(Metric):
         self.targets.append(target)
 
     def compute(self):
-        return (dim_zero_cat(self.seen) * (1 + dim_zero_cat(self.targets))).mean()
+        return (dim_zero_cat(self.seen) * torch.arange(1, 4)[dim_zero_cat(self.targets)]).mean()
 
 
 def own_metrics() -> dict[str, Metric]:
@@ -93,17 +91,15 @@ def test_objects_from_python_count_every_sample_once_and_stay_out_of_checkpoints
     """What they get are probabilities, for logits that could be taken for some as well."""
     torch.manual_seed(0)
     inputs, labels = torch.rand(50, 3), torch.randint(3, (50,))
-    metrics = {"auroc": MulticlassAUROC(3), "h": MulticlassHingeLoss(3), **own_metrics()}
+    metrics = {"auroc": MulticlassAUROC(3), **own_metrics()}
     model = Classifier(nn.Identity(), num_classes=3, metrics=metrics)
-    options = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
-    trainer = Trainer(default_root_dir=tmp_path, enable_checkpointing=False, **options)
+    trainer = make_trainer(tmp_path)
     for size in (50, 20):
         trainer.validate(model, DataLoader(TensorDataset(inputs[:size], labels[:size]), batch_size=8), verbose=False)
         probabilities, truth = model(inputs).softmax(1)[:size], labels[:size]
         right = (probabilities.argmax(1) == truth).float().mean()
         expected = {
             "auroc": multiclass_auroc(probabilities, truth, 3),
-            "h": multiclass_hinge_loss(probabilities, truth, 3),
             "mine": right,
             "kept": (probabilities.amax(dim=1) * (1 + truth)).mean(),
         }
@@ -136,54 +132,3 @@ def test_they_go_on_exactly_within_an_epoch(tmp_path):
     for name, value in trainer.callback_metrics.items():
         assert torch.equal(value, again.callback_metrics[name]), name
     assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in whole.state_dict().items())
-
-
-class Streamed(IterableDataset):
-    """Samples of which nobody knows how many there are: a rank may get none."""
-
-    def __init__(self, samples) -> None:
-        self.samples = samples
-
-    def __iter__(self):
-        return iter(self.samples)
-
-
-def evaluate(folder, samples: int, **options) -> dict[str, float]:
-    """The metrics of the first samples, of which each rank has its own; of one sample one rank has none."""
-    generator = torch.Generator().manual_seed(0)
-    dataset = [(torch.rand(3, generator=generator), int(torch.randint(3, (), generator=generator))) for _ in range(17)]
-    trainer = Trainer(
-        default_root_dir=folder, enable_checkpointing=False, enable_progress_bar=False, logger=False,
-        accelerator="cpu", use_distributed_sampler=False, **options,
-    )  # fmt: skip
-    mine = dataset[trainer.global_rank : samples : trainer.world_size]
-    model = Classifier(nn.Sequential(nn.Identity(), nn.Linear(3, 3)), num_classes=3, metrics=own_metrics())
-    nn.init.eye_(model.network[1].weight)
-    nn.init.zeros_(model.network[1].bias)
-    trainer.validate(model, DataLoader(Streamed(mine), batch_size=4), verbose=False)
-    return {name: value.item() for name, value in trainer.callback_metrics.items()}
-
-
-PROGRAM = """
-import json, os, sys, warnings
-sys.path.insert(0, sys.argv[1])
-warnings.simplefilter("ignore")
-from tests.litlab.tasks.test_metrics import evaluate
-
-results = [evaluate(sys.argv[2], samples, devices=2, strategy="ddp") for samples in (1, 17)]
-with open(f"{sys.argv[2]}/{os.environ['LOCAL_RANK']}.json", "w") as file:
-    json.dump(results, file)
-"""
-
-
-@pytest.mark.filterwarnings("ignore:.*No .* samples in targets", "ignore:Trying to infer the `batch_size`")
-def test_ranks_with_other_numbers_of_batches_evaluate_like_one(tmp_path):
-    script = tmp_path / "run.py"
-    script.write_text(PROGRAM)
-    processes = [Python(script, ROOT, tmp_path, cwd=ROOT, environment=of_rank) for of_rank in ranks(2)]
-    printed = [process.communicate(120)[1] for process in processes]
-    assert [process.wait() for process in processes] == [0, 0], printed
-    for rank in (0, 1):
-        results = json.loads((tmp_path / f"{rank}.json").read_text())
-        for samples, result in zip((1, 17), results, strict=True):
-            assert result == pytest.approx(evaluate(tmp_path, samples), nan_ok=True)

@@ -17,58 +17,44 @@ class OnlyTrains(LightningModule):
     """Tells points whose coordinates add up to more than 0 from the others.
 
     Args:
-        hidden: Width.
         optimizer: Any optimizer.
     """
 
-    def __init__(self, hidden: int = 16, optimizer: OptimizerCallable = torch.optim.Adam) -> None:
+    def __init__(self, optimizer: OptimizerCallable = torch.optim.Adam) -> None:
         super().__init__()
         self.save_hyperparameters(ignore="optimizer")
-        self.layers = nn.Sequential(nn.Linear(4, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        self.layers = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
         self.make_optimizer = optimizer
         self.train_auroc = BinaryAUROC()  # exact: its state is a list that grows
+        self.val_auroc = BinaryAUROC()
+        self.test_auroc = BinaryAUROC()
 
     def forward(self, points):
         return self.layers(points).squeeze(-1)
 
     def training_step(self, batch, batch_idx):
-        loss = self._loss(batch, self.train_auroc)
-        self.log("train_loss", loss, prog_bar=True)
-        self.log_dict({"train_auroc": self.train_auroc}, on_step=False, on_epoch=True)
-        return {"loss": loss}
+        return {"loss": self._shared_step(batch, "train")}
 
     def configure_optimizers(self):
         return self.make_optimizer(self.parameters())
 
-    def _loss(self, batch, metric):
+    def _shared_step(self, batch, stage):
         points, labels = batch
-        logits = self(points)
-        metric(logits, labels)
-        return F.binary_cross_entropy_with_logits(logits, labels.float())
+        logits, auroc = self(points), getattr(self, f"{stage}_auroc")
+        loss = F.binary_cross_entropy_with_logits(logits, labels.float())
+        auroc(logits, labels)
+        self.log_dict({f"{stage}_loss": loss, f"{stage}_auroc": auroc}, on_step=False, on_epoch=True)
+        return loss
 
 
-class Validates(OnlyTrains):
-    """The same, validated."""
-
-    def __init__(self, hidden: int = 16, optimizer: OptimizerCallable = torch.optim.Adam) -> None:
-        super().__init__(hidden, optimizer)
-        self.val_auroc = BinaryAUROC()
-
-    def validation_step(self, batch, batch_idx):
-        self.log("val_loss", self._loss(batch, self.val_auroc))
-        self.log("val_auroc", self.val_auroc)
-
-
-class Points(Validates):
+class Points(OnlyTrains):
     """The same with all steps."""
 
-    def __init__(self, hidden: int = 16, optimizer: OptimizerCallable = torch.optim.Adam) -> None:
-        super().__init__(hidden, optimizer)
-        self.test_auroc = BinaryAUROC()
+    def validation_step(self, batch, batch_idx):
+        self._shared_step(batch, "val")
 
     def test_step(self, batch, batch_idx):
-        self.log("test_loss", self._loss(batch, self.test_auroc))
-        self.log("test_auroc", self.test_auroc)
+        self._shared_step(batch, "test")
 
     def predict_step(self, batch, batch_idx):
         return self(batch[0]).sigmoid()
@@ -98,18 +84,14 @@ class PointsData(LightningDataModule):
 
 
 class TestedPointsData(PointsData):
-    """The same with all loaders."""
+    """The same with all loaders; it says how many classes there are."""
+
+    num_classes = 2
 
     def test_dataloader(self):
         return DataLoader(self.val, batch_size=self.hparams.batch_size)
 
     predict_dataloader = test_dataloader
-
-
-class CountedPointsData(TestedPointsData):
-    """The same; it says how many classes there are."""
-
-    num_classes = 2
 
 
 class Writer(BasePredictionWriter):

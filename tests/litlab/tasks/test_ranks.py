@@ -1,0 +1,84 @@
+"""Two processes evaluate like one, whatever each of them gets."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from litlab.tasks import Classifier
+from tests.conftest import ROOT
+from tests.litlab.tasks.test_forecaster import build
+from tests.litlab.tasks.test_metrics import own_metrics
+from tests.litlab.tasks.tiny_series import TinySeries, make_trainer
+from tests.processes import Python, ranks
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers",
+    "ignore:.*No .* samples in targets",
+    "ignore:Trying to infer the `batch_size`",
+)
+
+
+class Streamed(IterableDataset):
+    """Samples of which nobody knows how many there are: a rank may get none."""
+
+    def __init__(self, samples) -> None:
+        self.samples = samples
+
+    def __iter__(self):
+        return iter(self.samples)
+
+
+def forecasts(folder, **options) -> dict:
+    """Metrics of a validation and a test of a fresh model: of 21 windows, two ranks have 11 and 10."""
+    model, data = build(2, quantiles=[0.5, 0.9]), TinySeries(windows=21)
+    trainer = make_trainer(folder, **options)
+    trainer.validate(model, data, verbose=False)
+    logged = dict(trainer.callback_metrics)
+    trainer.test(model, data, verbose=False)
+    result = {name: value.item() for name, value in {**logged, **trainer.callback_metrics}.items()}
+    return {**result, **{str(number): radius.item() for number, radius in enumerate(model.conformal.radius.flatten())}}
+
+
+def classes(folder, samples: int, **options) -> dict:
+    """The metrics of the first samples, of which each rank has its own; of one sample one rank has none."""
+    generator = torch.Generator().manual_seed(0)
+    dataset = [(torch.rand(3, generator=generator), int(torch.randint(3, (), generator=generator))) for _ in range(17)]
+    trainer = make_trainer(folder, **options)
+    mine = dataset[trainer.global_rank : samples : trainer.world_size]
+    torch.manual_seed(0)
+    model = Classifier(nn.Linear(3, 3), num_classes=3, metrics=own_metrics())
+    trainer.validate(model, DataLoader(Streamed(mine), batch_size=4), verbose=False)
+    return {name: value.item() for name, value in trainer.callback_metrics.items()}
+
+
+def evaluate(folder, **options) -> list[dict]:
+    return [forecasts(folder, **options), classes(folder, 1, **options), classes(folder, 17, **options)]
+
+
+PROGRAM = """
+import json, os, sys, warnings
+sys.path.insert(0, sys.argv[1])
+warnings.simplefilter("ignore")
+from tests.litlab.tasks.test_ranks import evaluate
+
+results = evaluate(sys.argv[2], devices=2, strategy="ddp")
+with open(f"{sys.argv[2]}/{os.environ['LOCAL_RANK']}.json", "w") as file:
+    json.dump(results, file)
+"""
+
+
+def test_ranks_with_other_numbers_of_batches_evaluate_like_one(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(PROGRAM)
+    processes = [Python(script, ROOT, tmp_path, cwd=ROOT, environment=of_rank) for of_rank in ranks(2)]
+    printed = [process.communicate(120)[1] for process in processes]
+    assert [process.wait() for process in processes] == [0, 0], printed
+    expected = evaluate(tmp_path)
+    assert {"val/loss", "test/mase", "test/coverage", "0"} <= expected[0].keys()
+    for rank in (0, 1):
+        results = json.loads((tmp_path / f"{rank}.json").read_text())
+        for one, result in zip(expected, results, strict=True):
+            assert result == pytest.approx(one, rel=1e-5, nan_ok=True)
