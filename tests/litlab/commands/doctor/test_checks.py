@@ -90,23 +90,17 @@ def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     assert (status, text.partition("; ")[0]) == ("warn", "1.0 of 1.0 GiB free")
 
 
-def test_a_folder_that_cannot_be_written_fails_and_data_is_listed(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_fails(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").touch()
     [(status, text)] = run_check("disk")
     assert status == "FAIL"
     assert "data" in text
-    (tmp_path / "data").unlink()
-    (tmp_path / "data/cifar").mkdir(parents=True)
-    assert list(machine.check_data()) == [("ok", "data/ holds cifar")]
 
 
-@pytest.mark.parametrize(("interface", "seconds", "text"), [("nowhere", 60, "can't sum"), ("", 0.2, "have no sum")])
-def test_processes_that_do_not_compute_together_fail(monkeypatch, interface, seconds, text):
-    if interface:
+def test_processes_that_do_not_compute_together_fail(monkeypatch):
+    for interface, seconds, text in [("nowhere", 60, "two of them can't sum"), ("lo", 0.2, "two of them have no sum")]:
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", interface)
-    monkeypatch.setattr(processes, "SECONDS", seconds)
-    [(status, line)] = processes.check_processes()
-    assert status == "FAIL"
-    assert line.startswith(f"two of them {text}")
-    assert interface in line
+        monkeypatch.setattr(processes, "SECONDS", seconds)
+        [(status, line)] = processes.check_processes()
+        assert (status, line.startswith(text)) == ("FAIL", True)
