@@ -64,9 +64,9 @@ def main(arguments: list[str]) -> int:
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        package = path.parent / "__init__.py"
-        if path.suffix == ".py" and not package.exists():
-            package.write_text(f'"""The {path.parent.name} of the experiments."""\n')
+        init = path.parent / "__init__.py"
+        if path.suffix == ".py" and not init.exists():
+            init.write_text(f'"""The {path.parent.name} of the experiments."""\n')
 
     config = f"{CONFIGS}/{chosen.name}.yaml"
     print("\n".join(f"  {path}" for path in files))

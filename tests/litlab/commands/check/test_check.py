@@ -37,25 +37,24 @@ def test_a_good_run(checked):
         "GiB",
     ):
         assert row in out
-    assert not [words for words in ("warning", "not included", "Parameter groups") if words in out]
+    assert "warning" not in out
 
 
 @pytest.mark.parametrize(
-    ("module", "data", "settings", "says"),
+    ("module", "data", "says"),
     [
-        (model("dead"), {}, {}, r"no gradient reaches network.beside.weight, network.beside.bias; let training_step"),
-        (model(), {"nan": True}, {}, r"the loss is nan .*, as the first training batch holds NaN or infinity; corr"),
-        (model("nan"), {}, {}, "the loss is nan in the first steps, though the batch is finite; check the network"),
-        (model("root"), {}, {}, "model: the gradient of network.last.bias is not finite in the first steps"),
-        (model(lr=3e38), {}, {}, "the loss is nan .*, though the first one was finite; lower model.optimizer.lr"),
-        (model(), {}, {"max_epochs": 0}, "there is nothing to train"),
+        (model("dead"), {}, r"no gradient reaches network.beside.weight, network.beside.bias; let training_step"),
+        (model(), {"nan": True}, r"the loss is nan .*, as the first training batch holds NaN or infinity; corr"),
+        (model("nan"), {}, "the loss is nan in the first steps, though the batch is finite; check the network"),
+        (model("root"), {}, "model: the gradient of network.last.bias is not finite in the first steps"),
+        (model(lr=3e38), {}, "the loss is nan .*, though the first one was finite; lower model.optimizer.lr"),
     ],
-    ids=range(6),
+    ids=range(5),
 )
-def test_a_run_that_would_not_work_is_refused(checked, capsys, module, data, settings, says):
+def test_a_run_that_would_not_work_is_refused(checked, capsys, module, data, says):
     with pytest.raises(UserError, match=says):
-        checked(module, Data(**data), **settings)
-    assert ("training batch" in capsys.readouterr().out) == (not settings)  # what was found before is shown
+        checked(module, Data(**data))
+    assert "training batch" in capsys.readouterr().out  # what was found before is shown
 
 
 def test_warnings(checked, monkeypatch):

@@ -76,7 +76,7 @@ def test_a_group_is_stopped_and_continued(fit, run):
     assert kept == [expected.mean, expected.deviation, list(expected.interval or ())]
     assert f"{expected.mean:.4g} {expected.deviation:.2g}" in " ".join(done.out.split())
     assert "series/seeds_0  2 of 2" in run("runs").out
-    assert len(json.loads(run("runs", "series/seeds_0", "--json").out)) == 2
+    assert len(json.loads(run("runs", "series/seeds_0", "--json").out)) == 3
 
     assert fit("--seed_everything", 7).code == 0
     single = list_results(Path("lightning_logs/series/version_0"))

@@ -25,8 +25,6 @@ BOTH = Mine, Helper
 """
 FILES = {
     "README.md": "# Yarn\n\n`python -m yarn fit` is our yarn, in `src/yarn/` and `yarn.models.mine`.\n",
-    "pyproject.toml": '[project]\nname = "yarn"\nversion = "1"\n',
-    "configs/mine.yaml": "# python -m yarn fit --config configs/mine.yaml\nmodel: {body: yarn.models.mine.Mine}\n",
     "scripts/fit.sh": "#!/bin/sh\nexec python -m yarn fit\n",
     "notebook.ipynb": '{"cells": [{"source": ["from yarn.models.mine import Mine\\n"]}]}\r\n',
     "launch.json": '{"module": "yarn", "args": ["-m", "yarn"]}\n',
@@ -39,7 +37,6 @@ FILES = {
 }
 UNCHANGED = {
     "image: yarn": "image: yarn\nour yarn from wool\n",
-    "src/litlab/ours.py": "import yarn  # as if it were litlab's\n",
     "weights.bin": "\0 import yarn\n\udcff",
 }
 GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
@@ -87,7 +84,6 @@ def test_everything_is_renamed_and_runs(repository):
     assert readme == "# Yarn\n\n`python -m acme fit` is our yarn, in `src/acme/` and `acme.models.mine`.\n"
     assert (repository / "tests/acme/test_mine.py").read_text().startswith("from acme.models.mine import Mine\nfrom ")
     assert os.access(repository / "scripts/fit.sh", os.X_OK)
-    assert run(repository, "-m", "acme", "--help").returncode == 0
     assert run(repository, "-c", "import tests.acme.test_mine").returncode == 0
 
 

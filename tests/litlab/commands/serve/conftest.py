@@ -90,7 +90,7 @@ def models(example) -> Callable[..., Model]:
     """What is served of a kind: its run, or its export."""
 
     @cache
-    def load(kind: str, source: str = "run") -> Model:
+    def load(kind: str, source: str) -> Model:
         use_package("auks")
         run = example(kind).run
         return load_model(str(run if source == "run" else run / "exported" / source), [], workers=1)

@@ -69,7 +69,7 @@ def test_answers_are_those_of_predict(example, client, kind, source):
 
 def test_a_batch_is_answered_as_its_requests_are_alone(models, monkeypatch):
     """Texts of different lengths together, one that can't be read, and one that the model fails on."""
-    model = models("texts")
+    model = models("texts", "run")
     requests = [{"text": text} for text in ("sun", "word1 rain word2", "snow " * 40)]
     alone = [model.answer([request])[0] for request in requests]
     together = model.answer([requests[0], {"text": " "}, *requests[1:]])
@@ -91,6 +91,6 @@ def test_a_batch_is_answered_as_its_requests_are_alone(models, monkeypatch):
 
 
 def test_an_answer_that_is_no_number_is_refused(example, models, client, monkeypatch):
-    monkeypatch.setattr(models("targets"), "run", lambda inputs: [np.full((len(inputs[0]), 1), np.nan)])
+    monkeypatch.setattr(models("targets", "run"), "run", lambda inputs: [np.full((len(inputs[0]), 1), np.nan)])
     response = client("targets").post("/predict", files={"file": example("targets").content})
     assert (response.status_code, "not a finite number" in response.text) == (422, True)

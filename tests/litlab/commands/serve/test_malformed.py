@@ -33,7 +33,7 @@ FIELDS = {"images": "image", "texts": "text", "series": "series", "rows": "rows"
 OTHERS = {
     "texts": [form(b"\xff"), form(b" ")],
     "images": [
-        *(form(file) for file in (make_picture(8_000), make_picture(40)[:60], b"<svg/>", b"")), as_json(image="???")
+        *(form(file) for file in (make_picture(8_000), make_picture(400)[:45], b"<svg/>", b"")), as_json(image="???")
     ],
     "series": [
         as_json(series=[*DAYS, ROW]), as_json(series=DAYS), as_json(series=[*DAYS, DAYS[0] | {"date": "2024-13-45"}]),
