@@ -34,7 +34,7 @@ class Streamed(Data):
             Data(),
             (0.1, 0.1, 0.01),
             {"accumulate_grad_batches": 4},
-            60,
+            56,
             ["45 steps, 15 an epoch", "400 ms", "18.3 s"],
         ),
         (Data(val=0), (30, 30, 0), {}, 1, ["step 30 s", "validation none"]),

@@ -107,16 +107,8 @@ def test_this_repository_renamed(tmp_path):
     """It says nowhere what it was called; its style is as good, and configs with classes of its own parse."""
     if not (ROOT / ".git").exists():
         pytest.skip(f"{ROOT} is no git repository")
+    git(tmp_path, "clone", "--quiet", str(ROOT), "root")
     root = tmp_path / "root"
-    root.mkdir()
-    files = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")[:-1]
-    for name in files:
-        if (ROOT / name).is_file():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes((ROOT / name).read_bytes())
-    git(root, "init", "--quiet")
-    commit(root)
-
     done = run(root, "-m", PACKAGE, "rename", "acme")
     assert done.returncode == 0, done.stderr
     left = rf"-m {PACKAGE}\b|src/{PACKAGE}\b|\bfrom {PACKAGE}[. ]|\b{PACKAGE}\.(networks|models|data|callbacks)\b"
