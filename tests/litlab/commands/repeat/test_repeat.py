@@ -83,13 +83,6 @@ def test_a_group_is_stopped_and_continued(fit, run):
     assert single == list_results(members[1]) != list_results(members[0])
 
 
-def test_a_fit_that_is_refused_runs_once(fit):
-    Path("trouble.json").write_text("{}")
-    done = fit("--data.path=nowhere.csv", "--seeds", "0,1,2")
-    assert (done.code, len(list_fits(done))) == (2, 1), done
-    assert [line for line in done.err.splitlines() if line.startswith("error: data.path: ")]
-
-
 @pytest.fixture
 def recorded(run, monkeypatch) -> Callable[..., list[tuple[str, ...]]]:
     """Runs the command with fits that only leave a run; returns their arguments."""

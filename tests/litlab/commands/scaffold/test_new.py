@@ -74,23 +74,6 @@ def test_its_test_passes_and_its_style_is_good(zoo, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_it_prints_its_files_and_three_commands(run, zoo, monkeypatch):
-    monkeypatch.chdir(zoo)
-    before = list_contents(zoo)
-    done = run("new", "my_net", "--like", "cifar")
-    assert (done.code, done.err) == (0, "")
-    files, _, commands = done.out.partition("Run it in seconds, test it, train it:\n")
-    written = list_contents(zoo).keys() - before.keys()
-    assert set(files.split()) == written == {
-        "configs/my_net.yaml", "src/zoo/data/my_net.py", "src/zoo/networks/my_net.py", "tests/zoo/test_my_net.py"
-    }  # fmt: skip
-    assert commands.splitlines() == [
-        "  python -m zoo fit --config configs/my_net.yaml --check",
-        "  python -m pytest tests/zoo/test_my_net.py",
-        "  python -m zoo fit --config configs/my_net.yaml",
-    ]
-
-
 def test_what_can_not_be_is_one_line_and_writes_nothing(run, zoo, monkeypatch):
     monkeypatch.chdir(zoo)
     (zoo / "configs/taken.yaml").touch()
