@@ -62,6 +62,7 @@ def test_why_torch_has_no_gpu(tmp_path, monkeypatch, script, status, text):
 
 def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     (tmp_path / "job/step").mkdir(parents=True)
+    (tmp_path / "cpu.max").write_text("400000 100000\n")
     (tmp_path / "job/cpu.max").write_text("150000 100000\n")
     (tmp_path / "job/step/cpu.max").write_text("max 100000\n")
     (tmp_path / "job/memory.max").write_text(f"{2**30}\n")
