@@ -25,6 +25,7 @@ BOTH = Mine, Helper
 """
 FILES = {
     "README.md": "# Yarn\n\n`python -m yarn fit` is our yarn, in `src/yarn/` and `yarn.models.mine`.\n",
+    "configs/mine.yaml": "# python -m yarn fit --config configs/mine.yaml\nmodel: {body: yarn.models.mine.Mine}\n",
     "scripts/fit.sh": "#!/bin/sh\nexec python -m yarn fit\n",
     "notebook.ipynb": '{"cells": [{"source": ["from yarn.models.mine import Mine\\n"]}]}\r\n',
     "launch.json": '{"module": "yarn", "args": ["-m", "yarn"]}\n',
