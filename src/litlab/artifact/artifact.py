@@ -70,10 +70,9 @@ class Artifact:
         file = folder / FILES[form]
         try:
             self.run: Run = self._load_onnx(file) if form == "onnx" else self._load_torch(form, file)
-        except ModuleNotFoundError as error:
-            raise UserError(f"{file}: it needs {error.name}; pip install '.[export,torchao]'") from error
         except Exception as error:  # runtimes raise what they like for a file that they can't use
-            raise UserError(f"{file}: it can't be loaded here ({first_line(error)}); export the run again") from error
+            advice = "pip install '.[export,torchao]', or export the run again"
+            raise UserError(f"{file}: it can't be loaded here ({first_line(error)}); {advice}") from error
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run the model.

@@ -40,7 +40,7 @@ OTHERS: Table = {
     "consolidate": ("litlab.runs.consolidate:main", "write a sharded checkpoint as one file"),
     "new": ("litlab.commands.scaffold.new:main", "write a new experiment: network or model, data, config and test"),
     "rename": ("litlab.commands.scaffold.rename:main", "give the package another name"),
-    "doctor": ("litlab.commands.doctor.doctor:main", "check this machine: Python, torch, devices, memory, disk, data"),
+    "doctor": ("litlab.commands.doctor.doctor:main", "check this machine: Python, torch, devices, memory, disk"),
     "schema": ("litlab.commands.editor.schema:main", "write the JSON schema with which an editor checks configs"),
     "completion": ("litlab.commands.editor.completion:main", "print the completion script of a shell"),
 }

@@ -11,13 +11,13 @@ from litlab.commands.doctor.installation import (
     check_torch,
 )
 from litlab.commands.doctor.line import FAIL, Check, Line
-from litlab.commands.doctor.machine import check_cores, check_data, check_disk, check_memory, check_shared_memory
+from litlab.commands.doctor.machine import check_cores, check_disk, check_memory, check_shared_memory
 from litlab.commands.doctor.processes import check_processes
 from litlab.errors import first_line, printable
 from litlab.util.options import Options
 
 DESCRIPTION = """\
-Check this machine: Python, packages, torch, devices, compiler, cores, memory, disk, data and processes that
+Check this machine: Python, packages, torch, devices, compiler, cores, memory, disk and processes that
 compute together. Nothing is installed, downloaded or changed.
 
 Each line is ok, warn (runs work, but slower or not in all ways) or FAIL (something will not run), and says
@@ -38,7 +38,6 @@ CHECKS: dict[str, tuple[Check, str]] = {
     "memory": (check_memory, INSTALL),
     "/dev/shm": (check_shared_memory, "docker run --shm-size 8g, or --ipc host"),
     "disk": (check_disk, "make room, or work in another folder"),
-    "data": (check_data, "make it a folder that can be read"),
     "processes": (check_processes, INSTALL),
 }
 

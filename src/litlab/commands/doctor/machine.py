@@ -1,4 +1,4 @@
-"""What a container or a cluster leaves to this process: cores, memory, disk; and the data that is there."""
+"""What a container or a cluster leaves to this process: cores, memory, disk."""
 
 import os
 import shutil
@@ -8,7 +8,6 @@ from pathlib import Path
 
 from litlab.commands.doctor.line import GIB, OK, WARN, Line
 from litlab.runs.folder import ROOT as RUNS
-from litlab.util.text import some
 
 CGROUPS = Path("/sys/fs/cgroup")
 GROUP = Path("/proc/self/cgroup")  # which of them this process is in
@@ -85,11 +84,3 @@ def check_disk() -> Iterator[Line]:
             yield OK, f"{free / GIB:.1f} GiB free for {folder}"
         else:
             yield WARN, f"{free / GIB:.1f} GiB free for {folder}; make room, data sets and checkpoints need more"
-
-
-def check_data() -> Iterator[Line]:
-    names = sorted(path.name for path in DATA.glob("[!.]*"))
-    if names:
-        yield OK, f"{DATA}/ holds {some(names)}"
-    else:
-        yield OK, f"{DATA}/ is empty: a fit downloads its public data set, or says what it needs"

@@ -56,7 +56,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
     if options.quantize is not None:
         check_kind(reference, options.quantize)
     trainer = build_trainer(experiment, None)
-    metrics = {"run": test_model(trainer, experiment)}
+    metrics = test_model(trainer, experiment)
     reference.eval()
     data: Any = experiment.data
     data.prepare_data()  # which nothing else has done where there is no test
@@ -64,7 +64,6 @@ def export_run(options: Namespace, settings: list[str]) -> None:
 
     with new_folder(target) as folder:
         # Quantize, trace and write.
-        rank_zero_info(f"Exporting {about['run']['name']} to {options.format}")
         module: nn.Module = reference
         if options.quantize is not None:
             reference.model.trainer = None  # pyright: ignore[reportAttributeAccessIssue]  # it can't be copied
@@ -93,8 +92,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
             "exported": measure_speed(run, serving),
         }
         replace_network(experiment.model, data, serving, run)
-        metrics["exported"] = test_model(trainer, experiment)
-        manifest["metrics"] = metrics
+        manifest["metrics"] = {"run": metrics, "exported": test_model(trainer, experiment)}
         write_folder(folder, experiment, serving, run, manifest)
         shutil.rmtree(target, ignore_errors=True)  # an earlier export
     print_report(manifest)

@@ -113,7 +113,7 @@ def write_folder(folder: Path, experiment: Experiment, serving: Serving, run: Ru
     if "torchao" in manifest["versions"]:
         modules.append(OPERATORS)  # defines operators of the graph
     script = USE.format(
-        packages=", ".join(["numpy", *(module.partition(".")[0] for module in modules)]),
+        packages=", ".join(["numpy", *modules]),
         imports="\n".join(f"import {module}" for module in modules),
         load=LOAD[form].format(file=FILES[form]),
         run=RUN_ONNX if form == "onnx" else RUN_TORCH,

@@ -7,7 +7,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.cli.config import Command
 from litlab.cli.fit import build
-from litlab.cli.messages import describe_error
 from litlab.cli.quiet import silence_noise
 from litlab.cli.trainer import build_trainer
 from litlab.commands.report.kinds import KINDS, Classification, Forecasting, Regression, Section
@@ -59,11 +58,6 @@ def evaluate(run: RunFolder, generated: bool, modules: str) -> list[Section]:
     logging.disable(logging.INFO)  # of seeds and devices: the page has them
     try:
         return _test(argv, generated)
-    except Exception as error:
-        message = describe_error(error)
-        if message is None:
-            raise
-        raise UserError(message) from error
     finally:
         logging.disable(logging.NOTSET)
 

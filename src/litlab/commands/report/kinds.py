@@ -152,9 +152,7 @@ class Forecasting(Collector):
             aim = getattr(self.model, "coverage", None)
             text = f"The intervals cover {means[1].mean():.1%} of the truth in the test split"
             text += f", and are made to cover {aim:.0%}." if aim else "."
-            drawing = draw_lines([("", steps, means[1].mean(dim=1), "C0.-")], "steps ahead")
-            figure = show.figure(drawing, "Share of the truth that is covered, by step ahead")
-            sections.append(("Coverage", [show.text(text), figure]))
+            sections.append(("Coverage", [show.text(text)]))
         return sections
 
     def _draw(self, number: int) -> Markup:

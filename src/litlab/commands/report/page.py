@@ -56,8 +56,8 @@ def build_page(facts: Sequence[Facts], predictions: Sequence[Section], problem: 
         ("What is left out", [show.text(problem)] if problem else []),
     ]
     return ENVIRONMENT.get_template("page.html").render(
-        title=only.run.name if only else f"{len(runs)} runs",
-        lead=describe_run(only, shipped) if only else ", ".join(runs),
+        title=", ".join(runs),
+        lead=describe_run(only, shipped) if only else "",
         banners=list_banners(runs),
         sections=[(re.sub(r"\W+", "-", name.lower()), name, blocks) for name, blocks in sections if blocks],
         command=command,
@@ -100,43 +100,26 @@ def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return the metrics of runs beside those of their baselines, where all have the same, the best in bold."""
-    metrics = [facts.metrics for facts in runs.values()]
+    """Return the metrics of runs beside those of their baselines, where all have the same."""
     columns = {name: results.values(facts.metrics) for name, facts in runs.items()}
     baselines = [facts.baselines for facts in runs.values()]
-    if all(rows == baselines[0] for rows in baselines):
+    if baselines.count(baselines[0]) == len(runs):
         columns |= baselines[0]
-
     names = sorted(dict.fromkeys(chain(*columns.values())), key=lambda name: not name.startswith("test"))
-    rows, best = [], set()
-    for place, name in enumerate(names):
-        values = [column.get(name) for column in columns.values()]
-        rows.append([name, *map(decimals, values)])
-        known = [value for value in values if value is not None]
-        sign = results.direction(name, metrics)
-        if sign and len(set(known)) > 1:
-            winner = max(known, key=lambda value: sign * value)
-            best |= {(place, column) for column, value in enumerate(values, 1) if value == winner}
-    return [show.table(["", *columns], rows, best=best)] if rows else []
+    rows = [[name, *(decimals(column.get(name)) for column in columns.values())] for name in names]
+    return [show.table(["", *columns], rows)] if rows else []
 
 
 def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
-    """Return a table for each group of finished runs that differ only in their seed."""
-    groups: dict[str, list[Facts]] = {}
-    for facts in runs:
-        if facts.settings and facts.status == "finished":
-            alike = {key: value for key, value in facts.settings.items() if key not in OF_A_SEED}
-            groups.setdefault(repr([alike, facts.data.get("fingerprint")]), []).append(facts)
-
-    tables = []
-    for group in groups.values():
-        seeds = {str(facts.settings.get("seed_everything", facts.origin.get("seed"))) for facts in group}
-        if len(seeds) == len(group) > 1:
-            spreads = results.spreads(facts.metrics for facts in group)
-            rows = [[name, *results.cells(spread)] for name, spread in spreads.items()]
-            header = ["", "mean", "standard deviation", "95 % interval of the mean", "runs"]
-            tables.append(show.table(header, rows, f"{group[0].run.name} and its other seeds"))
-    return tables
+    """Return a table over the finished runs, where all differ only in their seed."""
+    finished = [facts for facts in runs if facts.status == "finished"]
+    seeds = {facts.origin.get("seed") for facts in finished}
+    fingerprints = {facts.data.get("fingerprint") for facts in finished}
+    different = differences([facts.settings for facts in finished]).keys()
+    if len(seeds) < max(2, len(finished)) or len(fingerprints) > 1 or different - set(OF_A_SEED):
+        return []
+    rows = [[name, *results.cells(each)] for name, each in results.spreads(facts.metrics for facts in finished).items()]
+    return [show.table(["", "mean", "standard deviation", "95 % interval of the mean", "runs"], rows)]
 
 
 def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
@@ -161,10 +144,9 @@ def list_settings(runs: Mapping[str, Facts], shipped: Shipped | None) -> list[Ma
     if len(runs) > 1:
         return [show_entries(runs, differences(settings))]
     blocks = []
-    if shipped:
+    if shipped and shipped.changes:
         rows = [[key, *map(format_value, values)] for key, *values in shipped.changes]
-        same = show.text(f"The settings of {shipped.name} are those of this run.")
-        blocks.append(show.table(["", shipped.name, "this run"], rows) if rows else same)
+        blocks.append(show.table(["", shipped.name, "this run"], rows))
     text = yaml.safe_dump(settings[0], sort_keys=False, allow_unicode=True)
     return [*blocks, show.details(f"All {len(settings[0])} settings", show.code(text))]
 

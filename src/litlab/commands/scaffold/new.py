@@ -7,11 +7,11 @@ from pathlib import Path
 
 import yaml
 
-from litlab.commands.scaffold.project import CONFIGS, Project, find_project
+from litlab.commands.scaffold.project import CONFIGS, find_folders
 from litlab.errors import UserError
 from litlab.runs.folder import NO_EXPERIMENT
 from litlab.util.options import Options
-from litlab.util.team import typed
+from litlab.util.team import package, typed
 
 TEMPLATES = Path(__file__).parent / "templates"
 LITLAB = Path(__file__).parents[2]
@@ -60,31 +60,29 @@ def main(arguments: list[str]) -> int:
     )
     chosen = options.parse_args(arguments)
 
-    project = find_project("new")
-    files = render_files(project, chosen.name, chosen.like, own_data=not chosen.model_only)
+    files = render_files(chosen.name, chosen.like, own_data=not chosen.model_only)
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        package = path.parent / "__init__.py"
-        if path.suffix == ".py" and not package.exists():
-            package.write_text(f'"""The {path.parent.name} of the experiments."""\n')
+        init = path.parent / "__init__.py"
+        if path.suffix == ".py" and not init.exists():
+            init.write_text(f'"""The {path.parent.name} of the experiments."""\n')
 
     config = f"{CONFIGS}/{chosen.name}.yaml"
     print("\n".join(f"  {path}" for path in files))
     print(
         "Run it in seconds, test it, train it:\n"
         f"  {typed('fit', '--config', config, '--check')}\n"
-        f"  python -m pytest {project.tests}/test_{chosen.name}.py\n"
+        f"  python -m pytest tests/{package()}/test_{chosen.name}.py\n"
         f"  {typed('fit', '--config', config)}"
     )
     return 0
 
 
-def render_files(project: Project, name: str, kind: str, own_data: bool) -> dict[Path, str]:
+def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
     """Return the files of a new experiment, and their texts.
 
     Args:
-        project: Where they are to be written.
         name: The experiment's name.
         kind: One of `KINDS`.
         own_data: Whether it gets a DataModule of its own.
@@ -94,20 +92,21 @@ def render_files(project: Project, name: str, kind: str, own_data: bool) -> dict
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    source, tests = find_folders("new")
     check_name(name)
     class_name = "".join(part.capitalize() for part in name.split("_"))
-    check_class(class_name, project)
+    check_class(class_name, source)
 
     templates = Environment(
         loader=FileSystemLoader(TEMPLATES / kind), undefined=StrictUndefined, trim_blocks=True,
         keep_trailing_newline=True,
     )  # fmt: skip
-    values = {"name": name, "Name": class_name, "package": project.package, "command": typed(), "own_data": own_data}
+    values = {"name": name, "Name": class_name, "package": package(), "command": typed(), "own_data": own_data}
     files: dict[Path, str] = {}
     for part, place in PLACES.items():
         if not (TEMPLATES / kind / f"{part}.j2").is_file() or (part == "data.py" and not own_data):
             continue
-        path = Path(place.format(name=name, source=project.source, tests=project.tests))
+        path = Path(place.format(name=name, source=source, tests=tests))
         if path.exists():
             raise UserError(f"new: {path} is there already; choose another name")
         files[path] = templates.get_template(f"{part}.j2").render(values)
@@ -128,18 +127,18 @@ def check_name(name: str) -> None:
         raise UserError(f"new: {name} has another meaning in Python, in YAML or for runs; choose another name")
 
 
-def check_class(name: str, project: Project) -> None:
+def check_class(name: str, source: Path) -> None:
     """Check that no other class has a name, as configs give it alone.
 
     Args:
         name: The name.
-        project: Whose classes are looked at, besides Python's and litlab's.
+        source: Whose classes are looked at, besides Python's and litlab's.
 
     Raises:
         UserError: If one has.
     """
     taken = {*dir(builtins), "Any", "DataLoader", "Tensor"}  # the last three: what the files import
-    for folder in (LITLAB, project.source):
+    for folder in (LITLAB, source):
         for module in folder.rglob("*.py"):
             taken.update(re.findall(r"^class (\w+)", module.read_text(encoding="utf-8"), re.MULTILINE))
     for class_name in (name, f"{name}Data"):

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from litlab.commands.scaffold.project import Project, find_project
+from litlab.commands.scaffold.project import find_folders
 from litlab.errors import UserError
 from litlab.runs.provenance import GitError, git
 from litlab.util.options import Options
+from litlab.util.team import package
 
 DESCRIPTION = """\
 Rename the package of the experiments: its folder, that of its tests, and what files in git say of it. Runs from before
@@ -38,18 +39,19 @@ def main(arguments: list[str]) -> int:
     options.add_argument("name", metavar="NAME", help="the new name, as it is imported")
     new = options.parse_args(arguments).name
 
-    project = find_project("rename")
+    folders = find_folders("rename")
     check_name(new)
     check_committed()
-    count = replace_mentions(project, new)
-    for folder in (project.source, project.tests):
+    count = replace_mentions(folders, new)
+    for folder in folders:
         git("mv", str(folder), str(folder.with_name(new)), at=Path.cwd())
     sort_imports()
 
-    print(f"{project.package} is {new} now, in {count} files. Look at the changes, and at what is left:")
-    print(f"  git diff HEAD --stat\n  git grep --word-regexp {project.package}")
-    print(f"Next:\n  git add --all && git commit --message 'Rename {project.package} to {new}'")
-    print(f"  pip uninstall --yes {project.package} && pip install --no-deps --editable .\n  make lint test")
+    old = package()
+    print(f"{old} is {new} now, in {count} files. Look at the changes, and at what is left:")
+    print(f"  git diff HEAD --stat\n  git grep --word-regexp {old}")
+    print(f"Next:\n  git add --all && git commit --message 'Rename {old} to {new}'")
+    print(f"  pip uninstall --yes {old} && pip install --no-deps --editable .\n  make lint test")
     return 0
 
 
@@ -82,19 +84,18 @@ def check_committed() -> None:
         raise UserError("rename: there are uncommitted changes; commit them first, or git stash --include-untracked")
 
 
-def replace_mentions(project: Project, new: str) -> int:
+def replace_mentions(folders: tuple[Path, Path], new: str) -> int:
     """Write the new name into all files that mention the package.
 
     Args:
-        project: Where the package is.
+        folders: The package and its tests.
         new: Its new name.
 
     Returns:
         How many files were changed.
     """
-    folders = (project.source, project.tests)
     parts = {path.stem for folder in folders for path in folder.glob("[!.]*")}
-    rule = "|".join(RULES).replace("NAME", project.package).replace("PARTS", "|".join(sorted(map(re.escape, parts))))
+    rule = "|".join(RULES).replace("NAME", package()).replace("PARTS", "|".join(sorted(map(re.escape, parts))))
     mention = re.compile(rule)
 
     count = 0

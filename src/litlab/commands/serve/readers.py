@@ -5,7 +5,6 @@ Inputs are read as ``predict`` reads them.
 
 import base64
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -36,8 +35,10 @@ class Sample:
     context: Any = None
 
 
-class Reader(ABC):
-    """Reads requests for one model.
+class Reader:
+    """Reads requests for one model: ``read`` makes a `Sample` of what was sent, ``answer`` turns outputs into JSON.
+
+    Both raise a `UserError` where it can't be used, or a number is NaN or infinite.
 
     Args:
         manifest: The model's manifest.
@@ -48,22 +49,6 @@ class Reader(ABC):
 
     def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
         self.facts: dict[str, Any] = manifest["facts"]
-
-    @abstractmethod
-    def read(self, fields: Fields) -> Sample:
-        """Turn what was sent into inputs.
-
-        Raises:
-            UserError: It can't be used.
-        """
-
-    @abstractmethod
-    def answer(self, outputs: Outputs, context: Any) -> dict[str, Any]:
-        """Turn the outputs for a request into its answer, which is sent as JSON.
-
-        Raises:
-            UserError: A number is NaN or infinite.
-        """
 
     def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
         """Join the inputs of some requests."""
@@ -217,7 +202,7 @@ class RowReader(Reader):
         return dict(zip(self.facts["targets"], [float(f"{value:.7g}") for value in row], strict=True))
 
 
-def choose_reader(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Reader:
+def choose_reader(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Any:
     """Return the reader for a model.
 
     Raises:

@@ -112,5 +112,4 @@ def draw_figures(spec: Spec, study: optuna.Study) -> Iterator[tuple[str, Any]]:
     if len(list_complete(study)) >= LEAST:
         yield "Importance of the settings", plots.plot_param_importances(study)
     yield f"{spec.metric} over each setting", plots.plot_slice(study)
-    yield f"Settings and {spec.metric}", plots.plot_parallel_coordinate(study)
     yield f"{spec.metric} at each validation", plots.plot_intermediate_values(study)

@@ -15,19 +15,6 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="torch has a GPU")
 
 
 @pytest.fixture
-def programs(tmp_path, monkeypatch):
-    """Writes programs into the only folder of PATH."""
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    (tmp_path / "bin").mkdir()
-
-    def write(name: str, script: str) -> None:
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-
-    return write
-
-
-@pytest.fixture
 def lab(tmp_path, monkeypatch):
     """A team's package ``lab`` with the metadata of an installed distribution."""
     (tmp_path / "lab").mkdir()
@@ -53,28 +40,29 @@ def test_a_python_and_packages_that_do_not_fit_fail(lab):
 
 @no_gpu
 @pytest.mark.parametrize(
-    ("script", "hidden", "built", "status", "text"),
+    ("script", "status", "text"),
     [
-        (None, None, "13.2", "ok", "no GPU, or no driver for one"),
-        ("echo H100; echo H100", None, None, "FAIL", "H100, H100, and torch is built for "),
-        ("echo H100", "", "13.2", "warn", "H100, hidden by CUDA_VISIBLE_DEVICES; unset"),
-        ("echo H100", None, "13.2", "FAIL", "H100, which torch can't use ("),
-        ("echo 'Failed to initialize NVML'; exit 18", None, "13.2", "FAIL", "nvidia-smi says: Failed to initialize"),
+        ("echo H100; echo H100", "FAIL", "H100, H100, and torch is built for "),
+        ("echo 'Failed to initialize NVML'; exit 18", "FAIL", "nvidia-smi says: Failed to initialize"),
+        ("echo H100", "warn", "H100, hidden by CUDA_VISIBLE_DEVICES; unset"),
+        ("", "ok", "no GPU, or no driver for one"),
     ],
 )
-def test_why_torch_has_no_gpu(programs, monkeypatch, script, hidden, built, status, text):
+def test_why_torch_has_no_gpu(tmp_path, monkeypatch, script, status, text):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(torch.version, "cuda", None)
+    if status == "warn":
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     if script:
-        programs("nvidia-smi", script)
-    if hidden is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    monkeypatch.setattr(torch.version, "cuda", built)
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
     _, line = installation.check_devices()
-    assert line[0] == status
-    assert line[1].startswith(text)
+    assert (line[0], line[1].startswith(text)) == (status, True)
 
 
 def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     (tmp_path / "job/step").mkdir(parents=True)
+    (tmp_path / "cpu.max").write_text("400000 100000\n")
     (tmp_path / "job/cpu.max").write_text("150000 100000\n")
     (tmp_path / "job/step/cpu.max").write_text("max 100000\n")
     (tmp_path / "job/memory.max").write_text(f"{2**30}\n")
@@ -90,23 +78,16 @@ def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     assert (status, text.partition("; ")[0]) == ("warn", "1.0 of 1.0 GiB free")
 
 
-def test_a_folder_that_cannot_be_written_fails_and_data_is_listed(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_written_fails(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").touch()
     [(status, text)] = run_check("disk")
-    assert status == "FAIL"
-    assert "data" in text
-    (tmp_path / "data").unlink()
-    (tmp_path / "data/cifar").mkdir(parents=True)
-    assert list(machine.check_data()) == [("ok", "data/ holds cifar")]
+    assert (status, "data" in text) == ("FAIL", True)
 
 
-@pytest.mark.parametrize(("interface", "seconds", "text"), [("nowhere", 60, "can't sum"), ("", 0.2, "have no sum")])
-def test_processes_that_do_not_compute_together_fail(monkeypatch, interface, seconds, text):
-    if interface:
+def test_processes_that_do_not_compute_together_fail(monkeypatch):
+    for interface, seconds, text in [("nowhere", 60, "two of them can't sum"), ("lo", 0.2, "two of them have no sum")]:
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", interface)
-    monkeypatch.setattr(processes, "SECONDS", seconds)
-    [(status, line)] = processes.check_processes()
-    assert status == "FAIL"
-    assert line.startswith(f"two of them {text}")
-    assert interface in line
+        monkeypatch.setattr(processes, "SECONDS", seconds)
+        [(status, line)] = processes.check_processes()
+        assert (status, line.startswith(text)) == ("FAIL", True)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import venv
 
+import pytest
+
 from litlab.commands.doctor.doctor import CHECKS
 from tests.conftest import OFFLINE, ROOT
 from tests.litlab.conftest import TEAM
@@ -21,28 +23,20 @@ def test_on_a_sound_machine_nothing_fails_and_nothing_is_left(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def doctor(python, folder) -> tuple[int, str]:
+@pytest.mark.parametrize("has_packages", [True, False])
+def test_with_a_torch_that_fails_or_without_packages_the_rest_is_checked(tmp_path, has_packages):
+    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.13: cannot open shared object file')\n")
+    python, says = sys.executable, ["FAIL torch: ImportError: libcudart.so.13: cannot", "ok   packages: "]
+    if not has_packages:
+        venv.create(tmp_path / "bare")
+        missing = {"packages": "packaging", "memory": "psutil"}
+        python = tmp_path / "bare/bin/python"
+        says = [f"FAIL {name}: No module named '{module}'; activate the" for name, module in missing.items()]
     path = os.pathsep.join([str(ROOT / "src"), str(TEAM)])
     environment = {**os.environ, **OFFLINE, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [python, "-m", "auks", "doctor"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr == ""
-    return done.returncode, done.stdout
-
-
-def test_with_a_torch_that_fails_at_import_the_rest_is_checked(tmp_path):
-    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.13: cannot open shared object file')\n")
-    code, out = doctor(sys.executable, tmp_path)
-    assert code == 1
-    assert "FAIL torch: ImportError: libcudart.so.13: cannot open shared object file; pip install --force" in out
-    assert "FAIL processes: two of them can't sum a tensor (ImportError: libcudart.so.13" in out
-    assert "ok   packages: " in out
-    assert " devices: " not in out
-
-
-def test_in_an_environment_without_packages_it_says_so(tmp_path):
-    venv.create(tmp_path / "bare")
-    code, out = doctor(tmp_path / "bare/bin/python", tmp_path)
-    assert code == 1
-    for name, module in {"packages": "packaging", "torch": "torch", "memory": "psutil"}.items():
-        assert f"FAIL {name}: No module named '{module}'; activate the environment" in out
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "")
+    for text in [*says, "FAIL processes: two of them can't sum a tensor (ImportError: libcudart.so.13"]:
+        assert text in done.stdout
+    assert " devices: " not in done.stdout

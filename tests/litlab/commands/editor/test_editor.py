@@ -14,40 +14,19 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*chararray")  # numpy, where js
 
 RIGHT = [
     "trainer.max_epochs: 3",
-    "trainer: {max_epochs: -1, precision: 16, callbacks: {class_path: EMA}, logger: false, profiler: simple}",
     "trainer: {callbacks+: [EMA, {class_path: mine.Callback, init_args: {anything: 1}}]}",
-    "trainer: {callbacks: [{class_path: lightning.pytorch.callbacks.EarlyStopping, init_args: {monitor: a}}]}",
-    "trainer: {logger: [{class_path: CSVLogger, init_args: {save_dir: a}, dict_kwargs: {b: 1}}]}",
     "model: mine.models.Model",
     "model: {init_args: {label_smoothing: 0.1, optimizer: {init_args: {fused: true}}}}",
-    "model: {init_args: {network: {class_path: torchvision.models.resnet18, init_args: {weights: IMAGENET1K_V1}}}}",
-    "model: {init_args: {metrics: {auc: {class_path: torchmetrics.AUROC, init_args: {task: multiclass}}}}}",
     "{ema: {decay: 0.9}, swa: null, seed_everything: true, threads: 1, resume: last}",
 ]
 WRONG = {
-    # keys
     "modle: {}": ": 'modle' does not match",
-    "trainer: {max_epoch: 3}": "trainer: Additional properties are not allowed ('max_epoch' was unexpected)",
     "trainer: {max_epochs+: [3]}": "trainer: Additional properties are not allowed ('max_epochs+'",
-    "checkpoint: {montor: val/acc}": "checkpoint: ",
     "model: {init_args: {label_smothing: 0.1}}": "model: ",
-    "data: {class_path: ImageData, init_args: {image_size: [3]}}": "data.init_args.image_size: [3] is too short",
     "data: {class_path: ImageData, init_args: {image_size: [3, a]}}": "data.init_args.image_size.1: 'a' is not ",
-    # settings of another class
-    "model: {class_path: SmallCNN, width: 3}": "model: Additional properties are not allowed ('width'",
-    "model: {class_path: SmallCNN, init_args: {hidden_size: 3}}": "model.init_args: Additional properties",
     "trainer: {callbacks+: [{class_path: EMA, init_args: {monitor: a}}]}": "trainer.callbacks+.0.init_args: Additional",
-    # class names
-    "model: SmallCNNN": "model: 'SmallCNNN' is not valid",
-    "data: {class_path: SeriesDta}": "data.class_path: 'SeriesDta' is not valid",
-    "model: {init_args: {optimizer: {class_path: SDG}}}": "model: ",
-    # types, bounds and choices
     "trainer: {max_epochs: three}": "trainer.max_epochs: 'three' is not of type 'integer', 'null'",
-    "model: {class_path: SmallCNN, init_args: {width: 8.5}}": "model.init_args.width: 8.5 is not of type 'integer'",
-    "test_after_fit: maybe": "test_after_fit: 'maybe' is not of type 'boolean'",
-    "threads: 0": "threads: 0 is less than the minimum of 1",
     "ema: {decay: 1}": "ema.decay: 1 is greater than or equal to the maximum of 1",
-    "model: {class_path: SmallForecaster, init_args: {activation: RELU}}": "model.init_args.activation: 'RELU' is not ",
 }
 # A completion function is told the words of the line in variables, and leaves the candidates in one.
 BASH = """
@@ -59,22 +38,13 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 # What TAB offers at the end of a line; a list is all of it, a set some.
 LINES = {
     "python -m auks ": {"fit", "sweep", "runs", "completion"},
-    "auks fi": ["fit"],
     "auks fit --tra": ["--trainer", "--trainer."],
-    "auks validate --trainer.max_epo": ["--trainer.max_epochs"],
-    "auks export --data.batch_s": ["--data.batch_size"],
     "auks fit --model.": {"--model.hidden_size", "--model.width", "--model.optimizer", "--model.optimizer."},
     "auks fit --model.schedule.scheduler.warm": ["--model.schedule.scheduler.warmup"],
-    "auks fit --see": ["--seed_everything", "--seeds"],
-    "auks fit --model=SmallC": ["SmallCNN"],
-    "auks fit --model.optimizer Adam": ["Adam", "AdamW", "Adamax"],
     "auks fit --trainer.callbacks+=Pic": ["Pictures"],
     "auks fit --trainer.precision bf16-": ["bf16-true", "bf16-mixed"],
-    "auks fit --test_after_fit ": ["true", "false"],
     "auks fit --config ": [],  # the shell's names of files
     "auks fit --resume ": ["images/version_0", "images", "last", "best"],
-    "auks compare last images/": ["images/version_0"],
-    "auks runs --so": ["--sort"],
     "auks export --format on": ["onnx"],
     "python -m other fit --": [],
 }
@@ -91,14 +61,11 @@ def validator(schema) -> Draft7Validator:
     return Draft7Validator(schema)
 
 
-@pytest.mark.parametrize("text", [*RIGHT, *sorted(CONFIGS.rglob("*.yaml"))], ids=str)
-def test_what_is_right_is_accepted(validator, text):
-    assert find_mistake(validator, text if isinstance(text, str) else text.read_text()) == ""
-
-
-@pytest.mark.parametrize("text", WRONG)
-def test_what_is_wrong_is_named(validator, text):
-    assert find_mistake(validator, text).startswith(WRONG[text])
+def test_what_is_right_is_accepted_and_what_is_wrong_named(validator):
+    for text in [*RIGHT, *(config.read_text() for config in CONFIGS.rglob("*.yaml"))]:
+        assert find_mistake(validator, text) == "", text
+    for text, message in WRONG.items():
+        assert find_mistake(validator, text).startswith(message), text
 
 
 def test_lines_are_completed(schema, monkeypatch, capsys, tmp_path):

@@ -12,11 +12,10 @@ import yaml
 import litlab
 from litlab.commands.scaffold.new import KINDS
 from tests.conftest import command
-from tests.litlab.commands.scaffold.tiny_project import plant
+from tests.litlab.commands.scaffold.tiny_project import list_contents, plant
 from tests.processes import Python
 
 SOURCES = Path(litlab.__file__).parents[1]
-EXPERIMENTS = {f"{data}_{kind}": kind for kind in KINDS for data in ("own", "only")}
 # Forked from a process that has imported `tests` of this repository.
 PYTEST = """
 import sys
@@ -39,26 +38,26 @@ def zoo(tmp_path_factory) -> Path:
     sys.path.append(str(root / "src"))  # it stays: the parser lists all subclasses that this process knows
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        for name, kind in EXPERIMENTS.items():
-            flags = ["--model-only"] if name.startswith("only") else []
-            assert command(patch, "new", name, "--like", kind, *flags, package="zoo") == 0
+        for kind in KINDS:
+            assert command(patch, "new", f"own_{kind}", "--like", kind, package="zoo") == 0
+            assert command(patch, "new", f"only_{kind}", "--like", kind, "--model-only", package="zoo") == 0
     importlib.invalidate_caches()
     return root
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_it_trains_at_once(run, zoo, tmp_path, name):
+@pytest.mark.parametrize("name", [f"only_{kind}" for kind in KINDS])
+def test_it_trains_at_once(run, zoo, name):
     config = zoo / f"configs/{name}.yaml"
-    smoke = ("--config", zoo / "configs/with/smoke.yaml", "--trainer.accelerator=cpu")
-    done = run("fit", "--config", config, *smoke)
+    flags = ["--config", zoo / "configs/with/smoke.yaml", "--trainer.accelerator=cpu"]
+    done = run("fit", "--config", config, *flags)
     assert done.code == 0, done.err
     assert "warning" not in done.err
     metric = yaml.safe_load(config.read_text())["checkpoint"]["monitor"].replace("val/", "test/")
     assert metric in done.out
 
 
-def test_its_test_passes(zoo, tmp_path):
-    names = [name for name, kind in EXPERIMENTS.items() if name.startswith("own") or kind == "text"]
+def test_its_test_passes_and_its_style_is_good(zoo, tmp_path):
+    names = [*(f"own_{kind}" for kind in KINDS), "only_text"]
     script = tmp_path / "run.py"
     script.write_text(PYTEST)
     path = os.pathsep.join([str(zoo / "src"), str(SOURCES)])
@@ -68,10 +67,29 @@ def test_its_test_passes(zoo, tmp_path):
     assert process.wait() == 0, printed
     assert f"{4 * len(names)} passed" in printed
 
-
-def test_style(zoo):
     beside = "lint.isort.known-first-party=['litlab']"  # as it is in a project that has litlab's sources
     for verb in (["check", "--config", beside], ["format", "--check"]):
         ruff = [sys.executable, "-m", "ruff", *verb, "--no-cache", "src", "tests/zoo"]
         done = subprocess.run(ruff, cwd=zoo, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_can_not_be_is_one_line_and_writes_nothing(run, zoo, monkeypatch):
+    monkeypatch.chdir(zoo)
+    (zoo / "configs/taken.yaml").touch()
+    before = list_contents(zoo)
+    for arguments, says in {
+        "my-net": "'my-net' can't be its name; use lower-case letters, digits and _",
+        "../mine": "'../mine' can't be its name",
+        "class": "class has another meaning",
+        "last": "last has another meaning",
+        "exception": "there is a class Exception already",
+        "own_linear": "there is a class OwnLinear already",
+        "taken": "configs/taken.yaml is there already",
+        "mine --like gan": "argument --like: invalid choice: 'gan'",
+    }.items():
+        done = run("new", "--like", "cifar", *arguments.split())
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert done.err.startswith("error: new: ")
+        assert says in done.err
+    assert list_contents(zoo) == before

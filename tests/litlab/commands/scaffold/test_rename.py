@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import OFFLINE, PACKAGE, ROOT
-from tests.litlab.commands.scaffold.tiny_project import contents
+from tests.litlab.commands.scaffold.tiny_project import list_contents
+from tests.processes import Python
 
 MAIN = """\
 from litlab.cli import main
@@ -24,7 +25,6 @@ BOTH = Mine, Helper
 """
 FILES = {
     "README.md": "# Yarn\n\n`python -m yarn fit` is our yarn, in `src/yarn/` and `yarn.models.mine`.\n",
-    "pyproject.toml": '[project]\nname = "yarn"\nversion = "1"\n',
     "configs/mine.yaml": "# python -m yarn fit --config configs/mine.yaml\nmodel: {body: yarn.models.mine.Mine}\n",
     "scripts/fit.sh": "#!/bin/sh\nexec python -m yarn fit\n",
     "notebook.ipynb": '{"cells": [{"source": ["from yarn.models.mine import Mine\\n"]}]}\r\n',
@@ -38,7 +38,6 @@ FILES = {
 }
 UNCHANGED = {
     "image: yarn": "image: yarn\nour yarn from wool\n",
-    "src/litlab/ours.py": "import yarn  # as if it were litlab's\n",
     "weights.bin": "\0 import yarn\n\udcff",
 }
 GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
@@ -73,57 +72,44 @@ def repository(tmp_path) -> Path:
 
 
 def test_everything_is_renamed_and_runs(repository):
-    before = contents(repository)
+    before = list_contents(repository)
     done = run(repository, "-m", "yarn", "rename", "acme")
     assert (done.returncode, done.stderr) == (0, "")
-    after = contents(repository)
+    after = list_contents(repository)
     assert {name.replace("/acme", "/yarn") for name in after} == set(before)
     for name in UNCHANGED:
         assert after[name] == before[name]
     for name in FILES.keys() - {"README.md", "tests/yarn/test_mine.py"}:
-        text = after[name.replace("/yarn", "/acme")]
-        assert text is not None
-        assert text.decode() == FILES[name].replace("yarn", "acme"), name
+        assert after[name.replace("/yarn", "/acme")].decode() == FILES[name].replace("yarn", "acme"), name
     readme = (repository / "README.md").read_text()
     assert readme == "# Yarn\n\n`python -m acme fit` is our yarn, in `src/acme/` and `acme.models.mine`.\n"
     assert (repository / "tests/acme/test_mine.py").read_text().startswith("from acme.models.mine import Mine\nfrom ")
     assert os.access(repository / "scripts/fit.sh", os.X_OK)
-    assert run(repository, "-m", "acme", "--help").returncode == 0
     assert run(repository, "-c", "import tests.acme.test_mine").returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "is_dirty", "says"),
-    [
-        ("our-studio", False, "'our-studio' can't be a package"),
-        ("json", False, "there is something of the name json already"),
-        ("studio", True, "there are uncommitted changes; commit them first"),
-    ],
-)
-def test_what_can_not_be_is_one_line_and_changes_nothing(repository, name, is_dirty, says):
-    if is_dirty:
-        (repository / "new.py").touch()
-    before = contents(repository)
-    done = run(repository, "-m", "yarn", "rename", name)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith(f"error: rename: {says}"), done.stderr
-    assert contents(repository) == before
+def test_what_can_not_be_is_one_line_and_changes_nothing(repository):
+    before = list_contents(repository)
+    for name, says in {
+        "our-studio": "'our-studio' can't be a package",
+        "json": "there is something of the name json already",
+        "studio": "there are uncommitted changes; commit them first",
+    }.items():
+        if name == "studio":
+            (repository / "new.py").touch()
+        done = run(repository, "-m", "yarn", "rename", name)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert done.stderr.startswith(f"error: rename: {says}"), done.stderr
+    (repository / "new.py").unlink()
+    assert list_contents(repository) == before
 
 
 def test_this_repository_renamed(tmp_path):
     """It says nowhere what it was called; its style is as good, and configs with classes of its own parse."""
     if not (ROOT / ".git").exists():
         pytest.skip(f"{ROOT} is no git repository")
+    git(tmp_path, "clone", "--quiet", str(ROOT), "root")
     root = tmp_path / "root"
-    root.mkdir()
-    files = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")[:-1]
-    for name in files:
-        if (ROOT / name).is_file():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes((ROOT / name).read_bytes())
-    git(root, "init", "--quiet")
-    commit(root)
-
     done = run(root, "-m", PACKAGE, "rename", "acme")
     assert done.returncode == 0, done.stderr
     left = rf"-m {PACKAGE}\b|src/{PACKAGE}\b|\bfrom {PACKAGE}[. ]|\b{PACKAGE}\.(networks|models|data|callbacks)\b"
@@ -131,6 +117,8 @@ def test_this_repository_renamed(tmp_path):
     assert found.returncode == 1
     ruff = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "src", "tests"], cwd=root)
     assert ruff.returncode == 0
-    for config in sorted(root.glob("configs/*.yaml"))[:3]:
-        parsed = run(root, "-m", "acme", "fit", "--config", str(config), "--print_config")
-        assert parsed.returncode == 0, parsed.stderr
+    config = min(root.glob("configs/*.yaml"))
+    words = ("-m", "acme", "fit", "--config", config, "--print_config")
+    process = Python(*words, cwd=root, environment={"PYTHONPATH": root / "src"})
+    _, printed = process.communicate()
+    assert process.wait() == 0, printed

@@ -3,8 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import ROOT
 from tests.litlab.conftest import TEAM
 
@@ -32,16 +30,7 @@ def plant(root: Path, package: str) -> Path:
     return root
 
 
-@pytest.fixture
-def project(run, team, tmp_path, monkeypatch) -> Path:
-    """A project that `run` runs in. Its package is never imported, or the next test would find this one's."""
-    root = plant(tmp_path / "root", team)
-    monkeypatch.syspath_prepend(str(root / "src"))
-    monkeypatch.chdir(root)
-    return root
-
-
-def contents(root: Path) -> dict[str, bytes | None]:
-    """All folders and files, with their content."""
+def list_contents(root: Path) -> dict[str, bytes]:
+    """All files, with their content."""
     paths = [path for path in root.rglob("*") if not {"__pycache__", ".git"} & {*path.relative_to(root).parts}]
-    return {path.relative_to(root).as_posix(): path.read_bytes() if path.is_file() else None for path in paths}
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths if path.is_file()}

@@ -45,7 +45,7 @@ class Server:
 
     def request(self, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[Any, bytes]:
         """The response to a GET, or with a body to a POST, and its body."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=200)) as connection:
             connection.request("GET" if body is None else "POST", path, body, headers or {})
             response = connection.getresponse()
             return response, response.read()

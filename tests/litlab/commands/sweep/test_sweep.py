@@ -15,21 +15,33 @@ SECONDS = 240
 
 
 def test_to_the_end_and_further(sweep, children):
-    """Trials are runs; table, page and best.yaml; then more trials; the best settings train."""
-    outcome = sweep.start("--trials", 1)
+    """Trials are runs; more of them with the same settings only; table, page and a best.yaml that trains.
+
+    Folders are made of numbers: strings of a hostile database lead nowhere.
+    """
+    assert sweep.start("--trials", 1).code == 0
+    outcome = sweep.start(seeds=2)
+    assert outcome.code == 2
+    assert "tiny.yaml: seeds: it is not what the trials" in outcome.err
+    del sweep.content["seeds"]
+    folder, victim = sweep.kept, sweep.folder / "victim"
+    with sqlite3.connect(folder / "study.db") as database:
+        database.execute("UPDATE trial_user_attributes SET value_json = '\"../../../victim\"' WHERE key = 'folder'")
+    victim.mkdir()
+    outcome = sweep.start("--trials", 2)
     assert outcome.code == 0, outcome
-    outcome = sweep.start("--trials", 3)
-    folder = sweep.kept
-    assert outcome.out.count(": complete: val/mse") == 2
-    assert {path.parent.name for path in folder.glob("*/seed_0")} == {"trial_0000", "trial_0001", "trial_0002"}
-    for path in folder.glob("*/seed_0/version_0"):
-        assert RunFolder(path).state()["status"] == "finished"
+    assert outcome.out.count(": complete: val/mse") == 1
+    assert not list(victim.iterdir())
+    runs = sorted(folder.glob("*/seed_0/version_*"))
+    assert [path.parts[-3] for path in runs] == ["trial_0000", "trial_0001"]
+    assert [RunFolder(path).state()["status"] for path in runs] == ["finished"] * 2
 
     best = folder / "best.yaml"
     assert set(yaml.safe_load(best.read_text())) == {"model.hidden_size", "model.optimizer.lr"}
-    flags = [f"--{path}={yaml.safe_dump(value).strip()}" for path, value in sweep.content["settings"].items()]
-    flags = [flag.removesuffix("\n...") for flag in flags]
-    assert sweep.run("fit", "--config", sweep.content["base"], "--config", best, *flags).code == 0
+    settings = sweep.folder / "settings.yaml"
+    settings.write_text(yaml.safe_dump(sweep.content["settings"]))
+    files = [f"--config={file}" for file in (sweep.content["base"], settings, best)]
+    assert sweep.run("fit", *files).code == 0
 
     page = sweep.start("--report").out.rpartition("Report: ")[2].splitlines()[0]
     text = (sweep.folder / page).read_text()
@@ -77,11 +89,11 @@ def test_metric_that_is_never_logged(sweep, children):
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
-def test_stopped_sweep_continues(sweep, children, signum, code):
+def test_stopped_sweep_continues(sweep, children, monkeypatch, signum, code):
     """With two workers: exactly the budget, and what was begun goes on from its last checkpoint."""
     gate = sweep.folder / "gate"
     held = {"class_path": "tests.litlab.commands.sweep.trouble.Held", "init_args": {"file": str(gate)}}
-    file = sweep.write(trials=3, settings=sweep.content["settings"] | {"trainer.callbacks": [held]})
+    file = sweep.write(settings=sweep.content["settings"] | {"trainer.callbacks": [held]})
     words = ("-m", "auks", "sweep", "--config", file, "--workers", "2")
     process = Python(*words, cwd=sweep.folder)
     deadline = time.monotonic() + SECONDS
@@ -97,24 +109,10 @@ def test_stopped_sweep_continues(sweep, children, signum, code):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
+    monkeypatch.setattr("litlab.commands.sweep.study.GRACE_SECONDS", 1)  # of workers that are silent
     outcome = sweep.run("sweep", "--config", "tiny.yaml")
     assert outcome.code == 0, outcome
     complete = [trial for trial in sweep.trials() if trial.state == TrialState.COMPLETE]
-    assert len({trial.user_attrs["folder"] for trial in complete}) == len(complete) == 3
-    assert len(list(sweep.kept.glob("*/seed_0/version_*"))) == 3
+    assert len({trial.user_attrs["folder"] for trial in complete}) == len(complete) == 2
+    assert len(list(sweep.kept.glob("*/seed_0/version_*"))) == 2
     assert all(len(trial.intermediate_values) > 0 for trial in complete)
-
-
-def test_a_study_that_is_there(sweep, children):
-    """It takes no other settings. Folders are made of numbers: strings of a hostile database lead nowhere."""
-    assert sweep.start(trials=1).code == 0
-    outcome = sweep.start(seeds=2)
-    assert outcome.code == 2
-    assert "tiny.yaml: seeds: it is not what the trials" in outcome.err
-    with sqlite3.connect(sweep.kept / "study.db") as database:
-        database.execute("UPDATE trial_user_attributes SET value_json = '\"../../../victim\"' WHERE key = 'folder'")
-    victim = sweep.folder / "victim"
-    victim.mkdir()
-    del sweep.content["seeds"]
-    assert sweep.start("--trials", 2).code == 0
-    assert not list(victim.iterdir())
