@@ -66,7 +66,10 @@ def test_a_data_module_of_ones_own(run, config):
         shutil.copy("recording.csv", folder / f"{number}.csv")
     done = run("test", "--run", "sensors", "--data.path=recordings")  # those that were made up have other classes
     assert done.code == 2
-    assert "the checkpoint was trained with class_names ['running', 'still', 'walking'], here it is ['running']" in done.err
+    assert (
+        "the checkpoint was trained with class_names ['running', 'still', 'walking'], here it is ['running']"
+        in done.err
+    )
     (folder / "0.csv").write_text("x,y\n1,a\n")
     done = run("fit", "--config", config, "--data.path=recordings")
     assert "error: recordings/running/0.csv: could not convert string 'a'" in done.err

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,16 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-
-# A page with every kind of mistake, and what the build says of each.
-WRONG = {
-    "[a page](nowhere.md)": "'nowhere.md'",
-    "[a heading](#nowhere)": "'nowhere'",
-    "[a heading of another page](right.md#elsewhere)": "'elsewhere'",
-    "[a file](../configs/nowhere.yaml)": "'../configs/nowhere.yaml'",
-    "[a page of the repository](../NOWHERE.md)": "NOWHERE",
-    "![a picture](nowhere.png)": "nowhere.png",
-}
 
 
 def build(docs: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -69,36 +58,3 @@ def test_pictures_are_shown_and_none_is_left_over(site):
 
 def test_diagrams_are_drawn(site):
     assert re.search(r'class="mermaid[^>]*>\s*graph TD', (site / "architecture.html").read_text())
-
-
-@pytest.fixture
-def small(tmp_path) -> Path:
-    """A repository with the settings of this one, a page and its contents."""
-    (tmp_path / "docs/own").mkdir(parents=True)
-    shutil.copy(ROOT / "docs/conf.py", tmp_path / "docs")
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    (tmp_path / "README.md").write_text("# Mine\n\n[Right](docs/right.md#a-title)\n")
-    (tmp_path / "docs/overview.md").write_text("```{include} ../README.md\n```\n")
-    (tmp_path / "docs/index.md").write_text("# Pages\n\n## All\n\n- [README](../README.md), [right](right.md)\n")
-    (tmp_path / "docs/right.md").write_text("# Right\n\n## A title\n")
-    return tmp_path
-
-
-def test_pages_of_ones_own_need_no_line(small):
-    (small / "docs/own/mine.md").write_text("# Our cluster\n\n[Right](../right.md)\n")
-    done = build(small / "docs", small / "site")
-    assert done.returncode == 0, done.stderr
-    assert "Our cluster" in (small / "site/right.html").read_text()  # in the contents at the side
-
-
-def test_each_mistake_is_named(small):
-    with (small / "docs/right.md").open("a") as page:
-        page.write("\n\n".join(WRONG))
-    (small / "README.md").write_text("# Mine\n\n[A page](docs/gone.md)\n")
-    (small / "docs/lost.md").write_text("# In no contents\n")
-    done = build(small / "docs", small / "site")
-    assert done.returncode == 1
-    warnings = [line for line in done.stderr.splitlines() if "WARNING: " in line]
-    expected = [*WRONG.values(), "'../docs/gone.md'", "lost.md: WARNING: document isn't included in any toctree"]
-    assert [text for text in expected if not any(text in line for line in warnings)] == []
-    assert len(warnings) == len(expected), done.stderr

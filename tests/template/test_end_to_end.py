@@ -28,16 +28,6 @@ def fitted(images, tmp_path_factory):
     return folder / "lightning_logs/cifar/version_0", done
 
 
-def test_fit_leaves_what_a_person_looks_for(fitted):
-    folder, done = fitted
-    assert (folder / "config.yaml").is_file()
-    assert (folder / "checkpoints/last.ckpt").is_file()
-    assert (folder / "confusion_matrix.png").is_file()
-    assert (folder / "test_images.png").is_file()
-    for part in ("epoch 2/2", "test/acc", "best val/acc", "tensorboard --logdir lightning_logs/cifar/version_0"):
-        assert part in done.out, done.out
-
-
 def test_curves_are_logged(fitted):
     folder, _ = fitted
     events = EventAccumulator(str(folder), size_guidance={"images": 0})
@@ -91,36 +81,6 @@ def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path)
         assert len(probabilities) == 10
         assert sum(probabilities.values()) == pytest.approx(1, abs=1e-3)
         assert max(probabilities, key=probabilities.get) == row["prediction"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        ([], "error: --input: it is not set"),
-        (["--input", "nowhere"], "nowhere"),
-        (["--input", "x.png", "--output", "CKPT"], "last.ckpt ends in none of .csv, .parquet"),
-    ],
-)
-def test_predict_refuses_in_one_line(fitted, cifar, flags, says):
-    last = fitted[0] / "checkpoints/last.ckpt"
-    content = last.read_bytes()
-    done = cifar("predict", "--ckpt_path", last, *[last if flag == "CKPT" else flag for flag in flags])
-    assert done.code == 2
-    assert says in next(line for line in done.err.splitlines() if line.startswith("error: "))
-    assert last.read_bytes() == content
-
-
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        (["--data=TextData"], "data.dataset: it is not set; use --data.dataset csv --data.path FILE"),
-        (["--config", CONFIGS / "text.yaml"], "model.network: TextTransformer can't take images of (3, 32, 32)"),
-    ],
-)
-def test_another_experiment_is_refused_in_one_line(fitted, run, flags, says):
-    done = run("test", "--run", fitted[0], *flags)
-    assert done.code == 2
-    assert done.err.splitlines()[-1].startswith(f"error: {says}")
 
 
 def test_two_processes_give_the_test_metrics_of_one(fitted, images, tmp_path):

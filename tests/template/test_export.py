@@ -246,12 +246,6 @@ def test_damaged_and_strange_folders_are_refused_in_one_line(exported, run, tmp_
     assert done.code == 0, done.err
 
 
-def test_an_export_is_called_from_python(exported):
-    example = np.load(exported / "example.npz")
-    answer = Artifact(exported)({name: example[name] for name in ("categories", "numbers")})
-    np.testing.assert_allclose(answer["probabilities"], example["expected_probabilities"], atol=1e-5)
-
-
 def test_a_folder_with_other_files_is_left_alone_and_an_export_is_replaced(exported, run, runs, tmp_path, monkeypatch):
     monkeypatch.chdir(runs)
     command = ["export", "--run", "tabular", "--format", "onnx", "--output"]

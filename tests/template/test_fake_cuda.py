@@ -9,7 +9,7 @@ from tests.fake_cuda import FEW, expect_warnings
 from tests.fake_cuda import on_fake_cuda as on_fake_cuda
 from tests.template import shipped
 
-LIKE_OTHERS = ("forecast_small", "mlp", "transfer")  # their models and data, and torchvision's layers
+LIKE_OTHERS = ("cifar_vgg", "forecast_ensemble", "forecast_small", "linear", "mlp", "tabular", "transfer")
 EXPERIMENTS = [
     pytest.param(path, marks=pytest.mark.matrix if path.stem in LIKE_OTHERS else [], id=path.stem)
     for path in shipped.EXPERIMENTS

@@ -3,18 +3,11 @@
 import re
 import shutil
 
-from litlab.commands.scaffold.new import KINDS, render_files
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/experiments.md").read_text()
 NAME = "mine"  # on the page
 FILES = re.compile(rf"^`(\S+/(?:test_)?{NAME}\.\w+)`(?:(?!^```).)*^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def test_nothing_here_is_in_the_way(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    for kind in KINDS:
-        assert render_files(f"brand_new_{kind}", kind, own_data=True)
 
 
 def test_the_page_shows_what_is_written_and_printed(run, tmp_path, monkeypatch):

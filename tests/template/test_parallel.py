@@ -14,7 +14,12 @@ SMALL = [
 PROCESSES = {"fsdp2": 2, "tensor_parallel": 2, "fsdp2_tensor_parallel": 4, "pipeline": 2, "offload": 2}
 
 
-@pytest.mark.parametrize("overlay", PROCESSES)
+IN_OTHERS = ("fsdp2", "tensor_parallel")  # which fsdp2_tensor_parallel and offload are made of
+
+
+@pytest.mark.parametrize(
+    "overlay", [pytest.param(name, marks=pytest.mark.matrix if name in IN_OTHERS else []) for name in PROCESSES]
+)
 def test_one_process_reads_what_several_have_trained(run, short, tmp_path, overlay):
     base, over = CONFIGS / "text.yaml", CONFIGS / f"with/{overlay}.yaml"
     flags = [*short(base), "--config", over, *SMALL, f"--trainer.devices={PROCESSES[overlay]}"]

@@ -2,33 +2,7 @@
 
 import shlex
 
-import pytest
-
-from litlab.commands.plan import plan
-from litlab.commands.plan.estimate import Layout
 from tests.conftest import CONFIGS, PACKAGE
-from tests.template.shipped import EXPERIMENTS
-
-OVERLAYS = ("bf16_true", "muon", "optimizer_in_backward", "qat", "swa", "ensemble")
-
-
-@pytest.mark.parametrize(
-    ("config", "overlay"),
-    [*((path, None) for path in EXPERIMENTS), *((CONFIGS / "cifar.yaml", name) for name in OVERLAYS)],
-    ids=lambda value: getattr(value, "stem", value),
-)
-def test_every_config_plans(run, short, tmp_path, monkeypatch, config, overlay):
-    shown = []
-    monkeypatch.setattr(plan, "show", lambda ways, *_: shown.append(ways))
-    flags = ["--config", CONFIGS / "with" / f"{overlay}.yaml"] if overlay else []
-    done = run("fit", "--config", config, *short(config), *flags, "--plan", "1x2")
-    assert done.code == 0, done.err
-    ddp, *others = shown[0]
-    assert ddp.memory.total() > 0
-    assert (ddp.sent > 0) == (overlay != "optimizer_in_backward")  # which keeps no gradients
-    sharded = next(way for way in others if way.layout == Layout("fsdp2"))
-    assert 0 < sharded.memory["parameters"] <= ddp.memory["parameters"] / 2
-    assert not (tmp_path / "lightning_logs").exists()
 
 
 def test_the_first_that_fits_is_a_command_line(run, short, tmp_path):

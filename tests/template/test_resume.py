@@ -30,7 +30,7 @@ def resuming(request, tmp_path_factory) -> Resuming:
     return Resuming("project", tmp_path_factory.mktemp("resuming"), own)
 
 
-ELSEWHERE = ("forecast", "maml")  # tests/litlab and test_maml.py resume the same kind of data and model
+ELSEWHERE = ("cifar", "text", "forecast", "maml")  # tests/litlab and test_maml.py resume such data and models
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from torch.utils.data import DataLoader
 
 from litlab.checkpointing import callback as checkpoint
 from litlab.checkpointing.callback import RunCheckpoint
-from litlab.errors import UserError
 
 SCORES = (0.5, 0.7, 0.6, 0.4)  # of the four epochs, four steps each
 
@@ -118,9 +117,3 @@ def test_the_best_one_that_a_run_was_resumed_from_is_replaced_too(fit, tmp_path)
     [first] = tmp_path.glob("*.ckpt")
     kept, _ = fit(RunCheckpoint(str(tmp_path), **settings), ckpt_path=str(first))
     assert kept == {"epoch=1-step=8.ckpt": 8, "epoch=2-step=12.ckpt": 12}
-
-
-@pytest.mark.parametrize(("monitor", "mode"), [("val/acc", "min"), ("val/score", None)])
-def test_the_direction_of_a_metric_must_be_known(fit, tmp_path, monitor, mode):
-    with pytest.raises(UserError, match=r"^checkpoint.mode: "):
-        fit(RunCheckpoint(str(tmp_path), monitor=monitor, mode=mode))

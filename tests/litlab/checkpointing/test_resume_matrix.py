@@ -7,29 +7,18 @@ Schedules, averages and early stopping are in test_schedule_matrix.py, in one pr
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from itertools import product
 
 import pytest
-import torch
 
-from litlab.checkpointing.io import load_torch_file
 from litlab.data import ImageData, TextData
 from litlab.data.shards import write_shards
 from litlab.data.store import new_folder
 from tests.litlab.checkpointing.resuming import (
     AT_CHECKPOINTS,
     EPOCHS,
-    PLACES,
-    TRUSTED,
     Cell,
     Resuming,
-    differences,
-    outcome,
-    printed,
 )
 from tests.litlab.conftest import CONFIGS
 
@@ -48,7 +37,6 @@ METRICS = {
 # Settings of the images, each an experiment; those in TOGETHER are also one.
 SETTINGS = {
     "frozen": [FREEZE % 2, f"--model.param_groups={GROUPS}"],  # the second epoch is interrupted
-    "unfrozen": [FREEZE % 1, f"--model.param_groups={GROUPS}"],
     "metrics": [
         "--model=Classifier", "--model.network=auks.images.MNASNet", "--model.optimizer=torch.optim.SGD",
         "--model.optimizer.lr=0.1", f"--model.metrics={json.dumps(METRICS)}",
@@ -56,33 +44,25 @@ SETTINGS = {
     "Muon": ["--model.optimizer={class_path: litlab.optim.Muon, init_args: {lr: 0.01, rest: sgd, rest_lr: 0.05}}"],
     "accumulation by epoch": [EVERY_BATCH, f"--trainer.callbacks=[{INTERRUPT}, {BY_EPOCH}]"],
     "mixup and cutmix": ["--model.mixup=0.2", "--model.cutmix=1.0"],
-    "channels last": ["--channels_last=true"],
     "activation checkpointing": ["--activation_checkpointing.blocks=[network.1, network.5]"],
     "adaptive clipping": ["--agc.factor=0.1", "--grad_norms={}"],
     "classes drawn evenly": ["--data.balance=even"],
     "averaged": ["--ema=null", "--swa.start=0"],
-    "learning rate found": ["--trainer.callbacks+=LRFinder"],
     "8-bit AdamW": ["--model.optimizer=torchao.optim.AdamW8bit", "--model.optimizer.lr=0.01", "--model.width=128"],
     "in the backward pass": [EVERY_BATCH, "--nan_guard=null", "--trainer.callbacks+=OptimizerInBackward"],
     "bfloat16": ["--trainer.precision=bf16-true"],
-    "an ensemble": ["--model.members=2"],
     "compiled": ["--compile.mode=default"],
-    "compiled, of one shape": ["--compile.mode=default", "--compile.backend=aot_eager", "--compile.dynamic=false"],
 }  # fmt: skip
-TOGETHER = " + ".join([*SETTINGS][3:12])
+TOGETHER = " + ".join([*SETTINGS][2:9])
 
 REPRESENTATIVE = [
     Cell("streamed", "kill", "inside", workers=2),
-    Cell("images", "exception", "end"),
     Cell("images", "kill", "validation", ranks=2),
-    Cell("text", "kill", "inside", workers=2),
     Cell("series", "kill", "best"),
     Cell("series", "full", "removed, end"),
     Cell("series", "kill", "test"),
     Cell("frozen", "kill", "inside"),
     Cell("metrics", "SIGTERM", "inside"),  # its checkpoint must not change how floats are summed
-    Cell("bfloat16", "kill", "inside"),
-    Cell(TOGETHER, "kill", "inside"),
 ]
 WAYS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
 MATRIX = [
@@ -92,8 +72,8 @@ MATRIX = [
     *product(["series"], ("kill", "exception"), AT_CHECKPOINTS, (0,), (1, 2)),
     *product(["streamed", "streamed_text"], ["kill"], ("inside", "end"), (0, 2), (2,)),
     *product(["series"], ["full"], ("best", "removed", "best, end", "removed, end"), (0,), (1,)),
-    *((experiment, *way) for experiment in ("text", "series", "frozen", "unfrozen") for way in WAYS),
-    *product(SETTINGS, ["kill"], ["inside"], (0,), (1,)),
+    *((experiment, *way) for experiment in ("text", "series", "frozen") for way in WAYS),
+    *product([*SETTINGS, TOGETHER], ["kill"], ["inside"], (0,), (1,)),
     ("metrics", "kill", "inside", 0, 2),
 ]
 
@@ -145,14 +125,6 @@ def test_a_resumed_run_is_exact(cell, resuming):
         names = [f"curves/{stage}/{name}" for stage in ("train", "val") for name in METRICS]
         assert [len(ran[name]) for name in names] == [EPOCHS] * len(names)
         assert len({value for _, value in ran["curves/train/auroc"]}) == EPOCHS
-    saved = load_torch_file(resuming.folder / str(cell) / "lightning_logs/run/version_0/checkpoints/last.ckpt")
-    if cell.experiment == "bfloat16":  # the average that is validated and tested stays in float32
-        assert torch.bfloat16 in {value.dtype for value in saved["current_model_state"].values()}
-        assert torch.bfloat16 not in {value.dtype for value in saved["state_dict"].values()}
-    if cell.experiment == TOGETHER:
-        assert saved["averaging_state"]["n_averaged"] == EPOCHS
-        assert {group["method"] for group in saved["optimizer_states"][0]["param_groups"]} == {"muon", "sgd"}
-        assert saved["optimizer_states"][0]["param_groups"][0]["initial_lr"] != 0.01  # that of the LRFinder
 
 
 @pytest.mark.matrix
@@ -162,25 +134,3 @@ def test_matrix(cell, resuming):
         pytest.importorskip("torchao")
     step, differs = resuming.interrupted(cell)
     assert differs == [], f"from step {step}"
-
-
-@pytest.mark.matrix
-def test_a_command_that_starts_its_second_rank_itself(resuming, tmp_path):
-    """As a person types it: nothing is imported already, and Lightning starts the other rank."""
-    cell = Cell("images", "kill", "inside", ranks=2)
-    for arguments, plan, code in (
-        (resuming.flags(cell), f"kill {PLACES['inside']}", -signal.SIGKILL),
-        (["--resume", "last", *TRUSTED], "never", 0),
-    ):
-        with (tmp_path / "printed_0.txt").open("a") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "auks", "fit", *arguments], cwd=tmp_path, start_new_session=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1", "INTERRUPT": plan}, stdout=output, stderr=output,
-            )  # fmt: skip
-        try:
-            assert process.wait(200) == code, printed(tmp_path)
-        finally:
-            if process.poll() != 0:
-                os.killpg(process.pid, signal.SIGKILL)  # the other rank
-            process.wait()
-    assert differences(resuming.whole(cell), outcome(tmp_path)) == []

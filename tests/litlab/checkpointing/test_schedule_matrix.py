@@ -149,28 +149,22 @@ ALL = [
 ] + [
     Cell(schedule, "epoch", 2 if extra == "rare" else 1, place, when, extra)
     for schedule, place, when, extra in product(("plateau", "plateau-train", "warm-up"), PLACES, SAVING, EXTRAS)
-    if extra not in ("", "unvalidated", "compiled")
+    if extra not in ("", "unvalidated")
 ]
 
 
 REPRESENTATIVE = [
     Cell("plateau"),
     Cell("warm-up", place="first", saving="step"),
-    Cell("warm-up", place="end", saving="step", extra="unvalidated"),
     Cell("warm-up", place="first", saving="step", extra="unvalidated"),
     Cell("warm-up", place="inside", saving="step", extra="often"),
-    Cell("warm-up", "step", place="inside", saving="step", extra="by epoch"),
     Cell("warm-up", "step", place="validation", saving="step", extra="by epoch"),
-    Cell("warm-up", place="inside", saving="step", extra="compiled"),
     Cell("plateau", place="inside", saving="step"),
-    Cell("plateau-train", frequency=2, place="end", saving="epoch"),
     Cell("plateau", "step", 2, "inside", "step"),
     Cell("plateau-train", place="first", saving="epoch", extra="stopping-train"),
     Cell("one-cycle", "step", 2, "validation", "step"),
     Cell("restarts", place="first", extra="ema"),
-    Cell("cosine", "step", 1, "end", extra="stopping"),
     Cell("warm-up", "step", 1, "inside", "step", "swa"),
-    Cell("plateau", place="validation", saving="step", extra="swa"),
 ]
 
 
