@@ -102,6 +102,8 @@ class Classifier(ExperimentModule):
         # The block of a config that the network was made from, in Python nothing.
         block = self.hparams.get("network")
         networks = build_networks(network, members, block)
+        if image_shape is None and (mixup or cutmix or flip_tta or shift_tta):
+            raise UserError("model: mixup, cutmix, flip_tta and shift_tta are for images; the data has no image_shape")
         if image_shape is not None:
             networks = [adapt_network(part, image_shape, num_classes) for part in networks]
         self.members = members

@@ -179,6 +179,16 @@ class ImageData(ExperimentData):
         return (self.metadata or self.known).image_shape
 
     @property
+    def mean(self) -> list[float]:
+        """Mean of each channel that images are normalised by; after `setup`."""
+        return self.metadata.mean
+
+    @property
+    def std(self) -> list[float]:
+        """Deviation of each channel that images are normalised by; after `setup`."""
+        return self.metadata.std
+
+    @property
     def has_test(self) -> bool:
         """Whether there are images to test on; before `setup` it is taken that there are."""
         return not self.sizes or "test" in self.sizes

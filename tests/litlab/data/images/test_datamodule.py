@@ -148,8 +148,8 @@ def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("class_names", ["cat", "cow"], "trained with class_names cat, cow, here it is cat, dog; use data and"),
-        ("image_shape", (1, 9, 9), "trained with image_shape 1, 9, 9, here it is 3, 8, 6; use data and settings"),
+        ("class_names", ["cat", "cow"], "trained with class_names ['cat', 'cow'], here it is ['cat', 'dog']; "),
+        ("image_shape", (1, 9, 9), "trained with image_shape (1, 9, 9), here it is (3, 8, 6); "),
     ],
 )
 def test_a_checkpoint_of_other_data_is_refused(make, pets, name, value, message):

@@ -53,9 +53,9 @@ def test_new_files_that_do_not_fit(predict):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "kind"}, "trained with task regression, here it is classification; "),
-        ({"ignore": ["age"]}, "trained with numbers size, age, here it is size; "),
-        ({"ignore": ["city"]}, "trained with category_columns city, kind, here it is kind; "),
+        ({"target": "kind"}, "trained with task 'regression', here it is 'classification'; "),
+        ({"ignore": ["age"]}, "trained with numbers ['size', 'age'], here it is ['size']; "),
+        ({"ignore": ["city"]}, "trained with category_columns ['city', 'kind'], here it is ['kind']; "),
     ],
 )
 def test_a_checkpoint_of_other_data_is_refused(make, options, message):
