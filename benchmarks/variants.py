@@ -11,7 +11,7 @@ the other direction each time, so that whatever else the machine does hits all o
     flags: []                # of every fit
     variants:
       as shipped: []
-      mixup: [--config, configs/with/mixup.yaml]
+      mixup: [--model.mixup=0.2]
 """
 
 import argparse

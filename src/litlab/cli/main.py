@@ -19,7 +19,7 @@ usage: {command} COMMAND [--config FILE ...] [--key value ...]
 
 An experiment is a YAML file. Add overlays and flags; later ones win:
   {command} fit --config configs/mine.yaml
-  {command} fit --config configs/mine.yaml --config configs/with/bf16.yaml --trainer.max_epochs 3
+  {command} fit --config configs/mine.yaml --config configs/with/ema.yaml --trainer.max_epochs 3
   {command} fit --config configs/mine.yaml --check      try a few steps, estimate time and memory
 
 A run is named by its folder, its experiment (the newest run), last, best, or a checkpoint; it knows its own config:
