@@ -32,7 +32,7 @@ from litlab.data.text.tokenizer import Kind, cut_text, encode, train_tokenizer
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
-_VERSION = 4  # raise it when the arrays of the same texts would come out different
+_VERSION = 5  # raise it when what is kept of the same texts would come out different
 _PREPARATION = (
     "columns", "text_columns", "label_column", "delimiter", "bad_rows", "tokenizer", "vocab_size", "val_fraction",
     "test_fraction", "fold",
