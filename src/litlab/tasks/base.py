@@ -184,8 +184,8 @@ class ExperimentModule(LightningModule):
 
         every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
         if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
-            # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs, and that of the
-            # step at which a signal stops the run would be lost.
+            # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs, and what the
+            # step logs at which a signal stops the run would be lost.
             for logger in self.loggers:
                 logger.log_metrics({"train/loss_step": loss.item() / self.members}, step=self.global_step)
         return loss

@@ -9,10 +9,11 @@ from litlab.cli.config import Command
 from litlab.cli.fit import build
 from litlab.cli.quiet import silence_noise
 from litlab.cli.trainer import build_trainer
-from litlab.commands.report.kinds import KINDS, Classification, Forecasting, Regression, Section
+from litlab.commands.report.kinds import KINDS, Classification, Forecasting, Regression
 from litlab.data import ExperimentData
 from litlab.errors import UserError
 from litlab.runs.folder import RunFolder
+from litlab.runs.page import Section
 
 # One process on whatever device there is; nothing is drawn, logged or compiled.
 TEST_FLAGS = (

@@ -4,7 +4,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from litlab.commands.report.blocks import encode
+from litlab.runs.page import encode
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,11 +10,10 @@ from markupsafe import Markup
 from torch import Tensor
 
 from litlab.callbacks import evaluation
-from litlab.commands.report.blocks import encode, show
 from litlab.commands.report.figures import draw_lines, encode_figure
+from litlab.runs.page import Section, encode, show
 from litlab.util.text import decimals
 
-Section = tuple[str, list[Markup]]  # the heading, and what is below it
 SHOWN = 12  # mistakes
 WINDOWS = 6  # of series
 LETTERS = 400  # of a text

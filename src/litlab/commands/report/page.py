@@ -1,6 +1,5 @@
 """The page about one run, or about several side by side."""
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -9,12 +8,11 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from litlab.commands.report.blocks import ENVIRONMENT, show
 from litlab.commands.report.facts import OF_A_SEED, Facts, Shipped, find_shipped
 from litlab.commands.report.figures import Line, draw_lines
-from litlab.commands.report.kinds import Section
 from litlab.runs import results
 from litlab.runs.compare import flatten_origin
+from litlab.runs.page import Section, render_page, show
 from litlab.runs.settings import differences, format_value
 from litlab.util import team
 from litlab.util.text import decimals
@@ -55,13 +53,8 @@ def build_page(facts: Sequence[Facts], predictions: Sequence[Section], problem: 
         ("How to repeat it", list_commands(runs)),
         ("What is left out", [show.text(problem)] if problem else []),
     ]
-    return ENVIRONMENT.get_template("page.html").render(
-        title=", ".join(runs),
-        lead=describe_run(only, shipped) if only else "",
-        banners=list_banners(runs),
-        sections=[(re.sub(r"\W+", "-", name.lower()), name, blocks) for name, blocks in sections if blocks],
-        command=command,
-    )
+    lead = describe_run(only, shipped) if only else ""
+    return render_page(", ".join(runs), sections, command, lead=lead, banners=list_banners(runs))
 
 
 # The head

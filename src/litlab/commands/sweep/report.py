@@ -1,12 +1,13 @@
 """What a sweep has brought: a line for each trial, a table, ``best.yaml``, and a page with Optuna's figures."""
 
+import shlex
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import optuna
 import yaml
+from markupsafe import Markup
 from optuna.trial import FrozenTrial, TrialState
 
 from litlab.commands.sweep.space import make_overlay
@@ -15,23 +16,13 @@ from litlab.commands.sweep.study import list_counted
 from litlab.errors import printable
 from litlab.runs.folder import write_text
 from litlab.runs.masking import mask_command
+from litlab.runs.page import Section, render_page, show
 from litlab.runs.results import plus_minus
 from litlab.runs.table import show_table
+from litlab.util import team
 from litlab.util.text import decimals
 
 LEAST = 10  # completed trials from which on importances mean anything
-PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Sweep {name}</title><script src="plotly.min.js"></script><style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #8884; }}
-.wide {{ overflow-x: auto; }} .wide > div {{ min-width: 44rem; }}
-</style></head><body><h1>Sweep {name}</h1><div class="wide"><table>
-{rows}
-</table></div>
-"""
 
 
 def list_complete(study: optuna.Study) -> list[FrozenTrial]:
@@ -91,15 +82,14 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
     from plotly.offline import get_plotlyjs
 
     header, rows = list_rows(spec, study)
-    lines = [f"<tr><th>{'<th>'.join(map(escape, header))}</tr>"]
-    lines += [f"<tr><td>{'<td>'.join(map(escape, row))}</tr>" for row in rows]
-    parts = [PAGE.format(name=spec.name, rows="\n".join(lines))]
+    sections: list[Section] = [("Trials", [show.table(header, rows)])]
     for title, figure in draw_figures(spec, study):
         figure.update_layout(title=None, template="plotly_white", margin={"t": 30}, legend={"orientation": "h"})
-        drawing = figure.to_html(full_html=False, include_plotlyjs=False)
-        parts.append(f"<h2>{escape(title)}</h2><div class='wide'>{drawing}</div>")
+        drawing = figure.to_html(full_html=False, include_plotlyjs=False, config={"responsive": True})
+        sections.append((title, [Markup(f'<div class="scroll">{drawing}</div>')]))
     page = spec.folder / "report" / "report.html"
-    write_text(page, "\n".join([*parts, "</body></html>\n"]))
+    command = shlex.join(team.command("sweep", "--config", str(spec.file), "--report"))
+    write_text(page, render_page(f"Sweep {spec.name}", sections, command, script="plotly.min.js"))
     write_text(page.with_name("plotly.min.js"), get_plotlyjs())
     return page
 

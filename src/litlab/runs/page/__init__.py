@@ -1,0 +1,50 @@
+"""Pages of HTML that commands write. What they show is escaped: names and texts are shown, never run."""
+
+import base64
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+)
+show: Any = _ENVIRONMENT.get_template("blocks.html").module  # show.table(...) returns HTML, see there
+Section = tuple[str, Sequence[Markup]]  # heading and blocks
+
+
+def render_page(
+    title: str,
+    sections: Sequence[Section],
+    command: str,
+    *,
+    lead: str = "",
+    banners: Sequence[Markup] = (),
+    script: str | None = None,
+) -> str:
+    """Return a page.
+
+    Args:
+        title: Its title.
+        sections: What is on it; one without blocks is left out.
+        command: What makes the page.
+        lead: A sentence below the title.
+        banners: What has to be seen first.
+        script: Name of a file of JavaScript beside the page; None: no script may run on it.
+    """
+    return _ENVIRONMENT.get_template("page.html").render(
+        title=title,
+        lead=lead,
+        banners=banners,
+        sections=[(re.sub(r"\W+", "-", name.lower()), name, blocks) for name, blocks in sections if blocks],
+        command=command,
+        script=script,
+    )
+
+
+def encode(kind: str, image: bytes) -> str:
+    """Return an image file, ``png`` or ``svg+xml``, as an address that holds it."""
+    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
