@@ -1,5 +1,6 @@
 """What a sweep has brought: a line for each trial, a table, ``best.yaml``, and a page with Optuna's figures."""
 
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import optuna
 import yaml
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from optuna.trial import FrozenTrial, TrialState
 
 from litlab.commands.sweep.space import make_overlay
@@ -82,6 +83,8 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
     from plotly.offline import get_plotlyjs
 
     header, rows = list_rows(spec, study)
+    for row in rows:  # a narrow page breaks lines within the names of settings
+        row[3] = Markup(re.sub(r"(?<=[a-z])([.=_])", r"\1<wbr>", str(escape(row[3]))))
     sections: list[Section] = [("Trials", [show.table(header, rows)])]
     for title, figure in draw_figures(spec, study):
         figure.update_layout(title=None, template="plotly_white", margin={"t": 30}, legend={"orientation": "h"})
