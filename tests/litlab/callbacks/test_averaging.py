@@ -1,4 +1,4 @@
-"""EMA and SWA give the averages that plain torch code gives, which are validated, saved, tested and resumed.
+"""EMA and SWA give the averages that plain code gives, which are validated, saved, tested and resumed.
 
 tests/litlab/checkpointing resumes both within an epoch, tests/litlab/parallel averages over several processes.
 """
@@ -11,7 +11,6 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
-from torch.optim.swa_utils import AveragedModel
 
 from litlab.callbacks import EMA, SWA
 from tests.litlab.callbacks import tiny
@@ -20,10 +19,6 @@ from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal
 pytestmark = pytest.mark.filterwarnings("ignore:The dirpath has changed", "ignore:.*callbacks used to create")
 DECAY = 0.25  # reached by the warm-up in update 2: (1 + 2) / (10 + 2)
 EPOCHS, FIRST = 5, 2
-
-
-def equal(state, expected):
-    torch.testing.assert_close({name: state[name] for name in expected}, dict(expected))
 
 
 def load(path):
@@ -36,11 +31,24 @@ def fit(folder, model, *callbacks, **options):
     return tiny.fit(folder, model, *callbacks, data=TinyData(16, 4), enable_checkpointing=True, **options)
 
 
+def falling(epoch):
+    return 1 - 0.2 * epoch
+
+
+class Model(Tiny):
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, falling)}
+
+
 class Watch(Callback):
-    """Keeps the weights that are validated in each epoch, and the rates."""
+    """Keeps the weights after each batch, those that are validated in each epoch, and the rates."""
 
     def __init__(self):
-        self.validated, self.rates = [], []
+        self.trained, self.validated, self.rates = [], [], []
+
+    def on_train_batch_end(self, trainer, pl_module, *_):
+        self.trained.append(deepcopy(pl_module.state_dict()))
 
     def on_validation_batch_start(self, trainer, pl_module, *_):
         if not trainer.sanity_checking and len(self.validated) <= trainer.current_epoch:
@@ -50,83 +58,51 @@ class Watch(Callback):
         self.rates.append(float(trainer.optimizers[0].param_groups[0]["lr"]))
 
 
-class Reference(Callback):
-    """EMA written out; placed before EMA, so that it sees the step's weights."""
-
-    def __init__(self):
-        self.average = {}
-        self.update = -1  # the copy
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        if (batch_idx + 1) % trainer.accumulate_grad_batches:
-            return
-        decay = min(DECAY, (1 + self.update) / (10 + self.update))
-        self.update += 1
-        for name, value in pl_module.state_dict().items():
-            old = self.average.get(name)
-            if old is None or not value.is_floating_point():
-                self.average[name] = value.clone()
-            else:
-                self.average[name] = decay * old + (1 - decay) * value
+def average_steps(states):
+    """Return the EMA of every second batch, of which the first is copied."""
+    average, *states = states[1::2]
+    for number, state in enumerate(states):
+        decay = min(DECAY, (1 + number) / (10 + number))
+        average = {name: decay * old + (1 - decay) * state[name] for name, old in average.items()}
+    return average
 
 
-def test_ema_is_validated_saved_loaded_and_tested(tmp_path):
-    reference, watch, model = Reference(), Watch(), Tiny()
-    trainer = fit(tmp_path, model, reference, EMA(DECAY), watch, max_epochs=2, accumulate_grad_batches=2)
-    saved = load(tmp_path / "last.ckpt")
-    for state in (watch.validated[-1], model.state_dict(), saved["state_dict"]):
-        equal(state, reference.average)
-    assert not torch.equal(saved["current_model_state"]["network.4.weight"], reference.average["network.4.weight"])
-    trainer.test(model, TinyData(16, 4), ckpt_path=tmp_path / "last.ckpt", weights_only=True, verbose=False)
-    equal(model.state_dict(), reference.average)  # Lightning's own fails here
+def average_epochs(states):
+    states = states[3::4][FIRST:]
+    return {name: sum(state[name] for state in states) / len(states) for name in states[0]}
 
 
-def falling(epoch):
-    return 1 - 0.2 * epoch
-
-
-class Model(Tiny):
-    """With a schedule."""
-
-    def __init__(self) -> None:
-        torch.manual_seed(0)
-        super().__init__()
-
-    def configure_optimizers(self):
-        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
-        return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, falling)}
-
-
-def test_the_mean_of_the_last_epochs_is_validated_saved_and_tested(tmp_path):
-    """In the way of torch's AveragedModel."""
-    watch, model, trained = Watch(), Model(), []
-    model.on_train_batch_end = lambda *_: trained.append(deepcopy(model.state_dict()))
-    trainer = fit(tmp_path, model, SWA(FIRST / EPOCHS), watch, max_epochs=EPOCHS)
-    trained = trained[3::4]  # of each epoch
-    for epoch in range(FIRST):  # before there is an average
-        equal(watch.validated[epoch], trained[epoch])
-    averaged = AveragedModel(Model(), use_buffers=True)
-    for state in trained[FIRST:]:
-        other = Model()
-        other.load_state_dict(state)
-        averaged.update_parameters(other)
-    counter = "network.1.num_batches_tracked"
-    average = averaged.module.state_dict() | {counter: trained[-1][counter]}
-    saved = load(tmp_path / "last.ckpt")
-    for state in (watch.validated[-1], model.state_dict(), saved["state_dict"]):
-        equal(state, average)
-    equal(saved["current_model_state"], trained[-1])
-    assert watch.rates == pytest.approx([0.1 * falling(min(epoch, FIRST)) for epoch in range(EPOCHS) for _ in range(4)])
-    trainer.test(model, TinyData(16, 4), ckpt_path=tmp_path / "last.ckpt", weights_only=True, verbose=False)
-    equal(model.state_dict(), average)
+@pytest.mark.parametrize(
+    ("callback", "compute_average", "options"),
+    [
+        (EMA(DECAY), average_steps, {"max_epochs": 2, "accumulate_grad_batches": 2}),
+        (SWA(FIRST / EPOCHS), average_epochs, {"max_epochs": EPOCHS}),
+    ],
+)
+def test_the_average_is_validated_saved_loaded_and_tested(tmp_path, callback, compute_average, options):
+    watch, model, path = Watch(), Model(), tmp_path / "last.ckpt"
+    trainer = fit(tmp_path, model, callback, watch, **options)
+    last, saved = watch.trained[-1], load(path)
+    average = {name: value.to(last[name].dtype) for name, value in compute_average(watch.trained).items()}
+    average["network.1.num_batches_tracked"] = last["network.1.num_batches_tracked"]
+    states = [watch.validated[-1], deepcopy(model.state_dict()), saved["state_dict"]]
+    trainer.test(model, TinyData(16, 4), ckpt_path=path, weights_only=True, verbose=False)
+    for state in (*states, model.state_dict()):  # of the test, where Lightning's own fails
+        torch.testing.assert_close(dict(state), average)
+    assert are_equal(saved["current_model_state"], last)
+    assert not torch.equal(last["network.4.weight"], average["network.4.weight"])
+    if isinstance(callback, SWA):
+        assert all(are_equal(watch.validated[epoch], watch.trained[4 * epoch + 3]) for epoch in range(FIRST))
+        rates = [0.1 * falling(min(number // 4, FIRST)) for number in range(4 * EPOCHS)]
+        assert watch.rates == pytest.approx(rates)
 
 
 def test_a_run_that_is_resumed_for_longer_goes_on_with_its_average(tmp_path):
     fit(tmp_path, Model(), SWA(0.5), max_epochs=2)
-    assert load(tmp_path / "last.ckpt")["averaging_state"]["n_averaged"] == 1
     watch = Watch()
     fit(tmp_path / "longer", Model(), SWA(0.5), watch, max_epochs=6, resume=tmp_path / "last.ckpt")
-    assert load(tmp_path / "longer/last.ckpt")["averaging_state"]["n_averaged"] == 5
+    counts = [load(path / "last.ckpt")["averaging_state"]["n_averaged"] for path in (tmp_path, tmp_path / "longer")]
+    assert counts == [1, 5]
     assert watch.rates == pytest.approx([0.1 * falling(1)] * 16)
 
 
@@ -134,17 +110,14 @@ def test_saved_while_the_average_is_validated(tmp_path):
     """An exception may end a validation, and another callback save."""
 
     class Save(Callback):
-        def on_validation_batch_end(self, trainer, pl_module, *_):
+        def on_validation_batch_end(self, trainer, *_):
             trainer.save_checkpoint(tmp_path / "within.ckpt")
 
-        def on_validation_end(self, trainer, pl_module):
-            trainer.save_checkpoint(tmp_path / "after.ckpt")
-
-        def on_train_end(self, trainer, pl_module):
+        def on_train_end(self, trainer, *_):
             trainer.save_checkpoint(tmp_path / "end.ckpt")
 
     fit(tmp_path, Tiny(), EMA(0.9), Save(), max_epochs=2)
-    after, *others = (load(tmp_path / f"{name}.ckpt") for name in ("after", "within", "end"))
+    after, *others = (load(tmp_path / f"{name}.ckpt") for name in ("last", "within", "end"))
     for state in ("state_dict", "current_model_state"):
         assert all(are_equal(after[state], other[state]) for other in others)
     assert not are_equal(after["state_dict"], after["current_model_state"])

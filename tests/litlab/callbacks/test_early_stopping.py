@@ -1,5 +1,7 @@
 """When a run stops early, and where it was interrupted and resumed."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from lightning.pytorch import LightningModule
@@ -46,13 +48,10 @@ RISING_LATE = [0.5, 0.4, 0.3, 0.6, 0.7, 0.6, 0.8, 0.9]
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:You're resuming")
-@pytest.mark.parametrize("stop", [2, 3])
+@pytest.mark.parametrize("stop", [2, None])
 def test_a_resumed_run_trains_as_many_epochs(tmp_path, stop):
-    if stop < 3:
-        with pytest.raises(KeyError):
-            epochs(tmp_path, Model(RISING_LATE, stop=stop), patience=2)
-    else:
-        assert epochs(tmp_path, Model(RISING_LATE), patience=2) == 3
+    with nullcontext() if stop is None else pytest.raises(KeyError):
+        assert epochs(tmp_path, Model(RISING_LATE, stop=stop), patience=2) == 3
     assert epochs(tmp_path, Model(RISING_LATE), tmp_path / "last.ckpt", patience=2) == 3
 
 

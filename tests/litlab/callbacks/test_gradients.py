@@ -33,18 +33,15 @@ def test_each_unit_is_clipped_by_the_norm_of_its_weights(tmp_path):
     nn.init.zeros_(model.network[1].bias)  # whose norm counts as 0.001
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
     fit(tmp_path, model, before, AGC(0.05), after, max_steps=1)
-    clipped = units = 0
+    scales = []
     for name, gradient in before.steps[0].items():
-        expected = gradient.clone()
-        pairs = [(expected, weights[name])] if gradient.ndim < 2 else zip(expected, weights[name], strict=True)  # views
-        for unit, weight in pairs:
-            units += 1
-            largest = 0.05 * max(weight.norm().item(), 0.001)
-            if unit.norm() > largest and not name.startswith("network.4"):  # the last layer
-                unit.mul_(largest / unit.norm())
-                clipped += 1
-        torch.testing.assert_close(after.steps[0][name], expected)
-    assert 0 < clipped < units
+        rows, own = (x.flatten(1) if x.ndim > 1 else x[None] for x in (gradient, weights[name]))
+        scale = (0.05 * own.norm(dim=1).clamp(min=0.001) / rows.norm(dim=1)).clamp(max=1)
+        if name.startswith("network.4"):  # the last layer
+            scale.fill_(1)
+        torch.testing.assert_close(after.steps[0][name], (rows * scale[:, None]).view_as(gradient))
+        scales += scale.tolist()
+    assert min(scales) < max(scales) == 1
 
 
 def test_norms_are_those_of_the_whole_step_before_it_is_clipped(tmp_path, monkeypatch):
@@ -72,19 +69,19 @@ def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, callback):
 
 
 class Noting(Tiny):
-    """Notes in each forward pass of the training whether there are gradients."""
+    """Notes in each forward pass of the training, and after it, whether there are gradients."""
 
     def __init__(self) -> None:
         torch.manual_seed(0)
         super().__init__()
         self.during, self.after = [], []
 
+    def on_train_batch_end(self, *_):
+        self.after.append(self.network[0].weight.grad is not None)
+
     def training_step(self, batch, batch_idx):
         self.during.append(self.network[0].weight.grad is not None)
         return super().training_step(batch, batch_idx)
-
-    def on_train_batch_end(self, outputs, batch, batch_idx):
-        self.after.append(self.network[0].weight.grad is not None)
 
 
 class Looking(Noting):
@@ -100,10 +97,9 @@ class Looking(Noting):
     ],
 )
 def test_only_gradients_that_are_accumulated_are_there_in_a_forward_pass(tmp_path, model, accumulate, during):
-    freed, plain = model(), model()
-    for module, callbacks in ((freed, [FreeGradients()]), (plain, [])):
-        options = {"max_epochs": 2, "accumulate_grad_batches": accumulate}
-        fit(tmp_path, module, *callbacks, data=TinyData(20, 4), **options)
+    models = freed, plain = model(), model()
+    for module, callbacks in zip(models, ([FreeGradients()], []), strict=True):
+        fit(tmp_path, module, *callbacks, data=TinyData(20, 4), max_epochs=2, accumulate_grad_batches=accumulate)
     assert freed.during == during
     assert all(freed.after)
     assert are_equal(freed.state_dict(), plain.state_dict())
@@ -115,8 +111,9 @@ class Grouped(Tiny):
     def __init__(self) -> None:
         torch.manual_seed(0)
         tied = nn.Linear(36, 36)
-        layers = [nn.Conv2d(3, 1, 3), nn.Flatten(), tied, nn.ReLU(), tied, nn.Linear(36, 4)]
-        super().__init__(network=nn.Sequential(*layers))
+        super().__init__(
+            network=nn.Sequential(nn.Conv2d(3, 1, 3), nn.Flatten(), tied, nn.ReLU(), tied, nn.Linear(36, 4))
+        )
         self.most, self.rates = 0, []
 
     def configure_optimizers(self):
@@ -126,26 +123,26 @@ class Grouped(Tiny):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_start(self):
-        def note(_):
-            self.most = max(self.most, sum(p.grad is not None for p in self.parameters()))
-
         for parameter in self.parameters():
-            parameter.register_hook(note)
+            parameter.register_hook(self.note)
+
+    def note(self, _):
+        self.most = max(self.most, sum(p.grad is not None for p in self.parameters()))
 
     def on_train_batch_end(self, *_):
         self.rates.append([group["lr"] for group in self.trainer.optimizers[0].param_groups])
 
 
 def test_in_backward_it_is_the_same_optimizer_with_one_gradient_at_a_time(tmp_path):
-    states = []
-    plain, inside = Grouped(), Grouped()
-    for model, callbacks in ((plain, []), (inside, [OptimizerInBackward()])):
+    states, models = [], (Grouped(), Grouped())
+    for model, callbacks in zip(models, ([], [OptimizerInBackward()]), strict=True):
         trainer = fit(tmp_path, model, *callbacks, EMA(0.5), data=TinyData(12, 4), max_epochs=2)
         states.append(dict(leaves([model.state_dict(), trainer.optimizers[0].state_dict()])))
         assert trainer.global_step == 6
-    assert inside.rates == plain.rates
     assert states[0].keys() == states[1].keys()
     assert all(same(value, states[1][name]) for name, value in states[0].items())  # the weights are EMA's
+    plain, inside = models
+    assert inside.rates == plain.rates
     assert (plain.most, inside.most) == (5, 0)  # as a gradient arrives, no other is there
     inside.network(torch.randn(1, 3, 8, 8)).sum().backward()  # after the fit it is a plain model
     assert all(parameter.grad is not None for parameter in inside.parameters())

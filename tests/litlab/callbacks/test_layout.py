@@ -1,30 +1,27 @@
 """Channels last in memory, threads, and what a fit that failed leaves behind."""
 
+from copy import deepcopy
+
 import pytest
 import torch
-from lightning.pytorch import Trainer
 from torch import nn
 
 from litlab.callbacks import QAT, ActivationCheckpointing, OptimizerInBackward
 from litlab.callbacks.layout import ChannelsLast, Threads
-from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, fit, make_trainer
+from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, are_equal, fit, make_trainer
 
 
-def test_the_layout_changes_and_nothing_else():
-    def build() -> Tiny:
-        torch.manual_seed(0)
-        return Tiny(network=nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)))
-
-    plain, last = build(), build()
+def test_the_layout_changes_and_nothing_else(tmp_path):
+    plain = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
+    last = Tiny(network=deepcopy(plain))
     last.of_volumes = nn.Conv3d(2, 2, 3)  # stays as it is
-    ChannelsLast().setup(Trainer(logger=False, accelerator="cpu"), last, "fit")
+    ChannelsLast().setup(make_trainer(tmp_path), last, "fit")
     images = torch.randn(2, 3, 8, 8)
     output = last.network(images)
     assert output.is_contiguous(memory_format=torch.channels_last)
     assert not output.is_contiguous()
-    torch.testing.assert_close(output, plain.network(images))
-    for name, weight in plain.state_dict().items():
-        assert weight.equal(last.state_dict()[name])
+    torch.testing.assert_close(output, plain(images))
+    assert are_equal(plain.state_dict(), last.network.state_dict())
 
 
 def test_threads_are_those_of_the_run_alone(tmp_path):

@@ -18,15 +18,14 @@ from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
 from litlab.optim.schedule import WarmupDecay
 from litlab.tasks import Classifier
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of training batches")
 
 
-def curve(fall_at: float, rise_at: float, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    rates = np.geomspace(1e-6, 10, 100)
-    losses = 2.0 - 1.5 / (1 + (fall_at / rates) ** 2) + (rates / rise_at) ** 2
-    return rates, losses + noise * np.random.default_rng(0).normal(size=100)
+RATES = np.geomspace(1e-6, 10, 100)
+LOSSES = 2 - 1.5 / (1 + (1e-3 / RATES) ** 2) + RATES**2  # falls at 1e-3, rises at 1
+NOISE = np.random.default_rng(0).normal(size=100)
 
 
 @pytest.mark.parametrize(
@@ -38,21 +37,16 @@ def curve(fall_at: float, rise_at: float, noise: float = 0.0) -> tuple[np.ndarra
     ],
 )
 def test_the_steepest_fall_is_suggested(noise, changed, value):
-    rates, losses = curve(fall_at=1e-3, rise_at=1.0, noise=noise)
+    losses = LOSSES + noise * NOISE
     losses[changed] = value
-    rate = suggest_rate(rates, losses)
-    assert rate is not None
-    assert math.log10(rate) == pytest.approx(-3, abs=0.35)
+    assert math.log10(suggest_rate(RATES, losses)) == pytest.approx(-3, abs=0.35)
 
 
 def test_where_the_fall_is_lost_in_the_noise_the_rise_counts():
-    rates, _ = curve(1.0, 1.0)
-    losses = 2 + 0.1 * np.random.default_rng(0).normal(size=100)
-    assert suggest_rate(rates, losses) is None
-    assert suggest_rate(*(values[::6] for values in curve(1e-3, 1.0))) is None  # too few steps
-    rate = suggest_rate(rates, losses + (rates / 0.1) ** 2)
-    assert rate is not None
-    assert 2e-3 < rate < 0.1
+    losses = 2 + 0.1 * NOISE
+    assert suggest_rate(RATES, losses) is None
+    assert suggest_rate(RATES[::6], LOSSES[::6]) is None  # too few steps
+    assert 2e-3 < suggest_rate(RATES, losses + (RATES / 0.1) ** 2) < 0.1
 
 
 class Rates(Callback):
@@ -65,10 +59,11 @@ class Rates(Callback):
         Rates.seen.append([float(group["lr"]) for group in optimizer.param_groups])
 
 
-def model_of(schedule=None, lr=0.05) -> Classifier:
+def model_of(schedule, lr=0.05) -> Classifier:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
     groups = ParamGroups([GroupRule("network.3", lr_scale=10.0)])
+    schedule = Schedule(schedule, interval="step")
     optimizer = partial(torch.optim.SGD, lr=lr)
     return Classifier(network, num_classes=4, optimizer=optimizer, schedule=schedule, param_groups=groups)
 
@@ -77,38 +72,31 @@ def fit(folder, model, *callbacks, **settings):
     Rates.seen = []
     logger = CSVLogger(folder, name="", version="run")
     trainer = make_trainer(folder, max_epochs=2, logger=logger, callbacks=[*callbacks, Rates()], **settings)
-    trainer.fit(model, TinyData(samples=20), ckpt_path=None)
+    trainer.fit(model, TinyData(samples=20))
     return trainer
-
-
-SCHEDULES = {
-    "warm-up": Schedule(partial(WarmupDecay, warmup=0.5), interval="step"),
-    "one cycle": Schedule(partial(OneCycleLR, max_lr=0.05), interval="step"),
-}
 
 
 def test_the_run_that_follows_is_that_of_the_rate_given_by_hand(tmp_path):
     """Weights, statistics and schedule; the groups keep their proportion in the search and after it."""
-    finder = LRFinder(1e-4, 10, num_training_steps=40)  # an epoch has 5
-    model = model_of(SCHEDULES["warm-up"])
+    finder, warm_up = LRFinder(1e-4, 10, num_training_steps=40), partial(WarmupDecay, warmup=0.5)
+    model = model_of(warm_up)
     trainer = fit(tmp_path, model, EMA(0.5), ActivationCheckpointing("network.1"), finder, accumulate_grad_batches=2)
-    assert finder.lr is not None
     assert 1e-4 < finder.lr < 10
     assert all(rates[1] == pytest.approx(10 * rates[0]) for rates in Rates.seen)
-    searched = Rates.seen[: -2 * 3]
+    assert trainer.global_step == 2 * 3
+    searched, after = Rates.seen[:-6], Rates.seen[-6:]
     assert searched[0][0] == pytest.approx(1e-4)
     assert searched == sorted(searched)
     assert (tmp_path / "run/lr_finder.png").is_file()
-    assert trainer.global_step == 2 * 3
 
-    after, by_hand = Rates.seen[-2 * 3 :], model_of(SCHEDULES["warm-up"], finder.lr)
+    by_hand = model_of(warm_up, finder.lr)
     fit(tmp_path / "by hand", by_hand, EMA(0.5), accumulate_grad_batches=2)
     assert Rates.seen == after
-    assert all(torch.equal(value, by_hand.state_dict()[key]) for key, value in model.state_dict().items())
+    assert are_equal(model.state_dict(), by_hand.state_dict())
 
 
 def test_the_factor_that_a_schedule_begins_with_plays_no_part(tmp_path):
-    model = model_of(SCHEDULES["one cycle"])
+    model = model_of(partial(OneCycleLR, max_lr=0.05))
     finder = LRFinder(1e-4, 10, num_training_steps=30, train=False)
     trainer = fit(tmp_path, model, finder)
     assert [Rates.seen[0][0], Rates.seen[29][0]] == pytest.approx([1e-4, 10])

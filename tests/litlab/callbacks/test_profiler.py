@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.loggers import CSVLogger
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from litlab.callbacks import StepProfiler, profiler
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
@@ -18,7 +18,7 @@ SECONDS = {  # of each part, per batch
 }  # fmt: skip
 
 
-class Clock:
+class Clock(Callback):
     """A clock that stands still but for what is added."""
 
     now = 0.0
@@ -28,6 +28,9 @@ class Clock:
 
     def add(self, part):
         self.now += SECONDS[part]
+
+    def on_train_batch_end(self, *_):
+        self.add("callbacks and the rest")
 
 
 class SlowBackward(torch.autograd.Function):
@@ -47,6 +50,14 @@ class Timed(Tiny):
         super().__init__()
         self.clock = clock
 
+    def transfer_batch_to_device(self, batch, *arguments):
+        self.clock.add("copying to the device")
+        return batch
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        self.clock.add("transform")
+        return batch
+
     def training_step(self, batch, batch_idx):
         self.clock.add("forward")
         return SlowBackward.apply(super().training_step(batch, batch_idx), self.clock)
@@ -59,46 +70,21 @@ class Timed(Tiny):
         optimizer.register_step_post_hook(lambda *_: self.clock.add("optimizer"))
         return optimizer
 
-
-class TimedData(TinyData):
-    def __init__(self, clock, batches):
-        super().__init__(4 * batches)
-        self.clock = clock
-
     def train_dataloader(self):
         def collate(samples):
             self.clock.add("waiting for data")
-            return torch.utils.data.default_collate(samples)
+            return default_collate(samples)
 
-        return DataLoader(self.dataset, batch_size=4, collate_fn=collate)
-
-    def transfer_batch_to_device(self, batch, *arguments):
-        self.clock.add("copying to the device")
-        return super().transfer_batch_to_device(batch, *arguments)
-
-    def on_after_batch_transfer(self, batch, dataloader_idx):
-        self.clock.add("transform")
-        return batch
-
-
-class Slow(Callback):
-    def __init__(self, clock):
-        self.clock = clock
-
-    def on_train_batch_end(self, *_):
-        self.clock.add("callbacks and the rest")
+        return DataLoader(TinyData(24).dataset, batch_size=4, collate_fn=collate)
 
 
 def test_parts_of_a_step_and_its_trace(tmp_path, monkeypatch, capsys):
     """Two batches are measured after the first, and two are recorded; validations belong to none."""
     clock = Clock()
     monkeypatch.setattr(profiler, "time", clock)
-    logger = CSVLogger(tmp_path, name="", version="run")
-    trainer = make_trainer(
-        tmp_path, max_epochs=2, logger=logger, profiler=StepProfiler(skip=1, steps=2), callbacks=[Slow(clock)],
-        val_check_interval=1,
-    )  # fmt: skip
-    trainer.fit(Timed(clock), TimedData(clock, 6))
+    options = {"profiler": StepProfiler(skip=1, steps=2), "val_check_interval": 1}
+    trainer = make_trainer(tmp_path, max_epochs=2, logger=CSVLogger(tmp_path, "", "run"), callbacks=[clock], **options)
+    trainer.fit(Timed(clock), val_dataloaders=TinyData(24).val_dataloader())
     folder, out = tmp_path / "run", capsys.readouterr().out
     rows = dict(re.findall(r"^(\w[a-z ]+?) +([\d.]+) +0\.\d+$", out, re.MULTILINE))
     assert {part: float(ms) for part, ms in rows.items()} == {part: 1000 * s for part, s in SECONDS.items()}

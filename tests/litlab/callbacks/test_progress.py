@@ -9,7 +9,8 @@ import termios
 from contextlib import redirect_stdout
 
 from litlab.callbacks import ProgressBar, progress
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks import tiny
+from tests.litlab.callbacks.tiny import Tiny, TinyData
 
 
 class Screen(io.StringIO):
@@ -34,9 +35,7 @@ class Screen(io.StringIO):
 
 
 def fit(folder, model, bar=ProgressBar, samples=24, **options):
-    trainer = make_trainer(folder, enable_progress_bar=True, callbacks=[bar()], **options)
-    trainer.fit(model, TinyData(samples))
-    return trainer
+    return tiny.fit(folder, model, bar(), data=TinyData(samples), enable_progress_bar=True, **options)
 
 
 def test_one_plain_line_an_epoch_with_its_own_metrics(tmp_path, capsys):
@@ -68,8 +67,7 @@ def test_bars_end_full_show_the_loss_and_keep_the_lines(tmp_path, monkeypatch):
 
 
 def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
-    """100 steps within one interval draw twice: after the first, as the time has come, and after the last."""
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_DRAWS", 1000.0)
+    """100 steps within one interval draw after the first, as the time has come, after the last, and at the end."""
     drawn = []
 
     class Counted(ProgressBar):
@@ -77,6 +75,7 @@ def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
             drawn.append(trainer.fit_loop.batch_idx)
             return super().get_metrics(trainer, pl_module)
 
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_DRAWS", 1000.0)
     with redirect_stdout(Screen()):
         fit(tmp_path, Tiny(), Counted, samples=400, limit_val_batches=0)
-    assert drawn == [0, 99, 99]  # the last one at the end of the epoch
+    assert drawn == [0, 99, 99]

@@ -61,23 +61,13 @@ trainer:
     assert sent["trainer.logger.Recorder.api_key"] == "***"
     assert yaml.safe_load(next((tmp_path / "csv").rglob("hparams.yaml")).read_text())["data.batch_size"] == 64
 
-    folder = tmp_path / "lightning_logs/series/version_0"
-    plugin, scalars = _hparams(folder)
-    assert plugin["session_start_info"].hparams["data.batch_size"].number_value == 64
-    names = {info.name.tag for info in plugin["experiment"].metric_infos}
-    assert {"hp/val/mse", "hp/test/mse"} <= names
-    metrics = json.loads((folder / "metrics.json").read_text())
-    assert scalars["hp/test/mse"] == [pytest.approx(metrics["test"]["test/mse"])]
-    assert len(scalars["test/mse"]) == 1  # the curve has each point once
-
-
-def _hparams(folder):
-    """What TensorBoard's HPARAMS tab reads, by the kind of entry; and all scalars."""
-    events = EventAccumulator(str(folder))
+    events = EventAccumulator(str(tmp_path / "lightning_logs/series/version_0"))
     events.Reload()
-    plugin = {}
-    for content in events.PluginTagToContent("hparams").values():
-        entry = HParamsPluginData.FromString(content)
-        kind = entry.WhichOneof("data")
-        plugin[kind] = getattr(entry, kind)
-    return plugin, {tag: [point.value for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    entries = [HParamsPluginData.FromString(content) for content in events.PluginTagToContent("hparams").values()]
+    [start] = [entry.session_start_info for entry in entries if entry.HasField("session_start_info")]
+    [experiment] = [entry.experiment for entry in entries if entry.HasField("experiment")]
+    assert start.hparams["data.batch_size"].number_value == 64
+    assert {"hp/val/mse", "hp/test/mse"} <= {info.name.tag for info in experiment.metric_infos}
+    metrics = json.loads((tmp_path / "lightning_logs/series/version_0/metrics.json").read_text())
+    assert [point.value for point in events.Scalars("hp/test/mse")] == [pytest.approx(metrics["test"]["test/mse"])]
+    assert len(events.Scalars("test/mse")) == 1  # the curve has each point once

@@ -5,7 +5,7 @@ import os
 
 import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import TensorBoardLogger
 from rich.console import Console
 
 from litlab.callbacks import VRAM, Compile, RunSummary
@@ -54,14 +54,3 @@ def test_fit_of_a_resumed_run_and_test(tmp_path):
     assert rows["best checkpoint"] == os.path.relpath(checkpoint.best_model_path)
     assert rows["GENERATED_DATA"].startswith("GENERATED, not real: 10 noise images")
     assert "10 noise images" in (tmp_path / "GENERATED_DATA.txt").read_text()
-
-
-def test_nothing_to_lean_on(tmp_path, monkeypatch):
-    """No logger, no checkpoints, no VRAM callback: fewer rows, no files."""
-    monkeypatch.chdir(tmp_path)
-    summary, data = RunSummary(), TinyData()
-    data.generated = True
-    trainer = make_trainer(tmp_path, fast_dev_run=True, logger=CSVLogger(tmp_path), callbacks=[summary])
-    trainer.fit(Tiny(), data)
-    assert rows_of(summary, trainer).keys() == {"GENERATED_DATA", "epochs", "minutes"}
-    assert list(tmp_path.iterdir()) == []

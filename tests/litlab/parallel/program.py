@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 from tests.processes import Python, ranks
 
-BATCH, EPOCH, STEPS, COUNTED = 24, 4, 8, 2  # samples of a step, steps of an epoch, of a fit, that are watched
+BATCH, EPOCH, STEPS, COUNTED = 24, 3, 6, 2  # samples of a step, steps of an epoch, of a fit, that are watched
 WORLD, RANK = (int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
 AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.0)], None: list}
 
@@ -63,19 +63,18 @@ class Watch(Callback):
 def train(folder: Path, name: str, strategy: str = "auto", steps: int = STEPS, resume: str | None = None,
           model: dict | None = None, offload: bool = False, average: str | None = None, freeze: dict | None = None,
           validated: bool = False, parts: bool = False, counted: bool = False, **options: Any) -> None:  # fmt: skip
-    """Train and test.
+    """Train and test; `steps` are those of all runs that were resumed, and with 0 the checkpoint is tested only.
 
-    "fsdp2", "tp" and "both" (pairs of processes share layers) are ours, other strategies Lightning's. `steps` are those
-    of all runs that were resumed; with 0 the checkpoint is tested only. `freeze` has epochs by pattern. With `parts`
-    each process writes its part of the checkpoint, in the background. `validated` is to validate first, in inference
-    mode, as Lightning does it with NCCL; `counted` to count what is sent, which takes
-    seconds; `options` are the Trainer's.
+    In "both" pairs of processes share layers. `freeze` has epochs by pattern. With `parts` each process writes its part
+    of the checkpoint, in the background. `validated` is to validate first, in inference mode, as Lightning does it with
+    NCCL; `counted` to count what is sent, which takes seconds; `options` are the Trainer's.
     """
     replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
     sharded = strategy in ("fsdp2", "tp", "both")
     batch = BATCH * replicas // WORLD // options.get("accumulate_grad_batches", 1)
     seed = 1 if strategy == "pipeline" else 1 + RANK  # others begin with the weights of the first process
     losses, module, data = Losses(), classifier(seed=seed, **(model or {})), Tokens(batch_size=batch)
+    data.train_samples = EPOCH * BATCH
     rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
     watch = Watch(folder / f"{name}.ckpt", steps, counted)
     if strategy == "pipeline":

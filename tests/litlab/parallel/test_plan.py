@@ -15,7 +15,7 @@ from torchmetrics import MeanMetric
 
 from litlab.callbacks.nan_guard import norm_of_all
 from litlab.errors import UserError
-from litlab.parallel import ParallelPlan, ShardedStrategy
+from litlab.parallel import ShardedStrategy
 from litlab.parallel.plan import networks
 from litlab.parallel.tensors import local_part, norms_of
 from tests.litlab.parallel.tiny import Transformer
@@ -44,11 +44,6 @@ def divide():
     distributed.destroy_process_group()
 
 
-def tied(first: nn.Linear, second: nn.Linear) -> tuple[nn.Linear, nn.Linear]:
-    second.weight = first.weight
-    return first, second
-
-
 def test_networks_are_what_is_called():
     net = nn.Linear(2, 2)
     nets = nn.ModuleDict({"same": net, "list": nn.ModuleList([nn.ReLU(), nn.Linear(2, 2)])})
@@ -75,34 +70,35 @@ def test_tensor_parallel_alone_divides_layers_alone_but_with_offload(divide, off
     assert isinstance(model.net.head.weight, DTensor) == offload  # FSDP moves it to the device and back
 
 
-LISTED = {"scale": nn.ParameterList([torch.ones(1)])}
-TIED = tied(nn.Linear(2, 2), nn.Linear(2, 2))
-HEADS = ParallelPlan(rows=["head"], counts=["blocks.*.attention.heads"])
+TIED = nn.Linear(2, 2), nn.Linear(2, 2)
+TIED[1].weight = TIED[0].weight
 
 
 @pytest.mark.parametrize(
     ("parts", "tensor", "words"),
     [
         ({"net": nn.Linear(2, 2)}, 2, "^trainer.strategy: Linear has no parallel_plan that says which layers"),
-        ({"net": Transformer(size=6, heads=3), "plan": HEADS}, 2, "heads is 3, which"),
-        (LISTED, 1, r"trainer.strategy: ShardedStrategy shards modules, and Model has .*\(scale"),
+        ({"net": Transformer(size=6, heads=3)}, 2, "heads is 3, which"),
+        (
+            {"scale": nn.ParameterList([torch.ones(1)])},
+            1,
+            r"Strategy shards modules, and Model has .*\(scale",
+        ),
         (dict(zip("ab", TIED, strict=True)), 1, "a.weight and b.weight of Model are one weight"),
         ({"net": nn.Sequential(*TIED)}, 1, "net.0.weight and net.1.weight of Model are one weight"),
-        ({"net": nn.Sequential(nn.Sequential(*TIED))}, 1, ""),  # within one block
     ],
-    ids=range(6),
+    ids=range(5),
 )
 def test_what_can_not_be_divided(divide, parts, tensor, words):
-    plan = parts.pop("plan", None)
     model = Model(**parts)
-    if plan:
-        model.net.parallel_plan = plan
-    if words:
-        with pytest.raises(UserError, match=words):
-            divide(model, 2 // tensor, tensor)
-    else:
+    with pytest.raises(UserError, match=words):
         divide(model, 2 // tensor, tensor)
-        assert model.net[0][0].weight is model.net[0][1].weight
+
+
+def test_weights_that_one_block_shares_stay_shared(divide):
+    model = Model(net=nn.Sequential(nn.Sequential(*TIED)))
+    divide(model, 2, 1)
+    assert model.net[0][0].weight is model.net[0][1].weight
 
 
 def test_an_optimizer_that_needs_whole_weights_is_refused(monkeypatch):

@@ -72,9 +72,10 @@ class Tokens(ExperimentData):
 
     num_classes = CLASSES
     metadata_type = ClassMetadata
+    train_samples = 96
 
     def open(self, stage):
-        self.sizes = {"train": 96, "val": 37, "test": 41}
+        self.sizes = {"train": self.train_samples, "val": 21, "test": 17}
         return ClassMetadata(class_names=[str(number) for number in range(CLASSES)])
 
     def samples(self, split):
