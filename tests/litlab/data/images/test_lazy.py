@@ -13,7 +13,7 @@ from litlab.data.module import LoaderError
 from litlab.data.shards import write_shards
 from litlab.data.store import new_folder
 from tests.litlab.conftest import CONFIGS
-from tests.litlab.data.conftest import Recorder, a_rank, prepared, refusal
+from tests.litlab.data.conftest import Recorder, prepared
 from tests.litlab.data.images.conftest import write_image
 
 
@@ -104,14 +104,6 @@ def test_transforms_get_whole_images_of_their_own_size_in_training_only(open_sou
     assert tilt.seen == {(3, 12 + number % 3, 10 + number % 4) for number in range(24)}
 
 
-def test_loops_side_by_side_have_their_own_epochs(open_source):
-    data = open_source("files", transform=[Tilt()])
-    together = list(zip(*(data.batches("train", epoch) for epoch in (0, 1)), strict=True))
-    for epoch in (0, 1):
-        for (images, _), batches in zip(data.batches("train", epoch), together, strict=True):
-            assert images.equal(batches[epoch][0])
-
-
 class Interrupted(Exception):
     pass
 
@@ -144,41 +136,17 @@ def test_a_resumed_run_repeats_transforms(open_source, make_trainer, tmp_path, k
 # ---- shards
 
 
-def contents(batches):
-    """All images with their classes, sorted."""
-    pairs = [pair for batch in batches for pair in zip(batch["image"], batch["label"], strict=True)]
-    return sorted((int(label), image.numpy().tobytes()) for image, label in pairs)
-
-
-@pytest.mark.parametrize(("ranks", "workers"), [(1, 2), (3, 0)])
-def test_every_image_once_whatever_the_ranks_and_workers(open_source, ranks, workers):
-    batches = []
-    for rank in range(ranks):
-        data = open_source("shards", batch_size=3, shuffle_shards=2, num_workers=workers)
-        data.trainer = a_rank(rank, ranks)
-        data.setup()
-        batches += data.train_dataloader()
-    assert len(data.shards.sizes("train")) > 3
-    original = prepared(open_source("files")).samples("train")
-    assert contents(batches) == contents([original[torch.arange(len(original))]])
-
-
-def test_shards_have_what_is_known_of_the_images(make, photos, tmp_path):
-    original = prepared(make(photos, image_size=(8, 6), normalize="imagenet"))
+@pytest.mark.parametrize("normalize", ["imagenet", "data"])
+def test_shards_have_what_is_known_of_the_images(make, photos, tmp_path, normalize):
+    original = prepared(make(photos, image_size=(8, 6), normalize=normalize))
     with new_folder(tmp_path / "shards") as folder:
         write_shards(original, folder, 100_000)
-    data = prepared(make(tmp_path / "shards", dataset="shards", batch_size=8, normalize="imagenet"))
+    data = prepared(make(tmp_path / "shards", dataset="shards", normalize=normalize))
     assert data.metadata == original.metadata
     assert data.description.endswith("22 train / 2 val / 8 test images of 3 x 8 x 6, 2 classes")
-    (first, _), (second, _) = (next(one.batches("test")) for one in (data, original))
-    assert first[:4].equal(second[:4])
-    plain = prepared(make(photos, image_size=(8, 6)))
-    assert prepared(make(tmp_path / "shards", dataset="shards")).metadata == plain.metadata
-
-
-@pytest.mark.parametrize("settings", [{"fold": "0/5"}, {"balance": "even"}])
-def test_what_does_not_go_with_shards_is_refused(make, settings):
-    assert refusal(make, "somewhere", dataset="shards", **settings).startswith("data.fold, data.balance: shards come")
+    for (images, labels), (others, same) in zip(data.batches("test"), original.batches("test"), strict=True):
+        assert images.equal(others)
+        assert labels.equal(same)
 
 
 def test_from_a_folder_to_predictions_by_commands(run, images, tmp_path):
