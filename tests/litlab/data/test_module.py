@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from litlab.errors import UserError
 from tests.litlab.data.conftest import Recorder, prepared, refusal
 from tests.litlab.data.toys import Numbers, PublicNumbers
 
@@ -118,10 +117,3 @@ def test_the_metadata_of_a_checkpoint_counts_and_has_to_fit():
     fresh = Numbers()
     fresh.load_state_dict({"class_names": ["a", "b"]})
     assert refusal(prepared, fresh).startswith(message)
-
-
-def test_what_is_not_there():
-    with pytest.raises(UserError, match=r"^data: there are no validation samples; add some, or set data\."):
-        next(Numbers().batches("validation"))
-    assert refusal(Numbers().predict_dataloader).startswith("predict: it needs a checkpoint and an input")
-    assert refusal(Numbers().serving).startswith("export: Numbers has no serving(); use a DataModule that has one")

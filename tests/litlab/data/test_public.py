@@ -5,9 +5,8 @@ import hashlib
 import pytest
 
 from litlab.data import PublicFile
-from litlab.data.public import Unavailable, obtain
+from litlab.data.public import Unavailable
 from litlab.errors import UserError
-from tests.litlab.data.conftest import refusal
 
 
 @pytest.fixture
@@ -43,18 +42,3 @@ def test_what_is_damaged_is_not_taken(offered, tmp_path):
     with pytest.raises(Unavailable, match=r"sent is not the file that was expected \(checksum\)"):
         file.download(root)
     assert list((root / "sets").iterdir()) == []
-
-
-class Gone:
-    name, file_names, urls = "load", ["a.csv", "b.csv"], []
-
-    def download(self, root):
-        raise Unavailable("server: offline")
-
-
-def test_a_set_that_can_not_be_had(tmp_path, capsys):
-    root = tmp_path / "data"
-    message = refusal(obtain, Gone(), root, None, "--data.path FILE")
-    assert f"load: it is not in {root}/ and can't be downloaded (server: offline); put a.csv and b.csv there" in message
-    assert not obtain(Gone(), root, "generated", "--data.path FILE")
-    assert "This run uses GENERATED data" in " ".join(capsys.readouterr().err.replace("│", " ").split())
