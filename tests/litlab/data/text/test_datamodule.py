@@ -13,7 +13,7 @@ def all_texts(data):
     return {split: [data.text(split, number) for number in range(size)] for split, size in data.sizes.items()}
 
 
-def test_facts_are_known_before_setup(make_data):
+def test_facts_are_known_before_setup(make_data, few_generated):
     data = make_data(NewsData, vocab_size=9)
     assert (data.num_classes, data.vocab_size, data.max_tokens, data.has_test) == (4, 9, 256, True)
     assert make_data(dataset="generated").num_classes == 4
