@@ -15,6 +15,7 @@ from litlab.data.store import new_folder
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.data.conftest import Recorder, prepared
 from tests.litlab.data.images.conftest import write_image
+from tests.litlab.data.test_module import Interrupted, Stops
 
 
 class Tilt(torch.nn.Module):
@@ -104,17 +105,6 @@ def test_transforms_get_whole_images_of_their_own_size_in_training_only(open_sou
     assert tilt.seen == {(3, 12 + number % 3, 10 + number % 4) for number in range(24)}
 
 
-class Interrupted(Exception):
-    pass
-
-
-class Stops(Recorder):
-    def training_step(self, batch, index):
-        if (self.current_epoch, index) == (1, 2):
-            raise Interrupted
-        return super().training_step(batch, index)
-
-
 @pytest.mark.filterwarnings("ignore:.*resuming from a checkpoint that ended before", "ignore:Checkpoint directory")
 @pytest.mark.parametrize(("kind", "workers"), [("files", 0), ("shards", 1)])
 def test_a_resumed_run_repeats_transforms(open_source, make_trainer, tmp_path, kind, workers):
@@ -127,7 +117,7 @@ def test_a_resumed_run_repeats_transforms(open_source, make_trainer, tmp_path, k
     whole, resumed = Recorder(), Recorder()
     fit(whole, 0)
     with pytest.raises(Interrupted):
-        fit(Stops(), workers)
+        fit(Stops((1, 2)), workers)
     fit(resumed, workers, ckpt_path=tmp_path / "last.ckpt")
     assert torch.cat([images for images, _ in whole.seen["train", 1][2:]]).equal(resumed.images("train", 1))
     assert whole.images("train", 2).equal(resumed.images("train", 2))

@@ -39,11 +39,6 @@ def test_steps(times, freq, season):
     np.testing.assert_array_equal(series.table.to_numpy(), wave(len(times)))
 
 
-def test_months_from_any_day():
-    times = pd.date_range("2023-01-01", periods=20, freq="MS") + pd.Timedelta(days=19)
-    assert (read(times, freq="MS").times == times).all()
-
-
 @pytest.mark.parametrize(
     ("freq", "kept", "made_up"),
     [("h", 60, [7]), ("B", 60, [5, 31, 32])],
