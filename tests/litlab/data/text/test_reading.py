@@ -37,12 +37,6 @@ def test_columns_that_do_not_fit(write):
     assert refusal(read_rows, path, TABLE).startswith(message)
 
 
-def test_columns_without_names(write):
-    path = write("1,one,x\n2,,y\n1,three,z\n2,four,z\n")
-    table = {**TABLE, "text_columns": ["title", "more"], "columns": ["label", "title", "more"]}
-    assert read_corpus({"train": path}, table)[1]["text"].tolist() == ["one x", "y", "three z", "four z"]
-
-
 @pytest.mark.parametrize("expected", [["-1", "9", "10"], ["10", "9", "b"]])
 def test_order_of_the_classes_also_of_one_in_the_test_alone(write, expected):
     path = write(f"text,label\na,{expected[1]}\nb,{expected[2]}\n")
