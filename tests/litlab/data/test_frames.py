@@ -39,12 +39,11 @@ def test_files_of_other_programs_and_frames(tmp_path):
     expected.to_parquet(tmp_path / "my.parquet")
     expected.to_excel(tmp_path / "my.xlsx", index=False)
     expected.to_json(tmp_path / "my.jsonl", orient="records", lines=True)
-    files = {tmp_path / name: 1 + (name == "my.xlsx") for name in ("my.parquet", "my.jsonl", "my.xlsx")}
+    files = {tmp_path / "my.parquet": 1, tmp_path / "my.jsonl": 1, tmp_path / "my.xlsx": 2}
     for source, first in [*files.items(), (expected.set_index(pd.Index([7, 7])), 1)]:
         frame = read_frame(source)
-        assert frame["a"].tolist() == [1, 2]
+        assert frame["a"].to_dict() == {first: 1, first + 1: 2}
         assert frame["b"].isna().tolist() == [False, True]
-        assert frame.index.tolist() == [first, first + 1]
     assert expected["b"].tolist() == ["x", "NA"]  # it was copied
 
 
@@ -62,11 +61,9 @@ def test_cells_and_rows():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "data.path: it can't be read (No columns to parse from file)"),
         (b"a,b\n", "data.path: there are no rows; give one for each sample"),
         (b"a,b, a\n1,2,3\n", "data.path: two columns are called 'a'; rename one"),
         (b"a,b\n1,2\n3,4,5\n", "data.path: it can't be read ("),
-        (b"a,b\ncaf\xe9,2\n", "data.path: it can't be read ('utf-8' codec can't decode"),
         ("gone.csv", "data.path: there is no file gone.csv"),
     ],
 )

@@ -1,10 +1,11 @@
 """What all DataModules share: the source, the splits, batches, and a run that is resumed within an epoch."""
 
+from functools import partial
+
 import pandas as pd
 import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from litlab.errors import UserError
 from tests.litlab.data.conftest import Recorder, prepared, refusal
 from tests.litlab.data.toys import Numbers, PublicNumbers
 
@@ -48,23 +49,23 @@ def fit(make_trainer, folder, stop=None, resume=None, loader=None, **settings):
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:.*resuming from a checkpoint that ended before")
 @pytest.mark.parametrize(
-    ("stop", "settings"),
+    ("batch", "limit", "loader"),
     [
-        *[((1, batch), {}) for batch in (0, 3)],
-        ((1, 0), {"limit_train_batches": 4}),
-        ((1, 3), {"loader": {"num_workers": 1, "persistent_workers": True, "prefetch_factor": 3}}),
+        (0, 8, {}),
+        (3, 8, {}),
+        (0, 4, {}),
+        (3, 8, {"num_workers": 1, "persistent_workers": True, "prefetch_factor": 3}),
     ],
 )
-def test_a_resumed_run_gets_the_batches_that_are_left(make_trainer, tmp_path, stop, settings):
-    plain = {name: value for name, value in settings.items() if name != "loader"}
-    whole = fit(make_trainer, tmp_path / "whole", **plain)
-    assert [len(batches) for batches in whole.values()] == [plain.get("limit_train_batches", 8)] * 3
-    before = fit(make_trainer, tmp_path, stop, **settings)
-    after = fit(make_trainer, tmp_path, resume=tmp_path / "last.ckpt", **settings)
-    epoch, batch = stop
-    assert before.get(epoch, []) + after[epoch] == whole[epoch]
-    assert len(after[epoch]) == len(whole[epoch]) - batch
-    assert {**before, **after, epoch: whole[epoch]} == whole
+def test_a_resumed_run_gets_the_batches_that_are_left(make_trainer, tmp_path, batch, limit, loader):
+    run = partial(fit, make_trainer, limit_train_batches=limit)
+    whole = run(tmp_path / "whole")
+    assert [len(batches) for batches in whole.values()] == [limit] * 3
+    before = run(tmp_path, stop=(1, batch), loader=loader)
+    after = run(tmp_path, resume=tmp_path / "last.ckpt", loader=loader)
+    assert before.get(1, []) + after[1] == whole[1]
+    assert len(after[1]) == limit - batch
+    assert {**before, **after, 1: whole[1]} == whole
 
 
 def test_settings_reach_the_loader():
@@ -118,10 +119,3 @@ def test_the_metadata_of_a_checkpoint_counts_and_has_to_fit():
     fresh = Numbers()
     fresh.load_state_dict({"class_names": ["a", "b"]})
     assert refusal(prepared, fresh).startswith(message)
-
-
-def test_what_is_not_there():
-    with pytest.raises(UserError, match=r"^data: there are no validation samples; add some, or set data\."):
-        next(Numbers().batches("validation"))
-    assert refusal(Numbers().predict_dataloader).startswith("predict: it needs a checkpoint and an input")
-    assert refusal(Numbers().serving).startswith("export: Numbers has no serving(); use a DataModule that has one")

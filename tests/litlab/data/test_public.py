@@ -5,56 +5,30 @@ import hashlib
 import pytest
 
 from litlab.data import PublicFile
-from litlab.data.public import Unavailable, obtain
+from litlab.data.public import Unavailable
 from litlab.errors import UserError
-from tests.litlab.data.conftest import refusal
 
 
-@pytest.fixture
-def offered(tmp_path):
-    """A file that a server offers, and the folder to download it to."""
-    (tmp_path / "server.csv").write_bytes(b"date,load\n")
+def test_a_file_is_downloaded_once_and_what_is_damaged_is_not_taken(tmp_path):
+    offered, file = tmp_path / "server.csv", tmp_path / "data/sets/load.csv"
     digest = hashlib.sha256(b"date,load\n").hexdigest()
-    return PublicFile(f"file://{tmp_path}/server.csv", "sets/load.csv", f"sha256:{digest}"), tmp_path / "data"
+    public = PublicFile(f"file://{offered}", "sets/load.csv", f"sha256:{digest}")
 
+    def download(content: bytes) -> bytes:
+        """What there is if a server offers this."""
+        offered.write_bytes(content)
+        public.download(tmp_path / "data")
+        return file.read_bytes()
 
-def test_a_file_is_downloaded_once(offered, tmp_path):
-    file, root = offered
-    file.download(root)
-    (tmp_path / "server.csv").unlink()
-    file.download(root)
-    assert (root / "sets/load.csv").read_bytes() == b"date,load\n"
-    assert [path.name for path in (root / "sets").iterdir()] == ["load.csv"]
-
-
-def test_what_is_damaged_is_not_taken(offered, tmp_path):
-    file, root = offered
-    (root / "sets").mkdir(parents=True)
-    (root / "sets/load.csv").write_bytes(b"date")
-    file.download(root)
-    assert (root / "sets/load.csv").read_bytes() == b"date,load\n"
-    (root / "sets/load.csv").write_bytes(b"date")
-    (tmp_path / "server.csv").write_bytes(b"something else")
+    assert download(b"date,load\n") == download(b"something else") == b"date,load\n"
+    file.write_bytes(b"date")
+    assert download(b"date,load\n") == b"date,load\n"
+    file.write_bytes(b"date")
     with pytest.raises(
         UserError, match=r"load\.csv: it is not the public file \(checksum\); delete it, or replace it$"
     ):
-        file.download(root)
-    (root / "sets/load.csv").unlink()
+        download(b"something else")
+    file.unlink()
     with pytest.raises(Unavailable, match=r"sent is not the file that was expected \(checksum\)"):
-        file.download(root)
-    assert list((root / "sets").iterdir()) == []
-
-
-class Gone:
-    name, file_names, urls = "load", ["a.csv", "b.csv"], []
-
-    def download(self, root):
-        raise Unavailable("server: offline")
-
-
-def test_a_set_that_can_not_be_had(tmp_path, capsys):
-    root = tmp_path / "data"
-    message = refusal(obtain, Gone(), root, None, "--data.path FILE")
-    assert f"load: it is not in {root}/ and can't be downloaded (server: offline); put a.csv and b.csv there" in message
-    assert not obtain(Gone(), root, "generated", "--data.path FILE")
-    assert "This run uses GENERATED data" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+        download(b"something else")
+    assert not any(file.parent.iterdir())

@@ -24,12 +24,12 @@ def batches(shards, batch_size, world_size=1, epoch=0, shuffle_shards=2, **optio
 @pytest.mark.parametrize("train", [True, False])
 def test_every_sample_once_in_as_many_batches_everywhere(shards, world_size, batch_size, train):
     ranks = batches(shards, batch_size, world_size, train=train)
-    taken = torch.cat([batch for rank in ranks for batch in rank])
-    assert sorted(taken.tolist()) == list(range(17))
-    assert (taken.tolist() == list(range(17))) != train
-    lengths = [len(batch) for rank in ranks for batch in rank]
-    assert min(lengths) >= 1
-    assert max(lengths) <= batch_size + (world_size > 1)
+    together = [batch for rank in ranks for batch in rank]
+    taken = torch.cat(together).tolist()
+    assert sorted(taken) == list(range(17))
+    assert (taken == list(range(17))) != train
+    lengths = [len(batch) for batch in together]
+    assert 1 <= min(lengths) <= max(lengths) <= batch_size + (world_size > 1)
 
 
 def test_shards_come_in_random_order_a_process_reads_its_own_and_few_at_a_time():

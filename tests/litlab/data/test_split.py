@@ -41,18 +41,18 @@ def test_groups_are_whole_and_as_near_to_the_shares_as_they_can_be():
     assert all(map(len, find_rows(split_samples(TRAIN, 0.4, 0.4, groups=np.repeat([0, 1, 2], [198, 1, 1])))))
 
 
-@pytest.mark.parametrize("options", [{"labels": LABELS}, {"groups": GROUPS}])
-def test_folds_cover_all_samples_once(options):
+@pytest.mark.parametrize(("options", "most"), [({"labels": LABELS}, 0), ({"groups": GROUPS}, 12)])
+def test_folds_cover_all_samples_once(options, most):
     splits = [split_samples(TRAIN, 0.1, 0.2, fold=f"{number}/4", **options) for number in range(4)]
     tests = [np.flatnonzero(split == "test") for split in splits]
     assert sorted(np.concatenate(tests)) == list(range(200))
-    assert max(map(len, tests)) - min(map(len, tests)) <= (12 if "groups" in options else 0)
+    assert max(map(len, tests)) - min(map(len, tests)) <= most
     for split, test in zip(splits, tests, strict=True):
         assert set(split) == {*SPLITS}
-        if "labels" in options:
-            assert np.abs(np.bincount(LABELS[test]) - np.array([37.5, 11.25, 1.25])).max() < 1
-        else:
+        if most:
             assert not {*GROUPS[test]} & {*GROUPS[split != "test"]}
+        else:
+            assert np.abs(np.bincount(LABELS[test]) - np.array([37.5, 11.25, 1.25])).max() < 1
 
 
 def test_folds_in_time_have_expanding_windows():

@@ -140,18 +140,14 @@ def test_singular_values_come_near_one_and_directions_stay(shape):
 
 
 def test_a_model_divides_it_and_rules_and_schedules_keep_the_ratios():
-    rules = [GroupRule("network.hidden.0", lr_scale=0.5, weight_decay=0.0)]
-    model = Classifier(
-        Network(), num_classes=3, optimizer=partial(Muon, lr=0.01, rest_lr=0.03), param_groups=ParamGroups(rules)
-    )
+    """Of an ensemble, the last layer of each member is left out."""
+    rules = ParamGroups([GroupRule("network.members.*.hidden.0", lr_scale=0.5, weight_decay=0.0)])
+    settings = {"num_classes": 3, "members": 2, "optimizer": partial(Muon, lr=0.01, rest_lr=0.03)}
+    model = Classifier(lambda: Network(), param_groups=rules, **settings)
     optimizer = model.new_optimizer()
     groups = {(g["method"], round(g["lr"], 6), g["weight_decay"]): len(g["params"]) for g in optimizer.param_groups}
-    assert groups == {
-        ("muon", 0.01, 0.1): 4,
-        ("muon", 0.005, 0.0): 1,
-        ("adamw", 0.03, 0.1): 12,
-        ("adamw", 0.015, 0.0): 1,
-    }
+    rest = {("adamw", 0.03, 0.1): 24, ("adamw", 0.015, 0.0): 2}
+    assert groups == {("muon", 0.01, 0.1): 8, ("muon", 0.005, 0.0): 2, **rest}
     Schedule(OneCycleLR, "step").configure(optimizer, steps=10, epochs=1)
     assert [round(group["max_lr"], 6) for group in optimizer.param_groups] == [0.03, 0.015, 0.01, 0.005]
     model.lr = 0.1  # what a finder sets

