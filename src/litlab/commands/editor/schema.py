@@ -94,10 +94,8 @@ def takes_list(setting: Schema) -> bool:
 def describe_class(base: str, definition: Schema) -> Schema:
     """Return the schema of a setting that takes a class: its name, or a block with ``class_path`` and ``init_args``.
 
-    Args:
-        base: Name of the class whose subclasses fit.
-        definition: jsonargparse's schema, with an alternative for each subclass. Where one of them is wrong, an editor
-            can't tell which was meant; here the settings follow from the name.
+    jsonargparse's has an alternative for each subclass. Where one of them is wrong, an editor can't tell which was
+    meant; here the settings follow from the name.
     """
     blocks: dict[str, Schema] = {}
     for block in definition.get("anyOf", []):

@@ -20,41 +20,27 @@ LEARNING = ("--data", "--model", "--trainer.max_", "--trainer.limit_")
 
 @dataclass(frozen=True)
 class Facts:
-    """A run as its files describe it, secrets masked; {} where a file is missing or damaged.
-
-    Args:
-        run: The run.
-        state: Of ``status.json``.
-        metrics: Of ``metrics.json``.
-        origin: Of ``provenance.json``.
-        settings: Of ``config.yaml``, by dotted key.
-        baselines: Test metrics of each baseline, by its name.
-        curves: What was logged for TensorBoard.
-        problems: Files that can't be read, a line each.
-    """
+    """A run as its files describe it, secrets masked; {} where a file is missing or damaged."""
 
     run: RunFolder
-    state: dict[str, Any]
-    metrics: dict[str, Any]
-    origin: dict[str, Any]
-    settings: dict[str, Any]
-    baselines: dict[str, dict[str, float]]
-    curves: Curves
-    problems: list[str]
+    state: dict[str, Any]  # of status.json
+    metrics: dict[str, Any]  # of metrics.json
+    origin: dict[str, Any]  # of provenance.json
+    settings: dict[str, Any]  # of config.yaml, by dotted key
+    baselines: dict[str, dict[str, float]]  # test metrics of each baseline, by its name
+    curves: Curves  # what was logged for TensorBoard
+    problems: list[str]  # files that can't be read, a line each
 
     @property
     def status(self) -> str:
-        """How the run ended."""
         return self.state.get("status", "unknown")
 
     @property
     def data(self) -> dict[str, Any]:
-        """What it was trained on."""
         return self.origin.get("data") or {}
 
     @property
     def generated(self) -> bool:
-        """Whether its data was generated."""
         return self.data.get("generated", (self.run.path / "GENERATED_DATA.txt").is_file())
 
 
@@ -86,16 +72,11 @@ def read_facts(run: RunFolder) -> Facts:
 
 @dataclass(frozen=True)
 class Shipped:
-    """The config of the repository that a run was started with.
+    """The config of the repository that a run was started with."""
 
-    Args:
-        name: Its path, as it was typed.
-        comment: The comment that it begins with; "" where the run has other data or settings than it speaks of.
-        changes: Key, its value in the config and in the run, where the config sets it and they differ.
-    """
-
-    name: str
-    comment: str
+    name: str  # its path, as it was typed
+    comment: str  # the comment that it begins with; "" where the run has other data or settings than it speaks of
+    # key, its value in the config and in the run, where the config sets it and they differ
     changes: list[tuple[str, Any, Any]]
 
 

@@ -32,14 +32,7 @@ MOST_CURVES = 9
 
 
 def build_page(facts: Sequence[Facts], predictions: Sequence[Section], problem: str, command: str) -> str:
-    """Return the page, as HTML.
-
-    Args:
-        facts: What the files of each run say.
-        predictions: What the checkpoint of a single run showed.
-        problem: Why it was not evaluated, where it could not be.
-        command: What makes the page.
-    """
+    """Return the page: what the files of each run say, and what the checkpoint of a single run showed, or a problem."""
     runs = {each.run.name: each for each in facts}
     only = facts[0] if len(facts) == 1 else None
     shipped = find_shipped(only) if only else None
@@ -152,7 +145,6 @@ def list_settings(runs: Mapping[str, Facts], shipped: Shipped | None) -> list[Ma
 
 
 def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return what each run took."""
     costs = []
     for facts in runs.values():
         hardware = facts.origin.get("hardware") or {}
@@ -172,7 +164,6 @@ def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return the commands that say how each run is repeated, and those that started them."""
     lines = []
     for facts in runs.values():
         lines.append(shlex.join(team.command("reproduce", str(facts.run.path))))
@@ -181,6 +172,5 @@ def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def show_entries(runs: Mapping[str, Facts], rows: Mapping[str, Sequence[Any]]) -> Markup:
-    """Return a table with a column for each run."""
     cells = [[key, *map(format_value, values)] for key, values in rows.items()]
     return show.table(["", *runs], cells) if rows else show.text("They are the same.")

@@ -35,7 +35,6 @@ th, td {{ text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px 
 
 
 def list_complete(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the trials with a value."""
     return study.get_trials(states=(TrialState.COMPLETE,))
 
 
@@ -49,13 +48,11 @@ def show_value(spec: Spec, trial: FrozenTrial) -> str:
 
 
 def show_settings(trial: FrozenTrial) -> str:
-    """Return the searched values of a trial in one line."""
     values = {name: decimals(value) if isinstance(value, float) else value for name, value in trial.params.items()}
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def describe(spec: Spec, trial: FrozenTrial) -> str:
-    """Say in one line how a trial has ended."""
     reason = trial.user_attrs.get("reason", f"{spec.metric} {show_value(spec, trial)}")
     return printable(f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})")
 
@@ -71,13 +68,11 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
 
 
 def print_trials(spec: Spec, study: optuna.Study) -> None:
-    """Print the table of trials."""
     header, rows = list_rows(spec, study)
     show_table(header, rows, f"Sweep {spec.name}: {len(rows)} trials")
 
 
 def write_best(spec: Spec, study: optuna.Study) -> Path:
-    """Write the best settings as ``best.yaml``, an overlay for ``fit``."""
     trial = study.best_trial
     others = " ".join(mask_command([*spec.flags(), *spec.arguments]))
     heading = f"# {describe(spec, trial)}\n# found with {printable(others)}\n"
@@ -105,7 +100,6 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
 
 
 def draw_figures(spec: Spec, study: optuna.Study) -> Iterator[tuple[str, Any]]:
-    """Yield title and figure: history, importances, settings, validations."""
     from optuna import visualization as plots
 
     yield f"{spec.metric} by trial ({spec.direction})", plots.plot_optimization_history(study)
