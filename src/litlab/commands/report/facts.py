@@ -76,8 +76,7 @@ class Shipped:
 
     name: str  # its path, as it was typed
     comment: str  # the comment that it begins with; "" where the run has other data or settings than it speaks of
-    # key, its value in the config and in the run, where the config sets it and they differ
-    changes: list[tuple[str, Any, Any]]
+    changes: list[tuple[str, Any, Any]]  # key, its value in the config, None where it has none, and in the run
 
 
 def find_shipped(facts: Facts) -> Shipped | None:
@@ -89,10 +88,24 @@ def find_shipped(facts: Facts) -> Shipped | None:
     shipped = mask(flatten(read_mapping(Path(configs[0]))))
     text = mask_text(read_text(Path(configs[0])))
 
-    keys = [key for key, value in shipped.items() if key not in ("base", *OF_A_SEED) and value != {}]
-    changes = [(key, shipped[key], facts.settings.get(key)) for key in keys if facts.settings.get(key) != shipped[key]]
+    settings = facts.settings
+    keys = [key for key in shipped if key not in ("base", *OF_A_SEED)]
+    changes = [(key, shipped[key], settings.get(key)) for key in keys if settings.get(key) != shipped[key]]
     is_shipped = not changes and len(configs) == 1 and not any(flag.startswith(LEARNING) for flag, _ in flags)
+
+    # Flags can also set what the config does not write
+    keys = [key for key in settings if key not in (*shipped, *OF_A_SEED) and is_set(key, flags)]
+    changes += [(key, None, settings[key]) for key in keys if settings[key] is not None]
     return Shipped(configs[0], read_comment(text) if is_shipped else "", changes)
+
+
+def is_set(key: str, flags: list[tuple[str, str]]) -> bool:
+    """Return whether one of the flags sets a key, alone or in a block with others."""
+    for flag, value in flags:
+        name = flag.removeprefix("--").replace(".init_args", "")
+        if key == name or (value.startswith(("[", "{")) and key.startswith(f"{name}.")):
+            return True
+    return False
 
 
 def read_comment(text: str) -> str:
