@@ -90,9 +90,9 @@ def test_a_token_is_asked_for():
         assert client.post("/predict", json={}, headers=known).json() == {}
 
 
-def test_a_worker_that_is_killed_is_replaced_and_a_server_that_is_killed_leaves_nobody_behind(example, tmp_path):
-    with Server(tmp_path, "--run", example("texts").run) as server:
-        assert f"Serving texts/version_0 (texts, pytorch) at http://127.0.0.1:{server.port}\n" in server.printed()
+def test_a_worker_that_is_killed_is_replaced_and_a_server_that_is_killed_leaves_nobody_behind(exported, tmp_path):
+    with Server(tmp_path, "--run", exported) as server:
+        assert f"Serving texts/version_0 (texts, torchscript) at http://127.0.0.1:{server.port}\n" in server.printed()
         policy = server.request("/")[0].headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; style-src 'self'; ")
         for garbage in (b"\x16\x03\x01\x02\x00\x01\x00", b"POST /predict HTTP/9\r\n\r\n", b"\0" * 70_000):
@@ -110,8 +110,8 @@ def test_a_worker_that_is_killed_is_replaced_and_a_server_that_is_killed_leaves_
         assert (len(gone), alive) == (1, [])
 
 
-def test_a_stop_waits_for_requests_that_have_begun(example, tmp_path):
-    with Server(tmp_path, "--run", example("texts").run, LITLAB_SERVE_TOKEN="s3cret-token") as server:
+def test_a_stop_waits_for_requests_that_have_begun(exported, tmp_path):
+    with Server(tmp_path, "--run", exported, LITLAB_SERVE_TOKEN="s3cret-token") as server:
         server.wait_for("Serving")
         workers = server.workers()
         assert all("s3cret-token" not in worker.environ().values() for worker in workers)
