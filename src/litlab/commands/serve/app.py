@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -50,6 +51,7 @@ def create_app(options: ServeOptions) -> Starlette:
         from litlab.cli.messages import describe_error
 
         print(f"error: {describe_error(error) or traceback.format_exc()}", file=sys.stderr, flush=True)
+        time.sleep(0.2)  # for the supervisor's ping: it waits for the answer for long, also of a process that is gone
         os._exit(STARTUP_FAILURE)  # a slow end would look like a worker that hangs
     gc.freeze()  # or collections would look through all of torch, while requests wait
     host = f"[{options.host}]" if ":" in options.host else options.host

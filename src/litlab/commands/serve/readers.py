@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from litlab.data.frames import FileFormat
 from litlab.errors import UserError
 
 MOST_PIXELS = 40_000_000
@@ -40,6 +39,8 @@ class Reader:
     field: ClassVar[str]  # what is sent is called so
 
     def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        import litlab.data  # noqa: F401 - takes seconds: not in the first request
+
         self.facts: dict[str, Any] = manifest["facts"]
 
     def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
@@ -134,6 +135,7 @@ class SeriesReader(Reader):
 
     def read(self, fields: Fields) -> Sample:
         """Turn a series into one sample; the context is what an answer repeats, and the times that follow."""
+        from litlab.data.frames import FileFormat
         from litlab.data.series.regular import read_last_rows
         from litlab.data.series.serving import make_calendar
 
@@ -168,6 +170,7 @@ class RowReader(Reader):
     field = "rows"
 
     def read(self, fields: Fields) -> Sample:
+        from litlab.data.frames import FileFormat
         from litlab.data.tables.serving import TabularMetadata, read_rows
 
         known = TabularMetadata(**self.facts)
