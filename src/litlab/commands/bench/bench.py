@@ -127,7 +127,6 @@ def main(arguments: list[str]) -> int:
 
 
 def show_trials(trials: Trials, facts: Facts) -> None:
-    """Print a table; the first trial is what the others are compared with."""
     first = next(iter(trials.values()))
     rows = []
     for side, trial in trials.items():

@@ -41,7 +41,6 @@ class Trial:
         self.turns += 1
 
     def run_seconds(self, samples: float) -> float:
-        """Return how long a training with so many samples takes."""
         return self.startup + samples / self.rate
 
 

@@ -36,7 +36,6 @@ class Change(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The setting's full name."""
         return SETTINGS.get(self.name, self.name)
 
     @property

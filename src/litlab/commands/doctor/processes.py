@@ -23,7 +23,6 @@ REMEDY = (
 
 
 def check_processes() -> Iterator[Line]:
-    """Let two processes sum a tensor, with NCCL on two GPUs, else with gloo."""
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, f"{folder}/store"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}

@@ -31,7 +31,6 @@ def main(arguments: list[str]) -> int:
 
 
 def make_schema() -> Schema:
-    """Return the schema of experiments and overlays: the settings of ``fit``, none of which is required."""
     schema = relax(read_parser())
     for base, definition in schema["$defs"].items():
         schema["$defs"][base] = describe_class(base, definition)

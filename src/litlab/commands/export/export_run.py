@@ -103,7 +103,6 @@ def test_model(trainer: Trainer, experiment: Experiment) -> dict[str, float]:
 
 
 def measure_speed(run: Run, serving: Serving) -> dict[str, float]:
-    """Return the median milliseconds for a batch by its size."""
     speed: dict[str, float] = {}
     for size in BATCH_SIZES:
         arrays = [tensor[torch.arange(size) % len(tensor)].contiguous().numpy() for tensor in serving.example()]

@@ -93,7 +93,6 @@ def _cut(batches: Iterable[tuple[Tensor, ...]], serving: Serving) -> Iterator[tu
 
 
 def _stretch(raw: tuple[Tensor, ...], serving: Serving, axis: str, size: int) -> tuple[Tensor, ...]:
-    """Return the first two samples with a free axis cut, or repeated, to a size."""
     stretched = []
     for spec, tensor in zip(serving.inputs, raw, strict=True):
         some = tensor[:2]

@@ -128,5 +128,4 @@ def _take_part(step: Step, blocks: Collection[int], tensor: int = 1, shards: int
 
 
 def _ring(size: float, ranks: int) -> float:
-    """Return what each of some processes sends to sum what all have."""
     return 2 * size * (ranks - 1) / ranks

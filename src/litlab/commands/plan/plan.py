@@ -22,7 +22,6 @@ from litlab.util.team import command as command_line
 
 
 def plan_command(command: Any) -> None:
-    """Print the plan of a `litlab.cli.config.Command` of ``fit``."""
     config, settings = command.config, command.config.trainer
     devices = read_devices(config.plan, config.plan_memory)
     data = command.build_data()
@@ -58,7 +57,6 @@ def read_devices(text: str, gib: float) -> Devices:
 
 
 def training_batch(data: LightningDataModule) -> Any:
-    """Return a batch of the run's data as the model gets it, as large as batches get."""
     data.prepare_data()
     data.setup("fit")
     batch = next(iter(data.train_dataloader()))

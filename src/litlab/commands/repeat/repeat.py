@@ -116,7 +116,6 @@ def _finished(group: RunFolder) -> list[dict[str, Any]]:
 
 
 def _write_status(group: RunFolder, status: str) -> None:
-    """Write the files of a group: those of a run, with means over its runs that are finished."""
     metrics = _finished(group)
     members = read_json(group.group)["members"]
     if status == "finished" and len(metrics) < len(members):

@@ -13,5 +13,4 @@ show: Any = ENVIRONMENT.get_template("blocks.html").module  # show.table(...) re
 
 
 def encode(kind: str, image: bytes) -> str:
-    """Return an image file, ``png`` or ``svg+xml``, as an address that holds it."""
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"

@@ -109,7 +109,6 @@ def is_set(key: str, flags: list[tuple[str, str]]) -> bool:
 
 
 def read_comment(text: str) -> str:
-    """Return the comment that a config begins with, without what is for editors."""
     comment = takewhile(lambda line: line.startswith("#"), text.splitlines())
     lines = [line.removeprefix("#").removeprefix(" ") for line in comment if "yaml-language-server" not in line]
     return "\n".join(lines)

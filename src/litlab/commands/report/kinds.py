@@ -192,7 +192,6 @@ KINDS = (Classification, Forecasting, Regression)  # the first that fits is take
 
 
 def is_pair(batch: Any) -> bool:
-    """Return whether a batch is inputs and a tensor of the truth."""
     return isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], Tensor)
 
 

@@ -69,7 +69,6 @@ def describe_run(facts: Facts, shipped: Shipped | None) -> str:
 
 
 def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return what must be read before any figure."""
     banners = []
     for name, facts in runs.items():
         before = f"{name}: " if len(runs) > 1 else ""
@@ -93,7 +92,6 @@ def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return the metrics of runs beside those of their baselines, where all have the same."""
     columns = {name: results.values(facts.metrics) for name, facts in runs.items()}
     baselines = [facts.baselines for facts in runs.values()]
     if baselines.count(baselines[0]) == len(runs):
@@ -104,7 +102,6 @@ def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
-    """Return a table over the finished runs, where all differ only in their seed."""
     finished = [facts for facts in runs if facts.status == "finished"]
     seeds = {facts.origin.get("seed") for facts in finished}
     fingerprints = {facts.data.get("fingerprint") for facts in finished}
@@ -156,7 +153,6 @@ def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return data, code, hardware and versions: of one run all, of several what differs."""
     origins = [flatten_origin(facts.origin) for facts in runs.values()]
     rows = differences(origins) if len(runs) > 1 else {key: [value] for key, value in origins[0].items()}
     rows.pop("hardware.host", None)  # a page is for people who were not there

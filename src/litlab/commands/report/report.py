@@ -62,7 +62,6 @@ def main(arguments: list[str]) -> int:
 
 
 def find_runs(texts: list[str]) -> list[RunFolder]:
-    """Find the runs that the user named; a group of seeds stands for all of its runs."""
     runs: list[RunFolder] = []
     for text in texts:
         run = find_run(text, groups=True)

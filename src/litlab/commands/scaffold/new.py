@@ -79,7 +79,6 @@ def main(arguments: list[str]) -> int:
 
 
 def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
-    """Return the files of a new experiment, and their texts."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     source, tests = find_folders("new")

@@ -96,7 +96,6 @@ def replace_mentions(folders: tuple[Path, Path], new: str) -> int:
 
 
 def sort_imports() -> None:
-    """Sort imports and break lines anew, where ruff is installed: both depend on the length of names."""
     if importlib.util.find_spec("ruff"):
         for arguments in (["check", "--select", "I", "--fix", "--quiet"], ["format", "--quiet"]):
             subprocess.run([sys.executable, "-m", "ruff", *arguments, "--no-cache", "src", "tests"], check=False)

@@ -61,7 +61,6 @@ def create_app(options: ServeOptions) -> Starlette:
 
 
 def _end_with_server() -> None:
-    """End this process if the server was killed."""
     server = multiprocessing.parent_process()
     if server is not None:
         server.join()
@@ -98,7 +97,6 @@ class Interface:
 
     @contextlib.asynccontextmanager
     async def keep_answering(self, app: Starlette) -> AsyncIterator[None]:
-        """Let batches be answered while the server runs."""
         answering = asyncio.create_task(self.batcher.run())
         yield
         answering.cancel()

@@ -39,7 +39,6 @@ def list_complete(study: optuna.Study) -> list[FrozenTrial]:
 
 
 def show_value(spec: Spec, trial: FrozenTrial) -> str:
-    """Return the metric as mean and deviation over the seeds, with the score where a spread was penalised."""
     if trial.state != TrialState.COMPLETE:
         return decimals(trial.intermediate_values.get(trial.last_step or 0))
     deviation = trial.user_attrs["deviation"]
@@ -58,7 +57,6 @@ def describe(spec: Spec, trial: FrozenTrial) -> str:
 
 
 def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of the table of trials: the best, then the others in their order."""
     best = [study.best_trial] if list_complete(study) else []
     rows = []
     for trial in [*best, *(trial for trial in list_counted(study) if trial not in best)]:
@@ -82,7 +80,6 @@ def write_best(spec: Spec, study: optuna.Study) -> Path:
 
 
 def write_report(spec: Spec, study: optuna.Study) -> Path:
-    """Write the page, ``report/report.html`` in the sweep's folder, and plotly's script beside it."""
     from plotly.offline import get_plotlyjs
 
     header, rows = list_rows(spec, study)

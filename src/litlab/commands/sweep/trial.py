@@ -60,7 +60,6 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
 
 
 def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
-    """Return the metric of the best validation."""
     folder = trial / f"seed_{seed}"
     run = next(iter(all_runs(folder)), RunFolder(folder))
     status = run.state().get("status")
