@@ -28,11 +28,6 @@ def is_exported(folder: str | Path) -> bool:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a manifest.
-
-    Raises:
-        UserError: It is damaged, or of another version.
-    """
     path = folder / MANIFEST
     with suppress(ValueError, TypeError, KeyError):
         manifest = json.loads(path.read_bytes())
@@ -56,12 +51,6 @@ class Artifact:
     """The model in the folder of an export, on as many threads as torch has.
 
     ``manifest`` says what it takes and gives; ``run`` takes arrays in that order.
-
-    Args:
-        folder: The folder.
-
-    Raises:
-        UserError: It is damaged, or not for this machine's versions.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,14 +64,7 @@ class Artifact:
             raise UserError(f"{file}: it can't be loaded here ({first_line(error)}); {advice}") from error
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run the model.
-
-        Args:
-            inputs: Arrays by the names, and with the types and shapes, that the manifest says.
-
-        Returns:
-            The outputs by their names.
-        """
+        """Run the model on arrays by the names, and with the types and shapes, that the manifest says."""
         outputs = self.run([inputs[entry["name"]] for entry in self.manifest["inputs"]])
         return {entry["name"]: output for entry, output in zip(self.manifest["outputs"], outputs, strict=True)}
 

@@ -15,12 +15,7 @@ from litlab.runs.folder import RunFolder, read_json
 
 
 class Servable(nn.Module):
-    """From raw inputs to answers: what is exported, and what `serve` calls.
-
-    Args:
-        model: The trained model, whose ``predict_step`` is called.
-        serving: Preprocessing and units.
-    """
+    """From raw inputs to answers, by the model's ``predict_step``: what is exported, and what `serve` calls."""
 
     def __init__(self, model: LightningModule, serving: Serving) -> None:
         super().__init__()
@@ -34,13 +29,7 @@ class Servable(nn.Module):
 
 
 def describe(serving: Serving, run: str | None, checkpoint: str) -> dict[str, Any]:
-    """Return what a manifest says of a model: what goes in and comes out, and the run that it is from.
-
-    Args:
-        serving: Inputs and outputs.
-        run: The run's folder, if the checkpoint is in one.
-        checkpoint: The checkpoint's file.
-    """
+    """Return what a manifest says of a model: what goes in and comes out, and the run that it is from."""
     folder = RunFolder(Path(run)) if run else None
     return {
         "version": VERSION,
@@ -58,14 +47,7 @@ def describe(serving: Serving, run: str | None, checkpoint: str) -> dict[str, An
 
 
 def restore(model: LightningModule, data: LightningDataModule, checkpoint: dict[str, Any]) -> Serving:
-    """Give model and data what a checkpoint holds besides the weights, as the Trainer does.
-
-    Returns:
-        What stands between raw inputs and the model.
-
-    Raises:
-        UserError: They can't be deployed, or the checkpoint is for another DataModule.
-    """
+    """Give model and data what a checkpoint holds besides the weights, as the Trainer does; return their serving."""
     name = type(data).__qualname__
     if not isinstance(data, ExperimentData) or not hasattr(model, "test_predictions"):
         raise UserError(
@@ -83,12 +65,6 @@ def replace_network(model: Any, data: Any, serving: Serving, run: Run) -> None:
     """Let an exported model predict and be tested in place of the network: same files, same metrics.
 
     Callbacks see the same batches as before; the exported model gets what these were before `transform`.
-
-    Args:
-        model: Its ``predict_step`` and ``test_step`` are replaced.
-        data: Its `transform` also keeps the raw inputs.
-        serving: What stands between them and the model.
-        run: The exported model.
     """
     transform = data.transform
     kept: dict[str, Any] = {}

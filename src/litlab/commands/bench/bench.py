@@ -48,17 +48,7 @@ class Stopped(Exception):
 
 
 class Bench:
-    """Runs trials within a time budget.
-
-    Args:
-        flags: The command line of ``fit``.
-        seconds: The budget.
-        folder: For logs and the compiler's cache.
-
-    Attributes:
-        facts: What the first trial has found.
-        signum: The signal that has come; 0 for none.
-    """
+    """Runs trials within a budget of seconds; `folder` is for logs and the compiler's cache."""
 
     def __init__(self, flags: list[str], seconds: float, folder: Path) -> None:
         self.facts: Facts | None = None
@@ -69,12 +59,7 @@ class Bench:
         self._result, self._log = folder / "trial.json", folder / "trial.log"
 
     def measure(self, side: Side) -> Trial:
-        """Run a trial, and print what it has come to.
-
-        Raises:
-            Stopped: If there is no time for it, or a signal has come.
-            UserError: If it is the first one and fails.
-        """
+        """Run a trial, and print what it has come to."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise Stopped
@@ -109,14 +94,6 @@ class Bench:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb ``bench``.
-
-    Args:
-        arguments: What follows the verb on the command line.
-
-    Returns:
-        The exit code: 0; 128 and the number of the signal where one stopped it.
-    """
     options = Options("bench", DESCRIPTION)
     minutes = partial(amount_of, "minutes")
     options.add_argument("--minutes", metavar="M", type=minutes, default=10.0, help="time budget (default: 10)")
@@ -150,7 +127,6 @@ def main(arguments: list[str]) -> int:
 
 
 def show_trials(trials: Trials, facts: Facts) -> None:
-    """Print a table of the trials; the first is what the others are compared with."""
     first = next(iter(trials.values()))
     rows = []
     for side, trial in trials.items():
@@ -163,7 +139,6 @@ def show_trials(trials: Trials, facts: Facts) -> None:
 
 
 def write_record(trials: Trials, best: Side, facts: Facts) -> None:
-    """Write all that was measured as JSON."""
     measured = {title(side): asdict(trial) for side, trial in trials.items()}
     record = {"date": now(), "command": command(), **asdict(facts), "trials": measured, "best": title(best)}
     write_json(FOLDER / facts.experiment / "bench.json", mask(record))

@@ -16,19 +16,13 @@ TURNS = 3
 
 @dataclass
 class Trial:
-    """What the trials of a side have measured.
+    """What the trials of a side have measured."""
 
-    Args:
-        rates: Samples per second, in each round.
-        startup: Seconds from when the data is ready until steps take what they take from then on, in the first trial.
-        reason: Why it failed, in one line; empty if it did not.
-        turns: How many trials there were.
-    """
-
-    rates: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)  # samples per second, in each round
+    # seconds from when the data is ready until steps take what they take from then on, in the first trial
     startup: float = 0.0
-    reason: str = ""
-    turns: int = 1
+    reason: str = ""  # why it failed, in one line; empty if it did not
+    turns: int = 1  # how many trials there were
 
     @property
     def rate(self) -> float:
@@ -37,7 +31,6 @@ class Trial:
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """First and third quartile of the samples per second."""
         low, _, high = statistics.quantiles(self.rates, n=4, method="inclusive")
         return low, high
 
@@ -48,7 +41,6 @@ class Trial:
         self.turns += 1
 
     def run_seconds(self, samples: float) -> float:
-        """Return how long a training with so many samples takes."""
         return self.startup + samples / self.rate
 
 
@@ -68,21 +60,13 @@ def pays(new: Trial, old: Trial, samples: float) -> bool:
 
 
 def explain(new: Trial, old: Trial, samples: float) -> str:
-    """Return the verdict on a side in a few words."""
     if is_faster(new, old):
         return "faster" if pays(new, old, samples) else "faster, but its start-up takes longer than it gains"
     return new.reason or ("slower" if is_faster(old, new) else "within the noise")
 
 
 def take_turns(sides: Sequence[Side], turns: int, trials: Trials, measure: Callable[[Side], Trial]) -> None:
-    """Measure sides one after another, again and again, so that what else the machine does hits all of them.
-
-    Args:
-        sides: The sides. One that fails is left out from then on.
-        turns: How often.
-        trials: What was measured, by side. It is added to.
-        measure: Runs a trial.
-    """
+    """Measure sides in turns, so that what else the machine does hits all of them; one that fails is left out."""
     for _ in range(turns):
         for side in sides:
             if side not in trials:
@@ -92,13 +76,7 @@ def take_turns(sides: Sequence[Side], turns: int, trials: Trials, measure: Calla
 
 
 def search(candidates: Sequence[Change], trials: Trials, measure: Callable[[Side], Trial]) -> None:
-    """Try each change alone, those that look faster again in turns, then those that are faster together.
-
-    Args:
-        candidates: What to try, the most promising first.
-        trials: What was measured, by side: the baseline. It is added to.
-        measure: Runs a trial.
-    """
+    """Try each change alone, those that look faster again in turns, then those that are faster together."""
     singles = [(change,) for change in candidates]
     take_turns(singles, 1, trials, measure)
     promising = [side for side in singles if trials[side].rate > trials[()].rate]
@@ -114,12 +92,7 @@ def search(candidates: Sequence[Change], trials: Trials, measure: Callable[[Side
 
 
 def choose_best(trials: Trials, samples: float) -> Side:
-    """Return the fastest side among those that pay and were measured more than once, or else the first one.
-
-    Args:
-        trials: What was measured, by side.
-        samples: Of the whole run.
-    """
+    """Return the fastest side among those that pay and were measured more than once, or else the first one."""
     first = next(iter(trials))
     paying = [side for side, trial in trials.items() if trial.turns > 1 and pays(trial, trials[first], samples)]
     return max(paying, key=lambda side: trials[side].rate, default=first)

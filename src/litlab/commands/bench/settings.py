@@ -26,27 +26,20 @@ BASELINE = "baseline"  # the experiment as its config has it
 
 
 class Change(NamedTuple):
-    """A setting with a value, or an overlay.
+    """A setting with a value, or an overlay."""
 
-    Args:
-        name: Short or full name of the setting, or the path of an overlay.
-        value: The value as YAML; empty for an overlay.
-    """
-
-    name: str
-    value: str = ""
+    name: str  # short or full name of the setting, or the path of an overlay
+    value: str = ""  # the value as YAML; empty for an overlay
 
     def __str__(self) -> str:
         return f"{self.name}={self.value}" if self.value else self.name
 
     @property
     def key(self) -> str:
-        """The setting's full name."""
         return SETTINGS.get(self.name, self.name)
 
     @property
     def flag(self) -> str:
-        """What is added to the command line of ``fit``."""
         return f"--{self.key}={self.value}" if self.value else f"--config={self.name}"
 
 
@@ -54,16 +47,11 @@ Side = tuple[Change, ...]  # changes that are tried together; () is the baseline
 
 
 def title(side: Side) -> str:
-    """Return the name of a side, as it is typed."""
     return "+".join(map(str, side)) or BASELINE
 
 
 def read_sides(text: str) -> list[Side]:
-    """Read ``--compare``: sides separated by commas, each of changes joined by ``+``.
-
-    Raises:
-        UserError: If a name is not known.
-    """
+    """Read ``--compare``: sides separated by commas, each of changes joined by ``+``."""
     sides = []
     for words in text.split(","):
         parts = [word.strip() for word in words.split("+")]
@@ -81,27 +69,17 @@ def _read_change(text: str) -> Change:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the first trial has found of the experiment and the machine.
+    """What the first trial has found of the experiment and the machine."""
 
-    Args:
-        experiment: Name of the experiment.
-        bfloat16: Whether the device has units for bfloat16.
-        convolutions: Whether the model has two-dimensional convolutions.
-        current: The experiment's own value of each setting that it has, by short name.
-        run_samples: Training samples of the whole run, those of all epochs; inf if it has no end.
-        hardware: As the provenance of a run has it.
-    """
-
-    experiment: str
-    bfloat16: bool
-    convolutions: bool
-    current: dict[str, Any]
-    run_samples: float
-    hardware: dict[str, Any]
+    experiment: str  # name of the experiment
+    bfloat16: bool  # whether the device has units for bfloat16
+    convolutions: bool  # whether the model has two-dimensional convolutions
+    current: dict[str, Any]  # the experiment's own value of each setting that it has, by short name
+    run_samples: float  # training samples of the whole run, those of all epochs; inf if it has no end
+    hardware: dict[str, Any]  # as the provenance of a run has it
 
     @property
     def heading(self) -> str:
-        """What is measured, where."""
         name = self.hardware["device_name"] or f"{self.hardware['cpu']}, {self.hardware['cores']} cores"
         return f"{self.experiment}: one process on {self.hardware['device']}, {name}"
 
@@ -109,9 +87,7 @@ class Facts:
 def list_candidates(facts: Facts, allowed: list[str]) -> list[Change]:
     """Return the changes to try, the most promising first, without those that are in place or can't pay.
 
-    Args:
-        facts: What is known.
-        allowed: Settings to try although they change what is learned.
+    Of what changes what is learned only the settings in `allowed` are among them.
     """
     cores, size = facts.hardware["cores"], facts.current.get("batch_size") or 0
     kind = facts.hardware["device"]

@@ -41,11 +41,7 @@ NOTHING_ELSE = (
 
 
 class TrialClock(LapTimer):
-    """Time steps in rounds. Epochs follow each other until the rounds are done, whatever their number in the config.
-
-    Args:
-        steps: Steps of a round; 0: as many as there is time for.
-    """
+    """Times rounds of steps, 0 for as many as there is time for; epochs follow each other until the rounds are done."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -90,13 +86,7 @@ class TrialClock(LapTimer):
 
 
 def run_trial(file: Path, steps: int, argv: list[str]) -> None:
-    """Fit with a clock, which ends it, and write what it has measured.
-
-    Args:
-        file: JSON file to write.
-        steps: As of `TrialClock`.
-        argv: A command line of ``fit``.
-    """
+    """Fit with a clock, which ends it, and write what it has measured as JSON."""
     experiment = build(Command([*argv, *NOTHING_ELSE]))
     trainer: Any = build_trainer(experiment, None)
     clock = TrialClock(steps)

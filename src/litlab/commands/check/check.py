@@ -17,13 +17,7 @@ from litlab.util.steps import Enough, is_part_of_step
 def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> None:
     """Make a few steps of a fit and print what they say about all of it. Only caches of the data are written.
 
-    Args:
-        trainer: The run's Trainer. The steps go through another one, with its settings, on one device.
-        model: The model. Its weights are not the same afterwards.
-        data: The data.
-
-    Raises:
-        UserError: If the run would not work.
+    The steps go through another Trainer, with the run's settings, on one device; the weights differ afterwards.
     """
     callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     probe = Probe()
@@ -49,12 +43,7 @@ def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -
 
 
 def list_groups(trainer: Trainer, module: LightningModule) -> list[tuple[str, str, str, str]]:
-    """List the groups of the optimizers, and what none of them trains: parameters, where, rate, weight decay.
-
-    Args:
-        trainer: It has optimizers.
-        module: The module whose parameters they train.
-    """
+    """List the groups of the optimizers, and what none of them trains: parameters, where, rate, weight decay."""
     rows: list[tuple[str, str, str, str]] = []
     rest = {parameter: name for name, parameter in module.named_parameters()}
 

@@ -15,12 +15,8 @@ from litlab.util.steps import count_steps
 def run_length(run: Trainer, batches: float, validated: bool) -> tuple[float, float, float]:
     """Return optimizer steps of an epoch, the mean where epochs differ, and steps and validations of a whole run.
 
-    They are those of a run that does not stop early; inf if there is no limit, or it is not known.
-
-    Args:
-        run: Its Trainer. Validations by time (``val_check_interval``) are not counted.
-        batches: Training batches of an epoch, for a single process and under its limit; inf where it is not known.
-        validated: Whether there are validation batches.
+    They are those of a run that does not stop early; inf if there is no limit, or it is not known. `batches` are those
+    of an epoch for a single process, under its limit. Validations by time (``val_check_interval``) are not counted.
     """
     # Steps
     if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # a number is for each process
@@ -47,7 +43,6 @@ def run_length(run: Trainer, batches: float, validated: bool) -> tuple[float, fl
 
 
 def describe_cost(run: Trainer, second: Trainer, probe: Probe) -> Iterator[tuple[str, str]]:
-    """Yield what the run will cost, by the steps of the second Trainer."""
     processes = run.num_devices * run.num_nodes
     length = run_length(run, second.num_training_batches, probe.validation_batches > 0)
     validation = probe.validation_seconds / processes

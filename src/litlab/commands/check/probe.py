@@ -23,11 +23,7 @@ FAR_OFF = 2.0  # times the loss of a guess: a start this high gets a warning
 
 
 class Probe(LapTimer):
-    """Find out whether a run works and how fast it is, from steps of its first epoch.
-
-    Attributes:
-        facts: Rows of the table, in the order in which they become known.
-    """
+    """Finds out whether a run works and how fast it is, by steps of its first epoch; `facts` are rows of the table."""
 
     def __init__(self) -> None:
         super().__init__()

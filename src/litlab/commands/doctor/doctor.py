@@ -58,7 +58,6 @@ def main(arguments: list[str]) -> int:
 
 
 def run_check(name: str) -> list[Line]:
-    """Return the lines of a check; an exception is one of them."""
     check, remedy = CHECKS[name]
     lines: list[Line] = []
     try:

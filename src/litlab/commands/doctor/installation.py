@@ -64,9 +64,9 @@ def check_packages() -> Iterator[Line]:
 
 
 def read_requirements() -> tuple[str, list[str]]:
-    """Return the versions of Python and the packages that the project needs.
+    """Return the versions of Python and the packages that the project needs, by the pyproject.toml of a checkout.
 
-    The pyproject.toml of a checkout counts: the installed metadata stays as it was when a newer one is pulled.
+    The installed metadata stays as it was when a newer one is pulled.
     """
     for folder in package_folder().resolve().parents[:2]:  # of src/PACKAGE/ or of PACKAGE/
         file = folder / "pyproject.toml"
@@ -98,7 +98,6 @@ def describe_build() -> str:
 
 
 def check_devices() -> Iterator[Line]:
-    """Count torch's threads, and compute on each GPU, or find out why torch uses none."""
     if "torch" not in sys.modules:  # the line before says why
         return
     import torch
@@ -127,7 +126,6 @@ def check_devices() -> Iterator[Line]:
 
 
 def explain_no_gpu() -> Line:
-    """Say why torch has no GPU: there is none, the driver does not answer, or torch can't use it."""
     import torch
 
     command = shutil.which("nvidia-smi")
@@ -152,7 +150,6 @@ def explain_no_gpu() -> Line:
 
 
 def check_compiler() -> Iterator[Line]:
-    """Compile a few lines with the compiler that torch.compile takes."""
     default = "clang++" if sys.platform == "darwin" else "g++"
     command = shlex.split(os.environ.get("CXX", default))
     without = "torch.compile and operators in C++ do not work without it"

@@ -31,7 +31,6 @@ def read_limits(name: str) -> Iterator[list[str]]:
 
 
 def count_cores() -> float:
-    """Return how many cores this process may keep busy."""
     cores: float = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for quota, period in read_limits("cpu.max"):
         if quota != "max":
@@ -70,11 +69,7 @@ def check_shared_memory() -> Iterator[Line]:
 
 
 def check_disk() -> Iterator[Line]:
-    """Write a little where data, runs and compiled code go, or where their folders would be made.
-
-    Raises:
-        OSError: If nothing can be written; it names the folder.
-    """
+    """Write a little where data, runs and compiled code go, or where their folders would be made."""
     for folder in (DATA, RUNS, Path(tempfile.gettempdir())):
         parents = [parent for parent in (folder, *folder.absolute().parents) if parent.exists()]
         with tempfile.TemporaryFile(dir=parents[0], buffering=0) as stream:

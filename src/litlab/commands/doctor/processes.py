@@ -23,7 +23,6 @@ REMEDY = (
 
 
 def check_processes() -> Iterator[Line]:
-    """Let two processes sum a tensor, with NCCL on two GPUs, else with gloo."""
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, f"{folder}/store"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
@@ -45,12 +44,7 @@ def check_processes() -> Iterator[Line]:
 
 
 def sum_tensor(store: str, rank: int) -> None:
-    """Sum a tensor over all processes, and print the backend.
-
-    Args:
-        store: File by which they find each other.
-        rank: Number of this process.
-    """
+    """Sum a tensor over all processes, which find each other by a file, and print the backend."""
     gc.disable()  # as in `litlab.commands.doctor.doctor`
     import torch
     import torch.distributed as dist

@@ -32,10 +32,7 @@ def main(arguments: list[str]) -> int:
 
 
 def list_rows() -> Iterator[str]:
-    """Yield rows of words: a command, one of its flags, the values of the flag.
-
-    A dash in place of the command stands for those that take every setting as a flag.
-    """
+    """Yield rows of words: a command, a dash for those that take every setting; one of its flags; its values."""
     yield " ".join(["commands", *list_commands()])
 
     # Settings, by the schema
@@ -59,12 +56,7 @@ def add_flags(
 ) -> None:
     """Add a setting and the settings of the classes that it takes, with the values that can be listed.
 
-    Args:
-        flags: The values by flag, such as ``--model.optimizer.lr``.
-        flag: That of the setting.
-        schema: That of the setting.
-        classes: The schemas of classes.
-        above: The classes that the setting belongs to: their own settings are not repeated.
+    The settings of classes `above` are not repeated.
     """
     values = flags.setdefault(flag, [])
     values += map(str, schema.get("enum", []))

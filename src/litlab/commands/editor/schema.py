@@ -31,7 +31,6 @@ def main(arguments: list[str]) -> int:
 
 
 def make_schema() -> Schema:
-    """Return the schema of experiments and overlays: the settings of ``fit``, none of which is required."""
     schema = relax(read_parser())
     for base, definition in schema["$defs"].items():
         schema["$defs"][base] = describe_class(base, definition)
@@ -94,10 +93,8 @@ def takes_list(setting: Schema) -> bool:
 def describe_class(base: str, definition: Schema) -> Schema:
     """Return the schema of a setting that takes a class: its name, or a block with ``class_path`` and ``init_args``.
 
-    Args:
-        base: Name of the class whose subclasses fit.
-        definition: jsonargparse's schema, with an alternative for each subclass. Where one of them is wrong, an editor
-            can't tell which was meant; here the settings follow from the name.
+    jsonargparse's has an alternative for each subclass. Where one of them is wrong, an editor can't tell which was
+    meant; here the settings follow from the name.
     """
     blocks: dict[str, Schema] = {}
     for block in definition.get("anyOf", []):

@@ -28,7 +28,6 @@ All other arguments are settings, such as --data.path where the data has been mo
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``export`` and return its exit code."""
     options = Options("export", DESCRIPTION)
     options.add_argument("--run", required=True, help="run or checkpoint to export")
     options.add_argument("--format", required=True, choices=FORMATS, help="; ".join(map(": ".join, FORMATS.items())))

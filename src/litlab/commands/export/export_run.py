@@ -38,15 +38,7 @@ SECONDS = 0.5
 
 
 def export_run(options: Namespace, settings: list[str]) -> None:
-    """Export a run's model into a folder that appears when all of it is right.
-
-    Args:
-        options: Those of ``export``: ``run``, ``format``, ``quantize``, ``output``, ``threads``.
-        settings: Settings of the run that differ.
-
-    Raises:
-        UserError: If it can't be exported, the export differs from the run, or something else would be lost.
-    """
+    """Export a run's model into a folder that appears when all of it is right."""
     # Build the run's model as `test` does, and test it.
     experiment, reference, about = load_servable(options.run, settings)
     serving = reference.serving
@@ -111,7 +103,6 @@ def test_model(trainer: Trainer, experiment: Experiment) -> dict[str, float]:
 
 
 def measure_speed(run: Run, serving: Serving) -> dict[str, float]:
-    """Return the median milliseconds for a batch by its size, on as many threads as torch has."""
     speed: dict[str, float] = {}
     for size in BATCH_SIZES:
         arrays = [tensor[torch.arange(size) % len(tensor)].contiguous().numpy() for tensor in serving.example()]
@@ -121,7 +112,6 @@ def measure_speed(run: Run, serving: Serving) -> dict[str, float]:
 
 
 def print_report(manifest: dict[str, Any]) -> None:
-    """Print parity, metrics, size and speed of an export."""
     from rich.table import Table
 
     parity = manifest["parity"]

@@ -61,15 +61,7 @@ for entry, values in zip(manifest["outputs"], outputs):
 
 
 def choose_folder(options: Namespace, run: str | None) -> Path:
-    """Return the folder to write.
-
-    Args:
-        options: ``output``, ``format`` and ``quantize``.
-        run: The folder of the run; None or empty for a checkpoint alone.
-
-    Raises:
-        UserError: If something else would be lost.
-    """
+    """Return the folder to write; nothing but an earlier export may be lost."""
     name = "-".join(filter(None, [options.format, options.quantize]))
     folder = Path(os.path.abspath(options.output or Path(run or "", "exported", name)))
     check_folder("--output", folder.parent)
@@ -81,24 +73,12 @@ def choose_folder(options: Namespace, run: str | None) -> Path:
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write what is known of an export."""
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
 def write_folder(folder: Path, experiment: Experiment, serving: Serving, run: Run, manifest: dict[str, Any]) -> None:
-    """Write the files beside the graph, and run the script once.
-
-    Args:
-        folder: The folder; graph and manifest are in it.
-        experiment: What was exported.
-        serving: Its inputs and outputs.
-        run: The exported model.
-        manifest: What the manifest says, but for the names of the files.
-
-    Raises:
-        UserError: The script does not work, as with an operator that only this project defines.
-    """
+    """Write the files beside graph and manifest, and run the script once: operators of this project would fail."""
     for name, text in serving.files().items():
         (folder / name).write_text(text, encoding="utf-8")
     torch.save(strip_checkpoint(experiment), folder / CHECKPOINT)
@@ -146,7 +126,6 @@ def strip_checkpoint(experiment: Experiment) -> dict[str, Any]:
 
 
 def get_versions(options: Namespace) -> dict[str, str]:
-    """Return the versions of what runs a graph, and of torch, which made it."""
     names = ["torch"]
     if options.format == "onnx":
         names.append("onnxruntime")

@@ -21,15 +21,7 @@ from litlab.errors import UserError, first_line
 
 
 def trace(module: nn.Module, serving: Serving) -> ExportedProgram:
-    """Trace a module for batches of any size.
-
-    Args:
-        module: It takes raw inputs: a `Servable`, or the graph of one.
-        serving: Which inputs these are, and which of their axes are free.
-
-    Raises:
-        UserError: It can't be traced, or makes a constant of a free size.
-    """
+    """Trace a module that takes raw inputs, for batches of any size."""
     free = {BATCH: Dim(BATCH, min=1)} | {axis: Dim(axis, min=1, max=most) for axis, most in serving.most.items()}
     shapes: Any = tuple(
         {number: free[axis] for number, axis in enumerate(spec.shape) if isinstance(axis, str)}
@@ -48,16 +40,9 @@ def trace(module: nn.Module, serving: Serving) -> ExportedProgram:
 
 
 def check_axes(serving: Serving, shapes: list[list[Any]]) -> None:
-    """Compare the axes of a graph's inputs with what they should be.
+    """Compare the axes of a graph's inputs with what they should be; a size that is no integer is free.
 
     Another export in the same process can silently turn a free size into a constant.
-
-    Args:
-        serving: What they should be.
-        shapes: What they are; a size that is no integer is free.
-
-    Raises:
-        RuntimeError: They differ.
     """
     for spec, shape in zip(serving.inputs, shapes, strict=True):
         sizes = [size if isinstance(size, int) else None for size in shape]
@@ -66,17 +51,7 @@ def check_axes(serving: Serving, shapes: list[list[Any]]) -> None:
 
 
 def write_graph(form: str, program: ExportedProgram | None, reference: Servable, path: Path) -> None:
-    """Write a model in a format.
-
-    Args:
-        form: onnx, pt2, aoti or torchscript.
-        program: The traced model; None for torchscript.
-        reference: The model, for torchscript and the names of inputs and outputs.
-        path: The file to write.
-
-    Raises:
-        UserError: ONNX can't express the model.
-    """
+    """Write a model in a format; the reference is for torchscript and the names of inputs and outputs."""
     with quiet_exporters(), torch.no_grad():
         if program is None:
             _write_torchscript(reference, path)

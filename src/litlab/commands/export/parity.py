@@ -19,30 +19,17 @@ EQUAL = 0.95  # share of equal classes, likewise
 
 @dataclass
 class Parity:
-    """How much two models differ.
+    """How much two models differ."""
 
-    Args:
-        difference: Largest difference of an output: of a probability, or in standard deviations of its column.
-        mean_difference: Mean difference, likewise.
-        equal_classes: Share of samples with the same most likely class; None where there are no classes.
-        samples: Samples that were compared.
-    """
-
-    difference: float
-    mean_difference: float
-    equal_classes: float | None
-    samples: int
+    difference: float  # largest difference of an output: of a probability, or in standard deviations of its column
+    mean_difference: float  # mean difference, likewise
+    equal_classes: float | None  # share of samples with the same most likely class; None where there are no classes
+    samples: int  # samples that were compared
 
     def check(self, tolerance: float, is_quantized: bool) -> None:
         """Refuse models that differ by more than rounding.
 
-        Args:
-            tolerance: Largest difference allowed where nothing is quantized.
-            is_quantized: Whether the models compute with few bits, so that a difference in the last bit of a sum can
-                become one of a whole step.
-
-        Raises:
-            UserError: They do.
+        With few bits a difference in the last bit of a sum can become one of a whole step.
         """
         if is_quantized:
             has_equal_classes = self.equal_classes is None or self.equal_classes >= EQUAL
@@ -60,14 +47,7 @@ def compare(
     reference: nn.Module, run: Callable[[Arrays], Sequence[np.ndarray]], serving: Serving,
     batches: Iterable[tuple[Tensor, ...]],
 ) -> Parity:  # fmt: skip
-    """Compare a runtime with eager PyTorch, at several batch sizes, and at the ends of every other free size.
-
-    Args:
-        reference: The model in PyTorch; it takes raw inputs.
-        run: The exported model.
-        serving: Inputs and outputs.
-        batches: Raw inputs.
-    """
+    """Compare a runtime with eager PyTorch, at several batch sizes, and at the ends of every other free size."""
     unit = serving.unit().double()
     largest, means, is_equal = [], [], []
     with torch.no_grad():
@@ -113,7 +93,6 @@ def _cut(batches: Iterable[tuple[Tensor, ...]], serving: Serving) -> Iterator[tu
 
 
 def _stretch(raw: tuple[Tensor, ...], serving: Serving, axis: str, size: int) -> tuple[Tensor, ...]:
-    """Return the first two samples with a free axis cut, or repeated, to a size."""
     stretched = []
     for spec, tensor in zip(serving.inputs, raw, strict=True):
         some = tensor[:2]

@@ -18,20 +18,7 @@ LEAST = 0.5  # share of the weights below which quantizing is not worth it
 
 
 def quantize(module: nn.Module, serving: Serving, kind: str, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
-    """Quantize a model.
-
-    Args:
-        module: A `Servable`; the kinds but int8-static change it.
-        serving: Its inputs.
-        kind: One of `litlab.commands.export.export.KINDS`.
-        batches: Raw inputs of training batches, to measure the scales of int8-static.
-
-    Returns:
-        The quantized model, which takes the same inputs.
-
-    Raises:
-        UserError: torchao can't quantize with this version of torch.
-    """
+    """Quantize a `Servable`, which all kinds but int8-static change; its scales are those of training batches."""
     if kind == "int8-static":
         return _quantize_graph(module, serving, batches)
     torchao: Any = import_module("torchao.quantization")
@@ -46,11 +33,7 @@ def quantize(module: nn.Module, serving: Serving, kind: str, batches: Iterable[t
 
 
 def check_kind(module: nn.Module, kind: str) -> None:
-    """Refuse a kind that would leave most of a model as it is.
-
-    Raises:
-        UserError: What holds most of the weights is of another kind of layer.
-    """
+    """Refuse a kind that would leave most of a model as it is."""
     is_static = kind == "int8-static"
     share = share_of(module, LINEAR_AND_CONVOLUTIONS if is_static else LINEAR)
     if share < LEAST:
@@ -60,11 +43,7 @@ def check_kind(module: nn.Module, kind: str) -> None:
 
 
 def _quantize_graph(module: nn.Module, serving: Serving, batches: Iterable[tuple[Tensor, ...]]) -> nn.Module:
-    """Quantize the graph of a model: PT2E with the quantizer of torch's compiler for x86.
-
-    Raises:
-        UserError: If the quantizer of this version does not know the layers of a graph of this torch.
-    """
+    """Quantize the graph of a model: PT2E with the quantizer of torch's compiler for x86."""
     steps: Any = import_module("torchao.quantization.pt2e.quantize_pt2e")
     x86: Any = import_module("torchao.quantization.pt2e.quantizer.x86_inductor_quantizer")
     quantizer = x86.X86InductorQuantizer()

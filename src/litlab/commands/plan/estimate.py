@@ -24,30 +24,21 @@ class Devices:
 
     @property
     def count(self) -> int:
-        """All of them."""
         return self.nodes * self.per_node
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One way.
-
-    Args:
-        kind: What devices share: ddp, the batches alone; fsdp2, weights, gradients and optimizer state as well;
-            pipeline, the blocks.
-        tensor: Devices that share each layer, with fsdp2.
-    """
+    """One way: devices share the batches alone (ddp), all of the training's state (fsdp2), or the blocks (pipeline)."""
 
     kind: str = "ddp"
-    tensor: int = 1
+    tensor: int = 1  # devices that share each layer, with fsdp2
 
     @property
     def title(self) -> str:
-        """What a table calls it."""
         return self.kind if self.tensor == 1 else f"{self.kind}, tensor parallel {self.tensor}"
 
     def flags(self, devices: Devices) -> list[str]:
-        """Return what to add to a command line."""
         if devices.count == 1:
             return []
         sizes = [f"--trainer.strategy.tensor_parallel_size={self.tensor}"] if self.tensor > 1 else []
@@ -55,14 +46,7 @@ class Layout:
 
 
 def layout_of(strategy: Any) -> Layout:
-    """Return the way of a config.
-
-    Args:
-        strategy: Its ``trainer.strategy``, a name or a class path with its arguments.
-
-    Raises:
-        UserError: If a plan does not know the strategy.
-    """
+    """Return the way of a config by its ``trainer.strategy``, a name or a class path with its arguments."""
     name, settings = strategy, {}
     if not isinstance(strategy, str):
         name, settings = strategy["class_path"].rpartition(".")[2], strategy.get("init_args") or {}
@@ -85,31 +69,15 @@ def list_layouts(devices: Devices, step: Step) -> Iterator[Layout]:
 
 @dataclass
 class Estimate:
-    """Memory and traffic of one device in a step, in bytes.
+    """Memory and traffic of one device in a step, in bytes."""
 
-    Args:
-        layout: Of what.
-        memory: By kind, in the forward and backward pass or in the optimizer's step, whichever needs more.
-        sent: To other devices.
-    """
-
-    layout: Layout
-    memory: Counter[str]
-    sent: float
+    layout: Layout  # of what
+    memory: Counter[str]  # by kind, in the forward and backward pass or in the optimizer's step, whichever needs more
+    sent: float  # to other devices
 
 
 def estimate(layout: Layout, step: Step, devices: Devices, batches: int = 1) -> Estimate:
-    """Return what a layout needs.
-
-    Args:
-        layout: How the training is divided.
-        step: That of one device.
-        devices: The devices.
-        batches: How many there are to a step.
-
-    Raises:
-        UserError: If the network has too few blocks for a pipeline.
-    """
+    """Return what a layout needs, with so many batches to a step."""
     shards = devices.count // layout.tensor if layout.kind == "fsdp2" else 1
     stages = devices.count if layout.kind == "pipeline" else 1
     blocks = list(step.kept)
@@ -160,5 +128,4 @@ def _take_part(step: Step, blocks: Collection[int], tensor: int = 1, shards: int
 
 
 def _ring(size: float, ranks: int) -> float:
-    """Return what each of some processes sends to sum what all have."""
     return 2 * size * (ranks - 1) / ranks

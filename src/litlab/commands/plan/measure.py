@@ -32,44 +32,25 @@ aten: Any = torch.ops.aten
 
 @dataclass
 class Step:
-    """A training step on one device, in bytes.
+    """A training step on one device, in bytes."""
 
-    Args:
-        parameters: Outside of the blocks of the networks, and in each block.
-        divided: The same of the weights that tensor parallelism divides.
-        rows: Layers whose outputs tensor parallelism sums.
-        gradients: Of the parameters that are trained.
-        states: Of the optimizers.
-        average: Buffers, and averages of the weights.
-        passes: Activations and temporary tensors of the forward and backward pass, at their peak.
-        update: Temporary tensors of the optimizer's step, at their peak.
-        casts: Copies of weights in another type, which are among `passes`.
-        kept: What the forward pass of each block keeps for the backward pass.
-        between: From a block to the next.
-    """
-
-    parameters: list[int] = field(default_factory=list)
-    divided: list[int] = field(default_factory=list)
-    rows: int = 0
-    gradients: int = 0
-    states: int = 0
-    average: int = 0
-    passes: int = 0
-    update: int = 0
-    casts: int = 0
-    kept: dict[int, int] = field(default_factory=dict)
-    between: int = 0
+    parameters: list[int] = field(default_factory=list)  # outside of the blocks of the networks, and in each block
+    divided: list[int] = field(default_factory=list)  # the same of the weights that tensor parallelism divides
+    rows: int = 0  # layers whose outputs tensor parallelism sums
+    gradients: int = 0  # of the parameters that are trained
+    states: int = 0  # of the optimizers
+    average: int = 0  # buffers, and averages of the weights
+    passes: int = 0  # activations and temporary tensors of the forward and backward pass, at their peak
+    update: int = 0  # temporary tensors of the optimizer's step, at their peak
+    casts: int = 0  # copies of weights in another type, which are among `passes`
+    kept: dict[int, int] = field(default_factory=dict)  # what the forward pass of each block keeps for the other one
+    between: int = 0  # from a block to the next
 
 
 class Ledger(TorchDispatchMode):
     """Counts the bytes of all tensors that are made while it is active, until they are freed.
 
     torch's MemTracker replaces a function of torch meanwhile, and refuses networks that a step calls twice.
-
-    Attributes:
-        alive: Bytes now.
-        peak: Most of them, since it was last set.
-        casts: Bytes of weights that were cast.
     """
 
     def __init__(self) -> None:
@@ -190,18 +171,7 @@ class FakeDevice(SingleDeviceStrategy):
 def measure(
     build_model: Callable[[], LightningModule], callbacks: list[Callback], batch: Any, precision: Any, is_gpu: bool
 ) -> Step:
-    """Look at a training step on one device.
-
-    Args:
-        build_model: Makes the model.
-        callbacks: Those that change what a step keeps.
-        batch: A training batch.
-        precision: The Trainer's.
-        is_gpu: Whether it is planned for a GPU.
-
-    Raises:
-        UserError: If the step can't be had without numbers.
-    """
+    """Look at a training step on one device. The callbacks are those that change what a step keeps."""
     ledger = Ledger()
     device = FakeDevice(ledger, is_gpu)
     batches: Any = [batch] * 1000

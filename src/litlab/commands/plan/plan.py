@@ -22,14 +22,6 @@ from litlab.util.team import command as command_line
 
 
 def plan_command(command: Any) -> None:
-    """Print the plan of a command line of ``fit``.
-
-    Args:
-        command: The `litlab.cli.config.Command`.
-
-    Raises:
-        UserError: If the run can't be planned.
-    """
     config, settings = command.config, command.config.trainer
     devices = read_devices(config.plan, config.plan_memory)
     data = command.build_data()
@@ -56,15 +48,7 @@ def plan_command(command: Any) -> None:
 
 
 def read_devices(text: str, gib: float) -> Devices:
-    """Return the devices of a plan.
-
-    Args:
-        text: Nodes x devices of each, such as 2x8.
-        gib: Memory of a device.
-
-    Raises:
-        UserError: If the text is not of this form.
-    """
+    """Return the devices of a plan, such as 2x8: nodes x devices of each."""
     sizes = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
     if sizes is None:
         raise UserError(f"--plan: {text!r} is not valid; give nodes x devices of each, such as 1x8 or 16x8")
@@ -73,7 +57,6 @@ def read_devices(text: str, gib: float) -> Devices:
 
 
 def training_batch(data: LightningDataModule) -> Any:
-    """Return a batch of the run's data as the model gets it, as large as batches get."""
     data.prepare_data()
     data.setup("fit")
     batch = next(iter(data.train_dataloader()))
@@ -82,13 +65,7 @@ def training_batch(data: LightningDataModule) -> Any:
 
 
 def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
-    """Print what a config needs, and each other way; if it does not fit, the command line of the first that does.
-
-    Args:
-        estimates: The config's own, then the others.
-        devices: The devices.
-        words: The command line that was planned.
-    """
+    """Print what a config needs, and each other way; if it does not fit, the command line of the first that does."""
     memory = estimates[0].memory
     rows = [(kind, f"{size / GIB:.3g}") for kind, size in [*memory.items(), ("all", memory.total())]]
     show_table(("of", "GiB"), rows, "Peak memory per device")

@@ -41,12 +41,6 @@ LARGEST = ("epochs", "steps", "peak_memory_gib")  # of all members
 
 
 def main(arguments: list[str]) -> int:
-    """Run ``fit --seeds`` or ``fit --folds``.
-
-    Returns:
-        The exit code: 0; 1 where a fit failed; 2 after one line on what is wrong; 128 and the number of the signal
-        where one stopped it.
-    """
     options = Options("fit", DESCRIPTION)
     kinds = options.add_mutually_exclusive_group(required=True)
     kinds.add_argument("--seeds", metavar="S,S", type=read_seeds, help="two or more, such as 0,1,2")
@@ -90,7 +84,6 @@ def main(arguments: list[str]) -> int:
 
 
 def read_seeds(text: str) -> list[int]:
-    """Read the seeds that a user gives, as an option's type."""
     seeds = [int(word) for word in text.split(",") if word.isdecimal() and len(word) < 11]
     if len(set(seeds)) < max(2, text.count(",") + 1):
         raise argparse.ArgumentTypeError(f"'{text[:40]}' is not valid; give two or more, each once, such as 0,1,2")
@@ -98,7 +91,6 @@ def read_seeds(text: str) -> list[int]:
 
 
 def _check(config: Any, kind: str) -> None:
-    """Refuse a fit that can't be repeated."""
     if os.environ.keys() & {"RANK", "LOCAL_RANK"} or os.environ.get("SLURM_PROCID", "0") != "0":
         raise UserError(f"--{kind}s: it starts the fits, one by one; start it without torchrun or srun")
     if config.trainer.logger is False or config.trainer.fast_dev_run:
@@ -120,12 +112,10 @@ def _find_group(experiment: Path, kind: str, settings: dict[str, Any], members: 
 
 
 def _finished(group: RunFolder) -> list[dict[str, Any]]:
-    """Return the metrics of the runs of a group that are finished."""
     return [read_json(run.metrics) for run in all_runs(group.path) if run.state().get("status") == "finished"]
 
 
 def _write_status(group: RunFolder, status: str) -> None:
-    """Write the files of a group: those of a run, with means over its runs that are finished."""
     metrics = _finished(group)
     members = read_json(group.group)["members"]
     if status == "finished" and len(metrics) < len(members):

@@ -44,13 +44,7 @@ class Predictions(Callback):
 def evaluate(run: RunFolder, generated: bool, modules: str) -> list[Section]:
     """Test the best checkpoint of a run, or its last where none was kept as the best, and return what it shows.
 
-    Args:
-        run: The run.
-        generated: Whether its data was generated; it is tested on the same kind of data, never on the other.
-        modules: Those beside the team's that its config may name, separated by commas.
-
-    Raises:
-        UserError: Its checkpoint, classes or data are missing, or its predictions are of no known kind.
+    It is tested on the kind of data that it was trained on, generated or not, never on the other.
     """
     silence_noise()
     argv = ["test", "--run", str(run.path), *TEST_FLAGS]

@@ -20,41 +20,27 @@ LEARNING = ("--data", "--model", "--trainer.max_", "--trainer.limit_")
 
 @dataclass(frozen=True)
 class Facts:
-    """A run as its files describe it, secrets masked; {} where a file is missing or damaged.
-
-    Args:
-        run: The run.
-        state: Of ``status.json``.
-        metrics: Of ``metrics.json``.
-        origin: Of ``provenance.json``.
-        settings: Of ``config.yaml``, by dotted key.
-        baselines: Test metrics of each baseline, by its name.
-        curves: What was logged for TensorBoard.
-        problems: Files that can't be read, a line each.
-    """
+    """A run as its files describe it, secrets masked; {} where a file is missing or damaged."""
 
     run: RunFolder
-    state: dict[str, Any]
-    metrics: dict[str, Any]
-    origin: dict[str, Any]
-    settings: dict[str, Any]
-    baselines: dict[str, dict[str, float]]
-    curves: Curves
-    problems: list[str]
+    state: dict[str, Any]  # of status.json
+    metrics: dict[str, Any]  # of metrics.json
+    origin: dict[str, Any]  # of provenance.json
+    settings: dict[str, Any]  # of config.yaml, by dotted key
+    baselines: dict[str, dict[str, float]]  # test metrics of each baseline, by its name
+    curves: Curves  # what was logged for TensorBoard
+    problems: list[str]  # files that can't be read, a line each
 
     @property
     def status(self) -> str:
-        """How the run ended."""
         return self.state.get("status", "unknown")
 
     @property
     def data(self) -> dict[str, Any]:
-        """What it was trained on."""
         return self.origin.get("data") or {}
 
     @property
     def generated(self) -> bool:
-        """Whether its data was generated."""
         return self.data.get("generated", (self.run.path / "GENERATED_DATA.txt").is_file())
 
 
@@ -86,17 +72,11 @@ def read_facts(run: RunFolder) -> Facts:
 
 @dataclass(frozen=True)
 class Shipped:
-    """The config of the repository that a run was started with.
+    """The config of the repository that a run was started with."""
 
-    Args:
-        name: Its path, as it was typed.
-        comment: The comment that it begins with; "" where the run has other data or settings than it speaks of.
-        changes: Key, its value in the config and in the run, where the config sets it and they differ.
-    """
-
-    name: str
-    comment: str
-    changes: list[tuple[str, Any, Any]]
+    name: str  # its path, as it was typed
+    comment: str  # the comment that it begins with; "" where the run has other data or settings than it speaks of
+    changes: list[tuple[str, Any, Any]]  # key, its value in the config, None where it has none, and in the run
 
 
 def find_shipped(facts: Facts) -> Shipped | None:
@@ -108,14 +88,27 @@ def find_shipped(facts: Facts) -> Shipped | None:
     shipped = mask(flatten(read_mapping(Path(configs[0]))))
     text = mask_text(read_text(Path(configs[0])))
 
-    keys = [key for key, value in shipped.items() if key not in ("base", *OF_A_SEED) and value != {}]
-    changes = [(key, shipped[key], facts.settings.get(key)) for key in keys if facts.settings.get(key) != shipped[key]]
+    settings = facts.settings
+    keys = [key for key in shipped if key not in ("base", *OF_A_SEED)]
+    changes = [(key, shipped[key], settings.get(key)) for key in keys if settings.get(key) != shipped[key]]
     is_shipped = not changes and len(configs) == 1 and not any(flag.startswith(LEARNING) for flag, _ in flags)
+
+    # Flags can also set what the config does not write
+    keys = [key for key in settings if key not in (*shipped, *OF_A_SEED) and is_set(key, flags)]
+    changes += [(key, None, settings[key]) for key in keys if settings[key] is not None]
     return Shipped(configs[0], read_comment(text) if is_shipped else "", changes)
 
 
+def is_set(key: str, flags: list[tuple[str, str]]) -> bool:
+    """Return whether one of the flags sets a key, alone or in a block with others."""
+    for flag, value in flags:
+        name = flag.removeprefix("--").replace(".init_args", "")
+        if key == name or (value.startswith(("[", "{")) and key.startswith(f"{name}.")):
+            return True
+    return False
+
+
 def read_comment(text: str) -> str:
-    """Return the comment that a config begins with, without what is for editors."""
     comment = takewhile(lambda line: line.startswith("#"), text.splitlines())
     lines = [line.removeprefix("#").removeprefix(" ") for line in comment if "yaml-language-server" not in line]
     return "\n".join(lines)

@@ -14,7 +14,6 @@ Line = tuple[str, Any, Any, str]  # label, x, y, and matplotlib's format such as
 
 
 def draw_lines(lines: Sequence[Line], x_label: str) -> str:
-    """Return a drawing of some lines, with a legend below of those that have a label."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -22,12 +22,7 @@ BINS = 15  # of the confidence, as torchmetrics has for its calibration error
 
 
 class Collector:
-    """Collects the predictions of a test, batch by batch; of the inputs it keeps those of the worst mistakes.
-
-    Args:
-        trainer: The trainer that tests.
-        model: The model.
-    """
+    """Collects the predictions of a test, batch by batch; of the inputs it keeps those of the worst mistakes."""
 
     def __init__(self, trainer: Trainer, model: LightningModule) -> None:
         self.trainer, self.model = trainer, model
@@ -45,12 +40,10 @@ class Collector:
         self.worst = sorted(self.worst, key=lambda mistake: -mistake[0])[:SHOWN]
 
     def list_mistakes(self) -> list[Markup]:
-        """Return the worst mistakes, with their images or texts."""
         samples = [sample for _, sample in self.worst]
         return [show.gallery(samples) if samples else show.text("There is no mistake in the test split.")]
 
     def _show(self, inputs: Any, number: int, place: int) -> tuple[str, str]:
-        """Return a sample as an image and a text, each empty where it has none."""
         if hasattr(self.data, "sample_index"):
             text = self.data.text("test", int(self.data.sample_index("test", number)[place]))
             return "", text[:LETTERS]
@@ -70,7 +63,6 @@ class Classification(Collector):
         return "logits" in outputs and outputs["logits"].ndim == 2 and is_pair(batch) and batch[1].ndim == 1
 
     def add(self, outputs: dict[str, Any], batch: Any, number: int) -> None:
-        """Count batch `number`, and keep its most confident mistakes."""
         logits, labels = outputs["logits"].float().cpu(), batch[1].cpu()
         confidence, predicted = logits.softmax(dim=1).max(dim=1)
         self.counts = self.counts + evaluation.count_pairs(labels, predicted, logits.shape[1])
@@ -82,7 +74,6 @@ class Classification(Collector):
         self.keep_worst(confidence * (predicted != labels), captions, batch[0], number)
 
     def sections(self) -> list[Section]:
-        """Return what there is to say."""
         names = evaluation.class_names(self.trainer, len(self.counts))
         table = evaluation.tabulate_classes(self.counts, names)
         rows = [[name, *map(decimals, values)] for name, *values in table.to_numpy(object).tolist()]
@@ -123,7 +114,6 @@ class Forecasting(Collector):
         return "forecast" in outputs and isinstance(batch, dict) and {"past", "future"} <= batch.keys()
 
     def add(self, outputs: dict[str, Any], batch: Any, number: int) -> None:
-        """Add the errors of batch `number`, and keep some windows."""
         future = batch["future"].float().cpu()
         names = [name for name in ("forecast", "lower", "upper") if outputs.get(name) is not None]
         forecast, *ends = [outputs[name].float().cpu() for name in names]
@@ -138,7 +128,6 @@ class Forecasting(Collector):
             self.windows.append(tuple(part[place] for part in (past, future, forecast, *ends)))
 
     def sections(self) -> list[Section]:
-        """Return what there is to say."""
         sums, counts = zip(*self.parts, strict=True)
         means = torch.stack(sums).sum(dim=0) / torch.stack(counts).sum()  # (quantity, step ahead, column)
         steps = range(1, means.shape[1] + 1)
@@ -155,7 +144,6 @@ class Forecasting(Collector):
         return sections
 
     def _draw(self, number: int) -> Markup:
-        """Return the drawing of a window: of one column, another one each time."""
         parts = self.windows[number]
         names = list(getattr(self.data, "target_names", map(str, range(parts[0].shape[1]))))
         column = number % len(names)
@@ -179,7 +167,6 @@ class Regression(Collector):
         return "predicted" in outputs and is_pair(batch) and batch[1].numel() == outputs["predicted"].numel()
 
     def add(self, outputs: dict[str, Any], batch: Any, number: int) -> None:
-        """Keep the predictions of batch `number`."""
         predicted = outputs["predicted"].float().cpu()
         true = batch[1].float().cpu().reshape(predicted.shape)
         self.parts.append((true, predicted))
@@ -190,7 +177,6 @@ class Regression(Collector):
         self.keep_worst((predicted - true).abs().amax(dim=1), captions, batch[0], number)
 
     def sections(self) -> list[Section]:
-        """Return what there is to say."""
         true, predicted = (torch.cat(part) for part in zip(*self.parts, strict=True))
         names = self.model.hparams.get("target_names") or [str(column) for column in range(true.shape[1])]
         figures = []
@@ -205,7 +191,6 @@ KINDS = (Classification, Forecasting, Regression)  # the first that fits is take
 
 
 def is_pair(batch: Any) -> bool:
-    """Return whether a batch is inputs and a tensor of the truth."""
     return isinstance(batch, tuple | list) and len(batch) == 2 and isinstance(batch[1], Tensor)
 
 

@@ -30,14 +30,7 @@ MOST_CURVES = 9
 
 
 def build_page(facts: Sequence[Facts], predictions: Sequence[Section], problem: str, command: str) -> str:
-    """Return the page, as HTML.
-
-    Args:
-        facts: What the files of each run say.
-        predictions: What the checkpoint of a single run showed.
-        problem: Why it was not evaluated, where it could not be.
-        command: What makes the page.
-    """
+    """Return the page: what the files of each run say, and what the checkpoint of a single run showed, or a problem."""
     runs = {each.run.name: each for each in facts}
     only = facts[0] if len(facts) == 1 else None
     shipped = find_shipped(only) if only else None
@@ -69,7 +62,6 @@ def describe_run(facts: Facts, shipped: Shipped | None) -> str:
 
 
 def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return what must be read before any figure."""
     banners = []
     for name, facts in runs.items():
         before = f"{name}: " if len(runs) > 1 else ""
@@ -93,7 +85,6 @@ def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return the metrics of runs beside those of their baselines, where all have the same."""
     columns = {name: results.values(facts.metrics) for name, facts in runs.items()}
     baselines = [facts.baselines for facts in runs.values()]
     if baselines.count(baselines[0]) == len(runs):
@@ -104,7 +95,6 @@ def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
-    """Return a table over the finished runs, where all differ only in their seed."""
     finished = [facts for facts in runs if facts.status == "finished"]
     seeds = {facts.origin.get("seed") for facts in finished}
     fingerprints = {facts.data.get("fingerprint") for facts in finished}
@@ -145,7 +135,6 @@ def list_settings(runs: Mapping[str, Facts], shipped: Shipped | None) -> list[Ma
 
 
 def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return what each run took."""
     costs = []
     for facts in runs.values():
         hardware = facts.origin.get("hardware") or {}
@@ -157,7 +146,6 @@ def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return data, code, hardware and versions: of one run all, of several what differs."""
     origins = [flatten_origin(facts.origin) for facts in runs.values()]
     rows = differences(origins) if len(runs) > 1 else {key: [value] for key, value in origins[0].items()}
     rows.pop("hardware.host", None)  # a page is for people who were not there
@@ -165,7 +153,6 @@ def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return the commands that say how each run is repeated, and those that started them."""
     lines = []
     for facts in runs.values():
         lines.append(shlex.join(team.command("reproduce", str(facts.run.path))))
@@ -174,6 +161,5 @@ def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def show_entries(runs: Mapping[str, Facts], rows: Mapping[str, Sequence[Any]]) -> Markup:
-    """Return a table with a column for each run."""
     cells = [[key, *map(format_value, values)] for key, values in rows.items()]
     return show.table(["", *runs], cells) if rows else show.text("They are the same.")

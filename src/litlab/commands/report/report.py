@@ -24,7 +24,6 @@ Several runs are shown side by side; runs that differ only in their seed, also a
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``report`` and return its exit code."""
     options = Options("report", DESCRIPTION)
     options.add_argument("run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds")
     options.add_argument("--output", metavar="FILE", type=Path, help="file to write (default: in the run's folder)")
@@ -63,11 +62,6 @@ def main(arguments: list[str]) -> int:
 
 
 def find_runs(texts: list[str]) -> list[RunFolder]:
-    """Find the runs that the user named; a group of seeds stands for all of its runs.
-
-    Raises:
-        UserError: If there is no such run.
-    """
     runs: list[RunFolder] = []
     for text in texts:
         run = find_run(text, groups=True)
@@ -76,7 +70,6 @@ def find_runs(texts: list[str]) -> list[RunFolder]:
 
 
 def default_output(runs: list[RunFolder], names: list[str]) -> Path:
-    """Return where a page goes: into the folder of the run, or that of several beside the experiments."""
     if len(runs) == 1:
         return runs[0].path / "report" / "index.html"
     name = "_".join(name.replace("/", "-") for name in names)

@@ -48,7 +48,6 @@ internet connection; then change it. --like says what it begins as:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``new`` and return its exit code."""
     options = Options("new", DESCRIPTION)
     options.add_argument("name", metavar="NAME", help="its name: lower-case letters, digits and _")
     options.add_argument("--like", required=True, choices=KINDS, help="what it begins as")
@@ -80,16 +79,6 @@ def main(arguments: list[str]) -> int:
 
 
 def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
-    """Return the files of a new experiment, and their texts.
-
-    Args:
-        name: The experiment's name.
-        kind: One of `KINDS`.
-        own_data: Whether it gets a DataModule of its own.
-
-    Raises:
-        UserError: If the name can't be used, or one of the files is there already.
-    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     source, tests = find_folders("new")
@@ -114,11 +103,6 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
 
 
 def check_name(name: str) -> None:
-    """Check that modules, classes, configs and runs can have a name.
-
-    Raises:
-        UserError: If not.
-    """
     if not NAME.fullmatch(name):
         raise UserError(
             f"new: {name!r} can't be its name; use lower-case letters, digits and _, and begin with a letter"
@@ -128,15 +112,7 @@ def check_name(name: str) -> None:
 
 
 def check_class(name: str, source: Path) -> None:
-    """Check that no other class has a name, as configs give it alone.
-
-    Args:
-        name: The name.
-        source: Whose classes are looked at, besides Python's and litlab's.
-
-    Raises:
-        UserError: If one has.
-    """
+    """Check that no other class of Python, litlab or the sources has a name, as configs give it alone."""
     taken = {*dir(builtins), "Any", "DataLoader", "Tensor"}  # the last three: what the files import
     for folder in (LITLAB, source):
         for module in folder.rglob("*.py"):

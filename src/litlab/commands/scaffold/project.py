@@ -9,14 +9,6 @@ CONFIGS = Path("configs")
 
 
 def find_folders(command: str) -> tuple[Path, Path]:
-    """Return the folders of the team's package and of its tests, relative to the working directory.
-
-    Args:
-        command: Which command asks, for the message.
-
-    Raises:
-        UserError: If the working directory is not the project's root.
-    """
     root = Path.cwd().resolve()
     source = package_folder().resolve()
     if not (root / CONFIGS).is_dir() or not source.is_relative_to(root):

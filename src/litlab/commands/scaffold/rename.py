@@ -34,7 +34,6 @@ RULES = (
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``rename`` and return its exit code."""
     options = Options("rename", DESCRIPTION)
     options.add_argument("name", metavar="NAME", help="the new name, as it is imported")
     new = options.parse_args(arguments).name
@@ -56,11 +55,6 @@ def main(arguments: list[str]) -> int:
 
 
 def check_name(name: str) -> None:
-    """Check that the package can have a name, and nothing else has it.
-
-    Raises:
-        UserError: If not.
-    """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UserError(
             f"rename: {name!r} can't be a package; use lower-case letters, digits and _, begin with a letter"
@@ -71,11 +65,6 @@ def check_name(name: str) -> None:
 
 
 def check_committed() -> None:
-    """Check that git has all of the project as it is.
-
-    Raises:
-        UserError: If there is no repository, or something is not committed.
-    """
     try:
         is_changed = git("status", "--porcelain", at=Path.cwd())
     except GitError as error:
@@ -85,15 +74,7 @@ def check_committed() -> None:
 
 
 def replace_mentions(folders: tuple[Path, Path], new: str) -> int:
-    """Write the new name into all files that mention the package.
-
-    Args:
-        folders: The package and its tests.
-        new: Its new name.
-
-    Returns:
-        How many files were changed.
-    """
+    """Write the new name into all files that mention the package; return how many these are."""
     parts = {path.stem for folder in folders for path in folder.glob("[!.]*")}
     rule = "|".join(RULES).replace("NAME", package()).replace("PARTS", "|".join(sorted(map(re.escape, parts))))
     mention = re.compile(rule)
@@ -115,7 +96,6 @@ def replace_mentions(folders: tuple[Path, Path], new: str) -> int:
 
 
 def sort_imports() -> None:
-    """Sort imports and break lines anew, where ruff is installed: both depend on the length of names."""
     if importlib.util.find_spec("ruff"):
         for arguments in (["check", "--select", "I", "--fix", "--quiet"], ["format", "--quiet"]):
             subprocess.run([sys.executable, "-m", "ruff", *arguments, "--no-cache", "src", "tests"], check=False)

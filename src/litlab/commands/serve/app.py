@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -50,6 +51,7 @@ def create_app(options: ServeOptions) -> Starlette:
         from litlab.cli.messages import describe_error
 
         print(f"error: {describe_error(error) or traceback.format_exc()}", file=sys.stderr, flush=True)
+        time.sleep(0.2)  # for the supervisor's ping: it waits for the answer for long, also of a process that is gone
         os._exit(STARTUP_FAILURE)  # a slow end would look like a worker that hangs
     gc.freeze()  # or collections would look through all of torch, while requests wait
     host = f"[{options.host}]" if ":" in options.host else options.host
@@ -59,7 +61,6 @@ def create_app(options: ServeOptions) -> Starlette:
 
 
 def _end_with_server() -> None:
-    """End this process if the server was killed."""
     server = multiprocessing.parent_process()
     if server is not None:
         server.join()
@@ -67,13 +68,6 @@ def _end_with_server() -> None:
 
 
 def build_app(manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], options: ServeOptions) -> Starlette:
-    """Return the application.
-
-    Args:
-        manifest: What is known of the model.
-        answer: Returns the answer to each of some requests.
-        options: Limits and token.
-    """
     interface = Interface(manifest, answer, options)
     local = ["localhost", "127.0.0.1", "[::1]", options.host]  # somebody's page could call this machine by another name
     routes = [
@@ -94,13 +88,7 @@ def build_app(manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], 
 
 
 class Interface:
-    """The addresses of the server.
-
-    Args:
-        manifest: What is known of the model.
-        answer: Returns the answer to each of some requests.
-        options: Limits and token.
-    """
+    """The addresses of the server."""
 
     def __init__(self, manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], options: ServeOptions) -> None:
         self.manifest, self.options = manifest, options
@@ -109,7 +97,6 @@ class Interface:
 
     @contextlib.asynccontextmanager
     async def keep_answering(self, app: Starlette) -> AsyncIterator[None]:
-        """Let batches be answered while the server runs."""
         answering = asyncio.create_task(self.batcher.run())
         yield
         answering.cancel()
@@ -149,11 +136,7 @@ class Interface:
 
 
 async def read_fields(request: Request, most_bytes: int) -> dict[str, Any]:
-    """Read a body, JSON or a form, as fields by their names. Files are bytes.
-
-    Raises:
-        HTTPException: It is too large, or damaged.
-    """
+    """Read a body, JSON or a form, as fields by their names. Files are bytes."""
     # Of what is too large the rest is dropped, as most clients read no answer before they have sent all.
     body, size = bytearray(), 0
     async for chunk in request.stream():
@@ -176,11 +159,6 @@ async def read_fields(request: Request, most_bytes: int) -> dict[str, Any]:
 
 
 def parse_json(body: bytearray) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises:
-        HTTPException: It is none.
-    """
     try:
         content = json.loads(body.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

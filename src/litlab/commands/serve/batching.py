@@ -9,12 +9,7 @@ Answer = dict[str, Any] | Exception  # an exception is the answer to one request
 
 
 class Batcher:
-    """A queue in front of a model that runs in one thread.
-
-    Args:
-        answer: Returns the answer to each of some requests.
-        most: Most requests in one call.
-    """
+    """A queue in front of a model that runs in one thread, with at most so many requests in one call."""
 
     def __init__(self, answer: Callable[[list[Any]], list[Answer]], most: int) -> None:
         self.answer, self.most = answer, most

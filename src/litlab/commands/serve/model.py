@@ -15,13 +15,7 @@ Arrays = Sequence[np.ndarray]
 
 
 class Model:
-    """Answers requests.
-
-    Args:
-        manifest: What is known of the model, as an export writes it.
-        files: Texts of the files that belong to it, such as ``tokenizer.json``, by their names.
-        run: Returns the outputs for a batch of inputs, both in the order of the manifest.
-    """
+    """Answers requests. `run` returns the outputs for a batch of inputs, both in the order of the manifest."""
 
     def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str], run: Callable[[Arrays], Arrays]) -> None:
         self.manifest, self.run = manifest, run
@@ -52,7 +46,6 @@ class Model:
 
 
 def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns, or the exception that it raises."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -60,16 +53,7 @@ def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def load_model(run: str, settings: list[str], workers: int) -> Model:
-    """Load what the user has named; the data that it was trained on is not needed.
-
-    Args:
-        run: Folder of an export, or a run or checkpoint.
-        settings: Settings of the run that differ.
-        workers: Processes that share the cores.
-
-    Raises:
-        UserError: There is none, or it can't be loaded here.
-    """
+    """Load an export, run or checkpoint for one of some workers, which share the cores. Its data is not needed."""
     import torch
 
     torch.set_num_threads(max(1, torch.get_num_threads() // workers))

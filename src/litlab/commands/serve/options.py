@@ -26,41 +26,23 @@ All other arguments are settings of the run.
 
 @dataclass
 class ServeOptions:
-    """What is served, and how; each worker gets a copy.
+    """What is served, and how; each worker gets a copy."""
 
-    Args:
-        run: Run, checkpoint or folder of an export.
-        host: Address to listen on.
-        port: Port; 0 for a free one.
-        workers: Processes, each with a model.
-        batch_size: Most requests that are computed together.
-        queue: Most requests of a worker at a time.
-        timeout: Seconds until a request is given up.
-        max_mb: Megabytes of the largest body.
-        settings: Settings of the run that differ.
-        token: What a client must know; None: nobody is asked.
-        package: The team's package.
-    """
-
-    run: str = ""
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 1
-    batch_size: int = 32
-    queue: int = 128
-    timeout: float = 60.0
-    max_mb: float = 10.0
-    settings: list[str] = field(default_factory=list)
-    token: str | None = None
-    package: str = field(default_factory=package)
+    run: str = ""  # run, checkpoint or folder of an export
+    host: str = "127.0.0.1"  # address to listen on
+    port: int = 8000  # port; 0 for a free one
+    workers: int = 1  # processes, each with a model
+    batch_size: int = 32  # most requests that are computed together
+    queue: int = 128  # most requests of a worker at a time
+    timeout: float = 60.0  # seconds until a request is given up
+    max_mb: float = 10.0  # megabytes of the largest body
+    settings: list[str] = field(default_factory=list)  # settings of the run that differ
+    token: str | None = None  # what a client must know; None: nobody is asked
+    package: str = field(default_factory=package)  # the team's package
 
 
 def parse_options(arguments: list[str]) -> ServeOptions:
-    """Read the command line and the token. The run is named by its folder, as later workers must not find another one.
-
-    Raises:
-        UserError: They are wrong, or there is no such run.
-    """
+    """Read the command line and the token. The run becomes its folder, as later workers must not find another one."""
     parser = Options("serve", DESCRIPTION)
     add, seconds, megabytes = parser.add_argument, partial(amount_of, "seconds"), partial(amount_of, "megabytes")
     add("--run", required=True, metavar="RUN", help="run, checkpoint, or folder of an export")

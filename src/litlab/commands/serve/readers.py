@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from litlab.data.frames import FileFormat
 from litlab.errors import UserError
 
 MOST_PIXELS = 40_000_000
@@ -24,42 +23,31 @@ Outputs = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Sample:
-    """A request, read.
+    """A request, read."""
 
-    Args:
-        inputs: The model's inputs in the order of its manifest; the first axis is the batch.
-        context: What the answer needs besides the outputs.
-    """
-
-    inputs: list[np.ndarray]
-    context: Any = None
+    inputs: list[np.ndarray]  # the model's inputs in the order of its manifest; the first axis is the batch
+    context: Any = None  # what the answer needs besides the outputs
 
 
 class Reader:
     """Reads requests for one model: ``read`` makes a `Sample` of what was sent, ``answer`` turns outputs into JSON.
 
-    Both raise a `UserError` where it can't be used, or a number is NaN or infinite.
-
-    Args:
-        manifest: The model's manifest.
-        files: Texts of the files that belong to the model, by their names.
+    Both raise a `UserError` where it can't be used, or a number is NaN or infinite. `files` are texts of what
+    belongs to the model, by their names.
     """
 
     field: ClassVar[str]  # what is sent is called so
 
     def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        import litlab.data  # noqa: F401 - takes seconds: not in the first request
+
         self.facts: dict[str, Any] = manifest["facts"]
 
     def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
-        """Join the inputs of some requests."""
         return [np.concatenate(arrays) for arrays in zip(*(sample.inputs for sample in samples), strict=True)]
 
     def take(self, fields: Fields) -> Any:
-        """Return what is to be read: the field of the model's kind, or the file of a form.
-
-        Raises:
-            UserError: It is not there, or something else is.
-        """
+        """Return what is to be read: the field of the model's kind, or the file of a form."""
         for name in fields:
             if name not in (self.field, "file"):
                 raise UserError(f"{name[:40]!r}: there is no such field; send {self.field!r} in JSON or a form")
@@ -136,7 +124,6 @@ class TextReader(Reader):
         return [np.concatenate([np.pad(ids, ((0, 0), (0, longest - ids.shape[1]))) for ids in texts])]
 
     def answer(self, outputs: Outputs, context: int) -> dict[str, Any]:
-        """Return the class, how many tokens the text has, and how many of them were read."""
         tokens = {"tokens": context, "tokens_read": min(context, self.longest)}
         return answer_class(self.facts["class_names"], outputs["probabilities"][0]) | tokens
 
@@ -148,6 +135,7 @@ class SeriesReader(Reader):
 
     def read(self, fields: Fields) -> Sample:
         """Turn a series into one sample; the context is what an answer repeats, and the times that follow."""
+        from litlab.data.frames import FileFormat
         from litlab.data.series.regular import read_last_rows
         from litlab.data.series.serving import make_calendar
 
@@ -165,7 +153,7 @@ class SeriesReader(Reader):
         return Sample(inputs, {"times": times[rows:], "past": past})
 
     def answer(self, outputs: Outputs, context: dict[str, Any]) -> dict[str, Any]:
-        """Return times, and for each column forecast and interval, whose ends are null where the run has none."""
+        """Return times, past and forecast; the ends of the interval are null where the run has none."""
         check_finite(outputs["forecast"])
         answer = dict(context)
         for name, values in outputs.items():
@@ -182,6 +170,7 @@ class RowReader(Reader):
     field = "rows"
 
     def read(self, fields: Fields) -> Sample:
+        from litlab.data.frames import FileFormat
         from litlab.data.tables.serving import TabularMetadata, read_rows
 
         known = TabularMetadata(**self.facts)
@@ -192,7 +181,6 @@ class RowReader(Reader):
         return Sample(list(known.lay_out(frame)))
 
     def answer(self, outputs: Outputs, context: Any) -> dict[str, Any]:
-        """Return for each row, in order, its class and probabilities, or a number for each target."""
         if "probabilities" in outputs:
             return {"rows": [answer_class(self.facts["class_names"], row) for row in outputs["probabilities"]]}
         check_finite(outputs["predicted"])
@@ -203,11 +191,6 @@ class RowReader(Reader):
 
 
 def choose_reader(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Any:
-    """Return the reader for a model.
-
-    Raises:
-        UserError: There is none for its kind.
-    """
     readers = {"images": ImageReader, "texts": TextReader, "series": SeriesReader, "rows": RowReader}
     if manifest["kind"] not in readers:
         raise UserError(f"serve: it takes models of {', '.join(readers)}; this one is of {manifest['kind']}")
@@ -217,14 +200,7 @@ def choose_reader(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Any:
 def lay_out(name: str, value: Any, columns: Sequence[str], most: int) -> Any:
     """Return rows as `litlab.data.frames.read_frame` takes them: the bytes of a CSV file, or a frame.
 
-    Args:
-        name: What they are called.
-        value: CSV as text or bytes, or a list of objects.
-        columns: What each object must have; more is left out.
-        most: Most rows.
-
-    Raises:
-        UserError: There are none or too many, or one is no object or lacks a column.
+    Of the objects in a list only the columns are kept.
     """
     import pandas as pd
 
@@ -248,7 +224,6 @@ def lay_out(name: str, value: Any, columns: Sequence[str], most: int) -> Any:
 
 
 def answer_class(names: Sequence[str], probabilities: np.ndarray) -> dict[str, Any]:
-    """Return the class of a sample, its probability, and all probabilities, which have the shape (class,)."""
     check_finite(probabilities)
     rounded = [round(float(value), 6) for value in probabilities]  # as in a file of predictions
     best = int(probabilities.argmax())
@@ -260,6 +235,5 @@ def answer_class(names: Sequence[str], probabilities: np.ndarray) -> dict[str, A
 
 
 def check_finite(values: np.ndarray) -> None:
-    """Refuse an answer that is none."""
     if not np.isfinite(values).all():
         raise UserError("the model's answer is not a finite number; are the values like those of the training?")

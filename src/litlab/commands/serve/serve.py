@@ -17,17 +17,6 @@ HEADERS = [("Content-Security-Policy", POLICY), ("X-Content-Type-Options", "nosn
 
 
 def main(arguments: list[str]) -> int:
-    """Run the verb ``serve`` until a signal comes.
-
-    Args:
-        arguments: What follows the verb on the command line.
-
-    Returns:
-        The exit code: 0 after SIGTERM or Ctrl-C; 2 if a worker can't load the model.
-
-    Raises:
-        UserError: The flags are wrong, or the address can't be listened on.
-    """
     options = parse_options(arguments)
     try:
         import python_multipart  # noqa: F401 - Starlette needs it for forms
@@ -55,11 +44,7 @@ def main(arguments: list[str]) -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens, before anything slow is done.
-
-    Raises:
-        UserError: Somebody else listens there, or it is no address of this machine.
-    """
+    """Return a socket that listens, before anything slow is done."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family)

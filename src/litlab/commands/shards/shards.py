@@ -18,7 +18,6 @@ the cache first.
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command ``shards``."""
     options = Options("shards", DESCRIPTION)
     options.add_argument("--output", metavar="DIR", type=Path, required=True, help="new folder to write")
     options.add_argument("--shard_mb", metavar="N", type=count, default=64, help="size of a shard in MB (default 64)")

@@ -27,12 +27,10 @@ LEAST = 10  # completed trials from which on importances mean anything
 
 
 def list_complete(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the trials with a value."""
     return study.get_trials(states=(TrialState.COMPLETE,))
 
 
 def show_value(spec: Spec, trial: FrozenTrial) -> str:
-    """Return the metric as mean and deviation over the seeds, with the score where a spread was penalised."""
     if trial.state != TrialState.COMPLETE:
         return decimals(trial.intermediate_values.get(trial.last_step or 0))
     deviation = trial.user_attrs["deviation"]
@@ -41,19 +39,16 @@ def show_value(spec: Spec, trial: FrozenTrial) -> str:
 
 
 def show_settings(trial: FrozenTrial) -> str:
-    """Return the searched values of a trial in one line."""
     values = {name: decimals(value) if isinstance(value, float) else value for name, value in trial.params.items()}
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def describe(spec: Spec, trial: FrozenTrial) -> str:
-    """Say in one line how a trial has ended."""
     reason = trial.user_attrs.get("reason", f"{spec.metric} {show_value(spec, trial)}")
     return printable(f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})")
 
 
 def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of the table of trials: the best, then the others in their order."""
     best = [study.best_trial] if list_complete(study) else []
     rows = []
     for trial in [*best, *(trial for trial in list_counted(study) if trial not in best)]:
@@ -63,13 +58,11 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
 
 
 def print_trials(spec: Spec, study: optuna.Study) -> None:
-    """Print the table of trials."""
     header, rows = list_rows(spec, study)
     show_table(header, rows, f"Sweep {spec.name}: {len(rows)} trials")
 
 
 def write_best(spec: Spec, study: optuna.Study) -> Path:
-    """Write the best settings as ``best.yaml``, an overlay for ``fit``."""
     trial = study.best_trial
     others = " ".join(mask_command([*spec.flags(), *spec.arguments]))
     heading = f"# {describe(spec, trial)}\n# found with {printable(others)}\n"
@@ -79,7 +72,6 @@ def write_best(spec: Spec, study: optuna.Study) -> Path:
 
 
 def write_report(spec: Spec, study: optuna.Study) -> Path:
-    """Write the page, ``report/report.html`` in the sweep's folder, and plotly's script beside it."""
     from plotly.offline import get_plotlyjs
 
     header, rows = list_rows(spec, study)
@@ -98,7 +90,6 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
 
 
 def draw_figures(spec: Spec, study: optuna.Study) -> Iterator[tuple[str, Any]]:
-    """Yield title and figure: history, importances, settings, validations."""
     from optuna import visualization as plots
 
     yield f"{spec.metric} by trial ({spec.direction})", plots.plot_optimization_history(study)

@@ -13,23 +13,16 @@ Point = dict[str, Scalar]  # YAML path -> value; a choice that is a block goes b
 
 @dataclass(frozen=True)
 class Entry:
-    """What is searched for one setting.
+    """What is searched for one setting."""
 
-    Args:
-        distribution: Its values.
-        choices: What the choices stand for in the config; {} for a range.
-    """
-
-    distribution: FloatDistribution | IntDistribution | CategoricalDistribution
-    choices: dict[Scalar, Any]
+    distribution: FloatDistribution | IntDistribution | CategoricalDistribution  # its values
+    choices: dict[Scalar, Any]  # what the choices stand for in the config; {} for a range
 
     def corners(self) -> list[Scalar]:
-        """Return all choices, or the ends of the range."""
         space: Any = self.distribution
         return list(self.choices) or [space.low, space.high]
 
     def grid(self) -> list[Scalar]:
-        """Return all choices, or all values of a range with steps."""
         space: Any = self.distribution
         if self.choices:
             return list(self.choices)
@@ -47,7 +40,6 @@ Space = dict[str, Entry]
 
 
 def list_points(space: Space, list_values: Callable[[Entry], list[Scalar]]) -> list[Point]:
-    """Return every combination of some values of each entry, which a function lists."""
     return [dict(zip(space, values, strict=True)) for values in product(*map(list_values, space.values()))]
 
 

@@ -37,65 +37,36 @@ OURS = ("seed_everything", "experiment", "test_after_fit", "ckpt_path", "resume"
 
 @dataclass(frozen=True)
 class Spec:
-    """A sweep, as its file describes it.
+    """A sweep, as its file describes it."""
 
-    Args:
-        file: The sweep file.
-        name: Name of the sweep and of its study.
-        base: Config files of the experiment.
-        settings: Further values for all trials, YAML path -> value.
-        metric: What is optimised.
-        direction: ``minimize`` or ``maximize``.
-        trials: Number of trials; None for no limit but the time.
-        hours: How long one command starts new trials; None for no limit.
-        sampler: ``name`` and arguments.
-        pruner: ``name`` and arguments.
-        seeds: Fits per trial.
-        spread: By how many standard deviations over the seeds the mean is made worse.
-        space: What is searched.
-        arguments: Further arguments of every fit.
-        fingerprint: Checksums of what makes trials comparable, by key.
-    """
-
-    file: Path
-    name: str
-    base: list[Path]
-    settings: dict[str, Any]
-    metric: str
-    direction: Any
-    trials: int | None
-    hours: float | None
-    sampler: dict[str, Any]
-    pruner: dict[str, Any]
-    seeds: int
-    spread: float
-    space: Space
-    arguments: list[str]
-    fingerprint: dict[str, str]
+    file: Path  # the sweep file
+    name: str  # name of the sweep and of its study
+    base: list[Path]  # config files of the experiment
+    settings: dict[str, Any]  # further values for all trials, YAML path -> value
+    metric: str  # what is optimised
+    direction: Any  # minimize or maximize
+    trials: int | None  # number of trials; None for no limit but the time
+    hours: float | None  # how long one command starts new trials; None for no limit
+    sampler: dict[str, Any]  # name and arguments
+    pruner: dict[str, Any]  # name and arguments
+    seeds: int  # fits per trial
+    spread: float  # by how many standard deviations over the seeds the mean is made worse
+    space: Space  # what is searched
+    arguments: list[str]  # further arguments of every fit
+    fingerprint: dict[str, str]  # checksums of what makes trials comparable, by key
 
     @property
     def folder(self) -> Path:
         return ROOT / "sweeps" / self.name
 
     def flags(self) -> list[str]:
-        """Return the arguments that all fits begin with."""
         return [*(f"--config={path}" for path in self.base), *_flags_of(self.settings)]
 
 
 def read_spec(
     file: Path, trials: int | None = None, hours: float | None = None, arguments: list[str] | None = None
 ) -> Spec:
-    """Read a sweep file.
-
-    Args:
-        file: The file.
-        trials: In place of the file's number.
-        hours: In place of the file's number.
-        arguments: Further arguments of every fit.
-
-    Raises:
-        UserError: If something in it is wrong; with file and key.
-    """
+    """Read a sweep file; trials and hours stand in place of its own, and arguments go to every fit."""
     content = read_mapping(file, example="metric: val/acc")
     content["trials"] = trials or content.get("trials")
     content["hours"] = hours or content.get("hours")
@@ -106,14 +77,7 @@ def read_spec(
 
 
 def build_part(classes: Mapping[str, type], settings: dict[str, Any], key: str, number: int = 0) -> Any:
-    """Build a sampler or pruner.
-
-    Args:
-        classes: The classes by name.
-        settings: ``name`` and arguments.
-        key: Where they stand in the sweep file.
-        number: Added to the seed, or workers with the same one would try the same values.
-    """
+    """Build a sampler or pruner. The number is added to the seed, or all workers would try the same values."""
     if settings.get("name") not in classes:
         _refuse(key, f"'{settings.get('name')}' is none of {', '.join(classes)}; choose one")
     arguments = {name: value for name, value in settings.items() if name != "name"}
@@ -128,11 +92,7 @@ def build_part(classes: Mapping[str, type], settings: dict[str, Any], key: str, 
 
 
 def check_space(spec: Spec) -> None:
-    """Parse the experiment's config with all corners of the space.
-
-    Raises:
-        UserError: If a path or value does not fit; with the nearest valid one.
-    """
+    """Parse the experiment's config with all corners of the space."""
     from litlab.cli.config import Command
     from litlab.cli.resolve import import_all_classes
 

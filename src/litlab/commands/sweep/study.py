@@ -33,8 +33,7 @@ with allow_experimental():
 def open_storage(folder: Path) -> RDBStorage:
     """Open the database that ``LITLAB_SWEEP_STORAGE`` names, else ``study.db`` in the sweep's folder.
 
-    Raises:
-        UserError: If it can't be opened; without the address, which may hold a password.
+    Errors don't show the address, which may hold a password.
     """
     url = os.environ.get(VARIABLE) or f"sqlite:///{folder / 'study.db'}"
     url = url.replace("postgresql://", "postgresql+psycopg://")
@@ -55,15 +54,7 @@ def open_storage(folder: Path) -> RDBStorage:
 
 
 def open_study(spec: Spec, create: bool = False) -> optuna.Study:
-    """Open the study of a sweep.
-
-    Args:
-        spec: The sweep.
-        create: Make it if need be, check that its trials can be compared, and queue the points of a grid.
-
-    Raises:
-        UserError: If its trials were run with other settings, or there is none.
-    """
+    """Open the study of a sweep; to create it checks that trials can be compared, and queues the points of a grid."""
     storage = open_storage(spec.folder)
     pruner = build_part(PRUNERS, spec.pruner, "pruner")
     if not create and spec.name not in optuna.get_all_study_names(storage):

@@ -41,11 +41,6 @@ Arguments after `--` go to every fit.
 
 
 def main(arguments: list[str]) -> int:
-    """Run ``sweep``.
-
-    Returns:
-        The exit code: 0; 128 and the number of the signal that stopped it.
-    """
     with allow_experimental():
         return _sweep(arguments)
 
@@ -96,15 +91,7 @@ def _sweep(arguments: list[str]) -> int:
 def run_worker(spec: Spec, processes: list[int]) -> int:
     """Run trials until the budget is used up, and all of them have ended.
 
-    Args:
-        spec: The sweep.
-        processes: Those of the command: where one is gone, the fits end.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        UserError: If the first trials all failed.
+    The fits end where one of the `processes` of the command is gone.
     """
     study = open_study(spec)
     until = time.time() + 3600 * (spec.hours or 1e9)
@@ -147,7 +134,6 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
 
 
 def show_results(spec: Spec, study: optuna.Study) -> None:
-    """Print the table of trials; write the page and ``best.yaml``."""
     print_trials(spec, study)
     if list_complete(study):
         best = write_best(spec, study)

@@ -30,11 +30,7 @@ class TrialFailed(Exception):
 
 
 class Stopped(Exception):
-    """A signal has stopped a fit, which can be resumed.
-
-    Args:
-        code: The exit code, 128 and the number of the signal.
-    """
+    """A signal has stopped a fit, which can be resumed; `code` is 128 and the signal's number."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -42,20 +38,9 @@ class Stopped(Exception):
 
 
 def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
-    """Fit with each seed.
+    """Fit with each seed; return the mean over the seeds, made worse by some standard deviations.
 
-    Args:
-        spec: The sweep.
-        trial: The trial.
-        processes: This one, first, and those on which it depends: when one is gone, the fits save their state and end.
-
-    Returns:
-        The mean over the seeds, made worse by some standard deviations.
-
-    Raises:
-        TrialPruned: If it was pruned.
-        TrialFailed: If a fit failed.
-        Stopped: If a signal has stopped it.
+    `processes` are this one, first, and those on which it depends: when one is gone, the fits save their state and end.
     """
     point = {path: trial._suggest(path, entry.distribution) for path, entry in spec.space.items()}
     history = [*queue_again.retry_history(trial.study.trials[trial.number]), trial.number]
@@ -75,7 +60,6 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
 
 
 def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
-    """Return the metric of the best validation."""
     folder = trial / f"seed_{seed}"
     run = next(iter(all_runs(folder)), RunFolder(folder))
     status = run.state().get("status")
@@ -118,13 +102,9 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
 
 
 class ReportTrial(Callback):
-    """Report each validation of a trial to its sweep, and end the training where the sweep prunes the trial.
+    """Reports each validation of a trial to its sweep, and ends the training where the sweep prunes the trial.
 
     A fit whose sweep is gone saves its state and ends. In a run that is resumed by hand it does nothing.
-
-    Args:
-        folder: Of the fits of one seed, with ``job.json``.
-        metric: What is optimised.
     """
 
     def __init__(self, folder: str, metric: str) -> None:

@@ -85,9 +85,7 @@ def test_a_folder_that_cannot_be_written_fails(tmp_path, monkeypatch):
     assert (status, "data" in text) == ("FAIL", True)
 
 
-def test_processes_that_do_not_compute_together_fail(monkeypatch):
-    for interface, seconds, text in [("nowhere", 60, "two of them can't sum"), ("lo", 0.2, "two of them have no sum")]:
-        monkeypatch.setenv("GLOO_SOCKET_IFNAME", interface)
-        monkeypatch.setattr(processes, "SECONDS", seconds)
-        [(status, line)] = processes.check_processes()
-        assert (status, line.startswith(text)) == ("FAIL", True)
+def test_processes_that_take_too_long_fail(monkeypatch):
+    monkeypatch.setattr(processes, "SECONDS", 0.1)
+    [(status, line)] = processes.check_processes()
+    assert (status, line.startswith("two of them have no sum")) == ("FAIL", True)

@@ -26,7 +26,6 @@ def test_settings_stay_and_weights_and_secrets_do_not():
 
 def test_a_script_that_fails_in_a_process_of_its_own_is_refused(tmp_path):
     """Here the graph is missing."""
-    experiment, manifest = SimpleNamespace(checkpoint={}), {"format": "pt2", "versions": {"torchao": "1"}}
-    with pytest.raises(UserError, match=r"^export: use\.py fails without this project \(.*model\.pt2"):
+    experiment, manifest = SimpleNamespace(checkpoint={}), {"format": "onnx", "versions": {}}
+    with pytest.raises(UserError, match=r"^export: use\.py fails without this project \(.*model\.onnx"):
         write_folder(tmp_path, experiment, Rows(), lambda arrays: [np.ones((2, 1))], manifest)
-    assert "import torch\nimport torchao.quantization.pt2e\n" in (tmp_path / "use.py").read_text()

@@ -60,6 +60,17 @@ def test_text_classifier_beside_its_baseline(report, logs):
     assert logging.getLogger("lightning.pytorch").isEnabledFor(logging.INFO)  # as before
 
 
+def test_settings_that_only_flags_have(report, texts):
+    """Beside those that differ from the config; not experiment and seed, in which runs may differ."""
+    settings = report("text", "--no-evaluate").section("settings")
+    assert cells(settings, "data.dataset") == ["generated", "csv"]
+    assert cells(settings, "data.path") == ["-", str(texts)]
+    assert cells(settings, "trainer.callbacks.Baselines") == ["-", "Baselines"]
+    settings = report("spend", "--no-evaluate").section("settings").partition("<details")[0]
+    keys = re.findall(r'<th scope="row">([^<]*)', settings)
+    assert keys == ["model", "data.target", "trainer.accelerator"]
+
+
 def test_forecaster(report, logs):
     page = report("series")
     tested = read_json(logs / "series/version_0/metrics.json")["test"]
@@ -81,7 +92,7 @@ def test_regressor(report, logs):
 
 
 def test_generated_data_is_said_before_any_figure(run, logs):
-    done = run("report", "table")
+    done = run("report", "table/version_0")
     assert done.err == "warning: table/version_0: on GENERATED data; it says nothing about the real data\n"
     text = Path(done.out.strip()).read_text(encoding="utf-8")
     assert '<p class="error">The data was GENERATED, not real' in text.partition("<nav")[0]
@@ -141,7 +152,7 @@ def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, lo
     command = ["python", "-m", "auks", "fit", "--config", str(CONFIGS / "table.yaml"), *flags]
     origin = read_json(provenance) | {"command": command}
     provenance.write_text(json.dumps(origin))
-    page = report("table", "--no-evaluate")
+    page = report("table/version_0", "--no-evaluate")
     comment = (CONFIGS / "table.yaml").read_text().partition("\n")[0].removeprefix("# ")
     assert (comment in page.text) == is_described
     lead = page.source.partition('<p class="lead">')[2].partition("</p>")[0]
@@ -149,15 +160,15 @@ def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, lo
 
 
 def test_several_runs(report, logs):
-    names = ("images/version_0", "images/version_1", "text")
+    names = ("table/version_0", "table/version_1", "text")
     page = report(*names)
     assert page.ids == SECTIONS
-    runs = [read_json(logs / f"images/version_{number}/metrics.json")["test"]["test/acc"] for number in (0, 1)]
+    runs = [read_json(logs / name / "metrics.json")["test"]["test/acc"] for name in names[:2]]
     assert cells(page.section("results"), "test/acc")[:2] == [f"{value:.4g}" for value in runs]
     assert cells(page.section("settings"), "seed_everything")[:2] == ["0", "1"]
     drawing = re.findall(r"svg\+xml;base64,([^\"]+)", page.section("curves"))[0]
-    assert "images/version_1" in base64.b64decode(drawing).decode()  # in the legend
-    assert Path("lightning_logs/reports/images-version_0_images-version_1_text.html").is_file()
+    assert "table/version_1" in base64.b64decode(drawing).decode()  # in the legend
+    assert Path("lightning_logs/reports/table-version_0_table-version_1_text.html").is_file()
     page = report(*names[:2])
     assert page.source == report(*names[:2]).source  # each time the same
     mean, *_, count = cells(page.section("mean-and-spread-over-seeds"), "test/acc")

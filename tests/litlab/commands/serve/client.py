@@ -27,17 +27,14 @@ class Server:
                 [sys.executable, "-m", package, "serve", "--port", "0", *map(str, arguments)],
                 cwd=folder, env={**os.environ, **OFFLINE, **variables}, stdout=log, stderr=log,
             )  # fmt: skip
-        self.wait_for(" at http")
+        end = time.monotonic() + 120
+        while " at http" not in self.printed():
+            assert (self.process.poll(), time.monotonic() < end) == (None, True), self.printed()
+            time.sleep(0.02)
         self.port = int(re.findall(r" at http://.*:(\d+)\n", self.printed())[0])
 
     def printed(self) -> str:
         return self.log.read_text()
-
-    def wait_for(self, text: str, count: int = 1) -> None:
-        end = time.monotonic() + 120
-        while self.printed().count(text) < count:
-            assert (self.process.poll(), time.monotonic() < end) == (None, True), self.printed()
-            time.sleep(0.02)
 
     def workers(self) -> list[psutil.Process]:
         children = psutil.Process(self.process.pid).children()

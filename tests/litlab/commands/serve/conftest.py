@@ -13,16 +13,17 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from litlab.cli.servable import load_servable
+from litlab.commands.export.folder import write_manifest
+from litlab.commands.export.graph import write_graph
 from litlab.commands.serve.app import build_app
 from litlab.commands.serve.model import Model, load_model
 from litlab.commands.serve.options import ServeOptions
 from litlab.util.team import use_package
 from tests.conftest import command
 from tests.litlab.conftest import BRIEF, CONFIGS
-from tests.processes import Python
 
 CALENDAR = ["--data.covariates=[hour,weekday]", "--data.val_fraction=0.2"]
-EXPORTS = {"texts": "onnx", "series": "pt2"}
 ROWS = """age,income,visits,distance,plan,city,channel,other
 41,52000,3,12.5,family,city 01,web,x
 20,,1,0.5,student,nowhere,phone,y
@@ -77,10 +78,6 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             assert [command(patch, *words, package="auks") for words in commands] == [0] * len(commands)
-        if kind in EXPORTS:  # torch can make constants of free sizes in the second export of a process
-            process = Python("-m", "auks", "export", "--run", run, "--format", EXPORTS[kind], cwd=folder)
-            _, printed = process.communicate()
-            assert process.wait() == 0, printed
         shutil.rmtree(given)
         shutil.rmtree(folder / "data", ignore_errors=True)
         return Example(run, contents[kind], pd.read_csv(output).to_dict("records"))
@@ -89,14 +86,26 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
 
 
 @pytest.fixture(scope="session")
-def models(example) -> Callable[..., Model]:
-    """What is served of a kind: its run, or its export."""
+def exported(example, tmp_path_factory) -> Path:
+    """The run of texts as an export, in the format that takes least time."""
+    folder = tmp_path_factory.mktemp("exported")
+    _, reference, manifest = load_servable(str(example("texts").run), [])
+    write_graph("torchscript", None, reference, folder / "model.ts")
+    write_manifest(folder, manifest | {"format": "torchscript", "versions": {}})
+    for name, text in reference.serving.files().items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def models(example, request) -> Callable[[str], Model]:
+    """What is served: the run of a kind, or the export."""
 
     @cache
-    def load(kind: str, source: str) -> Model:
+    def load(kind: str) -> Model:
         use_package("auks")
-        run = example(kind).run
-        return load_model(str(run if source == "run" else run / "exported" / source), [], workers=1)
+        source = request.getfixturevalue("exported") if kind == "exported" else example(kind).run
+        return load_model(str(source), [], workers=1)
 
     return load
 
@@ -106,8 +115,8 @@ def client(models) -> Iterator[Callable[..., TestClient]]:
     """A client of the application for a model, in this process; a bug in the application is raised here."""
     with ExitStack() as stack:
 
-        def connect(kind: str, source: str = "run") -> TestClient:
-            model = models(kind, source)
+        def connect(kind: str) -> TestClient:
+            model = models(kind)
             app = build_app(model.manifest, model.answer, ServeOptions(package="auks"))
             return stack.enter_context(TestClient(app, base_url="http://localhost"))
 
