@@ -92,7 +92,7 @@ def test_two_processes_give_the_test_metrics_of_one(fitted, images, tmp_path):
     shutil.copytree(fitted[0], run)
     common = ["test", "--run", run, "--ckpt_path", "last", "--data.path", uneven, "--trainer.precision", "32-true"]
     found = []
-    for further in ([], ["--config", CONFIGS / "with/ddp.yaml"]):
+    for further in ([], ["--trainer.strategy=ddp", "--trainer.devices=2"]):
         (run / "metrics.json").unlink()
         done = shell(*common, "--data.batch_size", 20, *further, cwd=tmp_path, count=2 if further else 1)
         assert done.code == 0, done.err
