@@ -44,7 +44,7 @@ def test_check_finds_nothing_wrong(run, short, tmp_path, experiment):
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(("config", "overlay"), product(EXPERIMENTS, OVERLAYS), ids=lambda path: path.stem)
+@pytest.mark.parametrize(("config", "overlay"), [*product(EXPERIMENTS, OVERLAYS)], ids=lambda path: path.stem)
 def test_overlay_fits_experiment(config, overlay):
     """All that an overlay says is in the config that would be run, and it takes no callback away."""
     parse = partial(Command, ["fit", f"--config={config}", f"--config={overlay}"])
