@@ -14,34 +14,19 @@ SMALL = {
     "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
     "text": ["--model.embed_dim=16", "--data.batch_size=12"],
     "forecast": ["--model.hidden_size=16", "--data.batch_size=32"],
+    "cifar_vgg": ["--model.network.widths=[4, 4, 4]", "--model.network.hidden=[]", "--data.batch_size=20"],
 }
-OF_CLASSIFIERS = {"cutmix", "ensemble", "label_smoothing", "mixup", "tta"}  # other models refuse them
 # What an overlay must be seen to have done, by the run folder and what was printed, after 8 steps.
 EFFECTS = {
     "agc": lambda folder, done: config_of(folder)["agc"]["init_args"]["factor"] == 0.1,
     "batch_size_finder": lambda folder, done: "Finished batch size finder" in done.err,
-    "cutmix": lambda folder, done: _model(folder)["cutmix"] == 1.0,
-    "ensemble": lambda folder, done: any("members.3." in key for key in checkpoint_of(folder)["state_dict"]),
-    "label_smoothing": lambda folder, done: _model(folder)["label_smoothing"] == 0.1,
     "lr_finder": lambda folder, done: (folder / "lr_finder.png").is_file(),
-    "mixup": lambda folder, done: _model(folder)["mixup"] == 0.2,
     "tta": lambda folder, done: (_model(folder)["flip_tta"], _model(folder)["shift_tta"]) == (True, 1),
     "accumulate_schedule": lambda folder, done: checkpoint_of(folder)["global_step"] == 8,  # all in the first epoch
     "activation_checkpointing": lambda folder, done: "computed again in the backward pass" in done.err,
     "adamw8bit": lambda folder, done: "block_size" in config_of(folder)["model"]["init_args"]["optimizer"]["init_args"],
-    "accumulate": lambda folder, done: checkpoint_of(folder)["global_step"] == 8 / 4,
-    "amp16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,  # the CPU's form of it
-    "bf16": lambda folder, done: "Using bfloat16 Automatic Mixed Precision" in done.err,
-    "channels_last": lambda folder, done: _has_channels_last(folder),
-    "bf16_true": lambda folder, done: torch.bfloat16 in _types(folder),
-    "clip": lambda folder, done: config_of(folder)["trainer"]["gradient_clip_val"] == 1.0,  # clipping is Lightning's
-    "clip_value": lambda folder, done: config_of(folder)["trainer"]["gradient_clip_algorithm"] == "value",
     "compile": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
-    "compile_blocks": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
-    "compile_dynamic": lambda folder, done: torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0,
-    "deterministic": lambda folder, done: torch.are_deterministic_algorithms_enabled(),
     "ema": lambda folder, done: "current_model_state" in checkpoint_of(folder),
-    "fused": lambda folder, done: all(group["fused"] for group in _groups(folder)),
     "grad_norms": lambda folder, done: "grad_norm/total" in _curves(folder),
     "noise_scale": lambda folder, done: "noise_scale/trace" in _curves(folder),
     "graph_breaks": lambda folder, done: "[__graph_breaks]" in done.err or "[__recompiles]" in done.err,
@@ -50,7 +35,6 @@ EFFECTS = {
     "plateau": lambda folder, done: "num_bad_epochs" in checkpoint_of(folder)["lr_schedulers"][0],
     "memory_snapshot": lambda folder, done: "MemorySnapshot: " in done.err,
     "profile": lambda folder, done: "waiting for data" in done.out and (folder / "fit-profile.trace.json").is_file(),
-    "tf32": lambda folder, done: torch.get_float32_matmul_precision() == "high",
     "optimizer_in_backward": lambda folder, done: config_of(folder)["nan_guard"] is None,
     "qat": lambda folder, done: len(checkpoint_of(folder)["callbacks"]["QAT"]) > 3,
     "smoke": lambda folder, done: checkpoint_of(folder)["global_step"] == 2,
@@ -58,10 +42,19 @@ EFFECTS = {
     "warm_restarts": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["T_mult"] == 2,
 }
 
-# These have tests of their own.
-BY_THEMSELVES = {"compile_max_autotune", "compile_reduce_overhead", "ddp", "fsdp", "memory_budget"}
-PARALLEL = {"fsdp2", "tensor_parallel", "fsdp2_tensor_parallel", "pipeline", "offload"}
-OVERLAYS = [CONFIGS / f"with/{name}.yaml" for name in sorted(EFFECTS.keys() | BY_THEMSELVES | PARALLEL)]
+# The same of flags; further ones are Lightning's, or tests/litlab has what they do.
+FLAGS = {
+    "--compile.dynamic=true": lambda folder, done: "size mismatch" not in done.err,
+    "--trainer.precision=bf16-true": lambda folder, done: torch.bfloat16 in _types(folder),
+    "--trainer.deterministic=true": lambda folder, done: torch.are_deterministic_algorithms_enabled(),
+    "--trainer.tf32=true": lambda folder, done: torch.get_float32_matmul_precision() == "high",
+    "--channels_last=true": lambda folder, done: _has_channels_last(folder),
+    "--model.members=2": lambda folder, done: any("members.1" in key for key in checkpoint_of(folder)["state_dict"]),
+    "--compile.blocks=true": lambda folder, done: "size mismatch" in done.err,  # each batch is of one size but the last
+}
+
+PARALLEL = {"fsdp2", "tensor_parallel", "fsdp2_tensor_parallel", "pipeline", "offload"}  # test_parallel.py
+OVERLAYS = [CONFIGS / f"with/{name}.yaml" for name in sorted(EFFECTS.keys() | PARALLEL)]
 
 
 def config_of(folder: Path) -> dict:

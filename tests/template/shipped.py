@@ -7,5 +7,4 @@ NAMES = (
     "transfer",
 )  # fmt: skip
 EXPERIMENTS = [CONFIGS / f"{name}.yaml" for name in NAMES]
-CALLBACKS = ("forecast_plots", "image_plots", "noise_scale", "text_samples")  # modules of project.callbacks
 IS_WHOLE = PACKAGE == "project" and all(config.is_file() for config in EXPERIMENTS)

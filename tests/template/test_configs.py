@@ -12,12 +12,11 @@ from litlab.cli.resolve import imported
 from litlab.errors import UserError
 from litlab.tasks import Classifier, ExperimentModule
 from tests.conftest import CONFIGS, settings_of
-from tests.template.overlays import OF_CLASSIFIERS, OVERLAYS, SMALL, callbacks_of, config_of
+from tests.template.overlays import OVERLAYS, SMALL, callbacks_of, config_of
 from tests.template.shipped import EXPERIMENTS
 
-UNSET = {"cifar": {"fused"}}  # experiments without the settings that an overlay sets; one line says so
 # Overlays of optimizer and schedule, which any LightningModule need not have as settings; one line says so.
-OF_TASKS = {"adamw8bit", "fused", "muon", "one_cycle", "plateau", "qat", "warm_restarts"}
+OF_TASKS = {"adamw8bit", "muon", "one_cycle", "plateau", "qat", "warm_restarts"}
 
 
 @pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
@@ -45,16 +44,12 @@ def test_check_finds_nothing_wrong(run, short, tmp_path, experiment):
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(
-    ("config", "overlay"),
-    [pair for pair in product(EXPERIMENTS, OVERLAYS) if pair[1].stem not in UNSET.get(pair[0].stem, ())],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.parametrize(("config", "overlay"), [*product(EXPERIMENTS, OVERLAYS)], ids=lambda path: path.stem)
 def test_overlay_fits_experiment(config, overlay):
     """All that an overlay says is in the config that would be run, and it takes no callback away."""
     parse = partial(Command, ["fit", f"--config={config}", f"--config={overlay}"])
     model = imported(Command(["fit", f"--config={config}"]).config.model.class_path)
-    needed = Classifier if overlay.stem in OF_CLASSIFIERS else ExperimentModule if overlay.stem in OF_TASKS else object
+    needed = Classifier if overlay.stem == "tta" else ExperimentModule if overlay.stem in OF_TASKS else object
     if not issubclass(model, needed):
         with pytest.raises(UserError, match=r"^model"):
             parse()

@@ -232,8 +232,6 @@ def test_damaged_and_strange_folders_are_refused_in_one_line(exported, run, tmp_
     (exported / "model.onnx").write_bytes(graph)
     (exported / "manifest.json").write_text(json.dumps({**manifest, "version": 1}))
     assert "manifest.json: it is damaged, or not of this version of litlab; export the run again" in refusal()
-    (exported / "manifest.json").write_text("{")
-    assert "manifest.json: it is damaged" in refusal()
     (exported / "manifest.json").write_text(json.dumps(manifest))
     rows = tmp_path / "rows.csv"
     rows.write_text("age,plan\n3,basic\n")

@@ -14,7 +14,7 @@ SMALL = [
 PROCESSES = {"fsdp2": 2, "tensor_parallel": 2, "fsdp2_tensor_parallel": 4, "pipeline": 2, "offload": 2}
 
 
-IN_OTHERS = ("fsdp2", "tensor_parallel")  # which fsdp2_tensor_parallel and offload are made of
+IN_OTHERS = ("fsdp2", "tensor_parallel", "offload")  # tests/litlab/parallel, and what fsdp2_tensor_parallel is made of
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 import json
 import shutil
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import PACKAGE, ROOT, Outcome
+from tests.conftest import ROOT, Outcome
 from tests.processes import Python
 from tests.template.tutorial import copy_project, follow, run_in_copy
 
@@ -21,6 +19,22 @@ SMALL = {
     "tabular": ["--model.network.hidden_sizes=[16]"],
 }
 RUN = Path("lightning_logs")
+# Ctrl-C in the third epoch.
+STOPPED = """
+import os
+import runpy
+import signal
+import sys
+from lightning.pytorch import LightningModule
+
+def stop(module):
+    if module.current_epoch == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+
+LightningModule.on_train_epoch_start = stop
+sys.argv[0] = "project"
+runpy.run_module("project", run_name="__main__", alter_sys=True)
+"""
 
 
 def brief(words: list[str]) -> list[str]:
@@ -57,19 +71,15 @@ def test_first_hour(here):
 
 def test_own_data(copy):
     def stopped(_: str) -> Outcome:
-        """Ctrl-C, in the third epoch."""
-        fit = ["fit", "--config", "configs/meters.yaml", *BRIEF, "--trainer.max_epochs=60"]
-        process = Python("-m", PACKAGE, *fit, cwd=copy, environment={"PYTHONPATH": copy / "src"})
-        while "epoch 2/" not in "".join(process.printed()):
-            assert process.poll() is None, process.printed()
-            time.sleep(0.005)
-        process.send_signal(signal.SIGINT)
+        (copy / "stopped.py").write_text(STOPPED)
+        fit = ["fit", "--config", "configs/meters.yaml", *BRIEF, "--trainer.max_epochs=9"]
+        process = Python("stopped.py", *fit, cwd=copy, environment={"PYTHONPATH": copy / "src"})
         assert process.wait() == 130, process.printed()
         return Outcome(0, *process.printed())
 
     def verb(words: list[str]) -> Outcome:
         whole = words[0] == "fit" and "meters_whole" in words
-        return run_in_copy([*brief(words), *(["--trainer.max_epochs=60"] if whole else [])])
+        return run_in_copy([*brief(words), *(["--trainer.max_epochs=9"] if whole else [])])
 
     others = {"python -m project fit --config configs/meters.yaml --trainer.max_epochs 200": stopped}
     for _ in follow("own_data.md", verb, others):

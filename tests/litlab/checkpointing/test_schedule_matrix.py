@@ -155,11 +155,9 @@ ALL = [
 
 REPRESENTATIVE = [
     Cell("plateau"),
-    Cell("warm-up", place="first", saving="step"),
     Cell("warm-up", place="first", saving="step", extra="unvalidated"),
     Cell("warm-up", place="inside", saving="step", extra="often"),
     Cell("warm-up", "step", place="validation", saving="step", extra="by epoch"),
-    Cell("plateau", place="inside", saving="step"),
     Cell("plateau", "step", 2, "inside", "step"),
     Cell("plateau-train", place="first", saving="epoch", extra="stopping-train"),
     Cell("one-cycle", "step", 2, "validation", "step"),

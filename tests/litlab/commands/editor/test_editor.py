@@ -1,7 +1,6 @@
 """What an editor accepts and underlines, and what TAB offers in bash."""
 
 import subprocess
-from typing import Any
 
 import pytest
 from jsonschema import Draft7Validator
@@ -50,27 +49,18 @@ LINES = {
 }
 
 
-@pytest.fixture(scope="module")
-def schema(team, _team, tmp_path_factory) -> dict[str, Any]:
-    return write_schema(team, tmp_path_factory.mktemp("schema"))
-
-
-@pytest.fixture(scope="module")
-def validator(schema) -> Draft7Validator:
+def test_what_an_editor_accepts_and_what_tab_offers(team, tmp_path, monkeypatch, capsys):
+    """In one test, as the schema takes seconds."""
+    schema = write_schema(team, tmp_path)
     Draft7Validator.check_schema(schema)
-    return Draft7Validator(schema)
-
-
-def test_what_is_right_is_accepted_and_what_is_wrong_named(validator):
+    validator = Draft7Validator(schema)
     for text in [*RIGHT, *(config.read_text() for config in CONFIGS.rglob("*.yaml"))]:
         assert find_mistake(validator, text) == "", text
     for text, message in WRONG.items():
         assert find_mistake(validator, text).startswith(message), text
 
-
-def test_lines_are_completed(schema, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("litlab.commands.editor.completion.make_schema", lambda: schema)  # it takes seconds
+    monkeypatch.setattr("litlab.commands.editor.completion.make_schema", lambda: schema)
     assert command(monkeypatch, "completion", package="auks") == 0
     (tmp_path / "script").write_text(capsys.readouterr().out)
     (tmp_path / "lightning_logs/images/version_0").mkdir(parents=True)

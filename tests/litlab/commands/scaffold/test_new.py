@@ -57,15 +57,14 @@ def test_it_trains_at_once(run, zoo, name):
 
 
 def test_its_test_passes_and_its_style_is_good(zoo, tmp_path):
-    names = [*(f"own_{kind}" for kind in KINDS), "only_text"]
+    """All of them are imported, and those of one kind run."""
     script = tmp_path / "run.py"
     script.write_text(PYTEST)
     path = os.pathsep.join([str(zoo / "src"), str(SOURCES)])
-    files = [f"tests/zoo/test_{name}.py" for name in names]
-    process = Python(script, *files, cwd=zoo, environment={"PYTHONPATH": path}, merge=True)
+    process = Python(script, "tests/zoo", "-k", "own_linear", cwd=zoo, environment={"PYTHONPATH": path}, merge=True)
     printed, _ = process.communicate()
     assert process.wait() == 0, printed
-    assert f"{4 * len(names)} passed" in printed
+    assert "4 passed" in printed
 
     beside = "lint.isort.known-first-party=['litlab']"  # as it is in a project that has litlab's sources
     for verb in (["check", "--config", beside], ["format", "--check"]):

@@ -49,11 +49,13 @@ def sweep(run, tmp_path, series) -> Sweep:
         "data.path": str(series),
         "data.targets": ["load"],
         "data.val_fraction": 0.2,
-        "trainer.max_epochs": 3,
-        "trainer.limit_train_batches": 2,
+        "trainer.max_epochs": 2,
+        "trainer.limit_train_batches": 1,
         "trainer.log_every_n_steps": 1,
         "trainer.accelerator": "cpu",
         "trainer.callbacks": [],
+        "trainer.limit_val_batches": 1,
+        "trainer.num_sanity_val_steps": 0,
         "vram": None,
     }
     content = {

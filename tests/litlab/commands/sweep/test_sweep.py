@@ -51,10 +51,10 @@ def test_to_the_end_and_further(sweep, children):
 
 
 def test_seeds_workers_and_bad_ends(sweep, children):
-    """Exceptions and crashes are outcomes of trials; what is worse is pruned; the mean stands beside the score."""
+    """Crashes are outcomes of trials; what is worse is pruned; the mean stands beside the score."""
     trouble = {
         kind: [{"class_path": "tests.litlab.commands.sweep.trouble.Trouble", "init_args": {"kind": kind}}]
-        for kind in ("none", "killed", "raises", "nan", "worse")
+        for kind in ("none", "killed", "nan", "worse")
     }
     settings = {name: value for name, value in sweep.content["settings"].items() if name != "trainer.callbacks"}
     outcome = sweep.start(
@@ -76,10 +76,9 @@ def test_seeds_workers_and_bad_ends(sweep, children):
     for text in (outcome.out, (sweep.kept / "best.yaml").read_text()):
         assert f"{mean:.4g} ± {deviation:.2g} (score {best.values[0]:.4g})" in text
     assert "SIGKILL" in trials["killed"].user_attrs["reason"]
-    assert "it broke" in trials["raises"].user_attrs["reason"]
     assert trials["nan"].state == TrialState.FAIL
     assert trials["worse"].state == TrialState.PRUNED
-    assert not (sweep.kept / "trial_0004" / "seed_1").exists()
+    assert not (sweep.kept / "trial_0003" / "seed_1").exists()
 
 
 def test_metric_that_is_never_logged(sweep, children):
@@ -88,8 +87,7 @@ def test_metric_that_is_never_logged(sweep, children):
     assert "did you mean 'val/mse'" in sweep.trials()[0].user_attrs["reason"]
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
-def test_stopped_sweep_continues(sweep, children, monkeypatch, signum, code):
+def test_killed_sweep_continues(sweep, children, monkeypatch):
     """With two workers: exactly the budget, and what was begun goes on from its last checkpoint."""
     gate = sweep.folder / "gate"
     held = {"class_path": "tests.litlab.commands.sweep.trouble.Held", "init_args": {"file": str(gate)}}
@@ -100,9 +98,8 @@ def test_stopped_sweep_continues(sweep, children, monkeypatch, signum, code):
     while len(list(sweep.kept.glob("*/seed_0/validations.json"))) < 2:
         assert time.monotonic() < deadline, process.printed()
         time.sleep(0.1)
-    time.sleep(1)
-    process.send_signal(signum)
-    assert process.wait() == code
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
     states = [RunFolder(path).state for path in sweep.kept.glob("*/seed_0/version_0")]
     gate.touch()
     while any(state()["status"] == "running" for state in states):

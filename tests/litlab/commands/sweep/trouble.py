@@ -8,11 +8,9 @@ from pathlib import Path
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from litlab.runs.signals import StopSignals
-
 
 class Held(Callback):
-    """Wait at the start of the third epoch until a file is there or a signal has come: there is time to kill something.
+    """Wait at the start of the second epoch until a file is there: there is time to kill something.
 
     Args:
         file: Its path.
@@ -22,9 +20,8 @@ class Held(Callback):
         self.file = Path(file)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        [signals] = [callback for callback in trainer.callbacks if isinstance(callback, StopSignals)]
         deadline = time.monotonic() + 240  # a test that was killed leaves nothing behind
-        while trainer.current_epoch == 2 and not self.file.is_file() and not signals._signum:
+        while trainer.current_epoch == 1 and not self.file.is_file():
             time.sleep(0.02)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.file} has not come")
@@ -34,7 +31,7 @@ class Trouble(Callback):
     """Come to a bad end in the second epoch.
 
     Args:
-        kind: ``killed``, ``raises``; ``nan``, a model that is of no use any more; ``worse``, one
+        kind: ``killed``; ``nan``, a model that is of no use any more; ``worse``, one
             that was spoilt in the first epoch already; anything else: no trouble.
     """
 
@@ -42,16 +39,13 @@ class Trouble(Callback):
         self.kind = kind
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.current_epoch == 1:
-            if self.kind == "killed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if self.kind == "raises":
-                raise RuntimeError("it broke")
+        if trainer.current_epoch == 1 and self.kind == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
 
     @torch.no_grad()
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for parameter in pl_module.parameters():
             if self.kind == "nan" and trainer.current_epoch == 1:
                 parameter.fill_(float("nan"))
-            if self.kind == "worse" and not trainer.sanity_checking:
+            if self.kind == "worse":
                 parameter.fill_(1.0)
