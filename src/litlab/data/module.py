@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from litlab.data.classes import Balance, draw_samples, weigh_classes
+from litlab.data.length_batches import LengthBatches
 from litlab.data.metadata import Metadata
 from litlab.data.public import obtain
 from litlab.data.sampler import EpochBatches, EpochSampler
@@ -152,7 +153,8 @@ class ExperimentData(LightningDataModule):
         """Bring a split ("train", "val" or "test") into memory.
 
         Returns:
-            A data set that returns a batch for an index tensor; with an attribute `device` where it lies on one.
+            A data set that returns a batch for an index tensor; with an attribute `device` where it lies on one, and
+            `lengths`, int64 of shape (samples,), where batches are padded to their longest sample.
         """
 
     def transform(self, batch: Any, epoch: int | None) -> Any:
@@ -178,11 +180,13 @@ class ExperimentData(LightningDataModule):
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         """Make the sampler of a split or "predict", for what `samples` or `open_input` returned."""
         options = self.sampler_options(split)
-        if self.shards is None or split == "predict":
-            return EpochBatches(len(samples), self.batch_size, **options)
-        sizes, together = self.shards.sizes(split), self.hparams["shuffle_shards"]
         lengths = getattr(samples, "lengths", None)  # where a batch is padded to its longest sample
-        return ShardBatches(sizes, self.batch_size, together, lengths, **options)
+        if self.shards is not None and split != "predict":
+            sizes, together = self.shards.sizes(split), self.hparams["shuffle_shards"]
+            return ShardBatches(sizes, self.batch_size, together, lengths, **options)
+        if lengths is not None:
+            return LengthBatches(lengths, self.batch_size, **options)
+        return EpochBatches(len(samples), self.batch_size, **options)
 
     def open_input(self, source: str) -> Dataset[Any]:
         """Open what ``predict --input`` names."""

@@ -20,8 +20,8 @@ class Conformal(Metric):
     arXiv:1604.04173). The coverage is guaranteed where held-out and later windows are exchangeable; those of a series
     that drifts are not quite, so it is measured in the test as well.
 
-    The radius is neither state nor buffer: what sets it keeps it for the weights that were validated, and an average of
-    the weights must not average it.
+    The radius is neither state nor buffer: it belongs to the weights that were validated, and an average of weights
+    must not average it.
 
     Args:
         coverage: Share of the truth that the intervals are to cover, between 0 and 1.

@@ -9,6 +9,7 @@ CONFIGS = Path("configs")
 
 
 def find_folders(command: str) -> tuple[Path, Path]:
+    """Return the folders of the package and of its tests, relative to the project's root."""
     root = Path.cwd().resolve()
     source = package_folder().resolve()
     if not (root / CONFIGS).is_dir() or not source.is_relative_to(root):

@@ -51,7 +51,7 @@ def create_app(options: ServeOptions) -> Starlette:
         from litlab.cli.messages import describe_error
 
         print(f"error: {describe_error(error) or traceback.format_exc()}", file=sys.stderr, flush=True)
-        time.sleep(0.2)  # for the supervisor's ping: it waits for the answer for long, also of a process that is gone
+        time.sleep(0.2)  # to answer the supervisor's ping, or it would wait for this process long after it has ended
         os._exit(STARTUP_FAILURE)  # a slow end would look like a worker that hangs
     gc.freeze()  # or collections would look through all of torch, while requests wait
     host = f"[{options.host}]" if ":" in options.host else options.host

@@ -32,14 +32,14 @@ class Sample:
 class Reader:
     """Reads requests for one model: ``read`` makes a `Sample` of what was sent, ``answer`` turns outputs into JSON.
 
-    Both raise a `UserError` where it can't be used, or a number is NaN or infinite. `files` are texts of what
-    belongs to the model, by their names.
+    They raise a `UserError`: the one for a request that can't be used, the other for a number that is NaN or infinite.
+    `files` are texts of what belongs to the model, by their names.
     """
 
     field: ClassVar[str]  # what is sent is called so
 
     def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
-        import litlab.data  # noqa: F401 - takes seconds: not in the first request
+        import litlab.data.frames  # noqa: F401 - takes seconds, which the first request should not wait for
 
         self.facts: dict[str, Any] = manifest["facts"]
 

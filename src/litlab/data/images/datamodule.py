@@ -129,7 +129,7 @@ class ImageData(ExperimentData):
         objects = ["augment", "transform", *([] if isinstance(path, str | None) else ["path"])]
         self.save_hyperparameters(logger=False, ignore=objects)
         self.choose_source(dataset, path, fallback)
-        self.options: Any = self.hparams
+        self.settings: Any = self.hparams
         self.cache_dir = Path(cache_dir).expanduser()
         self.is_lazy = self.shards is not None or cache == "none"
         if transform and not self.is_lazy:
@@ -142,8 +142,8 @@ class ImageData(ExperimentData):
     def listing(self) -> Frame | None:
         """The files of the user's own images, as `list_table` returns them."""
         if self.dataset == "folder":
-            return list_folder(self.path, self.options.bad_rows)
-        return list_table(self.path, self.options) if self.dataset == "csv" else None
+            return list_folder(self.path, self.settings.bad_rows)
+        return list_table(self.path, self.settings) if self.dataset == "csv" else None
 
     @cached_property
     def known(self) -> ImageMetadata:
@@ -157,10 +157,10 @@ class ImageData(ExperimentData):
             names, shape = list(self.public.class_names), self.public.shape
 
         # What is set counts.
-        options, (channels, *size) = self.options, shape
-        channels = {"L": 1, "RGB": 3, None: channels}[options.mode]
-        height, width = options.image_size or size
-        resize = options.resize if options.image_size else None
+        settings, (channels, *size) = self.settings, shape
+        channels = {"L": 1, "RGB": 3, None: channels}[settings.mode]
+        height, width = settings.image_size or size
+        resize = settings.resize if settings.image_size else None
         return ImageMetadata(names, (channels, height, width), resize, depth, mean=[], std=[], generated=False)
 
     @property
@@ -205,7 +205,7 @@ class ImageData(ExperimentData):
             return self.shards.about["fingerprint"]
         marks = [_VERSION, self.source_name, self.known]  # a public set is known by checksum
         if self.listing is not None:
-            marks += [self.listing.to_csv(), self.options.bad_rows]
+            marks += [self.listing.to_csv(), self.settings.bad_rows]
         return f"images-{hashlib.sha256(repr(marks).encode()).hexdigest()[:12]}"
 
     # ---- from files to memory
@@ -226,7 +226,7 @@ class ImageData(ExperimentData):
         sources, labels, given = self._read_source()
         splits = np.zeros_like(given)  # bad images are in none
         stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, (len(labels), *self.image_shape))
-        for row, image in decode_all(sources, self.known, self.options.bad_rows):
+        for row, image in decode_all(sources, self.known, self.settings.bad_rows):
             stored[row], splits[row] = image, given[row]
         np.savez(folder / "facts.npz", labels=labels, splits=splits)
 
@@ -246,7 +246,7 @@ class ImageData(ExperimentData):
             self._parts["train"].transforms = self.transforms
         self.sizes = {split: len(part) for split, part in self._parts.items()}
         mean, std = self._choose_colours()
-        return replace(known, resize=known.resize or self.options.resize, mean=mean, std=std, generated=self.generated)
+        return replace(known, resize=known.resize or self.settings.resize, mean=mean, std=std, generated=self.generated)
 
     def _split_images(self) -> dict[str, tuple[Any, Tensor, Tensor]]:
         """Open the cache, or the source where nothing is cached, and divide what is there.
@@ -260,15 +260,15 @@ class ImageData(ExperimentData):
         else:
             images = torch.from_numpy(np.load(folder / "images.npy", mmap_mode="c"))
             labels, given = np.load(folder / "facts.npz").values()
-        options = self.options
-        test_fraction = 0.1 if self.dataset == "csv" and options.split_column is None else 0.0
-        splits = split_samples(given, options.val_fraction, test_fraction, labels=labels, fold=options.fold)
+        settings = self.settings
+        test_fraction = 0.1 if self.dataset == "csv" and settings.split_column is None else 0.0
+        splits = split_samples(given, settings.val_fraction, test_fraction, labels=labels, fold=settings.fold)
         rows = {split: np.flatnonzero(splits == split) for split in SPLITS if split in splits}
         return {split: (images, torch.from_numpy(each), torch.from_numpy(labels[each])) for split, each in rows.items()}
 
     def _choose_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
-        normalize = self.options.normalize
+        normalize = self.settings.normalize
         if normalize != "data":
             return _IMAGENET if normalize == "imagenet" else normalize
         if self.metadata is not None:  # measured once: each stage has its setup

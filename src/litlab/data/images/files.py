@@ -66,12 +66,12 @@ def list_folder(root: Path, bad_rows: Policy) -> Frame:
     return _check_frame(frame.set_index("file", drop=False), bad_rows, "image")
 
 
-def list_table(source: UserFile, options: Any) -> Frame:
+def list_table(source: UserFile, settings: Any) -> Frame:
     """List the images that a table names, one a row; see `ImageData`.
 
     Args:
         source: The table. Its file names are relative to its folder; those in a frame to the current one.
-        options: Settings of `ImageData`: file_column, label_column, split_column and bad_rows.
+        settings: Those of `ImageData`: file_column, label_column, split_column and bad_rows.
 
     Returns:
         A frame of ``file``, ``label`` (categorical, the classes in their order), ``split`` so far, and ``status``,
@@ -82,9 +82,9 @@ def list_table(source: UserFile, options: Any) -> Frame:
     """
     import pandas as pd
 
-    table = read_frame(source, bad_rows=options.bad_rows)
+    table = read_frame(source, bad_rows=settings.bad_rows)
     folder = getattr(source, "parent", Path())
-    columns = options.file_column, options.label_column, options.split_column
+    columns = settings.file_column, settings.label_column, settings.split_column
     remedy = "set data.file_column, data.label_column or data.split_column"
     check_columns(table, "data.path", dict.fromkeys(filter(None, columns), remedy))
     file, label, split = map(table.get, columns)
@@ -95,7 +95,7 @@ def list_table(source: UserFile, options: Any) -> Frame:
             "split": "train" if split is None else split,
         }
     )
-    return _check_frame(frame, options.bad_rows, "row")
+    return _check_frame(frame, settings.bad_rows, "row")
 
 
 def _check_frame(frame: Frame, bad_rows: Policy, unit: str) -> Frame:

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from litlab.data.images.decode import ImageMetadata
 from litlab.data.serving import BATCH, Serving, TensorSpec, class_outputs
@@ -37,8 +36,10 @@ class ImageServing(Serving):
 
     def raw(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """Return the images of a batch, without the border that training images may have."""
-        pad = (self.metadata.image_shape[1] - batch["image"].shape[2]) // 2
-        return (functional.pad(batch["image"], [pad] * 4),)
+        _, height, width = self.metadata.image_shape
+        images = batch["image"]
+        border = (images.shape[2] - height) // 2
+        return (images[:, :, border : border + height, border : border + width],)
 
     def target(self, batch: dict[str, Tensor]) -> Tensor:
         return batch["label"]

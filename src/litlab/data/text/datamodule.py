@@ -17,12 +17,10 @@ from torch.utils.data import Dataset
 
 from litlab.data.classes import Balance
 from litlab.data.frames import Policy, UserFile
-from litlab.data.length_batches import LengthBatches
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
 from litlab.data.scores import classification_scores
-from litlab.data.shard_batches import ShardBatches
 from litlab.data.split import SPLITS, split_samples
 from litlab.data.store import fill_cache
 from litlab.data.text.generated import CLASSES, make_corpus
@@ -303,8 +301,6 @@ class TextData(ExperimentData):
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         sampler = super().sampler(samples, split)
-        if not isinstance(sampler, ShardBatches):
-            sampler = LengthBatches(samples.lengths, self.batch_size, **self.sampler_options(split))
         if split != "train":
             self._evaluated[split] = list(sampler.batches())
         return sampler

@@ -70,7 +70,7 @@ def test_a_group_is_stopped_and_continued(fit, run):
     trouble.write_text("{}")
     done = fit("--seeds", "3,7")
     assert (done.code, list_fits(done)) == (0, ["series/seeds_0/seed_3", "series/seeds_0/seed_7"])
-    members = [GROUP.path / "seed_3/version_1", GROUP.path / "seed_7/version_0"]  # begun anew, resumed
+    members = [GROUP.path / "seed_3/version_1", GROUP.path / "seed_7/version_0"]  # one started over, one resumed
     expected = spreads(read_json(member / "metrics.json") for member in members)["test/mse"]
     kept = [read_json(GROUP.metrics)[name]["test/mse"] for name in ("test", "deviation", "interval")]
     assert kept == [expected.mean, expected.deviation, list(expected.interval or ())]
