@@ -45,7 +45,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
     target = choose_folder(options, experiment.command.config.run)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    if options.quantize is not None:
+    if options.quantize:
         check_kind(reference, options.quantize)
     trainer = build_trainer(experiment, None)
     metrics = test_model(trainer, experiment)
@@ -57,7 +57,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
     with new_folder(target) as folder:
         # Quantize, trace and write.
         module: nn.Module = reference
-        if options.quantize is not None:
+        if options.quantize:
             reference.model.trainer = None  # pyright: ignore[reportAttributeAccessIssue]  # it can't be copied
             training = map(serving.raw, data.train_dataloader())
             module = quantize(copy.deepcopy(reference), serving, options.quantize, training)
@@ -75,9 +75,9 @@ def export_run(options: Namespace, settings: list[str]) -> None:
         run = Artifact(folder).run
         manifest["load_seconds"] = round(time.perf_counter() - start, 4)
         loader = data.val_dataloader() or data.test_dataloader()  # the latter where nothing is for validation
-        few = None if options.quantize is None else math.ceil(QUANTIZED_SAMPLES / data.batch_size)
+        few = math.ceil(QUANTIZED_SAMPLES / data.batch_size) if options.quantize else None
         parity = compare(module, run, serving, islice(map(serving.raw, loader), few))
-        parity.check(TOLERANCE[options.format], is_quantized=options.quantize is not None)
+        parity.check(TOLERANCE[options.format], is_quantized=bool(options.quantize))
         manifest["parity"] = asdict(parity)
         manifest["speed"] = {
             "eager": measure_speed(take_arrays(reference), serving),

@@ -129,6 +129,6 @@ def get_versions(options: Namespace) -> dict[str, str]:
     names = ["torch"]
     if options.format == "onnx":
         names.append("onnxruntime")
-    elif options.quantize is not None:
+    elif options.quantize:
         names.append("torchao")
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}

@@ -19,7 +19,6 @@ from litlab.runs.folder import write_text
 from litlab.runs.masking import mask_command
 from litlab.runs.page import Section, render_page, show
 from litlab.runs.results import plus_minus
-from litlab.runs.table import show_table
 from litlab.util import team
 from litlab.util.text import decimals
 
@@ -55,11 +54,6 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
         where = str(trial.user_attrs.get("reason", trial.user_attrs.get("folder", "")))
         rows.append([str(trial.number), trial.state.name.lower(), show_value(spec, trial), show_settings(trial), where])
     return ["trial", "state", spec.metric, "searched values", "folder, or why it failed"], rows
-
-
-def print_trials(spec: Spec, study: optuna.Study) -> None:
-    header, rows = list_rows(spec, study)
-    show_table(header, rows, f"Sweep {spec.name}: {len(rows)} trials")
 
 
 def write_best(spec: Spec, study: optuna.Study) -> Path:

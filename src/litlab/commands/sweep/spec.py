@@ -180,15 +180,11 @@ def _read_space(content: Any) -> Space:
 
 
 def _read_range(entry: dict[str, Any], key: str) -> FloatDistribution | IntDistribution:
-    low, high, step, log = entry["low"], entry["high"], entry.get("step"), entry.get("log", False)
-    if step == 0:
-        _refuse(f"{key}.step", f"{step} is not above 0; give a larger one, or leave it out")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # steps that do not end at high
-            if all(isinstance(number, int) for number in (low, high, step or 1)):
-                return IntDistribution(low, high, log, step or 1)
-            return FloatDistribution(low, high, log, step)
+            is_whole = all(isinstance(number, int) for name, number in entry.items() if name != "log")
+            return (IntDistribution if is_whole else FloatDistribution)(**entry)
     except (TypeError, ValueError, UserWarning) as error:
         raise UserError(f"{key}: {error}") from error
 

@@ -17,12 +17,13 @@ import torch
 from optuna.storages import fail_stale_trials
 from optuna.trial import TrialState
 
-from litlab.commands.sweep.report import describe, list_complete, print_trials, write_best, write_report
+from litlab.commands.sweep.report import describe, list_complete, list_rows, write_best, write_report
 from litlab.commands.sweep.spec import SAMPLERS, Spec, build_part, check_space, read_spec
 from litlab.commands.sweep.study import allow_experimental, list_counted, open_study, queue_again
 from litlab.commands.sweep.trial import Stopped, TrialFailed, run_trial
 from litlab.errors import UserError
 from litlab.runs.children import run_children
+from litlab.runs.table import show_table
 from litlab.util.numbers import amount_of, count
 from litlab.util.options import Options
 from litlab.util.team import package, typed
@@ -134,7 +135,8 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
 
 
 def show_results(spec: Spec, study: optuna.Study) -> None:
-    print_trials(spec, study)
+    header, rows = list_rows(spec, study)
+    show_table(header, rows, f"Sweep {spec.name}: {len(rows)} trials")
     if list_complete(study):
         best = write_best(spec, study)
         print(f"Report: {write_report(spec, study)}")
@@ -146,7 +148,6 @@ def take_share(worker: int, workers: int) -> None:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices = chosen.split(",") if chosen else list(map(str, range(torch.cuda.device_count())))
     if devices:
-        each = max(1, len(devices) // workers)
-        first = worker * each % len(devices)
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices[first : first + each])
+        share = devices[worker::workers] or [devices[worker % len(devices)]]
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(share)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))

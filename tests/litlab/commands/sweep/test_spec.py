@@ -39,7 +39,7 @@ def read(tmp_path):
         ({"seeds": True}, "seeds: True is not valid"),
         ({"sampler": "grid"}, "space.model.optimizer.lr: a grid needs a step"),
         ({"settings": {"seed_everything": 3}}, "seed_everything: the sweep sets it"),
-        ({"space": {"a": {"low": 0.1, "high": 1.0, "step": 0}}}, "space.a.step: 0 is not above 0"),
+        ({"space": {"a": {"low": 0.1, "high": 1.0, "step": 0}}}, "space.a: `step > 0` must hold"),
         ({"space": {"a": {"choices": [1, 1.0]}}}, "space.a: '1.0' equals an earlier choice"),
     ],
 )
