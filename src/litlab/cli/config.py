@@ -22,6 +22,7 @@ from litlab.cli.resolve import import_all_classes, import_classes
 from litlab.cli.sections import OF_THE_COMMAND, add_arguments
 from litlab.cli.trust import check_names, restrict_imports
 from litlab.errors import UserError, building
+from litlab.nn.torchvision_networks import forget_weights
 from litlab.optim.recipe import plain_recipe
 from litlab.tasks.base import is_fact
 from litlab.util.team import typed
@@ -131,8 +132,8 @@ class Command(LightningCLI):
             trained: A checkpoint has all of its weights, so that none are downloaded.
         """
         config = self.config.clone()
-        if trained and "model.init_args.network.init_args.weights" in config:
-            config["model.init_args.network.init_args.weights"] = None
+        if trained:
+            forget_weights(config.get("model.init_args.network.init_args", {}))
         model = self.build("model", config=config).model
         for name, value in vars(model).items():
             setattr(model, name, plain_recipe(value))

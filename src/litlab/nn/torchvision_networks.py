@@ -3,7 +3,7 @@
 import http.client
 import pickle
 import sys
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
@@ -11,6 +11,13 @@ from torch import nn
 
 from litlab.errors import UserError, first_line
 from litlab.util.files import socket_timeout
+
+
+def forget_weights(settings: Any) -> None:
+    """Let the settings of a network build it without pre-trained weights, as a checkpoint holds its own."""
+    for name, nothing in {"weights": None, "pretrained": False}.items():
+        if name in settings:
+            settings[name] = nothing
 
 
 def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["random"] | None = None) -> nn.Module:

@@ -117,7 +117,14 @@ def _layer_scales(module: nn.Module, decay: float) -> dict[nn.Parameter, float]:
 
 def _find_layers(network: nn.Module) -> list[list[nn.Parameter]]:
     """Return the parameters of each layer, in the order of their definition."""
-    containers = {name for name, part in network.named_modules() if isinstance(part, nn.Sequential | nn.ModuleList)}
+    lists = nn.Sequential | nn.ModuleList
+    total = sum(map(torch.numel, network.parameters()))
+
+    def holds_layers(part: nn.Module) -> bool:  # such as a list of blocks, or the encoder that has it
+        is_most = 2 * sum(map(torch.numel, part.parameters())) > total
+        return isinstance(part, lists) or (is_most and any(isinstance(child, lists) for child in part.modules()))
+
+    containers = {name for name, part in network.named_modules() if holds_layers(part)}
     parts = defaultdict(list)
     for name, parameter in network.named_parameters():
         part = next(part for part in accumulate(name.split("."), "{}.{}".format) if part not in containers)

@@ -15,6 +15,7 @@ from litlab.metrics.stage_metrics import StageMetrics
 from litlab.nn.adapt import adapt_network
 from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction, split_members
 from litlab.nn.images import average_views, make_mix
+from litlab.nn.torchvision_networks import forget_weights
 from litlab.tasks.base import ExperimentModule
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -108,8 +109,8 @@ class Classifier(ExperimentModule):
             networks = [adapt_network(part, image_shape, num_classes) for part in networks]
         self.members = members
         self.network = networks[0] if members == 1 else Ensemble(networks, vectorize)
-        if isinstance(block, dict) and "weights" in block.get("init_args", {}):
-            block["init_args"]["weights"] = None  # rebuilt from a checkpoint, which holds them, without a download
+        if isinstance(block, dict):
+            forget_weights(block.get("init_args", {}))  # rebuilt from a checkpoint without a download
 
         self.label_smoothing = label_smoothing
         # Shape (classes,); known when a fit begins.

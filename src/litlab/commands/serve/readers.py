@@ -113,15 +113,15 @@ class TextReader(Reader):
             text = text.encode()  # fails on halves of characters
         if not isinstance(text, bytes) or not text.strip():
             raise UserError("text: it is empty, or no text; send one")
-        encoding = self.tokenizer.encode(text.decode("utf-8-sig"), add_special_tokens=False)
+        encoding = self.tokenizer.encode(text.decode("utf-8-sig"))
         ids = torch.tensor(encoding.ids or [UNKNOWN])  # a text of nothing but <br /> has no tokens
         return Sample([cut_text(ids, self.longest, self.facts["both_ends"]).numpy()[None]], len(ids))
 
     def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
-        """Join texts, padded to the longest with the id of padding, 0."""
-        texts = [sample.inputs[0] for sample in samples]
+        """Join texts, padded to the longest."""
+        texts, padding = [sample.inputs[0] for sample in samples], self.facts["padding"]
         longest = max(ids.shape[1] for ids in texts)
-        return [np.concatenate([np.pad(ids, ((0, 0), (0, longest - ids.shape[1]))) for ids in texts])]
+        return [np.concatenate([np.pad(ids, ((0, 0), (0, longest - ids.shape[1])), constant_values=padding) for ids in texts])]
 
     def answer(self, outputs: Outputs, context: int) -> dict[str, Any]:
         tokens = {"tokens": context, "tokens_read": min(context, self.longest)}

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from lightning.fabric.utilities import AttributeDict
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -26,11 +25,11 @@ from litlab.data.store import fill_cache
 from litlab.data.text.generated import CLASSES, make_corpus
 from litlab.data.text.reading import compute_digest, read_corpus, read_input
 from litlab.data.text.serving import TextMetadata, TextServing
-from litlab.data.text.tokenizer import Kind, cut_text, encode, train_tokenizer
+from litlab.data.text.tokenizer import KINDS, PADDING, cut_text, encode, load_tokenizer, train_tokenizer
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
-_VERSION = 5  # raise it when what is kept of the same texts would come out different
+_VERSION = 6  # raise it when what is kept of the same texts would come out different
 _PREPARATION = (
     "columns", "text_columns", "label_column", "delimiter", "bad_rows", "tokenizer", "vocab_size", "val_fraction",
     "test_fraction", "fold",
@@ -55,7 +54,7 @@ class TokenizedTexts(Dataset[Any]):
 
     def __init__(self, part: Mapping[str, Any], known: TextMetadata, split: str) -> None:
         self.part, lengths = part, part["lengths"]
-        self.both_ends = known.both_ends
+        self.both_ends, self.padding = known.both_ends, known.padding
         self.most = known.max_tokens if split == "train" else known.longest
         self.texts: Sequence[Tensor] = part["ids"].split(lengths.tolist()) if "ids" in part else ()
         self.lengths = lengths.clamp(max=self.most).numpy()
@@ -79,12 +78,12 @@ class TokenizedTexts(Dataset[Any]):
         """Take a batch, by the numbers of the texts, int64 of shape (batch,), or these plus a multiple of their number.
 
         Returns:
-            A dict with ``ids``, int64 of shape (batch, time), 0 where a text has ended; with labels, that dict and
-            int64 (batch,).
+            A dict with ``ids``, int64 of shape (batch, time), padding where a text has ended; with labels, that dict
+            and int64 (batch,).
         """
         numbers = index % len(self)
         pieces = [self._cut(ids, draw) for ids, draw in zip(self.read(numbers), index.tolist(), strict=True)]
-        inputs = {"ids": pad_sequence(pieces, batch_first=True).long()}
+        inputs = {"ids": pad_sequence(pieces, batch_first=True, padding_value=self.padding).long()}
         return (inputs, self.part["labels"][numbers]) if "labels" in self.part else inputs
 
     def _cut(self, ids: Tensor, draw: int) -> Tensor:
@@ -117,8 +116,10 @@ class TextData(ExperimentData):
         label_column: Column of the class: words, or numbers.
         delimiter: What separates the cells of a CSV file; null: the one that makes the most columns.
         tokenizer: `word`: words in lower case and punctuation marks, those that come at least twice in training;
-            `bpe`: pieces of words, by byte-pair encoding, also in lower case.
-        vocab_size: Most entries of the vocabulary. Tokens and splits of shards are those of their writing.
+            `bpe`: pieces of words, by byte-pair encoding, also in lower case; else the tokenizer of a pre-trained model
+            of transformers, by its folder or its name on huggingface.co, as `PretrainedText` needs it.
+        vocab_size: Most entries of the vocabulary of `word` and `bpe`. Tokens and splits of shards are those of their
+            writing.
         max_tokens: Longest piece of a text, in tokens, that the model reads at once.
         long_texts: `truncate` cuts longer texts to their beginning. `crop` takes a piece at random in training; in
             evaluation it takes as many tokens of the beginning and of the end.
@@ -155,7 +156,7 @@ class TextData(ExperimentData):
         text_columns: list[str] = ["text"],  # noqa: B006 - it is not changed
         label_column: str = "label",
         delimiter: str | None = None,
-        tokenizer: Kind = "word",
+        tokenizer: str = "word",
         vocab_size: PositiveInt = 20_000,
         max_tokens: PositiveInt = 256,
         long_texts: Literal["truncate", "crop"] = "truncate",
@@ -188,7 +189,9 @@ class TextData(ExperimentData):
     def known(self) -> Any:
         """What a checkpoint or the data say, which are opened for that; of a public set what is published and set."""
         if self.metadata is None and self.public is not None and self.dataset is None:
-            return AttributeDict(self.hparams, class_names=list(self.public.class_names))
+            told = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
+            known = {"tokenizer": "", "padding": PADDING, "generated": False, **told, **self._loaded}
+            return TextMetadata(list(self.public.class_names), **known)
         if self.metadata is None:
             self.setup()
         return self.metadata
@@ -209,6 +212,16 @@ class TextData(ExperimentData):
         return self.known.vocab_size
 
     @property
+    def padding(self) -> int:
+        """Token id behind the end of a text."""
+        return self.known.padding
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of a text that count in evaluation."""
+        return self.known.longest
+
+    @property
     def max_tokens(self) -> int:
         """Longest piece of a text that the model reads at once."""
         return self.known.max_tokens
@@ -227,6 +240,12 @@ class TextData(ExperimentData):
     # ---- from raw texts to token ids in a cache
 
     @cached_property
+    def _loaded(self) -> dict[str, Any]:
+        """What is known of the tokenizer of a pre-trained model; {} where one is trained."""
+        name = self.hparams["tokenizer"]
+        return {} if name in KINDS else load_tokenizer(name)
+
+    @cached_property
     def _digests(self) -> list[str]:
         return [compute_digest(file) for file in self.files.values()]
 
@@ -237,7 +256,7 @@ class TextData(ExperimentData):
             return self.shards.about["fingerprint"]
         source = self._digests if self.dataset == "csv" else self.source_name
         settings = [self.hparams[name] for name in _PREPARATION]
-        digest = hashlib.sha256(repr((_VERSION, source, settings)).encode()).hexdigest()
+        digest = hashlib.sha256(repr((_VERSION, source, settings, self._loaded)).encode()).hexdigest()
         return f"texts-{digest[:12]}"
 
     def cache_folder(self) -> Any:
@@ -263,14 +282,17 @@ class TextData(ExperimentData):
             )
 
         # Tokenise each split, and write all.
-        tokenizer = train_tokenizer(parts["train"]["text"].tolist(), options.tokenizer, options.vocab_size)
+        tokens = self._loaded
+        if not tokens:
+            tokenizer = train_tokenizer(parts["train"]["text"].tolist(), options.tokenizer, options.vocab_size)
+            tokens = {"tokenizer": tokenizer, "vocab_size": options.vocab_size, "padding": PADDING}
         splits = {}
         for split, part in parts.items():
             if len(part):
                 texts, labels = part["text"].tolist(), torch.tensor(part["label"].tolist())
-                splits[split] = encode(tokenizer, texts) | {"texts": texts, "labels": labels}
-        metadata = {"class_names": names, "tokenizer": tokenizer, "vocab_size": options.vocab_size}
-        torch.save({"metadata": {**metadata, "generated": self.generated}, "splits": splits}, folder / "texts.pt")
+                splits[split] = encode(tokens["tokenizer"], texts) | {"texts": texts, "labels": labels}
+        metadata = {"class_names": names, "generated": self.generated, **tokens}
+        torch.save({"metadata": metadata, "splits": splits}, folder / "texts.pt")
 
     def open(self, stage: str | None) -> TextMetadata:
         if self.shards is not None:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from litlab.data.metadata import ClassMetadata
 from litlab.data.serving import BATCH, TIME, Serving, TensorSpec, class_outputs
-from litlab.data.text.tokenizer import PADDING, UNKNOWN
+from litlab.data.text.tokenizer import UNKNOWN
 
 TOKENIZER = "tokenizer.json"
 
@@ -21,6 +21,7 @@ class TextMetadata(ClassMetadata):
     Args:
         tokenizer: The tokenizer as JSON.
         vocab_size: Upper bound of the vocabulary.
+        padding: Token id behind the end of a text.
         max_tokens: Longest piece of a text that the model reads at once.
         long_texts: What happens to longer texts.
         generated: Whether the texts are made up.
@@ -28,6 +29,7 @@ class TextMetadata(ClassMetadata):
 
     tokenizer: str
     vocab_size: int
+    padding: int
     max_tokens: int
     long_texts: Literal["truncate", "crop"]
     generated: bool
@@ -44,7 +46,7 @@ class TextMetadata(ClassMetadata):
 
 
 class TextServing(Serving):
-    """Takes token ids, (batch, time), padded with 0 at the end.
+    """Takes token ids, (batch, time), padded at the end.
 
     Where training cut long texts at random (``long_texts: crop``), the model reads the beginning and the end of a text.
     An exported graph can't choose by the length, so it always reads both, which are the same for a short text.
@@ -56,14 +58,15 @@ class TextServing(Serving):
     kind = "texts"
 
     def __init__(self, metadata: TextMetadata) -> None:
-        what = f"token ids of {TOKENIZER}, 0 behind the end of a text; an empty text is one {UNKNOWN}"
+        what = f"token ids of {TOKENIZER}, {metadata.padding} behind the end of a text; an empty text is one {UNKNOWN}"
         inputs = [TensorSpec("ids", "int64", (BATCH, TIME), what)]
         super().__init__(inputs, class_outputs(metadata.class_names), {TIME: metadata.longest})
         self.metadata = metadata
 
     def encode(self, *raw: Tensor) -> dict[str, Tensor]:
         (ids,) = raw
-        return {"ids": F.pad(ids, (0, self.metadata.max_tokens)) if self.metadata.both_ends else ids}
+        known = self.metadata
+        return {"ids": F.pad(ids, (0, known.max_tokens), value=known.padding) if known.both_ends else ids}
 
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
         inputs = batch if isinstance(batch, dict) else batch[0]
@@ -75,7 +78,7 @@ class TextServing(Serving):
             "class_names": known.class_names,
             "max_tokens": known.max_tokens,
             "both_ends": known.both_ends,
-            "padding": PADDING,
+            "padding": known.padding,
         }
 
     def files(self) -> dict[str, str]:

@@ -3,12 +3,15 @@
 import json
 import os
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Kind = Literal["word", "bpe"]
+from litlab.errors import UserError
+from litlab.nn.pretrained_text import load_pretrained
+
+KINDS = ("word", "bpe")  # that are trained
 
 PADDING, UNKNOWN = 0, 1
 _WORDS = r"\w+(?:'\w+)*|[^\w\s]"  # "don't" is one word; every punctuation mark is a token
@@ -17,7 +20,22 @@ _WORDS = r"\w+(?:'\w+)*|[^\w\s]"  # "don't" is one word; every punctuation mark 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 
-def train_tokenizer(texts: list[str], kind: Kind, vocab_size: int) -> str:
+def load_tokenizer(name: str) -> dict[str, Any]:
+    """Load the tokenizer of a model of transformers, by its folder or its name.
+
+    Returns:
+        ``tokenizer`` as JSON, its ``vocab_size``, and the id of ``padding``.
+    """
+    model = load_pretrained("AutoTokenizer", name, "data.tokenizer")
+    if model.pad_token_id is None:
+        raise UserError(f"data.tokenizer: {name} has no token for padding; use an encoder, such as BERT")
+    backend = model.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    return {"tokenizer": backend.to_str(), "vocab_size": len(model), "padding": model.pad_token_id}
+
+
+def train_tokenizer(texts: list[str], kind: str, vocab_size: int) -> str:
     """Train a tokenizer; both kinds take texts in lower case and ``<br />`` for a space.
 
     Args:
