@@ -4,7 +4,6 @@ Lightning's bar is drawn every so many steps, whatever they take, has no loss th
 metrics of an epoch behind.
 """
 
-import math
 import sys
 import time
 from typing import Any
@@ -30,12 +29,13 @@ class ProgressBar(TQDMProgressBar):
     def __init__(self) -> None:
         super().__init__(refresh_rate=int(sys.stdout.isatty()))  # 0: no bars
         self._next_draw = 0.0
-        self._loss: Any = math.nan  # of the last training step
+        self._loss: Any = None  # of the last training step; a model of manual optimization need not return any
         self._epoch: int | None = None  # the running epoch, from 0
         self._epoch_start = 0.0
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        return super().get_metrics(trainer, pl_module) | {"loss": f"{float(self._loss):.4g}"}
+        loss = {} if self._loss is None else {"loss": f"{float(self._loss):.4g}"}
+        return super().get_metrics(trainer, pl_module) | loss
 
     def on_train_start(self, *args: Any) -> None:
         super().on_train_start(*args)

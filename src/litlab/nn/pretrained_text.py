@@ -41,8 +41,10 @@ class PretrainedText(nn.Module):
         num_classes: int | None = None,
     ) -> None:
         super().__init__()
+        if vocab_size is None or longest is None or padding is None or num_classes is None:
+            raise UserError("model.network: PretrainedText is for TextData, which tells it the size of its tokens")
         config = load_pretrained("AutoConfig", name, "model.network.name")
-        if (vocab_size or 0) > config.vocab_size or (longest or 0) > config.max_position_embeddings:
+        if vocab_size > config.vocab_size or longest > config.max_position_embeddings:
             raise UserError(
                 f"model.network.name: {name} takes {config.vocab_size:,} different tokens and texts of "
                 f"{config.max_position_embeddings:,}, the data has {vocab_size:,} and {longest:,}; set data.tokenizer "
@@ -81,4 +83,4 @@ def load_pretrained(kind: str, name: str, setting: str, **options: Any) -> Any:
     except ModuleNotFoundError as error:
         raise UserError(f"{setting}: it needs {error.name}; pip install '.[pretrained]'") from error
     except (OSError, ValueError) as error:
-        raise UserError(f"{setting}: {name} can't be loaded ({first_line(error)}); name a folder, or a model") from error
+        raise UserError(f"{setting}: {name} can't be loaded ({first_line(error)}); name another") from error

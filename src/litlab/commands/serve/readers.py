@@ -120,8 +120,10 @@ class TextReader(Reader):
     def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
         """Join texts, padded to the longest."""
         texts, padding = [sample.inputs[0] for sample in samples], self.facts["padding"]
-        longest = max(ids.shape[1] for ids in texts)
-        return [np.concatenate([np.pad(ids, ((0, 0), (0, longest - ids.shape[1])), constant_values=padding) for ids in texts])]
+        stacked = np.full((len(texts), max(ids.shape[1] for ids in texts)), padding)
+        for row, ids in zip(stacked, texts, strict=True):
+            row[: ids.shape[1]] = ids
+        return [stacked]
 
     def answer(self, outputs: Outputs, context: int) -> dict[str, Any]:
         tokens = {"tokens": context, "tokens_read": min(context, self.longest)}

@@ -1,0 +1,93 @@
+"""The pre-trained text encoder, with a tiny random BERT in a folder, through the command line."""
+
+import csv
+import json
+
+import pytest
+import torch
+
+from litlab.commands.export.export_run import TOLERANCE
+from tests.conftest import CONFIGS
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory, texts):
+    """A folder with a BERT of two layers, and a tokenizer whose padding is not 0."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+
+    folder = tmp_path_factory.mktemp("bert")
+    tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = ["[CLS]", "[SEP]", "[UNK]", "[PAD]"]
+    tokenizer.train([str(texts)], trainers.WordLevelTrainer(special_tokens=special))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
+    fast.save_pretrained(folder)
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.BertConfig(vocab_size=len(fast), **sizes, max_position_embeddings=64, pad_token_id=3)
+    transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def flags(bert, texts):
+    return [
+        "--config", CONFIGS / "text_pretrained.yaml", "--data.dataset=csv", f"--data.path={texts}",
+        "--data.max_tokens=40", f"--data.tokenizer={bert}", f"--model.network.name={bert}", "--data.batch_size=20",
+        "--trainer.precision=32-true", "--trainer.log_every_n_steps=1", "--model.optimizer.lr=0.01",
+    ]  # fmt: skip
+
+
+def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags):
+    # In the first epoch the head alone is trained.
+    encoder = transformers.AutoModel.from_pretrained(bert).state_dict()
+    for epochs, is_frozen in ((1, True), (2, False)):
+        assert run("fit", *flags, f"--trainer.max_epochs={epochs}").code == 0
+        folder = tmp_path / f"lightning_logs/text_pretrained/version_{epochs - 1}"
+        weights = torch.load(folder / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+        name = "encoder.layer.0.attention.self.query.weight"
+        assert weights[f"network.encoder.{name}"].equal(encoder[name]) == is_frozen
+
+    # Padding changes nothing: a text has the same prediction alone and beside a longer one.
+    (tmp_path / "one.txt").write_text("sun word1\n")
+    (tmp_path / "two.txt").write_text("sun word1\nrain" + " word2" * 20)
+    probabilities = []
+    for name in ("one", "two"):
+        assert run("predict", "--run=last", f"--input={name}.txt", f"--output={name}.csv").code == 0
+        with (tmp_path / f"{name}.csv").open() as stream:
+            probabilities.append(float(next(csv.DictReader(stream))["probability"]))
+    assert probabilities[0] == pytest.approx(probabilities[1], abs=1e-6)
+
+    # Weights are in the checkpoint: of the folder only the config is read.
+    (bert / "model.safetensors").rename(bert / "elsewhere")
+    assert run("export", "--run=last", "--format=onnx").code == 0
+    manifest = json.loads((folder / "exported/onnx/manifest.json").read_text())
+    assert manifest["parity"]["difference"] < TOLERANCE["onnx"]
+    assert manifest["metrics"]["run"] == pytest.approx(manifest["metrics"]["exported"], abs=1e-4)
+    (bert / "elsewhere").rename(bert / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("--data.tokenizer=word", "set data.tokenizer to the same name"),
+        ("--data.max_tokens=65", "data.max_tokens so that it fits"),
+        ("--data.tokenizer=nothing_here", "data.tokenizer: nothing_here can't be loaded"),
+        ("--model.network.name=nothing_here", "model.network.name: nothing_here can't be loaded"),
+    ],
+)
+def test_refusals(run, flags, monkeypatch, wrong, message):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    done = run("fit", *flags, wrong)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_layer_decay_takes_each_block_of_the_encoder_for_a_layer(run, flags):
+    done = run("fit", *flags, "--freeze=null", "--check")
+    assert done.code == 0, done.err
+    assert "0.00729" in done.out  # 0.01 x 0.9^3: embeddings, two blocks, head
