@@ -34,7 +34,7 @@ EFFECTS = {
     "one_cycle": lambda folder, done: checkpoint_of(folder)["lr_schedulers"][0]["total_steps"] == 8,
     "plateau": lambda folder, done: "num_bad_epochs" in checkpoint_of(folder)["lr_schedulers"][0],
     "memory_snapshot": lambda folder, done: "MemorySnapshot: " in done.err,
-    "profile": lambda folder, done: "waiting for data" in done.out and (folder / "fit-profile.trace.json").is_file(),
+    "profile": lambda folder, done: "waiting for data" in done.out and (folder / "fit-profile.pt.trace.json").is_file(),
     "optimizer_in_backward": lambda folder, done: config_of(folder)["nan_guard"] is None,
     "qat": lambda folder, done: len(checkpoint_of(folder)["callbacks"]["QAT"]) > 3,
     "smoke": lambda folder, done: checkpoint_of(folder)["global_step"] == 2,

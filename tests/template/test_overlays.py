@@ -103,4 +103,4 @@ def test_ddp_trains_the_same_network_on_both_processes_and_profile_each(short, t
     for rank in (0, 1):
         profile = tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.txt"
         assert re.search(r"^backward +[1-9]", profile.read_text(), re.MULTILINE)
-        assert "c10d::allreduce_" in profile.with_suffix(".trace.json").read_text()
+        assert "c10d::allreduce_" in profile.with_suffix(".pt.trace.json").read_text()

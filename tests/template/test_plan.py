@@ -1,5 +1,6 @@
 """`fit --plan` of every shipped config, and of overlays that change a step."""
 
+import re
 import shlex
 
 from tests.conftest import CONFIGS, PACKAGE
@@ -19,3 +20,15 @@ def test_the_first_that_fits_is_a_command_line(run, short, tmp_path):
     again = run(*words[3:], *asked)
     assert again.code == 0, again.err
     assert "The first that fits" not in again.out
+
+
+def test_what_it_says_to_add_is_there(run, short, tmp_path):
+    (tmp_path / "configs").symlink_to(CONFIGS)
+    config = CONFIGS / "text.yaml"
+    done = run("fit", "--config", config, *short(config), "--plan", "1x2")
+    rows = [re.findall(r"--\S+=\S+", line) for line in done.out.splitlines()]
+    rows = [flags for flags in rows if flags]
+    assert ["--trainer.strategy=ddp"] in rows
+    assert ["--config=configs/with/fsdp2.yaml"] in rows
+    for flags in rows:
+        assert run("fit", "--config", config, *short(config), *flags, "--print_config").code == 0, flags

@@ -7,8 +7,9 @@ from typing import Any, Literal
 import torch
 import torch._functorch.config
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
-from torch._dynamo.utils import calculate_time_spent
+from torch._dynamo.utils import calculate_time_spent, counters, get_compilation_metrics
 
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks, select_modules
@@ -41,7 +42,7 @@ class Compile(Callback):
         fullgraph: Whether to fail where the compiler cannot turn a module into one single graph.
         backend: The compiler's backend; ``inductor`` unless you are looking for a bug (``eager``, ``aot_eager``).
         graph_breaks: Whether to log where and why the compiler breaks the graph or compiles again, to stderr, as
-            ``TORCH_LOGS=graph_breaks,recompiles`` does.
+            ``TORCH_LOGS=graph_breaks,recompiles`` does, and how many graphs, guards and breaks there are.
         memory_budget: Share, from 0 to 1, of the memory for activations that the compiler would use if it kept all that
             the backward pass can use; it computes the others again (torch's ``activation_memory_budget``). ``null``
             leaves it to the compiler, which computes again only what costs next to nothing.
@@ -71,6 +72,7 @@ class Compile(Callback):
         self.memory_budget = memory_budget
         self._changes = ExitStack()  # of the process, undone when the run ends
         self._seconds_before = calculate_time_spent()["total_wall_time"]
+        self._graphs_before = len(get_compilation_metrics())
 
     @property
     def seconds(self) -> float:
@@ -131,6 +133,10 @@ class Compile(Callback):
     on_validation_batch_start = on_test_batch_start = on_predict_batch_start = on_train_batch_start
 
     def teardown(self, *_: Any, **__: Any) -> None:
+        if self.graph_breaks:
+            graphs = get_compilation_metrics()[self._graphs_before :]
+            guards, breaks = sum(graph.guard_count or 0 for graph in graphs), counters["graph_break"].total()
+            rank_zero_info(f"compile: {len(graphs)} graphs with {guards:,} guards, {breaks} graph breaks")
         self._changes.close()
 
     on_exception = teardown

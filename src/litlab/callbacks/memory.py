@@ -1,6 +1,7 @@
 """Memory: how much each epoch took, and what takes it within a step."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -112,4 +113,5 @@ class MemorySnapshot(Callback):
         if self._path:
             torch.cuda.memory._dump_snapshot(self._path + suffix)
             torch.cuda.memory._record_memory_history(enabled=None)
+            Path(f"{self._path}.txt").write_text(torch.cuda.memory_summary())
             rank_zero_info(f"MemorySnapshot: {self._path}{suffix}, for https://pytorch.org/memory_viz")

@@ -49,27 +49,41 @@ class StepProfiler(Profiler):
     part of forward.
 
     The report is printed at the end. The run folder gets it as ``fit-profile.txt``, and the trace as
-    ``fit-profile.trace.json``, for https://ui.perfetto.dev; where there are several ranks each has its own
-    (``fit-profile-1.txt``). Processes of the data loader are in none.
+    ``fit-profile.pt.trace.json``, for https://ui.perfetto.dev or TensorBoard's plugin torch-tb-profiler; where there
+    are several ranks each has its own (``fit-profile-1.txt``). Processes of the data loader are in none.
 
     Args:
         skip: Training batches before the first that is measured; the first ones of a process are slower than the rest.
         steps: Training batches that are measured, and recorded after that.
+        repeat: How often that is done. Each recording has a trace; the table of operations is of the last.
+        record_shapes: Whether operations are listed by the shapes of their inputs.
+        with_stack: Whether the trace has the functions of Python that called the operations.
     """
 
-    def __init__(self, skip: NonNegativeInt = 5, steps: PositiveInt = 5) -> None:
+    def __init__(
+        self,
+        skip: NonNegativeInt = 5,
+        steps: PositiveInt = 5,
+        repeat: PositiveInt = 1,
+        record_shapes: bool = False,
+        with_stack: bool = False,
+    ) -> None:
         super().__init__(filename="profile")
         self.skip = skip
         self.steps = steps
+        self.repeat = repeat
+        self.record_shapes = record_shapes
+        self.with_stack = with_stack
         self._lightning_module: Any = None  # set by the Trainer
         self._done = 0  # steps
         self._actions: list[Any] = [(OTHER, None)]  # in progress, from the outermost on: part, name in the trace
         self._is_timed = False
+        self._timed = 0  # steps
         self._seconds = dict.fromkeys([*PARTS, ""], 0.0)
         self._part = ""  # that the time belongs to; empty: none
         self._since = 0.0
-        self._recorder: torch.profiler.profile | None = None
-        self._recording = ExitStack()  # of the recorder, while it records
+        self._recorders: list[torch.profiler.profile] = []
+        self._recording = ExitStack()  # of the last one, while it records
 
     def start(self, action_name: str) -> None:
         """Begin an action, which may be the first of a step."""
@@ -90,6 +104,8 @@ class StepProfiler(Profiler):
             self._done += 1
         if action_name == EPOCH or self._done == self.skip + 2 * self.steps:  # an epoch may be ended by an error
             self._recording.close()
+            if len(self._recorders) < self.repeat and self._done > self.skip + self.steps:
+                self._done = 0
 
     def describe(self) -> None:
         """Print the report of a fit on rank zero, and write it."""
@@ -97,26 +113,31 @@ class StepProfiler(Profiler):
 
         if self._stage != "fit":
             return
-        if self._recorder is None:
+        if not self._recorders:
             rank_zero_info("StepProfiler: no operations were recorded; raise trainer.max_steps or lower skip")
             return
-        shares = DataFrame({"ms": {part: self._seconds[part] * 1000 / self.steps for part in PARTS}})
+        shares = DataFrame({"ms": {part: self._seconds[part] * 1000 / self._timed for part in PARTS}})
         shares["share"] = shares["ms"] / shares["ms"].sum()
         device = "cpu" if self._lightning_module.device.type == "cpu" else "device"
-        operations = self._recorder.key_averages().table(f"self_{device}_time_total", row_limit=15)
+        averages = self._recorders[-1].key_averages(self.record_shapes)
+        operations = averages.table(f"self_{device}_time_total", row_limit=15)
         text = f"Where the time of a training step goes\n\n{shares}\n\n{operations}"
         if self.dirpath:
             path = str(Path(self.dirpath) / self._prepare_filename(extension=""))
             Path(f"{path}.txt").write_text(text, encoding="utf-8")
-            self._recorder.export_chrome_trace(f"{path}.trace.json")
+            for number, recorder in enumerate(self._recorders):
+                recorder.export_chrome_trace(f"{path}{f'.{number}' if number else ''}.pt.trace.json")
         if self.local_rank == 0:
             print(text)
 
     def _begin_step(self) -> None:
-        if self._done == self.skip + self.steps and self._recorder is None:
-            self._recorder = torch.profiler.profile(profile_memory=True)
-            self._recording.enter_context(self._recorder)
+        if self._done == self.skip + self.steps and len(self._recorders) < self.repeat:
+            recorder = torch.profiler.profile(
+                profile_memory=True, record_shapes=self.record_shapes, with_stack=self.with_stack
+            )
+            self._recorders.append(self._recording.enter_context(recorder))
         self._is_timed = self.skip <= self._done < self.skip + self.steps
+        self._timed += self._is_timed
         self._switch(OTHER)
 
     def _switch(self, part: str) -> None:

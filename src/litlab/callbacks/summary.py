@@ -9,6 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.memory import VRAM
 from litlab.callbacks.reporting import run_folder
+from litlab.util.text import print_table
 
 
 class RunSummary(Callback):
@@ -49,19 +50,18 @@ class RunSummary(Callback):
         Args:
             trainer: The trainer that ran, after its ``fit`` and the test that may follow.
         """
-        from rich import get_console
         from rich.table import Table
         from rich.text import Text
 
         table = Table(show_header=False, title="Run summary")
-        table.add_column(overflow="fold")
-        table.add_column(overflow="fold")  # paths are long
+        table.add_column()
+        table.add_column()
         for name, text in self._warnings.items():
             table.add_row(name, Text(text), style="bold red")
         for name, value in self._collect(trainer).items():
             table.add_row(Text(name), Text(value))  # not strings: brackets in a path are not markup
         if trainer.is_global_zero and table.row_count:
-            get_console().print(table)
+            print_table(table)  # paths stay whole, so that they can be copied
 
     def _collect(self, trainer: Trainer) -> dict[str, str]:
         rows: dict[str, str] = {}

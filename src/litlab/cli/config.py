@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 import yaml
-from jsonargparse import Namespace
+from jsonargparse import Namespace, get_loader, set_loader
 from jsonargparse.typing import register_type
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
@@ -29,8 +30,25 @@ from litlab.util.team import typed
 
 NEEDED = ("trainer", "model", "data", "seed_everything", "experiment", "test_after_fit", "channels_last")
 
+VARIABLE = re.compile(r"\$\{(\w+)\}")  # ${NAME}, of the environment
+
 register_type(torch.device)
 yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
+
+
+def load_with_variables(text: str) -> Any:
+    """Load YAML in which ``${NAME}`` stands for a variable of the environment."""
+
+    def fill(variable: re.Match[str]) -> str:
+        if variable[1] not in os.environ:
+            raise UserError(f"{variable[0]}: there is no such environment variable; set it, or write its value")
+        return os.environ[variable[1]]
+
+    return get_loader("yaml")(VARIABLE.sub(fill, text))
+
+
+# Not for the configs of others: they could have what they find there sent or written somewhere.
+set_loader("yaml with variables", load_with_variables, (yaml.YAMLError,))
 
 
 class ExperimentParser(LightningArgumentParser):
@@ -77,7 +95,10 @@ class Command(LightningCLI):
             subclass_mode_model=True,
             subclass_mode_data=True,
             parser_class=ExperimentParser,
-            parser_kwargs={"usage": f"{typed(self.verb)} [--config FILE ...] [--key value ...]"},
+            parser_kwargs={
+                "usage": f"{typed(self.verb)} [--config FILE ...] [--key value ...]",
+                "parser_mode": "yaml" if self.foreign else "yaml with variables",
+            },
             seed_everything_default=0,
             auto_configure_optimizers=False,
             run=False,

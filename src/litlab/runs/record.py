@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from litlab.runs.folder import RunFolder, read_json, write_json, write_text
 from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import describe_origin, now
 from litlab.runs.settings import flatten
+from litlab.util import team
 from litlab.util.device import peak_gib
 
 IDS = {"WandbLogger": "id", "MLFlowLogger": "run_id", "CometLogger": "experiment_key"}  # the argument, by class
@@ -49,6 +51,7 @@ class RunRecord(Callback):
         self._config = ""
         self._flat_config: dict[str, Any] = {}
         self._metrics: dict[str, Any] = {}
+        self._place: dict[str, Any] | None = None  # where it failed
 
     # How a fit begins
 
@@ -125,6 +128,7 @@ class RunRecord(Callback):
         name, signum = type(exception).__name__, getattr(exception, "signum", None)
         reason = signal.Signals(signum).name if signum else mask_text(f"{name}: {first_line(exception)}")
         status = "interrupted" if name in INTERRUPTIONS else "failed"
+        self._place = None if status == "interrupted" else find_place(trainer, exception)
         self.end(trainer, status, f"in its test: {reason}" if trainer.testing else reason)
 
     def end(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
@@ -142,6 +146,7 @@ class RunRecord(Callback):
         write_json(self._run.status, {
             "status": status,
             "reason": reason,
+            "place": self._place,
             "started": self._started,
             "ended": None if status == "running" else now(),
             "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
@@ -155,6 +160,19 @@ class RunRecord(Callback):
                 "peak_memory_gib": round(max(peak_gib(trainer), self._metrics.get("peak_memory_gib", 0.0)), 3),
             }
             write_json(self._run.metrics, self._metrics)
+
+
+def find_place(trainer: Trainer, exception: BaseException) -> dict[str, Any]:
+    """Return where a fit failed: epoch, step and batch, and the line, of the team's package if any is."""
+    frames = traceback.extract_tb(exception.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(team.package_folder())]
+    frame = (own or frames)[-1]
+    return {
+        "epoch": trainer.current_epoch,
+        "step": trainer.global_step,
+        "batch": trainer.fit_loop.batch_idx,
+        "line": f"{os.path.relpath(frame.filename)}:{frame.lineno}",
+    }
 
 
 def log_results(trainer: Trainer) -> None:

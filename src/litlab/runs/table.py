@@ -46,7 +46,8 @@ def main(arguments: list[str]) -> int:
         show_table(HEADER, [_cells(row, chosen.sort) for row in rows])
         for row in rows:
             if row.get("reason"):
-                print(printable(f"{row['run']}: {row['reason']}"))
+                place = ", ".join(f"{name} {value}" for name, value in (row.get("place") or {}).items())
+                print(printable(f"{row['run']}: {row['reason']}" + f" ({place})" * bool(place)))
     else:
         print(f"There are no runs in {ROOT}")
     return 0

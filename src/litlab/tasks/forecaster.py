@@ -16,6 +16,8 @@ from litlab.types import OpenUnitInterval
 
 Batch = dict[str, Tensor]
 
+_FAR = 0.05  # from the share of values that intervals should hold
+
 
 class Forecaster(ExperimentModule):
     """Train any forecasting network, for one value or for quantiles, and calibrate its intervals on validation.
@@ -169,6 +171,16 @@ class Forecaster(ExperimentModule):
         self.on_predict_start()
         data = getattr(self.trainer, "datamodule", None)
         self.test_metrics.metrics["errors"].naive_error = getattr(data, "naive_error", None)
+
+    def on_test_epoch_end(self) -> None:
+        """Log the metrics, and say so where intervals cover another share of the test than they should."""
+        covered = self.test_metrics.compute().get("test/coverage", torch.tensor(self.coverage)).item()
+        super().on_test_epoch_end()
+        if abs(covered - self.coverage) > _FAR:
+            rank_zero_info(
+                f"warning: the intervals hold {covered:.1%} of the test's values, not {self.coverage:.0%}: the test "
+                "differs from the validation data that they were calibrated on"
+            )
 
     def expected_loss(self, batch: Batch) -> float:
         """Return the loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""

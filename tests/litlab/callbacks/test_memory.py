@@ -64,6 +64,7 @@ def test_snapshots(tmp_path, monkeypatch, model, calls):
     asked, snapshot = [], MemorySnapshot(2)
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda enabled="all": asked.append(enabled))
     monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda path: asked.append(path.rpartition("/")[2]))
+    monkeypatch.setattr(torch.cuda, "memory_summary", lambda: "a table")
 
     def start(trainer, pl_module):
         with monkeypatch.context() as patch:

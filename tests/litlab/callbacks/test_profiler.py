@@ -91,7 +91,7 @@ def test_parts_of_a_step_and_its_trace(tmp_path, monkeypatch, capsys):
     assert (folder / "fit-profile.txt").read_text() == out.removesuffix("\n")
     assert f"{64 / 127:.6f}" in next(line for line in out.splitlines() if line.startswith("callbacks"))
     assert "aten::convolution_backward" in out
-    events = json.loads((folder / "fit-profile.trace.json").read_text())["traceEvents"]
+    events = json.loads((folder / "fit-profile.pt.trace.json").read_text())["traceEvents"]
     assert [event["name"] for event in events].count("run_training_batch") == 2
 
 

@@ -2,11 +2,10 @@
 
 import io
 import os
+from contextlib import redirect_stdout
 
-import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
-from rich.console import Console
 
 from litlab.callbacks import VRAM, Compile, RunSummary
 from litlab.runs.folder import write_json
@@ -15,11 +14,9 @@ from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 
 def rows_of(summary, trainer) -> dict[str, str]:
-    console = Console(file=io.StringIO(), width=300)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rich.get_console", lambda: console)
+    with redirect_stdout(io.StringIO()) as out:
         summary.print_summary(trainer)
-    lines = [line.strip(" │").split("│") for line in console.file.getvalue().splitlines() if line.startswith("│")]
+    lines = [line.strip(" │").split("│") for line in out.getvalue().splitlines() if line.startswith("│")]
     return {name.strip(): value.strip() for name, value in lines}
 
 

@@ -38,10 +38,14 @@ def main(arguments: list[str]) -> int:
         type=Path,
         help="folder to write (default: exported/FORMAT[-KIND] in the run's folder); an export there is replaced",
     )
+    options.add_argument("--opset", metavar="N", type=count, help="of ONNX (default: torch's choice)")
     options.add_argument("--threads", metavar="N", type=count, help="threads to measure with (default: torch's choice)")
     chosen, settings = options.parse_known_args(arguments)
     if chosen.format == "torchscript" and chosen.quantize:
         raise UserError("--quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti")
+
+    if chosen.opset and chosen.format != "onnx":
+        raise UserError(f"--opset: {chosen.format} has none; choose --format onnx, or leave it out")
 
     from litlab.commands.export.export_run import export_run
 

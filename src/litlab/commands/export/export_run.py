@@ -63,7 +63,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
             module = quantize(copy.deepcopy(reference), serving, options.quantize, training)
         program = None if options.format == "torchscript" else trace(module, serving)
         file = folder / FILES[options.format]
-        write_graph(options.format, program, reference, file)
+        write_graph(options.format, program, reference, file, options.opset)
         manifest = about | {
             "format": options.format, "quantize": options.quantize, "threads": torch.get_num_threads(),
             "size_bytes": file.stat().st_size, "versions": get_versions(options),

@@ -50,7 +50,9 @@ def check_axes(serving: Serving, shapes: list[list[Any]]) -> None:
             raise RuntimeError(f"the graph's input {spec.name!r} has the shape {shape} instead of {spec.shape}")
 
 
-def write_graph(form: str, program: ExportedProgram | None, reference: Servable, path: Path) -> None:
+def write_graph(
+    form: str, program: ExportedProgram | None, reference: Servable, path: Path, opset: int | None = None
+) -> None:
     """Write a model in a format; the reference is for torchscript and the names of inputs and outputs."""
     with quiet_exporters(), torch.no_grad():
         if program is None:
@@ -58,7 +60,7 @@ def write_graph(form: str, program: ExportedProgram | None, reference: Servable,
         elif form == "pt2":
             torch.export.save(program, path)
         elif form == "onnx":
-            _write_onnx(program, reference.serving, path)
+            _write_onnx(program, reference.serving, path, opset)
         else:
             from torch._inductor import aoti_compile_and_package, config
 
@@ -66,13 +68,14 @@ def write_graph(form: str, program: ExportedProgram | None, reference: Servable,
                 aoti_compile_and_package(program, package_path=str(path))
 
 
-def _write_onnx(program: ExportedProgram, serving: Serving, path: Path) -> None:
-    opset: Any = import_module("onnxscript").opset18
-    products: Any = {torch.ops.aten._int_mm.default: lambda left, right: opset.MatMulInteger(left, right)}
+def _write_onnx(program: ExportedProgram, serving: Serving, path: Path, opset: int | None) -> None:
+    operators: Any = import_module("onnxscript").opset18
+    products: Any = {torch.ops.aten._int_mm.default: lambda left, right: operators.MatMulInteger(left, right)}
     try:
         graph = torch.onnx.export(
             program,
             dynamo=True,
+            opset_version=opset,
             external_data=False,
             verbose=False,
             custom_translation_table=products,

@@ -41,6 +41,8 @@ class Layout:
     def flags(self, devices: Devices) -> list[str]:
         if devices.count == 1:
             return []
+        if self.kind == "ddp":
+            return ["--trainer.strategy=ddp"]
         sizes = [f"--trainer.strategy.tensor_parallel_size={self.tensor}"] if self.tensor > 1 else []
         return [f"--config=configs/with/{self.kind}.yaml", *sizes]
 
