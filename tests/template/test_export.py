@@ -181,6 +181,7 @@ REFUSED = [
     ("cifar", "onnx", "--quantize=int8-dynamic", "of the weights; take int8-static, or leave --quantize out"),
     ("cifar", "onnx", "--data.path=missing", "there is no folder missing"),
     ("nothing", "onnx", "--threads=1", "nothing: there is no such run"),
+    ("tabular", "pt2", "--opset=18", "pt2 has none; choose --format onnx"),
     ("tabular", "torchscript", "--quantize=int8-weights", "TorchScript has no quantized layers; choose --format onnx"),
 ]
 

@@ -95,6 +95,17 @@ def test_parts_of_a_step_and_its_trace(tmp_path, monkeypatch, capsys):
     assert [event["name"] for event in events].count("run_training_batch") == 2
 
 
+def test_recordings_are_repeated_with_shapes_and_functions(tmp_path, capsys):
+    settings = StepProfiler(skip=1, steps=1, repeat=2, record_shapes=True, with_stack=True)
+    trainer = make_trainer(tmp_path, max_epochs=3, logger=CSVLogger(tmp_path, "", "run"), profiler=settings)
+    trainer.fit(Tiny(), TinyData(24))
+    assert "Input Shapes" in capsys.readouterr().out
+    for name in ("fit-profile.pt.trace.json", "fit-profile.1.pt.trace.json"):
+        trace = (tmp_path / "run" / name).read_text()
+        assert "training_step" in trace
+        assert '"cat": "python_function"' in trace
+
+
 def test_a_run_too_short_is_told_so(tmp_path, caplog, monkeypatch):
     """The clock is read only after the device has done what is queued."""
     log = []

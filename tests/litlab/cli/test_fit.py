@@ -31,6 +31,15 @@ def test_sections_can_be_turned_off_and_there_may_be_no_test_split(run, images, 
     assert not list((tmp_path / "lightning_logs/default/version_0").rglob("*.ckpt"))
 
 
+def test_a_config_can_name_variables_of_the_environment(run, settings, tmp_path, monkeypatch):
+    config = tmp_path / "mine.yaml"
+    config.write_text("experiment: ${MY_NAME}_${MY_NAME}\n")
+    refused = run("fit", *settings, "--config", config, "--print_config")
+    assert (refused.code, "${MY_NAME}: there is no such environment variable" in refused.err) == (2, True)
+    monkeypatch.setenv("MY_NAME", "mine")
+    assert "experiment: mine_mine\n" in run("fit", *settings, "--config", config, "--print_config").out
+
+
 def test_a_fit_without_a_batch_is_no_success(run, settings):
     assert "fit: nothing was trained" in error(run("fit", *settings, "--trainer.max_time=00:00:00:00"))
 

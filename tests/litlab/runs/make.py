@@ -22,8 +22,8 @@ def write_run(
     started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(timespec="seconds")
     model = {"class_path": "auks.images.SmallCNN", "init_args": {"width": width}}
     run.config.write_text(yaml.safe_dump({"seed_everything": 0, "model": model, "ckpt_path": None}))
-    write(run.status, status=status, reason="RuntimeError: it broke" if status == "failed" else None, started=started,
-          ended=None)  # fmt: skip
+    failed = {"reason": "RuntimeError: it broke", "place": {"epoch": 1, "line": "a.py:7"}} if status == "failed" else {}
+    write(run.status, status=status, started=started, ended=None, **failed)
     write(run.metrics, val={"val/acc": best - 0.1, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12, seconds=90.0,
           peak_memory_gib=1.25,
           best={"monitor": monitor, "mode": mode, "value": best, "checkpoint": "e.ckpt"})  # fmt: skip

@@ -1,5 +1,6 @@
 """What a run leaves about itself, however it ends."""
 
+import os
 import sys
 from importlib import metadata
 
@@ -122,6 +123,9 @@ def test_a_fit_that_does_not_end_by_itself(make, folder, error, status, reason):
     assert (state["status"], state["reason"]) == (status, reason)
     assert state["ended"]
     assert (metrics["epochs"], metrics["steps"]) == (1, 3)  # it broke in the second epoch
+    place = state["place"] or {}
+    assert [place.get(name) for name in ("epoch", "step", "batch")] == ([1, 3, 0] if status == "failed" else [None] * 3)
+    assert place.get("line", "None:").partition(":")[0] in (os.path.relpath(__file__), "None")
 
 
 def test_a_fit_whose_test_fails_is_not_finished(make, folder):

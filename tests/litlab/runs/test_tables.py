@@ -45,7 +45,7 @@ def test_the_newest_first_with_its_results(root, show):
     rows = show(table.main)
     assert [*rows] == [
         "run", "cifar/version_1", "cifar_vgg/version_0", "cifar/version_0", "night/forecast/version_12",
-        "cifar_vgg/version_0: RuntimeError: it broke",
+        "cifar_vgg/version_0: RuntimeError: it broke (epoch 1, line a.py:7)",
     ]  # fmt: skip
     assert rows["run"] == ["status", "best", "test", "min", "GiB", "started", "commit"]
     cells = rows["cifar/version_1"]

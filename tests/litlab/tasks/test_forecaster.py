@@ -116,6 +116,17 @@ def test_pinball_loss_and_quantiles_in_order(tmp_path):
     torch.testing.assert_close(predicted, torch.stack([middle, low - radius, high + radius], dim=-1))
 
 
+def test_intervals_that_miss_their_share_of_the_test_are_told(tmp_path, caplog):
+    data, model = TinySeries(), build()
+    trainer = make_trainer(tmp_path, num_sanity_val_steps=0)
+    trainer.fit(model, data)
+    for radius, told in ((0.0, "hold 0.0% of the test's values, not 90%"), (1e3, "hold 100.0%")):
+        caplog.clear()
+        model.conformal.radius = torch.full_like(model.conformal.radius, radius)
+        trainer.test(model, data, verbose=False)
+        assert told in caplog.text
+
+
 def test_without_validation_there_are_no_intervals(tmp_path):
     data, model = TinySeries(), build()
     trainer = make_trainer(tmp_path, limit_val_batches=0)
