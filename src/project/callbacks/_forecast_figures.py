@@ -33,7 +33,7 @@ class Window:
     upper: np.ndarray
 
 
-def draw_forecasts(windows: list[Window], names: list[str], aim: float | None) -> "Figure":
+def draw_forecasts(windows: list[Window], names: list[str], aim: float | None, title: str = "") -> "Figure":
     """Draw windows side by side, a row for each target, in the user's units.
 
     Of a past that is much longer than the horizon only the last part is drawn.
@@ -42,9 +42,11 @@ def draw_forecasts(windows: list[Window], names: list[str], aim: float | None) -
         windows: The windows, in the order of their times.
         names: Name of each target.
         aim: Share of the truth that the interval aims at; ``None`` where it is unknown.
+        title: Over all of it.
     """
     width, height = max(7.0, 3.6 * len(windows)), 2.1 * len(names) + 0.9
     figure, grid = make_axes(len(names), len(windows), width, height, sharex="col")
+    figure.suptitle(title, fontsize=9)
     interval = "interval" if aim is None else f"{aim:.0%} interval"
     for column, window in zip(grid.T, windows, strict=True):
         horizon = len(window.forecast)

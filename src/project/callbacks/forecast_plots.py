@@ -105,7 +105,9 @@ class ForecastPlots(Callback):
         order = starts.argsort()[_spread_evenly(self.windows, len(starts))]
         units = (drawn[order] * scale + data.mean.cpu())[:, :, targets].numpy()
         windows = [self._cut(times[start:], rows) for start, rows in zip(starts[order].tolist(), units, strict=True)]
-        publish_figure(trainer, folder, "forecasts", draw_forecasts(windows, [names[i] for i in targets], aim))
+        chosen = [names[i] for i in targets]
+        title = f"{len(chosen)} of {len(names)} columns, {len(windows)} of {len(errors.starts):,} windows of the test"
+        publish_figure(trainer, folder, "forecasts", draw_forecasts(windows, chosen, aim, title))
 
         # Errors by horizon step.
         panels = {f"{names[i]}, in its units": (errors.mae[:, i] * scale[i], errors.coverage[:, i]) for i in targets}
