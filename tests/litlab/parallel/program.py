@@ -2,7 +2,8 @@
 
     python program.py FOLDER '{"NAME": {"strategy": "fsdp2"}, ...}'
 
-writes FOLDER/NAME.json and FOLDER/NAME.ckpt. A step has BATCH samples, whatever the number of processes is.
+writes FOLDER/NAME.json, and FOLDER/NAME.ckpt and NAME-4.ckpt after six and four steps. A step has BATCH samples,
+whatever the number of processes is.
 """
 
 import json
@@ -25,15 +26,16 @@ from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 from tests.processes import Python, ranks
 
 BATCH, EPOCH, STEPS, COUNTED = 24, 3, 6, 2  # samples of a step, steps of an epoch, of a fit, that are watched
+WITHIN = 4  # steps after which there is a checkpoint within the second epoch
 WORLD, RANK = (int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
 AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.0)], None: list}
 
 
 class Watch(Callback):
-    """Saves after the last step, beside an average, and looks at buffers and at what is sent in two steps."""
+    """Saves after some steps, beside an average, and looks at buffers and at what is sent in two steps."""
 
-    def __init__(self, path: Path, steps: int, counted: bool) -> None:
-        self.path, self.steps, self.counted = path, steps, counted
+    def __init__(self, path: Path, counted: bool) -> None:
+        self.paths, self.counted = {WITHIN: path.with_name(f"{path.stem}-{WITHIN}.ckpt"), STEPS: path}, counted
         self.sent: Counter[str] = Counter()
         self.profiler: Any = None
 
@@ -47,8 +49,9 @@ class Watch(Callback):
             self.profiler.stop()
             names = [event.name for event in self.profiler.events()]
             self.sent = Counter(name for name in names if name.startswith("c10d::"))
-        if trainer.global_step == self.steps:
-            trainer.save_checkpoint(self.path)
+        path = self.paths.pop(trainer.global_step, None)
+        if path is not None:
+            trainer.save_checkpoint(path)
 
     def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
         """All processes validate with the same statistics of batch norms."""
@@ -60,10 +63,10 @@ class Watch(Callback):
             assert all(torch.equal(mine, other) for other in everyone)
 
 
-def train(folder: Path, name: str, strategy: str = "auto", steps: int = STEPS, resume: str | None = None,
+def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, resume: str | None = None,
           model: dict | None = None, offload: bool = False, average: str | None = None, freeze: dict | None = None,
           validated: bool = False, parts: bool = False, counted: bool = False, **options: Any) -> None:  # fmt: skip
-    """Train and test; `steps` are those of all runs that were resumed, and with 0 the checkpoint is tested only.
+    """Train and test; what is not `fitted` is tested only.
 
     In "both" pairs of processes share layers. `freeze` has epochs by pattern. With `parts` each process writes its part
     of the checkpoint, in the background. `validated` is to validate first, in inference mode, as Lightning does it with
@@ -76,12 +79,12 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = STEPS, r
     losses, module, data = Losses(), classifier(seed=seed, **(model or {})), Tokens(batch_size=batch)
     data.train_samples = EPOCH * BATCH
     rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
-    watch = Watch(folder / f"{name}.ckpt", steps, counted)
+    watch = Watch(folder / f"{name}.ckpt", counted)
     if strategy == "pipeline":
         watch.on_validation_batch_end = Callback().on_validation_batch_end
     torch.manual_seed(0)
     trainer = Trainer(**{
-        "accelerator": "cpu", "devices": WORLD, "max_steps": steps, "max_epochs": STEPS // EPOCH, "logger": False,
+        "accelerator": "cpu", "devices": WORLD, "max_epochs": STEPS // EPOCH, "logger": False,
         "strategy": ShardedStrategy(replicas, True, offload, parts, parts) if sharded else strategy,
         "plugins": [ShardedCheckpointIO()], "enable_checkpointing": False, "enable_progress_bar": False,
         "enable_model_summary": False, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
@@ -93,7 +96,7 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = STEPS, r
         with mock.patch("lightning.pytorch.loops.utilities.dist", backend):
             trainer.validate(module, data, verbose=False)
     metrics: dict[str, Any] = {}
-    if steps:
+    if fitted:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
         metrics = {key: value.item() for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
         checkpoint = None

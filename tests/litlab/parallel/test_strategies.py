@@ -25,12 +25,8 @@ SWA = {"average": "swa", **NORM}
 
 
 def name_resumed(name: str, case: dict) -> dict[str, dict]:
-    """Return a run, one that ends within the second epoch, and its continuation."""
-    return {
-        f"{name}_rich": case,
-        f"{name}_four": {**case, "steps": 4},
-        f"{name}_resumed": {**case, "resume": f"{name}_four"},
-    }
+    """Return a run, and its continuation from within the second epoch."""
+    return {f"{name}_rich": case, f"{name}_resumed": {**case, "resume": f"{name}_rich-4"}}
 
 
 RUNS = [  # one after the other, with the number of processes
@@ -44,16 +40,16 @@ RUNS = [  # one after the other, with the number of processes
         "fsdp2_swa": {**FSDP2, "offload": True, "validated": True, **SWA},
         "fsdp2_value": {**FSDP2, **VALUE},
         **name_resumed("fsdp2", {**FSDP2, **RICH}),
-        "ddp_resumed": {**DDP, "resume": "fsdp2_four", **RICH},
+        "ddp_resumed": {**DDP, "resume": "fsdp2_rich-4", **RICH},
         "tp": {**TP, "counted": True}, "tp_frozen": {**TP, **FROZEN}, **name_resumed("tp", {**TP, **RICH}),
         "pipe": PIPE, "pipe_frozen": {**PIPE, **FROZEN}, "pipe_swa": {**PIPE, **SWA},
         **name_resumed("pipe", {**PIPE, **HALF_RICH}),
     }),
     (4, {"both": {**BOTH, **SAME}}),
     (1, {
-        "one_resumed": {"resume": "tp_four", **RICH},
-        **{f"{name}_test": {"steps": 0, "resume": name} for name in ("fsdp2", "tp", "both", "pipe")},
-        "pipe_swa_test": {"steps": 0, "resume": "pipe_swa", **NORM},
+        "one_resumed": {"resume": "tp_rich-4", **RICH},
+        **{f"{name}_test": {"fitted": False, "resume": name} for name in ("fsdp2", "tp", "both", "pipe")},
+        "pipe_swa_test": {"fitted": False, "resume": "pipe_swa", **NORM},
     }),
 ]  # fmt: skip
 
