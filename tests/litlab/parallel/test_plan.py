@@ -16,7 +16,6 @@ from torchmetrics import MeanMetric
 from litlab.callbacks.nan_guard import norm_of_all
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
-from litlab.parallel.plan import networks
 from litlab.parallel.tensors import local_part, norms_of
 from tests.litlab.parallel.tiny import Transformer
 
@@ -44,16 +43,9 @@ def divide():
     distributed.destroy_process_group()
 
 
-def test_networks_are_what_is_called():
-    net = nn.Linear(2, 2)
-    nets = nn.ModuleDict({"same": net, "list": nn.ModuleList([nn.ReLU(), nn.Linear(2, 2)])})
-    model = Model(net=net, nets=nets, loss=nn.MSELoss(), weights=nn.ParameterList([torch.zeros(2)]))
-    assert list(networks(model)) == ["net", "nets.list.1"]
-
-
 def test_all_weights_are_sharded_by_blocks(divide):
     norms = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2)).to(memory_format=torch.channels_last)
-    model = Model(net=Transformer(), layers=norms, nets=nn.ModuleList([Transformer()]))
+    model = Model(net=Transformer(), layers=norms, nets=nn.ModuleList([nn.ReLU(), Transformer()]), loss=nn.MSELoss())
     divide(model, 2, 1)
     assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
     groups = Counter(type(module).__name__ for module in model.modules() if hasattr(module, "unshard"))
@@ -118,18 +110,6 @@ def test_offload_leaves_weights_in_host_memory(divide, monkeypatch):
     assert {parameter.device.type for parameter in model.parameters()} == {"cpu"}
     assert {buffer.device.type for buffer in model.buffers()} == {"meta"}
     assert (model.device.type, model.metric.device.type) == ("meta", "meta")
-
-
-@pytest.mark.parametrize("shape", [(2, 1), (1, 2)])
-def test_sums_and_metrics_count_each_sample_once(divide, monkeypatch, shape):
-    """They are those of the processes with other samples, but for a decision, which all processes take."""
-    strategy = divide(Model(net=Transformer(), metric=MeanMetric()), *shape)
-    strategy._gather_metrics(strategy.model)
-    copied: Any = strategy.model.metric.clone()
-    assert len(copied.dist_sync_fn(torch.ones(1), group=None)) == shape[0]
-    monkeypatch.setattr(ModelParallelStrategy, "reduce", lambda self, tensor, group, operation: group and group.size())
-    assert strategy.reduce(torch.ones(1), reduce_op="sum") == shape[0]
-    assert strategy.reduce(torch.ones(1), reduce_op=distributed.ReduceOp.SUM) is None
 
 
 def test_norms_do_not_overflow():
