@@ -8,7 +8,7 @@ from torch import nn
 
 from litlab.callbacks import QAT, ActivationCheckpointing, OptimizerInBackward
 from litlab.callbacks.layout import ChannelsLast, Threads
-from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, are_equal, fit, make_trainer
+from tests.litlab.callbacks.tiny import Failing, Tiny, are_equal, fit, make_trainer
 
 
 def test_the_layout_changes_and_nothing_else(tmp_path):
@@ -30,7 +30,7 @@ def test_threads_are_those_of_the_run_alone(tmp_path):
             self.threads = torch.get_num_threads()
 
     before, model = torch.get_num_threads(), Counting()
-    make_trainer(tmp_path, callbacks=[Threads(before + 1)]).fit(model, TinyData())
+    fit(tmp_path, model, Threads(before + 1))
     assert (model.threads, torch.get_num_threads()) == (before + 1, before)
 
 

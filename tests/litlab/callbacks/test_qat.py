@@ -6,7 +6,7 @@ from torch import nn
 
 from litlab.callbacks import QAT
 from litlab.nn.fake_quantize import LINEAR, LINEAR_AND_CONVOLUTIONS, Rounding, round_weight, share_of
-from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, make_trainer
+from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, fit
 
 
 class Model(Tiny):
@@ -20,18 +20,14 @@ class Model(Tiny):
         self.validated = self.network[0](batch[0])
 
 
-def fit(folder, epochs, resume=None):
-    model = Model()
-    trainer = make_trainer(folder, max_epochs=epochs, callbacks=[QAT()], num_sanity_val_steps=0)
-    trainer.fit(model, TinyData(16, 8), ckpt_path=resume, weights_only=True)
-    return model, trainer
-
-
 def test_layers_round_in_fit_alone_and_a_resumed_fit_has_their_ranges(tmp_path):
-    whole, _ = fit(tmp_path, 2)
-    _, trainer = fit(tmp_path, 1)
-    trainer.save_checkpoint(tmp_path / "half.ckpt")
-    resumed, _ = fit(tmp_path, 2, tmp_path / "half.ckpt")
+    def run(**settings):
+        model = Model()
+        return model, fit(tmp_path, model, QAT(), data=TinyData(16, 8), num_sanity_val_steps=0, **settings)
+
+    whole, _ = run(max_epochs=2)
+    run()[1].save_checkpoint(tmp_path / "half.ckpt")
+    resumed, _ = run(max_epochs=2, resume=tmp_path / "half.ckpt")
     assert are_equal(whole.state_dict(), resumed.state_dict())
     assert "forward" not in vars(whole.network[0])
     *_, (images, _) = TinyData(16, 8).train_dataloader()

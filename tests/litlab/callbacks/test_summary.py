@@ -1,26 +1,14 @@
 """The table at the end of a run."""
 
-import io
 import os
 
-import pytest
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
-from rich.console import Console
 
 from litlab.callbacks import VRAM, Compile, RunSummary
 from litlab.runs.folder import write_json
 from litlab.runs.record import RunRecord
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
-
-
-def rows_of(summary, trainer) -> dict[str, str]:
-    console = Console(file=io.StringIO(), width=300)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rich.get_console", lambda: console)
-        summary.print_summary(trainer)
-    lines = [line.strip(" │").split("│") for line in console.file.getvalue().splitlines() if line.startswith("│")]
-    return {name.strip(): value.strip() for name, value in lines}
 
 
 class Scripted(Tiny):
@@ -30,7 +18,7 @@ class Scripted(Tiny):
         self.log("val/score", [0.5, 0.75, 0.25][self.current_epoch])
 
 
-def test_fit_of_a_resumed_run_and_test(tmp_path):
+def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     write_json(tmp_path / "metrics.json", {"seconds": 5400.0})  # an hour and a half were spent before
     summary, checkpoint = RunSummary(), ModelCheckpoint(monitor="val/score", mode="max")
     trainer = make_trainer(
@@ -42,7 +30,11 @@ def test_fit_of_a_resumed_run_and_test(tmp_path):
     data.generated, data.description = True, "10 noise images"
     trainer.fit(model, data)
     trainer.test(model, data, ckpt_path="best", weights_only=True, verbose=False)
-    rows = rows_of(summary, trainer)
+    monkeypatch.setenv("COLUMNS", "300")
+    capsys.readouterr()
+    summary.print_summary(trainer)
+    lines = [line.strip(" │").split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    rows = {name.strip(): value.strip() for name, value in lines}
     assert rows["best val/score"] == "0.75"
     assert rows["test/loss"] == f"{float(trainer.callback_metrics['test/loss']):.4g}"
     assert rows["epochs"] == "3"

@@ -9,7 +9,6 @@ whatever the number of processes is.
 import json
 import os
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,30 +24,19 @@ from tests.conftest import ROOT
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 from tests.processes import Python, ranks
 
-BATCH, EPOCH, STEPS, COUNTED = 24, 3, 6, 2  # samples of a step, steps of an epoch, of a fit, that are watched
+BATCH, EPOCH, STEPS = 24, 3, 6  # samples of a step, steps of an epoch and of a fit
 WITHIN = 4  # steps after which there is a checkpoint within the second epoch
 WORLD, RANK = (int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
 AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.0)], None: list}
 
 
 class Watch(Callback):
-    """Saves after some steps, beside an average, and looks at buffers and at what is sent in two steps."""
+    """Saves after some steps, beside an average, and looks at buffers."""
 
-    def __init__(self, path: Path, counted: bool) -> None:
-        self.paths, self.counted = {WITHIN: path.with_name(f"{path.stem}-{WITHIN}.ckpt"), STEPS: path}, counted
-        self.sent: Counter[str] = Counter()
-        self.profiler: Any = None
-
-    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        if self.counted and trainer.global_step == EPOCH - COUNTED:  # the first steps rebuild DDP's buckets
-            self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
-            self.profiler.start()
+    def __init__(self, path: Path) -> None:
+        self.paths = {WITHIN: path.with_name(f"{path.stem}-{WITHIN}.ckpt"), STEPS: path}
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        if self.counted and trainer.global_step == EPOCH:
-            self.profiler.stop()
-            names = [event.name for event in self.profiler.events()]
-            self.sent = Counter(name for name in names if name.startswith("c10d::"))
         path = self.paths.pop(trainer.global_step, None)
         if path is not None:
             trainer.save_checkpoint(path)
@@ -65,12 +53,12 @@ class Watch(Callback):
 
 def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, resume: str | None = None,
           model: dict | None = None, offload: bool = False, average: str | None = None, freeze: dict | None = None,
-          validated: bool = False, parts: bool = False, counted: bool = False, **options: Any) -> None:  # fmt: skip
+          validated: bool = False, parts: bool = False, **options: Any) -> None:  # fmt: skip
     """Train and test; what is not `fitted` is tested only.
 
     In "both" pairs of processes share layers. `freeze` has epochs by pattern. With `parts` each process writes its part
     of the checkpoint, in the background. `validated` is to validate first, in inference mode, as Lightning does it with
-    NCCL; `counted` to count what is sent, which takes seconds; `options` are the Trainer's.
+    NCCL; `options` are the Trainer's.
     """
     replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
     sharded = strategy in ("fsdp2", "tp", "both")
@@ -79,7 +67,7 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, 
     losses, module, data = Losses(), classifier(seed=seed, **(model or {})), Tokens(batch_size=batch)
     data.train_samples = EPOCH * BATCH
     rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
-    watch = Watch(folder / f"{name}.ckpt", counted)
+    watch = Watch(folder / f"{name}.ckpt")
     if strategy == "pipeline":
         watch.on_validation_batch_end = Callback().on_validation_batch_end
     torch.manual_seed(0)
@@ -102,7 +90,7 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, 
         checkpoint = None
     metrics |= trainer.test(module, data, ckpt_path=checkpoint, weights_only=True, verbose=False)[0]
     if trainer.is_global_zero:
-        result = {"losses": losses.values, "metrics": metrics, "sent": watch.sent}
+        result = {"losses": losses.values, "metrics": metrics}
         (folder / f"{name}.json").write_text(json.dumps(result))
 
 

@@ -1,7 +1,7 @@
 """What is divided, and what is refused: in one process, which takes part in a group that does not exist."""
 
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -10,14 +10,14 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import CommDebugMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torchmetrics import MeanMetric
 
-from litlab.callbacks.nan_guard import norm_of_all
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
 from litlab.parallel.tensors import local_part, norms_of
-from tests.litlab.parallel.tiny import Transformer
+from tests.litlab.parallel.tiny import TIME, Transformer
 
 
 class Model(LightningModule):
@@ -52,6 +52,24 @@ def test_all_weights_are_sharded_by_blocks(divide):
     assert groups == {
         "FSDPTransformer": 2, "FSDPBlock": 8, "FSDPSequential": 1, "FSDPConv2d": 1, "FSDPBatchNorm2d": 1
     }  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view")
+@pytest.mark.parametrize(
+    ("shape", "counts"),
+    [
+        ((1, 2), {"all_reduce": 4 * 4}),  # activations of four blocks
+        # weights twice, but for those outside of the blocks
+        ((2, 1), {"_allgather_base_": 2 * 4 + 1, "_reduce_scatter_base_": 4 + 1}),
+    ],
+)
+def test_a_step_sends_what_the_strategy_needs(divide, shape, counts):
+    model = Model(net=Transformer())
+    divide(model, *shape)
+    with CommDebugMode() as sent:
+        model.net(torch.zeros(2, TIME, dtype=torch.long)).sum().backward()
+    by_name = {str(call).rpartition(".")[2]: count for call, count in sent.get_comm_counts().items()}
+    assert by_name == counts
 
 
 @pytest.mark.parametrize("offload", [False, True])
@@ -94,12 +112,11 @@ def test_weights_that_one_block_shares_stay_shared(divide):
 
 
 def test_an_optimizer_that_needs_whole_weights_is_refused(monkeypatch):
-    def set_up(strategy: ShardedStrategy, trainer: Any) -> None:
-        strategy.optimizers = [torch.optim.Adafactor([nn.Parameter(torch.zeros(2))])]
-
-    monkeypatch.setattr(ModelParallelStrategy, "setup_optimizers", set_up)
+    monkeypatch.setattr(ModelParallelStrategy, "setup_optimizers", lambda *_: None)
+    strategy: Any = ShardedStrategy()
+    strategy.optimizers = [torch.optim.Adafactor([nn.Parameter(torch.zeros(2))])]
     with pytest.raises(UserError, match=r"^model.optimizer: Adafactor needs whole weights, which trainer.strategy"):
-        ShardedStrategy().setup_optimizers(cast(Any, None))
+        strategy.setup_optimizers(None)
 
 
 def test_offload_leaves_weights_in_host_memory(divide, monkeypatch):
@@ -116,7 +133,6 @@ def test_norms_do_not_overflow():
     half, double = torch.full((4,), 6e4).half(), torch.full((4,), 1e100, dtype=torch.float64)
     assert norms_of([half, torch.tensor(3.0)]).tolist() == [2 * half[0].item(), 3]
     assert norms_of([double, half]).tolist() == [2e100, 2 * half[0].item()]
-    assert norm_of_all([torch.full((4,), 3.0), torch.full((13,), 1.0)]).item() == 7
 
 
 def test_a_sparse_gradient_shares_its_memory():

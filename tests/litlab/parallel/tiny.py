@@ -6,7 +6,7 @@ import torch
 from lightning.pytorch import Callback
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import Dataset
+from torch.utils.data import TensorDataset
 
 from litlab.data import ExperimentData
 from litlab.data.metadata import ClassMetadata
@@ -79,20 +79,9 @@ class Tokens(ExperimentData):
         return ClassMetadata(class_names=[str(number) for number in range(CLASSES)])
 
     def samples(self, split):
-        return Sequences(self.sizes[split], seed=len(split))
-
-
-class Sequences(Dataset):
-    def __init__(self, size: int, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        self.ids = torch.randint(TOKENS, (size, TIME), generator=generator)
-        self.labels = F.one_hot(self.ids % CLASSES, CLASSES).sum(1).argmax(1)
-
-    def __len__(self):
-        return len(self.ids)
-
-    def __getitem__(self, chosen):
-        return self.ids[chosen], self.labels[chosen]
+        generator = torch.Generator().manual_seed(len(split))
+        ids = torch.randint(TOKENS, (self.sizes[split], TIME), generator=generator)
+        return TensorDataset(ids, F.one_hot(ids % CLASSES, CLASSES).sum(1).argmax(1))
 
 
 class Losses(Callback):
