@@ -36,7 +36,6 @@ def check_loggers(
     assert recorder.tables.keys() == client.texts.keys() == tables
     assert {tag.removesuffix("/text_summary") for tag in tags["tensors"]} == tables
     for name, (columns, rows) in recorder.tables.items():
-        assert rows
         assert {len(row) for row in rows} == {len(columns)}
         shown = client.texts[name].replace("\\", "")  # of Markdown
         assert all(column in shown for column in columns)

@@ -27,8 +27,8 @@ def load(path):
 
 def fit(folder, model, *callbacks, **options):
     """Fit on four batches an epoch; the checkpoint of the last epoch is in FOLDER/last.ckpt."""
-    callbacks = [*callbacks, ModelCheckpoint(dirpath=folder, save_last=True)]
-    return tiny.fit(folder, model, *callbacks, data=TinyData(16, 4), enable_checkpointing=True, **options)
+    options = {"enable_checkpointing": True, "num_sanity_val_steps": 0, **options}
+    return tiny.fit(folder, model, *callbacks, ModelCheckpoint(folder, save_last=True), data=TinyData(16, 4), **options)
 
 
 def falling(epoch):
@@ -50,12 +50,12 @@ class Watch(Callback):
     def on_train_batch_end(self, trainer, pl_module, *_):
         self.trained.append(deepcopy(pl_module.state_dict()))
 
-    def on_validation_batch_start(self, trainer, pl_module, *_):
-        if not trainer.sanity_checking and len(self.validated) <= trainer.current_epoch:
+    def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx, dataloader_idx=0):
+        if batch_idx == 0:
             self.validated.append(deepcopy(pl_module.state_dict()))
 
     def on_train_batch_start(self, trainer, pl_module, *_):
-        self.rates.append(float(trainer.optimizers[0].param_groups[0]["lr"]))
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
 
 
 def average_steps(states):
@@ -117,9 +117,10 @@ def test_saved_while_the_average_is_validated(tmp_path):
             trainer.save_checkpoint(tmp_path / "end.ckpt")
 
     fit(tmp_path, Tiny(), EMA(0.9), Save(), max_epochs=2)
-    after, *others = (load(tmp_path / f"{name}.ckpt") for name in ("last", "within", "end"))
+    after, within, end = (load(tmp_path / f"{name}.ckpt") for name in ("last", "within", "end"))
     for state in ("state_dict", "current_model_state"):
-        assert all(are_equal(after[state], other[state]) for other in others)
+        assert are_equal(after[state], within[state])
+        assert are_equal(after[state], end[state])
     assert not are_equal(after["state_dict"], after["current_model_state"])
 
 

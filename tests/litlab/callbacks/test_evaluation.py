@@ -1,16 +1,18 @@
-"""What is said at the end of a test."""
+"""What is said at the end of a test, and what loggers and the run folder get of it."""
 
 import csv
 import json
-import math
 
 import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
+from matplotlib.figure import Figure
+from pandas import DataFrame
 from torchmetrics.functional import confusion_matrix, f1_score
 
 from litlab.callbacks import Baselines, ConfusionMatrix
-from litlab.callbacks.evaluation import pick_evenly
+from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
+from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 
@@ -60,13 +62,18 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
     assert capsys.readouterr().out == ""  # of a part of the test
 
 
-def test_samples_are_spread_evenly():
-    def pick(count, sizes, batches):
-        kept: list[int] = []
-        for number, size in enumerate(sizes):
-            kept += (sum(sizes[:number]) + pick_evenly(count, len(kept), number, batches, size)).tolist()
-        return kept
+def test_every_logger_gets_what_it_takes(tmp_path):
+    check_loggers(tmp_path / "a", ConfusionMatrix(), Tiny(), TinyData(), {"confusion_matrix"}, {"classes"})
+    check_loggers(tmp_path / "b", Baselines(), Tiny(), Compared(), tables={"baselines"})
 
-    assert pick(4, [10] * 4, 4) == [0, 10, 20, 30]
-    assert pick(50, [7, 3], 2) == [*range(10)]  # all there are
-    assert pick(3, [2, 2, 2], math.inf) == [0, 1, 2]  # the first where the end is unknown
+
+@pytest.mark.parametrize("options", [{"logger": False}, {"fast_dev_run": True}])
+def test_a_run_without_a_folder_leaves_no_file(tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    trainer = make_trainer(tmp_path, **{"logger": CSVLogger(tmp_path), **options})
+    assert run_folder(trainer) is None
+    figure = Figure()
+    figure.add_subplot(title=r"$\frac$")  # no formula
+    publish_figure(trainer, None, "picture", figure)
+    publish_table(trainer, None, "table", DataFrame({"a": [1]}))
+    assert list(tmp_path.iterdir()) == []

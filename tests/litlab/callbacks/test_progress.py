@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
 
     def states(self) -> list[str]:
         """Return every line that was on the screen."""
-        return [line.strip() for line in re.split(r"[\r\n]|\x1b\[[\d;?]*[A-Za-z]", self.getvalue()) if line.strip()]
+        return [line.strip() for line in re.split(r"[\r\n]|\x1b\[[\d;?]*[A-Za-z]", self.getvalue())]
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from torchmetrics import MeanMetric
 
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
-from litlab.parallel.tensors import local_part, norms_of
+from litlab.parallel.tensors import norms_of
 from tests.litlab.parallel.tiny import TIME, Transformer
 
 
@@ -119,25 +118,7 @@ def test_an_optimizer_that_needs_whole_weights_is_refused(monkeypatch):
         strategy.setup_optimizers(None)
 
 
-def test_offload_leaves_weights_in_host_memory(divide, monkeypatch):
-    """The device is "meta" here: only where things are matters."""
-    monkeypatch.setattr(ShardedStrategy, "root_device", torch.device("meta"))
-    model = Model(net=nn.BatchNorm1d(2), metric=MeanMetric())
-    divide(model, 2, 1, cpu_offload=True).model_to_device()
-    assert {parameter.device.type for parameter in model.parameters()} == {"cpu"}
-    assert {buffer.device.type for buffer in model.buffers()} == {"meta"}
-    assert (model.device.type, model.metric.device.type) == ("meta", "meta")
-
-
 def test_norms_do_not_overflow():
     half, double = torch.full((4,), 6e4).half(), torch.full((4,), 1e100, dtype=torch.float64)
     assert norms_of([half, torch.tensor(3.0)]).tolist() == [2 * half[0].item(), 3]
     assert norms_of([double, half]).tolist() == [2e100, 2 * half[0].item()]
-
-
-def test_a_sparse_gradient_shares_its_memory():
-    """As autograd makes it, with one row for each time that an index was looked up."""
-    layer = nn.Embedding(9, 1, sparse=True)
-    layer(torch.tensor([1, 2, 1])).sum().backward()
-    local_part(layer.weight.grad).zero_()
-    assert not layer.weight.grad.to_dense().any()
