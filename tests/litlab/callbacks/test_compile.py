@@ -64,17 +64,14 @@ def test_what_is_compiled(set_up, options, expected):
     assert [name for name, module in model.named_modules() if module._compiled_call_impl is not None] == expected
 
 
-@pytest.mark.parametrize("kind", [Block, lambda: nn.Sequential(Block(), nn.Tanh())])  # torch's own class, and not
-def test_blocks_that_are_alike_are_compiled_once(set_up, kind):
-    model = set_up(Tiny(network=nn.Sequential(*(kind() for _ in range(5)))), blocks=True)
-    model.network(torch.ones(2, 4, requires_grad=True) * 1)  # no leaf, as what comes from another block
-    assert count_graphs() == 1
-
-
-def test_blocks_that_differ_have_a_limit_of_their_own_each(set_up):
+@pytest.mark.parametrize("kind", [Block, lambda width: nn.Sequential(Block(width), nn.Tanh())])  # torch's own, and not
+def test_blocks_that_are_alike_are_compiled_once_and_others_have_a_limit_of_their_own(set_up, kind):
+    """PyTorch counts what it compiles by function, whichever module it belongs to."""
     before = torch._dynamo.config.recompile_limit
-    set_up(Tiny(network=nn.Sequential(*(Block(width) for width in (2, 3, 4, 4)))), blocks=True)
+    model = set_up(Tiny(network=nn.Sequential(*map(kind, (4, 4, 4, 3, 2)))), blocks=True)
     assert torch._dynamo.config.recompile_limit == 3 * before
+    model.network[:3](torch.ones(2, 4, requires_grad=True) * 1)  # no leaf, as what comes from another block
+    assert count_graphs() == 1
 
 
 def test_what_can_not_be_compiled_is_one_line(set_up):

@@ -41,10 +41,8 @@ def test_logs_each_epoch_without_validation(tmp_path, monkeypatch):
 
 
 class Greedy(Tiny):
-    def training_step(self, batch, batch_idx):
-        if batch_idx == 1:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return super().training_step(batch, batch_idx)
+    def on_train_batch_end(self, *_):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
 
 
 @pytest.mark.parametrize(

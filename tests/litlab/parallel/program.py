@@ -94,11 +94,10 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, 
         (folder / f"{name}.json").write_text(json.dumps(result))
 
 
-def start(script: Path, world: int, *arguments: object) -> list[Python]:
-    """Start a script in some processes, in the folder that is its first argument."""
+def start(script: Path, world: int, folder: Path, *arguments: object) -> list[Python]:
+    """Start a script in some processes, in a folder."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    folder = Path(str(arguments[0]))
-    return [Python(script, *arguments, cwd=folder, environment={**paths, **rank}) for rank in ranks(world)]
+    return [Python(script, folder, *arguments, cwd=folder, environment={**paths, **rank}) for rank in ranks(world)]
 
 
 def wait(processes: list[Python], code: int = 0) -> list[str]:

@@ -104,12 +104,6 @@ def test_what_can_not_be_divided(divide, parts, tensor, words):
         divide(model, 2 // tensor, tensor)
 
 
-def test_weights_that_one_block_shares_stay_shared(divide):
-    model = Model(net=nn.Sequential(nn.Sequential(*TIED)))
-    divide(model, 2, 1)
-    assert model.net[0][0].weight is model.net[0][1].weight
-
-
 def test_an_optimizer_that_needs_whole_weights_is_refused(monkeypatch):
     monkeypatch.setattr(ModelParallelStrategy, "setup_optimizers", lambda *_: None)
     strategy: Any = ShardedStrategy()

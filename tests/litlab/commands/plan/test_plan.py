@@ -41,21 +41,15 @@ class Network(nn.Sequential):
 
 
 class Recurrent(nn.Module):
-    packs = False
-
-    def __init__(self) -> None:
+    def __init__(self, packs: bool = False) -> None:
         super().__init__()
-        self.layer = nn.GRU(SIZE, 8)
+        self.layer, self.packs = nn.GRU(SIZE, 8), packs
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.expand(3, *x.shape)
         if self.packs:
             x = nn.utils.rnn.pack_padded_sequence(x, torch.full((ROWS,), 3))
         return self.layer(x)[1][0]
-
-
-class Packed(Recurrent):
-    packs = True
 
 
 class Module(LightningModule):
@@ -83,7 +77,7 @@ def planned(layout: Layout, count: int, *callbacks, batches: int = 1, **settings
     return estimate(layout, step_of(Module, *callbacks, **settings), Devices(1, count, 2**30), batches)
 
 
-def test_one_device_and_nothing_left_behind():
+def test_one_device_and_ddp_and_nothing_left_behind():
     plan, kinds = planned(Layout(), 1), (plans.PARAMETERS, plans.GRADIENTS, plans.OPTIMIZER, plans.AVERAGE)
     steps = 10 * 4  # AdamW counts them for each tensor
     assert (plan.sent, [plan.memory[kind] for kind in kinds]) == (0, [NETWORK, NETWORK, 2 * NETWORK + steps, 0])
@@ -93,12 +87,8 @@ def test_one_device_and_nothing_left_behind():
     assert all(HIDDEN + OUTPUT <= size <= 2 * HIDDEN + OUTPUT for size in kept.values())
     assert logging.root.manager.disable == logging.NOTSET
     assert type(torch.ones(1)) is Tensor
-
-
-def test_ddp_has_buckets_and_sums_gradients():
-    alone, four = planned(Layout(), 1), planned(Layout(), 4)
-    assert four.memory.total() == alone.memory.total() + NETWORK
-    assert four.sent == 2 * NETWORK * 3 / 4
+    ddp = planned(Layout(), 4)
+    assert (ddp.memory.total(), ddp.sent) == (plan.memory.total() + NETWORK, 2 * NETWORK * 3 / 4)  # buckets
 
 
 def test_fsdp2_shards_everything_and_gathers_two_blocks():
@@ -138,7 +128,7 @@ def test_what_changes_a_step():
     ("build", "line"),
     [
         (lambda: Module(loss=lambda x: x.sum() * len(x.detach().unique())), r"--plan: training_step can't .*_unique2"),
-        (lambda: Module(Packed), r"network can't do without .*_pack.*; use --check"),
+        (lambda: Module(lambda: Recurrent(packs=True)), r"network can't do without .*_pack.*; use --check"),
         (Manual, "--plan: Manual steps its optimizers itself; use --check"),
     ],
 )
