@@ -37,7 +37,7 @@ def falling(epoch):
 
 class Model(Tiny):
     def configure_optimizers(self):
-        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        optimizer = super().configure_optimizers()
         return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, falling)}
 
 
@@ -93,7 +93,7 @@ def test_the_average_is_validated_saved_loaded_and_tested(tmp_path, callback, co
     assert not torch.equal(last["network.4.weight"], average["network.4.weight"])
     if isinstance(callback, SWA):
         assert all(are_equal(watch.validated[epoch], watch.trained[4 * epoch + 3]) for epoch in range(FIRST))
-        rates = [0.1 * falling(min(number // 4, FIRST)) for number in range(4 * EPOCHS)]
+        rates = [0.05 * falling(min(number // 4, FIRST)) for number in range(4 * EPOCHS)]
         assert watch.rates == pytest.approx(rates)
 
 
@@ -103,7 +103,7 @@ def test_a_run_that_is_resumed_for_longer_goes_on_with_its_average(tmp_path):
     fit(tmp_path / "longer", Model(), SWA(0.5), watch, max_epochs=6, resume=tmp_path / "last.ckpt")
     counts = [load(path / "last.ckpt")["averaging_state"]["n_averaged"] for path in (tmp_path, tmp_path / "longer")]
     assert counts == [1, 5]
-    assert watch.rates == pytest.approx([0.1 * falling(1)] * 16)
+    assert watch.rates == pytest.approx([0.05 * falling(1)] * 16)
 
 
 def test_saved_while_the_average_is_validated(tmp_path):

@@ -111,8 +111,7 @@ def note_process() -> tuple:
 
 def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_as_it_was(tmp_path, monkeypatch, capfd):
     """With mixed precision, EMA, accumulation and clipping; the test after the fit uses the validation's code."""
-    steps, results, before = [], [], note_process()
-    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: steps.append(1))
+    results, before = [], note_process()
     for mode in (None, "default"):
         torch.manual_seed(0)
         model = Tiny(network=Breaking())
@@ -127,8 +126,6 @@ def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_a
     torch.testing.assert_close(*results, rtol=2e-2, atol=2e-2)
     assert compile.seconds > 0
     graphs = count_graphs()
-    compile.mode = "max-autotune"  # which has CUDA graphs
     monkeypatch.setattr(compile, "setup", lambda *args, **options: None)
     trainer.test(model, TinyData(16), verbose=False)
     assert count_graphs() == graphs > 0
-    assert len(steps) == 4

@@ -1,11 +1,10 @@
 """Layers that round in fit, and are whole again afterwards."""
 
-import pytest
 import torch
 from torch import nn
 
 from litlab.callbacks import QAT
-from litlab.nn.fake_quantize import LINEAR, LINEAR_AND_CONVOLUTIONS, Rounding, round_weight, share_of
+from litlab.nn.fake_quantize import Rounding, round_weight
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, fit
 
 
@@ -54,9 +53,3 @@ def test_rounding_has_as_many_steps_as_int8_and_one_scale_for_each_output():
     again = rounding.round_inputs(inputs * 100)
     assert (again.min(), again.max()) == (low, high), "its range is that of the training"
     assert torch.equal(Rounding(layer).round_inputs(inputs), inputs), "a part that is not trained sees no range"
-
-
-def test_the_share_leaves_embeddings_and_biases_aside():
-    network = nn.ModuleList([nn.Embedding(1000, 8), nn.Linear(8, 10), nn.Conv2d(2, 10, 1), nn.GRU(1, 10)])
-    shares = [share_of(network, kinds) for kinds in (LINEAR, LINEAR_AND_CONVOLUTIONS)]
-    assert shares == pytest.approx([80 / (100 + 330), 100 / (100 + 330)])

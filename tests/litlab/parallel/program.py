@@ -30,8 +30,8 @@ WORLD, RANK = (int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE
 AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.0)], None: list}
 
 
-class Watch(Callback):
-    """Saves after some steps, beside an average, and looks at buffers."""
+class Save(Callback):
+    """Saves after some steps, beside an average."""
 
     def __init__(self, path: Path) -> None:
         self.paths = {WITHIN: path.with_name(f"{path.stem}-{WITHIN}.ckpt"), STEPS: path}
@@ -40,15 +40,6 @@ class Watch(Callback):
         path = self.paths.pop(trainer.global_step, None)
         if path is not None:
             trainer.save_checkpoint(path)
-
-    def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
-        """All processes validate with the same statistics of batch norms."""
-        buffers = [buffer for buffer in pl_module.buffers() if not buffer.is_meta]
-        if trainer.world_size > 1 and buffers and trainer.strategy.root_device.type == "cpu":
-            mine = torch.cat([buffer.flatten().double() for buffer in buffers])
-            everyone = [torch.empty_like(mine) for _ in range(trainer.world_size)]
-            torch.distributed.all_gather(everyone, mine)
-            assert all(torch.equal(mine, other) for other in everyone)
 
 
 def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, resume: str | None = None,
@@ -67,16 +58,14 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, 
     losses, module, data = Losses(), classifier(seed=seed, **(model or {})), Tokens(batch_size=batch)
     data.train_samples = EPOCH * BATCH
     rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
-    watch = Watch(folder / f"{name}.ckpt")
-    if strategy == "pipeline":
-        watch.on_validation_batch_end = Callback().on_validation_batch_end
+    saving = Save(folder / f"{name}.ckpt")
     torch.manual_seed(0)
     trainer = Trainer(**{
         "accelerator": "cpu", "devices": WORLD, "max_epochs": STEPS // EPOCH, "logger": False,
         "strategy": ShardedStrategy(replicas, True, offload, parts, parts) if sharded else strategy,
         "plugins": [ShardedCheckpointIO()], "enable_checkpointing": False, "enable_progress_bar": False,
         "enable_model_summary": False, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
-        "callbacks": [losses, ExactResume(), Freeze(rules), NaNGuard(), *AVERAGES[average](), watch], **options,
+        "callbacks": [losses, ExactResume(), Freeze(rules), NaNGuard(), *AVERAGES[average](), saving], **options,
     })  # fmt: skip
     checkpoint = None if resume is None else folder / f"{resume}.ckpt"
     if validated:
@@ -108,7 +97,6 @@ def wait(processes: list[Python], code: int = 0) -> list[str]:
 
 
 def run(folder: Path, world: int, cases: dict[str, dict]) -> None:
-    """Train in some processes."""
     wait(start(Path(__file__), world, folder, json.dumps(cases)))
 
 

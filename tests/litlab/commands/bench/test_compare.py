@@ -63,12 +63,11 @@ def test_a_gain_is_beyond_the_noise_and_longer_than_a_longer_start():
 
 
 CPU = Facts(
-    "mine", bfloat16=False, convolutions=False, run_samples=1e6, hardware={"device": "cpu", "cores": 2},
+    "images", bfloat16=False, convolutions=False, run_samples=1e6,
+    hardware={"device": "cpu", "device_name": "mine", "cores": 2},
     current={"threads": 2, "precision": "32-true", "compile": None, "channels_last": False, "num_workers": 0,
              "batch_size": 64, "fused": None},
 )  # fmt: skip
-
-
 UNITS = replace(CPU, convolutions=True, bfloat16=True, current=CPU.current | {"fused": True, "compile": "default"})
 GPU = replace(CPU, convolutions=True, hardware={"device": "cuda", "cores": 16})
 
