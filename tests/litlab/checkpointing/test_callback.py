@@ -1,11 +1,8 @@
 """Which checkpoints a run keeps."""
 
-from inspect import signature
-
 import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
 from litlab.checkpointing import callback as checkpoint
@@ -52,13 +49,6 @@ def fit(tmp_path):
         return kept, written
 
     return run
-
-
-def test_the_methods_that_it_overrides_have_the_parameters_of_lightnings():
-    """A renamed one would be overridden without effect."""
-    for name in ("_save_last_checkpoint", "_should_remove_checkpoint"):
-        theirs, ours = (signature(getattr(kind, name)) for kind in (ModelCheckpoint, RunCheckpoint))
-        assert list(theirs.parameters) == list(ours.parameters)
 
 
 @pytest.mark.parametrize(
