@@ -83,12 +83,17 @@ class Noting(Tiny):
         return super().training_step(batch, batch_idx)
 
 
+class Looking(Noting):
+    def on_before_zero_grad(self, optimizer):
+        pass
+
+
 def test_only_gradients_that_are_accumulated_are_there_in_a_forward_pass(tmp_path):
-    plain, freed = models = Noting(), Noting()
-    for model, callbacks in zip(models, ([], [FreeGradients()]), strict=True):
+    plain, looking, freed = models = Noting(), Looking(), Noting()
+    for model, callbacks in zip(models, ([], [FreeGradients()], [FreeGradients()]), strict=True):
         fit(tmp_path, model, *callbacks, data=TinyData(20, 4), max_epochs=2, accumulate_grad_batches=2)
     assert freed.during == [False, True, False, True, False] * 2
-    assert plain.during == [False, True, True, True, True] * 2
+    assert looking.during == plain.during == [False, True, True, True, True] * 2
     assert all(freed.after)
     assert are_equal(freed.state_dict(), plain.state_dict())
 

@@ -54,7 +54,7 @@ class Model(LightningModule):
         self.after = []
 
     def training_step(self, batch, batch_idx):
-        is_bad = self.global_step == self.at
+        is_bad = self.global_step == self.at and batch_idx % self.trainer.accumulate_grad_batches == 0
         inputs = batch[0] * float("nan") if is_bad and self.spoil == "input is nan" else batch[0]
         loss = self.network(inputs).square().mean()
         return SPOILS[self.spoil](loss) if is_bad else loss

@@ -11,6 +11,7 @@ from torch.utils.data import TensorDataset
 from litlab.data import ExperimentData
 from litlab.data.metadata import ClassMetadata
 from litlab.parallel import ParallelPlan
+from litlab.parallel.groups import data_ranks
 from litlab.tasks import Classifier
 
 TOKENS, TIME, CLASSES = 40, 7, 5
@@ -91,7 +92,8 @@ class Losses(Callback):
         self.values: list[float] = []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.values.append(trainer.strategy.reduce(outputs["loss"].detach().clone()).item())
+        total = trainer.strategy.reduce(outputs["loss"].detach().clone(), reduce_op="sum").item()
+        self.values.append(total / data_ranks(trainer)["world_size"])
 
 
 def classifier(optimizer: str = "AdamW", lr: float = 3e-3, foreach: bool | None = None, seed: int = 1, **settings):
