@@ -43,12 +43,7 @@ PLATEAU = partial(torchs.ReduceLROnPlateau, **WORSE), lambda o, n: torchs.Reduce
 
 @pytest.mark.parametrize(
     ("recipe", "interval", "frequency", "monitor"),
-    [
-        (ONE_CYCLE, "step", 1, None),
-        (EXPONENTIAL, "step", 2, None),
-        (EXPONENTIAL, "epoch", 2, None),
-        (PLATEAU, "epoch", 1, "val/loss"),
-    ],
+    [(ONE_CYCLE, "step", 1, None), (EXPONENTIAL, "epoch", 2, None), (PLATEAU, "epoch", 1, "val/loss")],
 )
 def test_rates_are_those_of_the_plain_loop(tmp_path, monkeypatch, recipe, interval, frequency, monitor):
     monkeypatch.setenv("PL_GLOBAL_SEED", "")
