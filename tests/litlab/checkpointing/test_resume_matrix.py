@@ -49,7 +49,7 @@ TOGETHER = " + ".join([*SETTINGS][2:9])
 
 REPRESENTATIVE = [
     Cell("streamed", "kill", "inside", workers=2),
-    Cell("series", "kill", "validation", ranks=2),
+    Cell("series", "SIGTERM", "validation", ranks=2),
     Cell("series", "kill", "best"),
     Cell("series", "full", "removed, end"),
     Cell("series", "kill", "test"),
