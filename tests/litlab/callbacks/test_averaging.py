@@ -27,8 +27,8 @@ def load(path):
 
 def fit(folder, model, *callbacks, **options):
     """Fit on four batches an epoch; the checkpoint of the last epoch is in FOLDER/last.ckpt."""
-    callbacks = [*callbacks, ModelCheckpoint(dirpath=folder, save_last=True)]
-    return tiny.fit(folder, model, *callbacks, data=TinyData(16, 4), enable_checkpointing=True, **options)
+    options = {"enable_checkpointing": True, "num_sanity_val_steps": 0, **options}
+    return tiny.fit(folder, model, *callbacks, ModelCheckpoint(folder, save_last=True), data=TinyData(16, 4), **options)
 
 
 def falling(epoch):
@@ -37,7 +37,7 @@ def falling(epoch):
 
 class Model(Tiny):
     def configure_optimizers(self):
-        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        optimizer = super().configure_optimizers()
         return {"optimizer": optimizer, "lr_scheduler": LambdaLR(optimizer, falling)}
 
 
@@ -50,12 +50,12 @@ class Watch(Callback):
     def on_train_batch_end(self, trainer, pl_module, *_):
         self.trained.append(deepcopy(pl_module.state_dict()))
 
-    def on_validation_batch_start(self, trainer, pl_module, *_):
-        if not trainer.sanity_checking and len(self.validated) <= trainer.current_epoch:
+    def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx, dataloader_idx=0):
+        if batch_idx == 0:
             self.validated.append(deepcopy(pl_module.state_dict()))
 
     def on_train_batch_start(self, trainer, pl_module, *_):
-        self.rates.append(float(trainer.optimizers[0].param_groups[0]["lr"]))
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
 
 
 def average_steps(states):
@@ -93,7 +93,7 @@ def test_the_average_is_validated_saved_loaded_and_tested(tmp_path, callback, co
     assert not torch.equal(last["network.4.weight"], average["network.4.weight"])
     if isinstance(callback, SWA):
         assert all(are_equal(watch.validated[epoch], watch.trained[4 * epoch + 3]) for epoch in range(FIRST))
-        rates = [0.1 * falling(min(number // 4, FIRST)) for number in range(4 * EPOCHS)]
+        rates = [0.05 * falling(min(number // 4, FIRST)) for number in range(4 * EPOCHS)]
         assert watch.rates == pytest.approx(rates)
 
 
@@ -103,7 +103,7 @@ def test_a_run_that_is_resumed_for_longer_goes_on_with_its_average(tmp_path):
     fit(tmp_path / "longer", Model(), SWA(0.5), watch, max_epochs=6, resume=tmp_path / "last.ckpt")
     counts = [load(path / "last.ckpt")["averaging_state"]["n_averaged"] for path in (tmp_path, tmp_path / "longer")]
     assert counts == [1, 5]
-    assert watch.rates == pytest.approx([0.1 * falling(1)] * 16)
+    assert watch.rates == pytest.approx([0.05 * falling(1)] * 16)
 
 
 def test_saved_while_the_average_is_validated(tmp_path):
@@ -117,9 +117,10 @@ def test_saved_while_the_average_is_validated(tmp_path):
             trainer.save_checkpoint(tmp_path / "end.ckpt")
 
     fit(tmp_path, Tiny(), EMA(0.9), Save(), max_epochs=2)
-    after, *others = (load(tmp_path / f"{name}.ckpt") for name in ("last", "within", "end"))
+    after, within, end = (load(tmp_path / f"{name}.ckpt") for name in ("last", "within", "end"))
     for state in ("state_dict", "current_model_state"):
-        assert all(are_equal(after[state], other[state]) for other in others)
+        assert are_equal(after[state], within[state])
+        assert are_equal(after[state], end[state])
     assert not are_equal(after["state_dict"], after["current_model_state"])
 
 

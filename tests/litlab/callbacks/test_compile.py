@@ -64,21 +64,17 @@ def test_what_is_compiled(set_up, options, expected):
     assert [name for name, module in model.named_modules() if module._compiled_call_impl is not None] == expected
 
 
-@pytest.mark.parametrize("kind", [Block, lambda: nn.Sequential(Block(), nn.Tanh())])  # torch's own class, and not
-def test_blocks_that_are_alike_are_compiled_once(set_up, kind):
-    model = set_up(Tiny(network=nn.Sequential(*(kind() for _ in range(5)))), blocks=True)
-    model.network(torch.ones(2, 4, requires_grad=True) * 1)  # no leaf, as what comes from another block
+@pytest.mark.parametrize("kind", [Block, lambda width: nn.Sequential(Block(width), nn.Tanh())])  # torch's own, and not
+def test_blocks_that_are_alike_are_compiled_once_and_others_have_a_limit_of_their_own(set_up, kind):
+    """PyTorch counts what it compiles by function, whichever module it belongs to."""
+    before = torch._dynamo.config.recompile_limit
+    model = set_up(Tiny(network=nn.Sequential(*map(kind, (4, 4, 4, 3, 2)))), blocks=True)
+    assert torch._dynamo.config.recompile_limit == 3 * before
+    model.network[:3](torch.ones(2, 4, requires_grad=True) * 1)  # no leaf, as what comes from another block
     assert count_graphs() == 1
 
 
-def test_blocks_that_differ_have_a_limit_of_their_own_each(set_up):
-    """PyTorch counts what it compiles by function, whichever module it belongs to."""
-    before = torch._dynamo.config.recompile_limit
-    set_up(Tiny(network=nn.Sequential(*(Block(width) for width in (2, 3, 4, 4)))), blocks=True)
-    assert torch._dynamo.config.recompile_limit == 3 * before
-
-
-def test_what_can_not_be_compiled_is_one_line(set_up, monkeypatch):
+def test_what_can_not_be_compiled_is_one_line(set_up):
     with pytest.raises(UserError, match=r"compile\.children: Tiny has no blocks"):
         set_up(Tiny(network=nn.Linear(2, 2)), blocks=True)
     with pytest.raises(UserError, match=r"compile\.mode: reduce-overhead needs a CUDA GPU"):
@@ -89,12 +85,10 @@ def test_memory_budget_bounds_what_is_kept_for_the_backward_pass(set_up):
     kept = []
     for budget in (None, 0.3):
         torch._dynamo.reset()
-        layers = [part for _ in range(3) for part in (nn.Linear(192, 192), nn.LayerNorm(192), nn.GELU())]
-        model = Tiny(network=nn.Sequential(nn.Flatten(), *layers))
+        model = Tiny(network=nn.Sequential(nn.Flatten(), nn.Linear(192, 192), nn.LayerNorm(192), nn.GELU()))
         set_up(model, backend="aot_eager_decomp_partition", memory_budget=budget)
         saved = model.network(torch.randn(256, 3, 8, 8)).grad_fn.saved_tensors
-        weights = {parameter.data_ptr() for parameter in model.parameters()}
-        kept.append(sum(tensor.nbytes for tensor in saved if tensor.data_ptr() not in weights))
+        kept.append(sum(tensor.nbytes for tensor in saved if not isinstance(tensor, nn.Parameter)))
     assert kept[1] < 0.6 * kept[0]
 
 
@@ -117,8 +111,7 @@ def note_process() -> tuple:
 
 def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_as_it_was(tmp_path, monkeypatch, capfd):
     """With mixed precision, EMA, accumulation and clipping; the test after the fit uses the validation's code."""
-    steps, results, before = [], [], note_process()
-    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: steps.append(1))
+    results, before = [], note_process()
     for mode in (None, "default"):
         torch.manual_seed(0)
         model = Tiny(network=Breaking())
@@ -133,8 +126,6 @@ def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_a
     torch.testing.assert_close(*results, rtol=2e-2, atol=2e-2)
     assert compile.seconds > 0
     graphs = count_graphs()
-    compile.mode = "max-autotune"  # which has CUDA graphs
     monkeypatch.setattr(compile, "setup", lambda *args, **options: None)
     trainer.test(model, TinyData(16), verbose=False)
     assert count_graphs() == graphs > 0
-    assert len(steps) == 4

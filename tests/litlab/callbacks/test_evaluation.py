@@ -1,16 +1,17 @@
-"""What is said at the end of a test."""
+"""What is said at the end of a test, and what loggers and the run folder get of it."""
 
-import csv
 import json
-import math
 
 import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
-from torchmetrics.functional import confusion_matrix, f1_score
+from matplotlib.figure import Figure
+from pandas import DataFrame, read_csv
+from torchmetrics.functional import confusion_matrix, f1_score, precision
 
 from litlab.callbacks import Baselines, ConfusionMatrix
-from litlab.callbacks.evaluation import pick_evenly
+from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
+from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 
@@ -19,54 +20,54 @@ class Compared(TinyData):
         return {"majority": {"test/loss": 1e6, "test/acc": 0.25}, "n-gram [1, 2]": {"test/f1": 0.5}}
 
 
-def run(folder, callback, model=None, data=None, **options):
+def run(folder, callback, data, **options):
     """Test twice, as what is counted starts anew with each test."""
-    trainer = make_trainer(folder, **{"logger": CSVLogger(folder, "", ""), "callbacks": [callback], **options})
+    trainer = make_trainer(folder, logger=CSVLogger(folder, "", ""), callbacks=[callback], **options)
+    model = Tiny()
     for _ in range(2):
-        trainer.test(model or Tiny(), data or TinyData(samples=30), verbose=False)
-    return trainer
+        trainer.test(model, data, verbose=False)
+    return model, trainer.callback_metrics
 
 
-def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, capsys):
-    callback, model, data = ConfusionMatrix(), Tiny(), TinyData(samples=30)
+def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path):
+    callback, data = ConfusionMatrix(), TinyData(samples=30)
     data.class_names = ["ant [1]", "bee", "cow", "dog"]
-    run(tmp_path, callback, model, data)
+    model, _ = run(tmp_path, callback, data)
     images, labels = data.dataset.tensors
     with torch.no_grad():
         predicted = model.eval().network(images).argmax(1)
     assert torch.equal(callback.counts, confusion_matrix(predicted, labels, task="multiclass", num_classes=4))
-    with (tmp_path / "classes.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    f1 = f1_score(predicted, labels, task="multiclass", num_classes=4, average=None).tolist()
-    assert [row["class"] for row in rows] == data.class_names
-    assert [float(row["F1"]) for row in rows] == pytest.approx(f1, rel=1e-5)
-    assert sum(int(row["test samples"]) for row in rows) == 30
-    assert (tmp_path / "confusion_matrix.png").is_file()
-    assert "ant [1]" in capsys.readouterr().out
+    table = read_csv(tmp_path / "classes.csv")
+    assert table["class"].tolist() == data.class_names
+    for name, metric in (("precision", precision), ("F1", f1_score)):
+        expected = metric(predicted, labels, task="multiclass", num_classes=4, average=None)
+        assert table[name].tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+    assert table["test samples"].sum() == 30
 
 
 def test_the_model_beside_its_baselines(tmp_path, capsys):
-    trainer = run(tmp_path, Baselines(), data=Compared())
-    loss = float(trainer.callback_metrics["test/loss"])
-    lines = capsys.readouterr().out.splitlines()[-4:]
-    assert [line.split() for line in lines] == [
-        ["model", "test/loss", "test/acc", "test/f1"], ["Tiny", f"{loss:.4g}"], ["majority", "1e+06", "0.25"],
-        ["n-gram", "[1,", "2]", "0.5"],
-    ]  # fmt: skip
+    _, metrics = run(tmp_path, Baselines(), Compared())
+    loss = float(metrics["test/loss"])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[-3:]]
+    assert lines == [["Tiny", f"{loss:.4g}"], ["majority", "1e+06", "0.25"], ["n-gram", "[1,", "2]", "0.5"]]
     saved = json.loads((tmp_path / "baselines.json").read_text())
     assert saved == {"Tiny": {"test/loss": loss}, **Compared().baselines()}
-    run(tmp_path / "part", Baselines(), data=Compared(), limit_test_batches=1)
+    run(tmp_path / "part", Baselines(), Compared(), limit_test_batches=1)
     assert capsys.readouterr().out == ""  # of a part of the test
 
 
-def test_samples_are_spread_evenly():
-    def pick(count, sizes, batches):
-        kept: list[int] = []
-        for number, size in enumerate(sizes):
-            kept += (sum(sizes[:number]) + pick_evenly(count, len(kept), number, batches, size)).tolist()
-        return kept
+def test_every_logger_gets_what_it_takes(tmp_path):
+    check_loggers(tmp_path / "a", ConfusionMatrix(), Tiny(), TinyData(), {"confusion_matrix"}, {"classes"})
+    check_loggers(tmp_path / "b", Baselines(), Tiny(), Compared(), tables={"baselines"})
 
-    assert pick(4, [1] * 40, 40) == [4, 14, 24, 34]
-    assert pick(4, [10] * 4, 4) == [0, 10, 20, 30]
-    assert pick(50, [7, 3], 2) == [*range(10)]  # all there are
-    assert pick(3, [2, 2, 2], math.inf) == [0, 1, 2]  # the first where the end is unknown
+
+@pytest.mark.parametrize("options", [{"logger": False}, {"fast_dev_run": True}])
+def test_a_run_without_a_folder_leaves_no_file(tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    trainer = make_trainer(tmp_path, **{"logger": CSVLogger(tmp_path), **options})
+    assert run_folder(trainer) is None
+    figure = Figure()
+    figure.add_subplot(title=r"$\frac$")  # no formula
+    publish_figure(trainer, None, "picture", figure)
+    publish_table(trainer, None, "table", DataFrame({"a": [1]}))
+    assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from lightning.pytorch.loggers import CSVLogger
 
 from litlab.callbacks import VRAM, MemorySnapshot
 from litlab.callbacks.batches import count_samples, describe, is_finite
-from tests.litlab.callbacks.tiny import Failing, Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Failing, Tiny, fit
 
 
 def test_batches_however_they_are_nested():
@@ -26,18 +26,14 @@ def test_logs_each_epoch_without_validation(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 
     class Timed(Tiny):
-        def training_step(self, batch, batch_idx):
+        def on_train_batch_start(self, *_):
             now[0] += 1.0
-            return super().training_step(batch, batch_idx)
 
-        def validation_step(self, batch, batch_idx):
+        def on_validation_batch_start(self, *_):
             now[0] += 100.0
-            return super().validation_step(batch, batch_idx)
 
     vram = VRAM()
-    trainer = make_trainer(tmp_path, max_epochs=2, callbacks=[vram])
-    trainer.fit(Timed(), TinyData(samples=10, batch_size=4))
-    metrics = trainer.callback_metrics
+    metrics = fit(tmp_path, Timed(), vram, max_epochs=2).callback_metrics
     assert metrics["time/epoch_seconds"] == 3.0
     assert [vram.samples_per_second, float(metrics["time/samples_per_second"])] == pytest.approx([10 / 3] * 2)
     assert 0.05 < vram.peak_gib < 64
@@ -45,10 +41,8 @@ def test_logs_each_epoch_without_validation(tmp_path, monkeypatch):
 
 
 class Greedy(Tiny):
-    def training_step(self, batch, batch_idx):
-        if batch_idx == 1:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return super().training_step(batch, batch_idx)
+    def on_train_batch_end(self, *_):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
 
 
 @pytest.mark.parametrize(
@@ -61,29 +55,27 @@ class Greedy(Tiny):
 )
 def test_snapshots(tmp_path, monkeypatch, model, calls):
     """What is asked of CUDA's allocator, where there is none."""
-    asked, snapshot = [], MemorySnapshot(2)
+    asked = []
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda enabled="all": asked.append(enabled))
     monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda path: asked.append(path.rpartition("/")[2]))
     monkeypatch.setattr(torch.cuda, "memory_summary", lambda: "a table")
 
-    def start(trainer, pl_module):
-        with monkeypatch.context() as patch:
-            patch.setattr(trainer.strategy, "_root_device", torch.device("cuda"))
-            MemorySnapshot.on_train_start(snapshot, trainer, pl_module)
+    class Snapshot(MemorySnapshot):
+        def on_train_start(self, trainer, pl_module):
+            with monkeypatch.context() as patch:
+                patch.setattr(trainer.strategy, "_root_device", torch.device("cuda"))
+                super().on_train_start(trainer, pl_module)
 
-    snapshot.on_train_start = start
-    trainer = make_trainer(tmp_path, logger=CSVLogger(tmp_path), callbacks=[snapshot], limit_val_batches=0)
     with nullcontext() if model is Tiny else pytest.raises((ZeroDivisionError, torch.OutOfMemoryError)):
-        trainer.fit(model(), TinyData(24))
+        fit(tmp_path, model(), Snapshot(2), logger=CSVLogger(tmp_path), limit_val_batches=0)
     assert asked == calls
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu(tmp_path):
-    logger, gpu = CSVLogger(tmp_path, name="", version="run"), {"accelerator": "gpu", "devices": 1}
-    trainer = make_trainer(tmp_path, logger=logger, callbacks=[MemorySnapshot(2), VRAM()], **gpu)
-    trainer.fit(Tiny(), TinyData(24))
+    logger = CSVLogger(tmp_path, name="", version="run")
+    trainer = fit(tmp_path, Tiny(), MemorySnapshot(2), VRAM(), logger=logger, accelerator="gpu", devices=1)
     assert (tmp_path / "run/memory-0.pickle").stat().st_size > 1000
     assert not any(torch.cuda.memory._snapshot()["device_traces"])
     assert 0 < trainer.callback_metrics["vram/allocated_gib"] < trainer.callback_metrics["vram/reserved_gib"]

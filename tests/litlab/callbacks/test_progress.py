@@ -1,37 +1,33 @@
 """The bar on a terminal, and a line for each epoch everywhere."""
 
-import fcntl
 import io
-import os
 import re
-import struct
-import termios
 from contextlib import redirect_stdout
+
+import pytest
 
 from litlab.callbacks import ProgressBar, progress
 from tests.litlab.callbacks import tiny
 from tests.litlab.callbacks.tiny import Tiny, TinyData
 
 
-class Screen(io.StringIO):
-    """A terminal 100 columns wide, and all that was ever written to it."""
+class Terminal(io.StringIO):
+    """All that was ever written to it."""
 
     encoding = "utf-8"
-
-    def __init__(self):
-        super().__init__()
-        self.ends = os.openpty()
-        fcntl.ioctl(self.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-
-    def fileno(self):
-        return self.ends[1]
 
     def isatty(self):
         return True
 
     def states(self) -> list[str]:
         """Return every line that was on the screen."""
-        return [line.strip() for line in re.split(r"[\r\n]|\x1b\[[\d;?]*[A-Za-z]", self.getvalue()) if line.strip()]
+        return [line.strip() for line in re.split(r"[\r\n]|\x1b\[[\d;?]*[A-Za-z]", self.getvalue())]
+
+
+@pytest.fixture(autouse=True)
+def _hundred_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "101")
+    monkeypatch.setenv("LINES", "40")
 
 
 def fit(folder, model, bar=ProgressBar, samples=24, **options):
@@ -55,7 +51,7 @@ def test_one_plain_line_an_epoch_with_its_own_metrics(tmp_path, capsys):
 
 def test_bars_end_full_show_the_loss_and_keep_the_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_DRAWS", 0.0)
-    with redirect_stdout(Screen()) as screen:
+    with redirect_stdout(Terminal()) as screen:
         fit(tmp_path, Tiny(), max_epochs=2).test(Tiny(), TinyData(24), verbose=False)
     lines = [line for line in screen.states() if "train/loss" in line]
     assert [re.match(r"epoch ([12])/2  train/loss [\d.]+  val/acc", line)[1] for line in lines] == ["1", "2"]
@@ -76,6 +72,6 @@ def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
             return super().get_metrics(trainer, pl_module)
 
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_DRAWS", 1000.0)
-    with redirect_stdout(Screen()):
+    with redirect_stdout(Terminal()):
         fit(tmp_path, Tiny(), Counted, samples=400, limit_val_batches=0)
     assert drawn == [0, 99, 99]

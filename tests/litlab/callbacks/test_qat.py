@@ -1,12 +1,11 @@
 """Layers that round in fit, and are whole again afterwards."""
 
-import pytest
 import torch
 from torch import nn
 
 from litlab.callbacks import QAT
-from litlab.nn.fake_quantize import LINEAR, LINEAR_AND_CONVOLUTIONS, Rounding, round_weight, share_of
-from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, make_trainer
+from litlab.nn.fake_quantize import Rounding, round_weight
+from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, fit
 
 
 class Model(Tiny):
@@ -20,18 +19,14 @@ class Model(Tiny):
         self.validated = self.network[0](batch[0])
 
 
-def fit(folder, epochs, resume=None):
-    model = Model()
-    trainer = make_trainer(folder, max_epochs=epochs, callbacks=[QAT()], num_sanity_val_steps=0)
-    trainer.fit(model, TinyData(16, 8), ckpt_path=resume, weights_only=True)
-    return model, trainer
-
-
 def test_layers_round_in_fit_alone_and_a_resumed_fit_has_their_ranges(tmp_path):
-    whole, _ = fit(tmp_path, 2)
-    _, trainer = fit(tmp_path, 1)
-    trainer.save_checkpoint(tmp_path / "half.ckpt")
-    resumed, _ = fit(tmp_path, 2, tmp_path / "half.ckpt")
+    def run(**settings):
+        model = Model()
+        return model, fit(tmp_path, model, QAT(), data=TinyData(16, 8), num_sanity_val_steps=0, **settings)
+
+    whole, _ = run(max_epochs=2)
+    run()[1].save_checkpoint(tmp_path / "half.ckpt")
+    resumed, _ = run(max_epochs=2, resume=tmp_path / "half.ckpt")
     assert are_equal(whole.state_dict(), resumed.state_dict())
     assert "forward" not in vars(whole.network[0])
     *_, (images, _) = TinyData(16, 8).train_dataloader()
@@ -52,16 +47,9 @@ def test_rounding_has_as_many_steps_as_int8_and_one_scale_for_each_output():
     assert len(rounded.unique()) <= 256
     for row, same in zip(layer.weight, weight, strict=True):
         step = row.abs().max() / 127
-        assert torch.equal((same / step).round(), (row / step).round())
-        assert (row - same).abs().max() <= step / 2 * 1.001
+        torch.testing.assert_close(same, (row / step).round() * step)
     low, high = rounded.min(), rounded.max()
     layer.eval()
     again = rounding.round_inputs(inputs * 100)
     assert (again.min(), again.max()) == (low, high), "its range is that of the training"
     assert torch.equal(Rounding(layer).round_inputs(inputs), inputs), "a part that is not trained sees no range"
-
-
-def test_the_share_leaves_embeddings_and_biases_aside():
-    network = nn.ModuleList([nn.Embedding(1000, 8), nn.Linear(8, 10), nn.Conv2d(2, 10, 1), nn.GRU(1, 10)])
-    shares = [share_of(network, kinds) for kinds in (LINEAR, LINEAR_AND_CONVOLUTIONS)]
-    assert shares == pytest.approx([80 / (100 + 330), 100 / (100 + 330)])

@@ -1,8 +1,6 @@
 """The table at the end of a run."""
 
-import io
 import os
-from contextlib import redirect_stdout
 
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -13,13 +11,6 @@ from litlab.runs.record import RunRecord
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 
-def rows_of(summary, trainer) -> dict[str, str]:
-    with redirect_stdout(io.StringIO()) as out:
-        summary.print_summary(trainer)
-    lines = [line.strip(" │").split("│") for line in out.getvalue().splitlines() if line.startswith("│")]
-    return {name.strip(): value.strip() for name, value in lines}
-
-
 class Scripted(Tiny):
     """Reaches its best validation accuracy, 0.75, in the second of three epochs."""
 
@@ -27,7 +18,7 @@ class Scripted(Tiny):
         self.log("val/score", [0.5, 0.75, 0.25][self.current_epoch])
 
 
-def test_fit_of_a_resumed_run_and_test(tmp_path):
+def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     write_json(tmp_path / "metrics.json", {"seconds": 5400.0})  # an hour and a half were spent before
     summary, checkpoint = RunSummary(), ModelCheckpoint(monitor="val/score", mode="max")
     trainer = make_trainer(
@@ -39,7 +30,11 @@ def test_fit_of_a_resumed_run_and_test(tmp_path):
     data.generated, data.description = True, "10 noise images"
     trainer.fit(model, data)
     trainer.test(model, data, ckpt_path="best", weights_only=True, verbose=False)
-    rows = rows_of(summary, trainer)
+    monkeypatch.setenv("COLUMNS", "40")  # paths stay whole
+    capsys.readouterr()
+    summary.print_summary(trainer)
+    lines = [line.strip(" │").split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    rows = {name.strip(): value.strip() for name, value in lines}
     assert rows["best val/score"] == "0.75"
     assert rows["test/loss"] == f"{float(trainer.callback_metrics['test/loss']):.4g}"
     assert rows["epochs"] == "3"

@@ -37,7 +37,6 @@ class Save(Callback):
 
     def __init__(self, steps: list[int], path: Path, slow: float, room: int | None, best: bool) -> None:
         self.steps, self.path, self.slow, self.room, self.best = steps, path, slow, room, best
-        self.kept: Path | None = None
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         if trainer.global_step in self.steps and trainer.global_step % EPOCH:
@@ -48,22 +47,18 @@ class Save(Callback):
             self.save(trainer)
 
     def save(self, trainer):
-        if trainer.global_step != self.steps[0] and trainer.global_rank == trainer.world_size - 1:
+        is_first = trainer.global_step == self.steps[0]
+        if not is_first and trainer.global_rank == trainer.world_size - 1:
             if self.room:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (self.room, resource.RLIM_INFINITY))
             if self.slow:
                 write = sharded.ShardWriter.write_data
-                sharded.ShardWriter.write_data = lambda *arguments: (self.sleep(), write(*arguments))[1]
+                sharded.ShardWriter.write_data = lambda *arguments: (time.sleep(self.slow), write(*arguments))[1]
         trainer.save_checkpoint(self.path)
         if self.best:
-            before, self.kept = self.kept, self.path.with_name(f"best-{trainer.global_step}.ckpt")
-            trainer.save_checkpoint(self.kept)
-            if before:
-                trainer.strategy.remove_checkpoint(before)
-
-    def sleep(self):
-        self.path.with_suffix(".writing").touch()
-        time.sleep(self.slow)
+            trainer.save_checkpoint(self.path.with_name(f"best-{trainer.global_step}.ckpt"))
+            if not is_first:
+                trainer.strategy.remove_checkpoint(self.path.with_name(f"best-{self.steps[0]}.ckpt"))
 
 
 def gather(state: dict) -> dict[str, torch.Tensor]:
@@ -72,7 +67,7 @@ def gather(state: dict) -> dict[str, torch.Tensor]:
 
 def run(folder: Path, name: str, world: int, tensor: int = 1, steps: int = 6, resume: str | None = None,
         asynchronous: bool = False, save: list[int] | None = None, slow: float = 0, room: int | None = None,
-        averages: bool = False, best: bool = False) -> None:  # fmt: skip
+        best: bool = False) -> None:  # fmt: skip
     strategy = ShardedStrategy(tensor, save_distributed_checkpoint=True, async_checkpoint=asynchronous)
     losses = Losses()
     saving = Save(save or [steps], folder / f"{name}.ckpt", slow, room, best)
@@ -81,7 +76,7 @@ def run(folder: Path, name: str, world: int, tensor: int = 1, steps: int = 6, re
     trainer = Trainer(
         accelerator="cpu", devices=world, strategy=strategy, **until, logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0, use_distributed_sampler=False,
-        callbacks=[losses, ExactResume(), *([EMA(0.5)] if averages else []), saving], plugins=[ShardedCheckpointIO()],
+        callbacks=[losses, ExactResume(), EMA(0.5), saving], plugins=[ShardedCheckpointIO()],
     )  # fmt: skip
     module, data = classifier(size=18, heads=2), Tokens(batch_size=BATCH * tensor // world)
     trainer.fit(module, data, ckpt_path=resume and str(folder / resume), weights_only=True)

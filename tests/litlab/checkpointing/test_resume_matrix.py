@@ -14,12 +14,7 @@ import pytest
 from litlab.data import ImageData, TextData
 from litlab.data.shards import write_shards
 from litlab.data.store import new_folder
-from tests.litlab.checkpointing.resuming import (
-    AT_CHECKPOINTS,
-    EPOCHS,
-    Cell,
-    Resuming,
-)
+from tests.litlab.checkpointing.resuming import AT_CHECKPOINTS, EPOCHS, Cell, Resuming
 from tests.litlab.conftest import CONFIGS
 
 INTERRUPT = "{class_path: tests.litlab.checkpointing.interrupting.Interrupt}"
@@ -37,10 +32,7 @@ METRICS = {
 # Settings of the images, each an experiment; those in TOGETHER are also one.
 SETTINGS = {
     "frozen": [FREEZE % 2, f"--model.param_groups={GROUPS}"],  # the second epoch is interrupted
-    "metrics": [
-        "--model=Classifier", "--model.network=auks.images.MNASNet", "--model.optimizer=torch.optim.SGD",
-        "--model.optimizer.lr=0.1", f"--model.metrics={json.dumps(METRICS)}",
-    ],
+    "metrics": [f"--model.metrics={json.dumps(METRICS)}"],
     "Muon": ["--model.optimizer={class_path: litlab.optim.Muon, init_args: {lr: 0.01, rest: sgd, rest_lr: 0.05}}"],
     "accumulation by epoch": [EVERY_BATCH, f"--trainer.callbacks=[{INTERRUPT}, {BY_EPOCH}]"],
     "mixup and cutmix": ["--model.mixup=0.2", "--model.cutmix=1.0"],
@@ -57,12 +49,11 @@ TOGETHER = " + ".join([*SETTINGS][2:9])
 
 REPRESENTATIVE = [
     Cell("streamed", "kill", "inside", workers=2),
-    Cell("images", "kill", "validation", ranks=2),
+    Cell("series", "SIGTERM", "validation", ranks=2),
     Cell("series", "kill", "best"),
     Cell("series", "full", "removed, end"),
     Cell("series", "kill", "test"),
-    Cell("frozen", "kill", "inside"),
-    Cell("metrics", "SIGTERM", "inside"),  # its checkpoint must not change how floats are summed
+    Cell("frozen + metrics", "SIGTERM", "inside"),  # its checkpoint must not change how floats are summed
 ]
 WAYS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
 MATRIX = [
@@ -120,7 +111,7 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
 @pytest.mark.parametrize("cell", REPRESENTATIVE, ids=str)
 def test_a_resumed_run_is_exact(cell, resuming):
     assert resuming.interrupted(cell)[1] == []
-    if cell.experiment == "metrics":
+    if "metrics" in cell.experiment:
         ran = resuming.whole(cell)
         names = [f"curves/{stage}/{name}" for stage in ("train", "val") for name in METRICS]
         assert [len(ran[name]) for name in names] == [EPOCHS] * len(names)

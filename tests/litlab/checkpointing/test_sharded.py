@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -13,25 +14,14 @@ from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, load_checkpoint
 from litlab.errors import UserError
 from litlab.runs import consolidate
 from tests.conftest import ROOT
-from tests.processes import Python, ranks
+from tests.litlab.parallel.program import start, wait
 
 PROGRAM = ROOT / "tests/litlab/checkpointing/sharded_program.py"
 
 
-def start(folder: Path, count: int, cases: dict[str, dict]) -> list[Python]:
-    """Processes that train one case after another, as the program's docstring says."""
-    arguments = PROGRAM, folder, json.dumps(cases)
-    return [
-        Python(*arguments, cwd=folder, environment={**of_rank, "PYTHONPATH": ROOT}, merge=True)
-        for of_rank in ranks(count)
-    ]
-
-
-def finish(processes: list[Python], code: int = 0) -> list[str]:
-    """What they have printed, once all have ended with an exit code."""
-    printed = [process.communicate(120)[0] for process in processes]
-    assert [process.wait() for process in processes] == [code] * len(processes), printed
-    return printed
+def run(folder: Path, count: int, cases: dict[str, dict], code: int = 0) -> list[str]:
+    """Train one case after another in some processes, as the program's docstring says; return what they printed."""
+    return wait(start(PROGRAM, count, folder, json.dumps(cases)), code)
 
 
 def losses(folder, name: str) -> list[float]:
@@ -40,24 +30,17 @@ def losses(folder, name: str) -> list[float]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Checkpoints of two and four processes: after an epoch of four steps, within the next one, and after that.
-
-    Those without tensor parallelism hold an average of the weights, too.
-    """
+    """Checkpoints of two and four processes: after an epoch of four steps, within the next one, and after that."""
     path = tmp_path_factory.mktemp("sharded")
-    within = {"steps": 7, "save": [2, 5], "asynchronous": True, "slow": 0.5, "averages": True, "best": True}
     cases = {
-        "full": {"steps": 8, "save": [4, 8], "averages": True},
-        "within": within,
-        "half": {"steps": 4, "averages": True},
-        "tensor": {"tensor": 2, "steps": 4},
+        "full": {"steps": 8},
+        "within": {"steps": 7, "save": [2, 5], "asynchronous": True, "slow": 0.5, "best": True},
+        "half": {"steps": 4},
+        "resumed": {"steps": 8, "resume": "within.ckpt"},
+        "layers": {"tensor": 2, "steps": 8, "resume": "half.ckpt"},
     }
-    cases |= {
-        "resumed": {"steps": 8, "resume": "within.ckpt", "averages": True},
-        "layers": {"tensor": 2, "steps": 8, "resume": "half.ckpt", "averages": True},
-    }
-    finish(start(path, 2, cases))
-    finish(start(path, 4, {"both": {"tensor": 2, "steps": 8, "resume": "tensor.ckpt"}}))
+    run(path, 2, cases)
+    run(path, 4, {"both": {"tensor": 2, "steps": 8, "resume": "half.ckpt"}})
     return path
 
 
@@ -159,9 +142,7 @@ def test_shards_are_removed_with_the_file_and_links_are_left_alone(copy, tmp_pat
 def test_too_little_room_is_one_line_from_all_processes(tmp_path):
     """Of one process, which is not the first; in the background, it is found when the training ends."""
     case = {"steps": 6, "save": [2, 5], "asynchronous": True, "room": 4096}
-    for printed in finish(start(tmp_path, 2, {"run": case}), code=2):
-        line = printed.splitlines()[-1]
-        assert line.startswith("error: checkpoint")
-        assert "run.ckpt: File too large" in line
+    for printed in run(tmp_path, 2, {"run": case}, code=2):
+        assert re.search(r"^error: checkpoint .*run.ckpt: File too large", printed, re.MULTILINE)
     assert AtomicCheckpointIO().load_checkpoint(tmp_path / "run.ckpt")["global_step"] == 2
     assert sorted(path.name.split("-")[0] for path in tmp_path.iterdir()) == ["run.ckpt", "run.ckpt.shards"]

@@ -77,6 +77,4 @@ def test_predictions_replace_predictions_and_nothing_else(run, folder, series, t
         assert run(*command, "--output", "new/predictions.csv").code == 0
     assert "--input: it is not set" in error(run(*command[:3]))
     (tmp_path / "mine.csv").write_text("file,label\na.png,cat\n")
-    (tmp_path / "link.csv").symlink_to(tmp_path / "new/predictions.csv")
-    for name in ("mine.csv", "link.csv"):
-        assert f"{name} exists and does not hold predictions" in error(run(*command, "--output", name))
+    assert "mine.csv exists and does not hold predictions" in error(run(*command, "--output", "mine.csv"))

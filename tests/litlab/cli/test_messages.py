@@ -1,12 +1,8 @@
 """Mistakes in YAML and flags: one line that says where and what, exit code 2, and nothing half-written."""
 
-import re
-from typing import Literal
-
 import pytest
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from litlab.cli.config import ExperimentParser
 from litlab.cli.messages import describe_error
 from litlab.errors import UserError, building
 
@@ -63,24 +59,6 @@ def test_a_mistake_is_one_line(run, tmp_path, change, line, says):
     assert says in error
     assert "Traceback" not in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "says"),
-    [
-        (int, "x is not valid; it must be int"),
-        (float, "x is not valid; it must be float"),
-        (bool, "x is not valid; it must be bool"),
-        (Literal["a", "b"], "x is not valid; it must be one of 'a', 'b'"),
-        (int | None, "x is not valid; it must be one of int, null"),
-        (Literal["a"] | list[int] | None, "x is not valid; it must be one of 'a', list[int], null"),
-    ],
-)
-def test_a_value_of_another_type(kind, says):
-    parser = ExperimentParser()
-    parser.add_argument("--key", type=kind)
-    with pytest.raises(UserError, match=f"^key: {re.escape(says)}$"):
-        parser.parse_args(["--key=x"])
 
 
 # What ends a run

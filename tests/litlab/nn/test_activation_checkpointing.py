@@ -78,12 +78,9 @@ def test_same_numbers(precision):
 
 @pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
 def test_same_numbers_compiled():
-    def compiled(network):
-        torch._dynamo.reset()
-        network.compile(backend="aot_eager")
-        return train(network, steps=1)
-
-    assert same(compiled(checkpointed(False)), compiled(Network(False)))
+    network = checkpointed(False)
+    network.compile(backend="aot_eager")
+    torch.testing.assert_close(train(network, steps=1), train(Network(False), steps=1))
 
 
 def test_copies_are_independent_and_it_can_be_taken_back():

@@ -43,12 +43,7 @@ PLATEAU = partial(torchs.ReduceLROnPlateau, **WORSE), lambda o, n: torchs.Reduce
 
 @pytest.mark.parametrize(
     ("recipe", "interval", "frequency", "monitor"),
-    [
-        (ONE_CYCLE, "step", 1, None),
-        (EXPONENTIAL, "step", 2, None),
-        (EXPONENTIAL, "epoch", 2, None),
-        (PLATEAU, "epoch", 1, "val/loss"),
-    ],
+    [(ONE_CYCLE, "step", 1, None), (EXPONENTIAL, "epoch", 2, None), (PLATEAU, "epoch", 1, "val/loss")],
 )
 def test_rates_are_those_of_the_plain_loop(tmp_path, monkeypatch, recipe, interval, frequency, monitor):
     monkeypatch.setenv("PL_GLOBAL_SEED", "")
@@ -105,6 +100,6 @@ def test_warmup_rises_then_falls_and_keeps_ratios():
         scheduler.step()
     assert rates[:20] == pytest.approx([(step + 1) / 20 for step in range(20)])
     assert rates[19:] == pytest.approx([1 - 0.9 * step / 80 for step in range(80)])
-    cosine = WarmupDecay(two_groups(), warmup=0.2, final=0.1, total_steps=99, decay="cosine", last_epoch=-1)
+    cosine = WarmupDecay(two_groups(), warmup=0.2, final=0.1, total_steps=99, decay="cosine")
     cosine.last_epoch = 39  # a quarter of the descent
     assert cosine.get_lr()[0] == pytest.approx(0.1 + 0.9 * (1 + 0.5**0.5) / 2)

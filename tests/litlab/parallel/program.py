@@ -2,13 +2,13 @@
 
     python program.py FOLDER '{"NAME": {"strategy": "fsdp2"}, ...}'
 
-writes FOLDER/NAME.json and FOLDER/NAME.ckpt. A step has BATCH samples, whatever the number of processes is.
+writes FOLDER/NAME.json, and FOLDER/NAME.ckpt and NAME-4.ckpt after six and four steps. A step has BATCH samples,
+whatever the number of processes is.
 """
 
 import json
 import os
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,50 +24,32 @@ from tests.conftest import ROOT
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 from tests.processes import Python, ranks
 
-BATCH, EPOCH, STEPS, COUNTED = 24, 3, 6, 2  # samples of a step, steps of an epoch, of a fit, that are watched
+BATCH, EPOCH, STEPS = 24, 3, 6  # samples of a step, steps of an epoch and of a fit
+WITHIN = 4  # steps after which there is a checkpoint within the second epoch
 WORLD, RANK = (int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
 AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.0)], None: list}
 
 
-class Watch(Callback):
-    """Saves after the last step, beside an average, and looks at buffers and at what is sent in two steps."""
+class Save(Callback):
+    """Saves after some steps, beside an average."""
 
-    def __init__(self, path: Path, steps: int, counted: bool) -> None:
-        self.path, self.steps, self.counted = path, steps, counted
-        self.sent: Counter[str] = Counter()
-        self.profiler: Any = None
-
-    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        if self.counted and trainer.global_step == EPOCH - COUNTED:  # the first steps rebuild DDP's buckets
-            self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
-            self.profiler.start()
+    def __init__(self, path: Path) -> None:
+        self.paths = {WITHIN: path.with_name(f"{path.stem}-{WITHIN}.ckpt"), STEPS: path}
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        if self.counted and trainer.global_step == EPOCH:
-            self.profiler.stop()
-            names = [event.name for event in self.profiler.events()]
-            self.sent = Counter(name for name in names if name.startswith("c10d::"))
-        if trainer.global_step == self.steps:
-            trainer.save_checkpoint(self.path)
-
-    def on_validation_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
-        """All processes validate with the same statistics of batch norms."""
-        buffers = [buffer for buffer in pl_module.buffers() if not buffer.is_meta]
-        if trainer.world_size > 1 and buffers and trainer.strategy.root_device.type == "cpu":
-            mine = torch.cat([buffer.flatten().double() for buffer in buffers])
-            everyone = [torch.empty_like(mine) for _ in range(trainer.world_size)]
-            torch.distributed.all_gather(everyone, mine)
-            assert all(torch.equal(mine, other) for other in everyone)
+        path = self.paths.pop(trainer.global_step, None)
+        if path is not None:
+            trainer.save_checkpoint(path)
 
 
-def train(folder: Path, name: str, strategy: str = "auto", steps: int = STEPS, resume: str | None = None,
+def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, resume: str | None = None,
           model: dict | None = None, offload: bool = False, average: str | None = None, freeze: dict | None = None,
-          validated: bool = False, parts: bool = False, counted: bool = False, **options: Any) -> None:  # fmt: skip
-    """Train and test; `steps` are those of all runs that were resumed, and with 0 the checkpoint is tested only.
+          validated: bool = False, parts: bool = False, **options: Any) -> None:  # fmt: skip
+    """Train and test; what is not `fitted` is tested only.
 
     In "both" pairs of processes share layers. `freeze` has epochs by pattern. With `parts` each process writes its part
     of the checkpoint, in the background. `validated` is to validate first, in inference mode, as Lightning does it with
-    NCCL; `counted` to count what is sent, which takes seconds; `options` are the Trainer's.
+    NCCL; `options` are the Trainer's.
     """
     replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
     sharded = strategy in ("fsdp2", "tp", "both")
@@ -76,16 +58,14 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = STEPS, r
     losses, module, data = Losses(), classifier(seed=seed, **(model or {})), Tokens(batch_size=batch)
     data.train_samples = EPOCH * BATCH
     rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
-    watch = Watch(folder / f"{name}.ckpt", steps, counted)
-    if strategy == "pipeline":
-        watch.on_validation_batch_end = Callback().on_validation_batch_end
+    saving = Save(folder / f"{name}.ckpt")
     torch.manual_seed(0)
     trainer = Trainer(**{
-        "accelerator": "cpu", "devices": WORLD, "max_steps": steps, "max_epochs": STEPS // EPOCH, "logger": False,
+        "accelerator": "cpu", "devices": WORLD, "max_epochs": STEPS // EPOCH, "logger": False,
         "strategy": ShardedStrategy(replicas, True, offload, parts, parts) if sharded else strategy,
         "plugins": [ShardedCheckpointIO()], "enable_checkpointing": False, "enable_progress_bar": False,
         "enable_model_summary": False, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
-        "callbacks": [losses, ExactResume(), Freeze(rules), NaNGuard(), *AVERAGES[average](), watch], **options,
+        "callbacks": [losses, ExactResume(), Freeze(rules), NaNGuard(), *AVERAGES[average](), saving], **options,
     })  # fmt: skip
     checkpoint = None if resume is None else folder / f"{resume}.ckpt"
     if validated:
@@ -93,21 +73,20 @@ def train(folder: Path, name: str, strategy: str = "auto", steps: int = STEPS, r
         with mock.patch("lightning.pytorch.loops.utilities.dist", backend):
             trainer.validate(module, data, verbose=False)
     metrics: dict[str, Any] = {}
-    if steps:
+    if fitted:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
         metrics = {key: value.item() for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
         checkpoint = None
     metrics |= trainer.test(module, data, ckpt_path=checkpoint, weights_only=True, verbose=False)[0]
     if trainer.is_global_zero:
-        result = {"losses": losses.values, "metrics": metrics, "sent": watch.sent}
+        result = {"losses": losses.values, "metrics": metrics}
         (folder / f"{name}.json").write_text(json.dumps(result))
 
 
-def start(script: Path, world: int, *arguments: object) -> list[Python]:
-    """Start a script in some processes, in the folder that is its first argument."""
+def start(script: Path, world: int, folder: Path, *arguments: object) -> list[Python]:
+    """Start a script in some processes, in a folder."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    folder = Path(str(arguments[0]))
-    return [Python(script, *arguments, cwd=folder, environment={**paths, **rank}) for rank in ranks(world)]
+    return [Python(script, folder, *arguments, cwd=folder, environment={**paths, **rank}) for rank in ranks(world)]
 
 
 def wait(processes: list[Python], code: int = 0) -> list[str]:
@@ -118,7 +97,6 @@ def wait(processes: list[Python], code: int = 0) -> list[str]:
 
 
 def run(folder: Path, world: int, cases: dict[str, dict]) -> None:
-    """Train in some processes."""
     wait(start(Path(__file__), world, folder, json.dumps(cases)))
 
 

@@ -28,7 +28,7 @@ STRATEGIES = {  # with the GPUs that each needs; one is a group of one process
 def test_losses_and_metrics_are_those_of_one_process(tmp_path, variant):
     options = {"accelerator": "gpu", **VARIANTS[variant]}
     together = {name: {**kind, **options} for name, (kind, least) in STRATEGIES.items() if least <= WORLD}
-    read = {f"{name}_read": {**options, "steps": 0, "resume": name} for name in together}
+    read = {f"{name}_read": {**options, "fitted": False, "resume": name} for name in together}
     for world, cases in ((1, {"one": options}), (WORLD, together), (1, read)):
         program.run(tmp_path, world, cases)
 

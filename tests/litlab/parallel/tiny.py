@@ -6,11 +6,12 @@ import torch
 from lightning.pytorch import Callback
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import Dataset
+from torch.utils.data import TensorDataset
 
 from litlab.data import ExperimentData
 from litlab.data.metadata import ClassMetadata
 from litlab.parallel import ParallelPlan
+from litlab.parallel.groups import data_ranks
 from litlab.tasks import Classifier
 
 TOKENS, TIME, CLASSES = 40, 7, 5
@@ -79,20 +80,9 @@ class Tokens(ExperimentData):
         return ClassMetadata(class_names=[str(number) for number in range(CLASSES)])
 
     def samples(self, split):
-        return Sequences(self.sizes[split], seed=len(split))
-
-
-class Sequences(Dataset):
-    def __init__(self, size: int, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        self.ids = torch.randint(TOKENS, (size, TIME), generator=generator)
-        self.labels = F.one_hot(self.ids % CLASSES, CLASSES).sum(1).argmax(1)
-
-    def __len__(self):
-        return len(self.ids)
-
-    def __getitem__(self, chosen):
-        return self.ids[chosen], self.labels[chosen]
+        generator = torch.Generator().manual_seed(len(split))
+        ids = torch.randint(TOKENS, (self.sizes[split], TIME), generator=generator)
+        return TensorDataset(ids, F.one_hot(ids % CLASSES, CLASSES).sum(1).argmax(1))
 
 
 class Losses(Callback):
@@ -102,7 +92,8 @@ class Losses(Callback):
         self.values: list[float] = []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.values.append(trainer.strategy.reduce(outputs["loss"].detach().clone()).item())
+        total = trainer.strategy.reduce(outputs["loss"].detach().clone(), reduce_op="sum").item()
+        self.values.append(total / data_ranks(trainer)["world_size"])
 
 
 def classifier(optimizer: str = "AdamW", lr: float = 3e-3, foreach: bool | None = None, seed: int = 1, **settings):

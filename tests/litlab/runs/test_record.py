@@ -15,7 +15,8 @@ from litlab.runs import provenance as provenance_module
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.record import RunRecord, log_results, resume_loggers
 from litlab.runs.signals import Interrupted
-from tests.litlab.callbacks.tiny import Tiny, TinyData
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.runs.conftest import scalars
 from tests.recorder import Recorder, RunRecorder
 
 CONFIG = {"data": {"api_key": "hunter2x", "size": 3}}
@@ -49,11 +50,8 @@ def make(tmp_path, monkeypatch):
     def build(*callbacks: Callback, **settings) -> Trainer:
         logger = TensorBoardLogger(tmp_path / "lightning_logs", name="tiny", version=0)
         best = ModelCheckpoint(monitor="val/acc", mode="max", filename="{epoch}-{step}")
-        return Trainer(**{
-            "logger": logger, "accelerator": "cpu", "max_epochs": 2, "enable_progress_bar": False,
-            "enable_model_summary": False, "callbacks": [RunRecord(lambda: CONFIG), best, *callbacks],
-            "log_every_n_steps": 1, **settings,
-        })  # fmt: skip
+        settings = {"logger": logger, "max_epochs": 2, "enable_checkpointing": True, **settings}
+        return make_trainer(tmp_path, callbacks=[RunRecord(lambda: CONFIG), best, *callbacks], **settings)
 
     return build
 
@@ -73,6 +71,8 @@ def test_a_fit_its_test_and_a_fit_that_continues_it(make, folder, monkeypatch):
     assert (read_json(folder.status)["status"], after_fit["test"]) == ("running", None)
     [results] = trainer.test(Tiny(), Data(), verbose=False)
     log_results(trainer)
+    shown = [value for _, value in scalars(folder, "test/loss") + scalars(folder, "hp/test/loss")]
+    assert shown == pytest.approx([results["test/loss"]] * 2), "the curve has each point once"
 
     status, metrics = read_json(folder.status), read_json(folder.metrics)
     assert (status["status"], status["reason"]) == ("finished", None)

@@ -6,17 +6,8 @@ from scipy import stats
 from litlab.runs import results
 
 
-def test_which_value_is_better():
-    """What was monitored says it better than the name."""
-    assert [results.direction(name, [{}]) for name in ("test/f1", "val/mse_price", "val/coverage")] == [1, -1, 0]
+def test_what_was_monitored_says_which_value_is_better():
     assert results.direction("test/loss", [{}, {"best": {"monitor": "val/loss", "mode": "max"}}]) == 1
-
-
-def test_the_test_metric_that_belongs_to_the_monitored_one():
-    test = {"test/loss": 1.0, "test/acc": 0.5}
-    for monitor, name in (("val/acc", "test/acc"), ("val/f1", "test/loss")):
-        assert results.test_name({"test": test, "best": {"monitor": monitor}}) == name
-    assert results.test_name({"best": {"monitor": "val/acc"}}) is None
 
 
 def test_the_interval_is_that_of_students_t():

@@ -136,23 +136,29 @@ def test_one_command_with_two_ranks_ends_with_the_code_of_the_signal(tmp_path):
 
 def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
     """Two ranks, one run after the other: signals, a NaN on one rank, and what is left on the disk."""
-    fast, slow = 0.02, 0.4  # seconds for a batch
-    moments = [
-        ("step", fast, {"in": "step", "step": 7, "rank": 0, "names": ["SIGTERM"]}, {}),
-        ("validation", slow, {"in": "validation", "step": 2, "batch": 0, "rank": 1, "names": ["SIGTERM"]}, ONE_EPOCH),
-        ("test", slow, {"in": "test", "step": 0, "batch": 0, "rank": "all", "names": ["SIGINT"]}, {"verb": "test"}),
-    ]
-    plans: list[dict] = [
-        {"folder": str(tmp_path / name), "trainer": TWO, "seconds": seconds, "signal": plan, **settings}
-        for name, seconds, plan, settings in moments
-    ]
-    plans.append({"folder": str(tmp_path / "nan"), "trainer": TWO, "nan": {"step": 8, "rank": 1}})
+    fast, slow = {"seconds": 0.02}, {"seconds": 0.4}  # for a batch
+    moments = {
+        "step": {**fast, "signal": {"step": 7, "rank": 0, "names": ["SIGTERM"]}},
+        "validation": {
+            **slow,
+            "signal": {"step": 2, "batch": 0, "rank": 1, "names": ["SIGTERM"]},
+            **ONE_EPOCH,
+        },
+        "test": {
+            **slow,
+            "signal": {"step": 0, "batch": 0, "rank": "all", "names": ["SIGINT"]},
+            "verb": "test",
+        },
+        "nan": {"nan": {"step": 8, "rank": 1}},
+    }
+    plans = [{"folder": str(tmp_path / name), "trainer": TWO, **plan} for name, plan in moments.items()]
+    for name, plan in zip(moments, plans, strict=True):
+        plan.get("signal", {})["in"] = name
     processes = [start(plans, **of_rank) for of_rank in ranks(2)]
     first, second = (process.communicate(timeout=120)[0] for process in processes)
     assert re.findall(r"exit (\d+)", first) == ["143", "143", "130", "2"], first + second
-    ends = [
-        re.findall(r"(?:Interrupted|UserError) after (\d+) steps, weights finite", rank) for rank in (first, second)
-    ]
+    end = r"(?:Interrupted|UserError) after (\d+) steps, weights finite"
+    ends = [re.findall(end, rank) for rank in (first, second)]
     assert ends[0] == ends[1], "all ranks after the same step"
     assert 8 <= int(ends[0][0]) < 18
     assert ends[0][1:] == ["2", "0", "8"]

@@ -13,7 +13,7 @@ from litlab.util.device import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(10):
+    for _ in range(5):
         torch.ones(2**24)  # 64 MiB: 16,384 pages, or fewer where they are huge
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 

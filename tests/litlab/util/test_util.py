@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from rich.table import Table
@@ -27,13 +26,11 @@ def test_the_last_step_of_an_epoch_may_be_shorter():
     assert count_steps(trainer, math.inf, 3) == count_steps(trainer, 7, math.inf) == math.inf
 
 
-@pytest.mark.parametrize("width", [20, 160])
-def test_a_table_is_wider_than_the_terminal_rather_than_cut(monkeypatch, capsys, width):
-    monkeypatch.setenv("COLUMNS", str(width))
-    table = Table("", *"abcdefg")
-    for name in ("TransformerClassifier", "naive"):
-        table.add_row(name, *["1.235e+04"] * 7)
+def test_a_table_is_wider_than_the_terminal_rather_than_cut(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "20")
+    table = Table("", "a", "b")
+    table.add_row("TransformerClassifier", *["1.235e+04"] * 2)
     print_table(table)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split("│")[2:-1] for line in lines[3:5]] == [[" 1.235e+04 "] * 7] * 2
+    assert lines[3].split("│")[2:-1] == [" 1.235e+04 "] * 2
     assert len({len(line) for line in lines}) == 1

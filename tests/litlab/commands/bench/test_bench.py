@@ -1,13 +1,14 @@
 """The command ``bench`` with real trials of a tiny experiment."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import yaml
 
 from litlab.commands.bench.settings import Change
-from litlab.runs.children import run_child
+from tests.litlab.commands.bench.test_compare import CPU
 from tests.litlab.conftest import CONFIGS
 
 RECORD = Path("lightning_logs/bench/images/bench.json")
@@ -30,13 +31,12 @@ def overlay(folder: Path, name: str) -> Path:
 
 def test_the_overlay_holds_what_pays_and_failures_are_results(bench, tmp_path, monkeypatch):
     """A step takes 200 ms less with one change, and a sleep can be measured on any machine."""
-    tried = [Change("channels_last", "true"), Change("num_workers", "-1"), Change(str(overlay(tmp_path, "TooLarge")))]
+    tried = [Change("channels_last", "true"), Change(str(overlay(tmp_path, "TooLarge")))]
     monkeypatch.setattr("litlab.commands.bench.bench.list_candidates", lambda facts, allowed: tried)
     monkeypatch.setattr("litlab.commands.bench.compare.TURNS", 2)
     slow = overlay(tmp_path, "SlowUnlessChannelsLast")
     done = bench("--config", slow, "--trainer.max_epochs=1000")  # long enough to pay back any start-up
     assert done.code == 0, done.err
-    assert "data.num_workers: -1 is not valid" in done.out
     assert "out of memory: try half" in " ".join(done.out.split())
     text = OVERLAY.read_text()
     assert yaml.safe_load(text) == {"channels_last": True}
@@ -46,12 +46,11 @@ def test_the_overlay_holds_what_pays_and_failures_are_results(bench, tmp_path, m
     measured = [trial["rates"] for trial in record["trials"].values() if not trial["reason"]]
     assert [len(rates) for rates in measured] == [10, 10]
     assert record["run_samples"] == 1000 * 4 * 40
-    assert record["current"]["fused"] is None  # SGD has it
 
 
 def test_a_first_trial_that_takes_too_long(bench, tmp_path):
-    done = bench("--minutes=0.02", "--config", overlay(tmp_path, "Stuck"))
-    assert (done.code, done.err) == (2, "error: --minutes: not done within 1 s; give more time\n")
+    done = bench("--minutes=0.002")
+    assert (done.code, done.err) == (2, "error: --minutes: not done within 0 s; give more time\n")
     assert not list(tmp_path.glob("lightning_logs/bench/*"))
 
 
@@ -71,10 +70,13 @@ def test_bad_input_is_one_line(bench, more, line):
 
 def test_ctrl_c_shows_what_there_is_and_leaves_the_overlay(bench, tmp_path, monkeypatch):
     """It ends the second trial; tests/litlab/runs passes the signal on to it."""
-    monkeypatch.setattr(
-        "litlab.commands.bench.bench.run_child",
-        lambda *words, **options: 130 if "--threads=1" in words else run_child(*words, **options),
-    )
+
+    def run_child(module, package, file, steps, *flags, **_):
+        measured = {"trial": {"rates": [1.0] * 5}, "steps": 1, "facts": asdict(CPU)}
+        Path(file).write_text(json.dumps(measured))
+        return 130 if "--threads=1" in flags else 0
+
+    monkeypatch.setattr("litlab.commands.bench.bench.run_child", run_child)
     earlier = tmp_path / OVERLAY
     earlier.parent.mkdir(parents=True)
     earlier.write_text("channels_last: true")

@@ -3,8 +3,10 @@
 import math
 from dataclasses import replace
 
+import pytest
+
 from litlab.commands.bench.compare import Trial, choose_best, explain, is_faster, pays, search, take_turns
-from litlab.commands.bench.settings import Change, Facts, Side, list_candidates, read_sides, title
+from litlab.commands.bench.settings import Change, Facts, Side, list_candidates, read_sides
 
 THREADS, LAST, COMPILE = Change("threads", "1"), Change("channels_last", "true"), Change("compile", "default")
 
@@ -37,14 +39,13 @@ def test_changes_that_gain_alone_are_joined_the_largest_first():
     assert bench.search(THREADS, COMPILE, LAST) == (LAST, THREADS)
     alone, again, joined = [(THREADS,), (COMPILE,), (LAST,)], [(), (THREADS,), (LAST,)], [(), (LAST, THREADS)]
     assert bench.made == [(), *alone, *again, *again, *joined, *joined]
-    assert [bench.trials[side].turns for side in ((), (COMPILE,), (LAST, THREADS))] == [5, 1, 2]
 
 
 def test_nothing_is_chosen_by_chance():
     failing = Bench(threads=0)
-    assert (failing.search(THREADS), failing.made) == ((), [(), (THREADS,)])
+    assert failing.search(THREADS) == ()
     take_turns([(), (THREADS,)], 2, failing.trials, failing.measure)
-    assert failing.made[2:] == [(), ()]  # what fails is left out
+    assert failing.made == [(), (THREADS,), (), ()]  # what fails is left out
     bench, speeds = Bench(), iter([100, 150, 150, 100, 150, 100])  # a machine that gets faster after the baseline
     bench.measure = lambda side: trial(next(speeds))
     assert bench.search(THREADS) == ()
@@ -62,30 +63,31 @@ def test_a_gain_is_beyond_the_noise_and_longer_than_a_longer_start():
 
 
 CPU = Facts(
-    "mine", bfloat16=False, convolutions=False, run_samples=1e6, hardware={"device": "cpu", "cores": 2},
+    "images", bfloat16=False, convolutions=False, run_samples=1e6,
+    hardware={"device": "cpu", "device_name": "mine", "cores": 2},
     current={"threads": 2, "precision": "32-true", "compile": None, "channels_last": False, "num_workers": 0,
              "batch_size": 64, "fused": None},
 )  # fmt: skip
+UNITS = replace(CPU, convolutions=True, bfloat16=True, current=CPU.current | {"fused": True, "compile": "default"})
+GPU = replace(CPU, convolutions=True, hardware={"device": "cuda", "cores": 16})
 
 
-def test_candidates():
-    def list_names(facts: Facts, *allowed: str) -> list[str]:
-        return [str(change) for change in list_candidates(facts, list(allowed))]
-
-    assert list_names(CPU) == ["threads=1", "fused=true", "compile=default", "num_workers=1"]
-    units = replace(CPU, convolutions=True, bfloat16=True, current=CPU.current | {"fused": True, "compile": "default"})
-    assert list_names(units, "precision", "batch_size") == [
-        "precision=bf16-mixed", "threads=1", "channels_last=true", "num_workers=1", "batch_size=128",
-    ]  # fmt: skip
-    gpu = replace(CPU, convolutions=True, hardware={"device": "cuda", "cores": 16})
-    assert list_names(gpu, "precision") == [
-        "precision=16-mixed", "fused=true", "channels_last=true", "compile=default", "num_workers=2", "num_workers=4",
-        "compile=reduce-overhead", "compile=max-autotune",
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("facts", "allowed", "names"),
+    [
+        (CPU, [], "threads=1 fused=true compile=default num_workers=1"),
+        (UNITS, ["precision", "batch_size"],
+         "precision=bf16-mixed threads=1 channels_last=true num_workers=1 batch_size=128"),
+        (GPU, ["precision"],
+         "precision=16-mixed fused=true channels_last=true compile=default num_workers=2 num_workers=4 "
+         "compile=reduce-overhead compile=max-autotune"),
+    ],
+)  # fmt: skip
+def test_candidates(facts, allowed, names):
+    assert [str(change) for change in list_candidates(facts, allowed)] == names.split()
 
 
 def test_sides_as_they_are_typed():
     sides = read_sides("baseline,compile + threads=1, eager+with/ema.yaml,baseline")
     assert sides[:2] == [(), (COMPILE, THREADS)]
     assert [change.flag for change in sides[2]] == ["--compile.mode=null", "--config=with/ema.yaml"]
-    assert list(map(title, sides[:2])) == ["baseline", "compile=default+threads=1"]

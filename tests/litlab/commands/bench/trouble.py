@@ -15,13 +15,6 @@ class SlowUnlessChannelsLast(Callback):
             time.sleep(0.2)  # more than a busy machine adds
 
 
-class Stuck(Callback):
-    """Does not come to its first step."""
-
-    def on_train_start(self, *_: object) -> None:
-        time.sleep(60)
-
-
 class TooLarge(Callback):
     """Wants more memory than there is."""
 
