@@ -90,6 +90,11 @@ def decode(data: TextData, ids: list[int]) -> list[str]:
     return list(map(Tokenizer.from_str(data.metadata.tokenizer).id_to_token, ids))
 
 
+def all_texts(data: TextData) -> dict[str, list[str]]:
+    """The raw texts of each split."""
+    return {split: [data.text(split, number) for number in range(size)] for split, size in data.sizes.items()}
+
+
 @pytest.fixture
 def few_generated(monkeypatch):
     monkeypatch.setattr(generated, "SIZES", {"train": 40, "test": 8})

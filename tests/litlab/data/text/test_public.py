@@ -9,15 +9,18 @@ from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.text.conftest import NewsData
 
 
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch):
+@pytest.fixture
+def make(make_data, tmp_path, monkeypatch, few_generated):
+    """Makes data of the public files, if they are there: no server answers."""
+
     def fail(*_, **__):
         raise OSError("no network here")
 
     monkeypatch.setattr("torch.hub.download_url_to_file", fail)
+    return lambda **options: make_data(NewsData, path=str(tmp_path), **options)
 
 
-def test_with_the_files_and_then_without(make_data, tmp_path, monkeypatch):
+def test_with_the_files(make, tmp_path, monkeypatch):
     files = []
     (tmp_path / "news").mkdir()
     for file, count in zip(NewsData.public.files, (40, 8), strict=True):
@@ -26,17 +29,16 @@ def test_with_the_files_and_then_without(make_data, tmp_path, monkeypatch):
         files.append(replace(file, digest=f"md5:{hashlib.md5(content).hexdigest()}"))
     monkeypatch.setattr(NewsData, "public", replace(NewsData.public, files=tuple(files)))
     for _ in range(2):
-        data = prepared(make_data(NewsData, path=str(tmp_path), fallback="generated"))
+        data = prepared(make(fallback="generated"))
         assert data.description.startswith("news: 36 train / 4 val / 8 test texts of")
         for file in (tmp_path / "news").glob("*.csv"):
-            file.write_text("something else")
-    news = make_data(NewsData, path=str(tmp_path), vocab_size=9)
-    assert "it is not the public file" in refusal(prepared, news)
+            file.write_text("something else")  # the cache is used
+    assert "it is not the public file" in refusal(prepared, make(vocab_size=9))
 
 
-def test_without_files_or_network(make_data, tmp_path, few_generated):
-    message = refusal(prepared, make_data(NewsData, path=str(tmp_path)))
-    assert "put news/train.csv and news/test.csv there" in message
-    data = prepared(make_data(NewsData, path=str(tmp_path), fallback="generated"))
+def test_without_them(make):
+    assert "put news/train.csv and news/test.csv there" in refusal(prepared, make())
+    data = make(fallback="generated", vocab_size=9)
+    assert (data.num_classes, data.vocab_size, data.max_tokens, data.has_test) == (4, 9, 256, True)  # known already
+    assert prepared(data).description.startswith("GENERATED stand-in for news: 36 train / 4 val / 8 test")
     assert (data.generated, data.class_names[0]) == (True, "World")
-    assert data.description.startswith("GENERATED stand-in for news: 36 train / 4 val / 8 test")
