@@ -3,6 +3,7 @@
 import torch
 
 from litlab.data import Augment, ImageData
+
 SIZE = (12, 10)
 FACTS = {
     "class_names": ["a", "b"], "image_shape": (3, *SIZE), "resize": None, "depth": 16, "mean": [0.0] * 3,

@@ -76,8 +76,10 @@ def test_damage_and_wrong_transforms_end_in_one_line(make, pets):
     data = prepared(make(pets, cache="none", num_workers=1, batch_size=30, val_fraction=0.0))
     file = pets / "train/cat/07.png"
     file.write_bytes(file.read_bytes()[:60])
+    batches = iter(data.train_dataloader())
     with pytest.raises(LoaderError, match=rf"^data\.path: {file}: .*; replace or delete it$"):
-        list(data.train_dataloader())
+        next(batches)
+    batches._shutdown_workers()  # as part of a traceback they would be waited for
     wrong = make(pets, cache="none", transform=[v2.ToDtype(torch.float32)], normalize="imagenet")
     with pytest.raises(LoaderError, match=r"^data\.transform: the last one returns torch\.float32, not uint8"):
         list(wrong.batches("train"))

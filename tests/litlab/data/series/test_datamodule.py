@@ -7,19 +7,12 @@ import torch
 
 from litlab.data import SeriesData
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.series.conftest import TRAIN, Etth1, SeriesRecorder, frame_of, hours, wave
+from tests.litlab.data.series.conftest import TRAIN, Etth1, SeriesRecorder, frame_of, hours, long_frame, wave
 
 
 def scaled_wave() -> torch.Tensor:
     values = wave(100)
     return torch.tensor((values - values[:TRAIN].mean(0)) / values[:TRAIN].std(0), dtype=torch.float32)
-
-
-def long_frame(**more: int) -> pd.DataFrame:
-    """Two places, 100 and 80 hours, row by row in turns; of the second one other values."""
-    parts = [frame_of(hours(rows)).assign(place=name) for name, rows in {"b": 100, "a": 80, **more}.items()]
-    parts[1]["load"] += 50
-    return pd.concat(parts).sort_values("date", kind="stable")
 
 
 def test_a_file_through_a_run(tmp_path, make, make_trainer):
@@ -46,8 +39,8 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
 
 
 def test_several_series_are_one_data_set(make, tmp_path):
-    too_short = prepared(make(long_frame(c=1), series_column="place", val_fraction=0.2))  # c, for a window
-    data = prepared(make(long_frame(), series_column="place", val_fraction=0.2))
+    too_short = prepared(make(long_frame(b=100, a=80, c=1), series_column="place", val_fraction=0.2))  # c, for a window
+    data = prepared(make(long_frame(b=100, a=80), series_column="place", val_fraction=0.2))
     assert too_short.sizes == data.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
     values = np.concatenate([wave(100), wave(80) + np.array([50, 0])])
     train = np.concatenate([values[:60], values[100:148]])
@@ -57,9 +50,9 @@ def test_several_series_are_one_data_set(make, tmp_path):
     assert windows["start"].tolist() == starts
     torch.testing.assert_close(windows["future"], torch.stack([scaled[s + 6 : s + 9] for s in starts]))
 
-    later = make(long_frame(), series_column="place")
+    later = make(long_frame(b=100, a=80), series_column="place")
     later.load_state_dict(data.state_dict())
-    later.predict_input = long_frame()
+    later.predict_input = long_frame(b=100, a=80)
     (batch,) = list(later.predict_dataloader())
     torch.testing.assert_close(batch["past"], torch.stack([scaled[94:100], scaled[174:180]]))
     later.write_predictions([torch.zeros(2, 3, 2, 3)], str(tmp_path / "out.csv"))

@@ -124,11 +124,3 @@ def test_the_fingerprint_is_of_the_content(make):
     frame.loc[5, "city"] = "Rom"
     assert len({*marks, make(frame).fingerprint}) == 3
     assert make(frame).fingerprint == TabularData(path=frame, target="price").fingerprint
-
-
-def test_generated_rows(said):
-    data, again = (prepared(TabularData("generated", target="churn"), "fit") for _ in range(2))
-    assert data.fingerprint == again.fingerprint
-    assert data.description.startswith("GENERATED table: 4,200 train / 600 val / 1,200 test rows of 4 numbers and 3 ")
-    assert data.class_names == ["no", "yes"]
-    assert not any("warning" in line for line in said)
