@@ -1,12 +1,10 @@
 """Stand-in data must be learned: what is simple does badly, what is not does better, nothing is perfect."""
 
+import pytest
 import torch
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from litlab.data import ImageData, TabularData
-from litlab.data.text.generated import make_corpus
+from litlab.data import ImageData, TabularData, TextData
 from tests.litlab.data.conftest import prepared
 
 
@@ -31,26 +29,14 @@ def test_images_by_convolutions(monkeypatch, tmp_path):
     assert 0.18 < hits.float().mean() < 0.9
 
 
-def test_texts_by_phrases():
-    corpus = make_corpus(4)
-    assert corpus["label"].value_counts().tolist() == [1250] * 4
-    train, test = corpus[:2000], corpus[-500:]
-
-    def measure_accuracy(train_texts, test_texts):
-        features = CountVectorizer(ngram_range=(1, 2), binary=True, min_df=5)
-        model = LogisticRegression(max_iter=200).fit(features.fit_transform(train_texts), train["label"])
-        return model.score(features.transform(test_texts), test["label"])
-
-    words = [part["text"].map(lambda text: " ".join(sorted(text.replace(",", "").split()))) for part in (train, test)]
-    alone, phrases = measure_accuracy(*words), measure_accuracy(train["text"], test["text"])
-    assert 0.52 < alone < 0.75
-    assert alone + 0.1 < phrases < 0.95
-
-
-def test_tables_by_boosting(said):
-    data, again = (prepared(TabularData("generated", target="churn"), "fit") for _ in range(2))
-    assert data.fingerprint == again.fingerprint
-    assert data.description.startswith("GENERATED table: 4,200 train / 600 val / 1,200 test rows of 4 numbers and 3 ")
-    simple, boosting = (scores["test/acc"] for scores in data.baselines().values())
-    assert simple + 0.15 < boosting < 0.9
+@pytest.mark.parametrize(
+    ("kind", "settings", "least", "most"), [(TextData, {}, 0.6, 0.9), (TabularData, {"target": "churn"}, 0.7, 0.9)]
+)
+def test_texts_and_tables_by_their_baselines(tmp_path, monkeypatch, said, kind, settings, least, most):
+    monkeypatch.setattr("litlab.data.text.generated.SIZES", {"train": 1000, "test": 300})
+    monkeypatch.chdir(tmp_path)
+    data = prepared(kind("generated", **settings), "fit")
+    assert least < [*data.baselines().values()][-1]["test/acc"] < most
+    assert data.fingerprint == kind("generated", **settings).fingerprint
+    assert data.description.startswith(f"GENERATED {data.kind}: ")
     assert not any("warning" in line for line in said)
