@@ -36,6 +36,7 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
             torch.testing.assert_close(model.all(stage, name, epoch), scaled[rows])
         hour = torch.atan2(*model.all(stage, "calendar", epoch)[:, 0].T) * 24 / (2 * torch.pi)
         assert (hour.round() % 24).equal((starts % 24).float())
+    assert data.fingerprint == make().fingerprint != make(frame_of(hours(100), load=range(100))).fingerprint
 
 
 def test_several_series_are_one_data_set(make, tmp_path):
@@ -84,16 +85,6 @@ def test_baselines_on_all_test_windows(make):
             measured.tolist(), rel=1e-4
         )
     assert "seasonal naive" not in prepared(make(season=7)).baselines()  # longer than the past
-
-
-def test_scale_and_ridge_know_nothing_of_the_test(make):
-    other = frame_of(hours(100))
-    other.loc[80:, ["load", "heat"]] = 777.0
-    one, two = prepared(make()), prepared(make(other))
-    assert one.state_dict() == two.state_dict()
-    assert one.ridge(6).equal(two.ridge(6))
-    assert one.fingerprint != two.fingerprint
-    assert one.fingerprint == make().fingerprint
 
 
 # ---- checkpoints and prediction

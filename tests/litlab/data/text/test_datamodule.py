@@ -59,6 +59,8 @@ def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends
         words = data.text("val", number).split()
         assert decode(data, cut)[1:] == words[1:6]
         assert decode(data, ends)[1:] == (words if len(words) < 12 else words[:6] + words[-6:])[1:]
+    served = data.serving()  # an exported graph always reads both
+    assert (served.most, served.encode(torch.ones(2, 3))["ids"].shape) == ({"time": 12}, (2, 9))
     loader = data.train_dataloader()
     texts, index, starts = loader.dataset, torch.arange(80), set()
     for epoch in range(8):
@@ -149,11 +151,3 @@ def test_settings_and_tokens_of_the_checkpoint_win(trained, make_data, make_trai
     inputs, labels = model.seen["test", model.current_epoch][0]
     for ids, label in zip(strip(inputs), labels.tolist(), strict=True):
         assert decode(data, ids[:3]) == ["[UNK]", "[UNK]", ("bad", "good")[label]]
-
-
-@pytest.mark.parametrize(("long_texts", "most"), [("truncate", 4), ("crop", 8)])
-def test_what_a_deployed_model_is_told(make_data, long_texts, most):
-    serving = prepared(make_data(max_tokens=4, long_texts=long_texts)).serving()
-    facts = {"class_names": ["bad", "good"], "max_tokens": 4, "both_ends": most == 8, "padding": 0}
-    assert (serving.facts(), serving.most) == (facts, {"time": most})
-    assert serving.encode(torch.ones(2, 3))["ids"].shape[1] == 3 + (most == 8) * 4
