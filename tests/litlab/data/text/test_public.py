@@ -3,7 +3,6 @@
 import hashlib
 
 import pandas as pd
-import pytest
 
 from litlab.data import PublicFile, TextData
 from litlab.data.text import PublicTexts
