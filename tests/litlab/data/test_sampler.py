@@ -124,13 +124,6 @@ def test_an_interrupted_epoch_goes_on_with_what_is_left(make, drop_last):
     assert [batch.tolist() for batch in sampler] == [batch.tolist() for batch in whole]
 
 
-def test_what_is_left_out_is_not_always_the_longest():
-    orders = [join(share(by_length, 101, 10, train=True, epoch=epoch)).tolist() for epoch in range(30)]
-    left_out = [{*range(101)} - {*order} for order in orders]
-    assert {len(each) for each in left_out} == {1}
-    assert len(set().union(*left_out)) > 15
-
-
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("sharded", [True, False])

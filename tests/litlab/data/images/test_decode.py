@@ -27,12 +27,11 @@ def test_transparency_is_laid_on_white_and_palettes_and_cmyk_become_colours(tmp_
     result = decoded(save(tmp_path, array))
     assert result[:, 0].T.tolist() == [[10, 20, 30], [255, 255, 255]]
     assert abs(int(result[0, 1, 0]) - 127) <= 1
-    image = Image.new("P", (2, 2), 1)
-    image.putpalette([0, 0, 0, 250, 10, 20])
-    cmyk = save(tmp_path, Image.new("CMYK", (2, 2), (0, 255, 255, 0)), "image.tif")
-    assert decoded(cmyk)[:, 0, 0].tolist() == [255, 0, 0]
+    palette, cmyk = Image.new("P", (2, 2), 1), Image.new("CMYK", (2, 2), (0, 255, 255, 0))
+    palette.putpalette([0, 0, 0, 250, 10, 20])
+    assert decoded(save(tmp_path, cmyk, "image.tif"))[:, 0, 0].tolist() == [255, 0, 0]
     for options, colour in (({}, [250, 10, 20]), ({"transparency": 1}, [255, 255, 255])):
-        assert decoded(save(tmp_path, image, **options))[:, 0, 0].tolist() == colour
+        assert decoded(save(tmp_path, palette, **options))[:, 0, 0].tolist() == colour
 
 
 @pytest.mark.parametrize("name", ["image.jpg", "image.tif", "image.png", "image.webp", "image.avif"])

@@ -40,21 +40,16 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
 
 
 def test_several_series_are_one_data_set(make, tmp_path):
-    too_short = prepared(make(long_frame(b=100, a=80, c=1), series_column="place", val_fraction=0.2))  # c, for a window
-    data = prepared(make(long_frame(b=100, a=80), series_column="place", val_fraction=0.2))
-    assert too_short.sizes == data.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
+    frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=1)  # c has no window
+    data, other = (prepared(make(each, series_column="place", val_fraction=0.2)) for each in (frame, shorter))
+    assert data.sizes == other.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
+    assert data.samples("val")[torch.arange(32)]["start"].tolist() == [*range(54, 72), *range(142, 156)]
     values = np.concatenate([wave(100), wave(80) + np.array([50, 0])])
     train = np.concatenate([values[:60], values[100:148]])
     scaled = torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
-    windows = data.samples("val")[torch.arange(32)]
-    starts = [*range(54, 72), *range(142, 156)]
-    assert windows["start"].tolist() == starts
-    torch.testing.assert_close(windows["future"], torch.stack([scaled[s + 6 : s + 9] for s in starts]))
 
-    later = make(long_frame(b=100, a=80), series_column="place")
-    later.load_state_dict(data.state_dict())
-    later.predict_input = long_frame(b=100, a=80)
-    (batch,) = list(later.predict_dataloader())
+    later = restore(data)
+    batch = predict(later, frame)
     torch.testing.assert_close(batch["past"], torch.stack([scaled[94:100], scaled[174:180]]))
     later.write_predictions([torch.zeros(2, 3, 2, 3)], str(tmp_path / "out.csv"))
     table = pd.read_csv(tmp_path / "out.csv")
