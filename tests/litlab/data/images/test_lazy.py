@@ -53,23 +53,16 @@ def open_source(photos, make, tmp_path):
     return open_it
 
 
-def test_batches_are_those_of_decoded_images(make, pets):
+@pytest.mark.parametrize(("kind", "splits"), [("files", ("train", "val", "test")), ("shards", ("val", "test"))])
+def test_batches_are_those_of_decoded_images(make, photos, open_source, kind, splits):
     settings = {"augment": Augment(crop=2, flip="random"), "batch_size": 7}
-    kept, read = make(pets, **settings), make(pets, cache="none", num_workers=2, **settings)
-    for split in ("train", "val", "test"):
+    kept, read = make(photos, image_size=(8, 6), **settings), open_source(kind, num_workers=2, **settings)
+    for split in splits:
         for (images, labels), (others, same) in zip(kept.batches(split, 1), read.batches(split, 1), strict=True):
             assert torch.equal(labels, same)
             torch.testing.assert_close(images, others, rtol=0, atol=1e-6)
     assert kept.metadata == read.metadata
-
-
-def test_shards_have_what_is_known_of_the_images(make, photos, open_source):
-    original, data = prepared(make(photos, image_size=(8, 6))), prepared(open_source("shards"))
-    assert data.metadata == original.metadata
-    assert data.description.endswith("22 train / 2 val / 8 test images of 3 x 8 x 6, 2 classes")
-    for (images, labels), (others, same) in zip(data.batches("test"), original.batches("test"), strict=True):
-        assert images.equal(others)
-        assert labels.equal(same)
+    assert read.description.endswith("22 train / 2 val / 8 test images of 3 x 8 x 6, 2 classes")
 
 
 def test_damage_and_wrong_transforms_end_in_one_line(make, pets):
