@@ -9,7 +9,9 @@ from tests.litlab.data.conftest import prepared
 
 def test_images_by_what_does_not_depend_on_place_and_colours(monkeypatch, tmp_path):
     monkeypatch.setattr("litlab.data.images.generated.COUNTS", {"train": 2000, "test": 500})
-    data = prepared(ImageData("generated", image_size=(16, 16), batch_size=500, cache_dir=str(tmp_path)))
+    data = prepared(
+        ImageData("generated", image_size=(16, 16), val_fraction=0, batch_size=500, cache_dir=str(tmp_path))
+    )
     (train, labels), (test, truth) = (next(data.batches(split)) for split in ("train", "test"))
     train, test = (torch.fft.rfft2(images).abs().mean(1).log().flatten(1) for images in (train, test))
     means = torch.stack([train[labels == label].mean(0) for label in range(10)])

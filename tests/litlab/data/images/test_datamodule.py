@@ -14,13 +14,11 @@ from tests.litlab.data.images.conftest import pixels, write_image
 
 def test_a_run(make, make_trainer, pets):
     """Images are normalised by those to train on, which alone are augmented."""
-    (data, model), (_, other) = runs = [
-        (make(pets, augment=augment), Recorder()) for augment in (Augment(), Augment(crop=2, flip="random", cutout=3))
-    ]
-    for each in runs:
-        trainer = make_trainer(max_epochs=2)
-        trainer.fit(*each[::-1])
-        trainer.test(*each[::-1], verbose=False)
+    model, other = Recorder(), Recorder()
+    for each, augment in ((other, Augment(crop=2, flip="random", cutout=3)), (model, Augment())):
+        data, trainer = make(pets, augment=augment), make_trainer(max_epochs=2)
+        trainer.fit(each, data)
+        trainer.test(each, data, verbose=False)
     assert data.description == f"folder {pets}: 27 train / 3 val / 6 test images of 3 x 8 x 6, 2 classes"
     assert [len(images) for images, _ in model.seen["train", 0]] == [4] * 6  # the incomplete batch is dropped
     assert not model.images("train", 0).equal(model.images("train", 1))

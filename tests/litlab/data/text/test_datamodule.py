@@ -1,5 +1,7 @@
 """TextData as a whole: through a trainer, as a run uses it."""
 
+import os
+
 import pandas as pd
 import pytest
 import torch
@@ -92,7 +94,9 @@ def test_a_cache_is_kept_until_settings_or_contents_change(make_data, reviews, t
     }  # fmt: skip
     for count, (name, value) in enumerate(changes.items(), 2):
         assert len(list_caches(**{name: value})) == count
-    reviews.write_bytes(reviews.read_bytes().replace(b",good", b",gone"))  # of the same size
+    status = reviews.stat()
+    reviews.write_bytes(reviews.read_bytes().replace(b",good", b",gone"))  # of the same size and date
+    os.utime(reviews, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert len(list_caches()) == count + 1
     frame = pd.read_csv(reviews)
     assert len(list_caches(path=frame)) == count + 2 == len(list_caches(path=frame.copy()))
