@@ -56,7 +56,9 @@ class Stops(Recorder):
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:.*resuming from a checkpoint that ended before")
-@pytest.mark.parametrize(("batch", "limit", "loader"), [(0, 8, {}), (3, 4, {}), (3, 8, {"num_workers": 1})])
+@pytest.mark.parametrize(
+    ("batch", "limit", "loader"), [(0, 8, {}), (3, 4, {}), (3, 8, {"num_workers": 1, "persistent_workers": True})]
+)
 def test_a_resumed_run_gets_the_batches_that_are_left(make_trainer, tmp_path, batch, limit, loader):
     def fit(model, **resume):
         keep = ModelCheckpoint(tmp_path, save_last=True, every_n_train_steps=1, enable_version_counter=False)
