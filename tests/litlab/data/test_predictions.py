@@ -26,9 +26,3 @@ def test_what_is_not_finite_is_not_written(tmp_path):
     assert message.startswith("predict: the model's output for b (1 in all) is NaN or infinite, so no file")
     assert not any(tmp_path.iterdir())
     assert "ends in none of .csv, .parquet, .xlsx, .jsonl; " in refusal(check_output, tmp_path / "out.txt")
-
-
-def test_columns_are_unlike_each_other(tmp_path):
-    write_classes(tmp_path / "out.csv", {"file": ["x.png"]}, ["File", "file"], torch.full((1, 2), 0.5))
-    columns = ["file", "prediction", "probability", "class_File", "class_file"]
-    assert list(pd.read_csv(tmp_path / "out.csv")) == columns

@@ -1,4 +1,6 @@
-"""Which samples make up which batch, on any number of processes; and which are held out."""
+"""Which samples make up which batch, on any number of processes: in random order, by length, shard after shard."""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -6,48 +8,82 @@ import torch
 
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
+from litlab.data.shard_batches import ShardBatches
 from tests.litlab.data.conftest import refusal
 
-LENGTHS = np.random.default_rng(0).integers(1, 30, 20)
+LENGTHS = np.random.default_rng(0).integers(5, 500, 9001)
 
 
-def batches(size, batch_size, world_size=1, epoch=0, **options):
+def by_length(size, batch_size, **options):
+    return LengthBatches(LENGTHS[:size], batch_size, **options)
+
+
+def in_shards(size, batch_size, **options):
+    """Shards of 5 samples; the last has what is left."""
+    shards = [5] * (size // 5) + [size % 5] * (size % 5 > 0)
+    return ShardBatches(shards, batch_size, 2, **options)
+
+
+def share(make, size, batch_size, world_size=1, epoch=0, **options):
     """For each process the list of its batches."""
-    samplers = [EpochBatches(size, batch_size, rank=r, world_size=world_size, **options) for r in range(world_size)]
-    for sampler in samplers:
+    ranks = []
+    for rank in range(world_size):
+        sampler = make(size, batch_size, rank=rank, world_size=world_size, **options)
         sampler.set_epoch(epoch)
-        assert len(list(sampler)) == len(sampler)
-    return [list(sampler) for sampler in samplers]
+        ranks.append(list(sampler))
+        assert len(ranks[-1]) == len(sampler) == len(ranks[0])
+    return ranks
 
 
+def join(ranks):
+    return torch.cat([batch for rank in ranks for batch in rank])
+
+
+def count(ranks):
+    return [[len(batch) for batch in rank] for rank in ranks]
+
+
+@pytest.mark.parametrize("make", [EpochBatches, by_length, in_shards])
 @pytest.mark.parametrize("world_size", [1, 2, 5])
-@pytest.mark.parametrize("batch_size", [1, 3, 100])
-def test_evaluation_takes_each_sample_once_in_as_many_batches_everywhere(world_size, batch_size):
-    for size in range(world_size, 40):
-        ranks = batches(size, batch_size, world_size, train=False)
-        assert torch.cat([batch for rank in ranks for batch in rank]).tolist() == list(range(size))
-        assert len({len(rank) for rank in ranks}) == 1
-        lengths = [len(batch) for rank in ranks for batch in rank]
-        assert 1 <= min(lengths) <= max(lengths) <= batch_size + (world_size > 1)
-    assert {len(batch) for batch in batches(10_000, 512, train=False)[0]} == {500}
+def test_evaluation_takes_each_sample_once_in_as_many_batches_everywhere(make, world_size):
+    for size in (5, 6, 17, 26, 39):
+        for batch_size in (1, 3, 100):
+            ranks = share(make, size, batch_size, world_size, epoch=1)
+            assert join(ranks).sort().values.tolist() == list(range(size))
+            lengths = np.concatenate(count(ranks))
+            assert 1 <= min(lengths) <= max(lengths) <= batch_size + (world_size > 1)
+            if make is by_length:
+                assert all((np.diff(LENGTHS[torch.cat(rank).numpy()]) <= 0).all() for rank in ranks)
+            else:
+                assert join(ranks).tolist() == list(range(size))
+    assert set(count(share(make, 10_000, 512))[0]) == {500} or make is by_length
 
 
 @pytest.mark.parametrize("drop_last", [True, False])
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("size", [3, 7, 24, 26, 100])
 def test_training_never_repeats_a_sample_and_drops_the_rest_only_if_told(size, world_size, drop_last):
-    ranks = batches(size, 8, world_size, train=True, drop_last=drop_last)
-    taken = torch.cat([batch for rank in ranks for batch in rank])
-    assert len(taken.unique()) == len(taken)
     whole, rest = divmod(size, 8 * world_size)
     last = [rest // world_size] if rest >= world_size and (not drop_last or not whole) else []
-    for rank in ranks:  # the gradients of all processes count alike
-        assert [len(batch) for batch in rank] == [8] * whole + last
+    plain, alike, sharded = (
+        share(make, size, 8, world_size, train=True, drop_last=drop_last)
+        for make in (EpochBatches, by_length, in_shards)
+    )
+    assert count(plain) == [[8] * whole + last] * world_size  # the gradients of all processes count alike
+    if drop_last:
+        assert count(alike) == count(plain)
+    else:
+        assert len(join(alike)) > size - world_size
+        assert max(map(max, count(alike))) <= 8
+    for ranks in (plain, alike, sharded):
+        assert len(join(ranks).unique()) == len(join(ranks))
+    assert len(join(sharded)) == size
 
 
-def test_order_is_a_function_of_seed_and_epoch():
+@pytest.mark.parametrize("make", [EpochBatches, by_length, in_shards])
+def test_order_is_a_function_of_seed_and_epoch(make):
     def order(**options):
-        return torch.cat(batches(64, 8, train=True, **options)[0]).tolist()
+        return join(share(make, 64, 8, train=True, **options)).tolist()
 
     state = torch.get_rng_state()
     assert order(seed=1, epoch=2) == order(seed=1, epoch=2)
@@ -57,14 +93,16 @@ def test_order_is_a_function_of_seed_and_epoch():
     assert order(seed=1, epoch=5, repeat=True) == order(seed=1)
 
 
-@pytest.mark.parametrize(("ranks", "batch_size", "drop_last"), [(2, 6, True), (3, 4, False)])
-def test_global_batches_do_not_depend_on_the_number_of_processes(ranks, batch_size, drop_last):
-    options = {"train": True, "seed": 3, "drop_last": drop_last}
-    one, several = batches(66, 12, 1, **options)[0], batches(66, batch_size, ranks, **options)
+@pytest.mark.parametrize(
+    ("make", "ranks", "batch_size", "drop_last"),
+    [(EpochBatches, 2, 6, True), (EpochBatches, 3, 4, False), (by_length, 2, 6, True)],
+)
+def test_global_batches_do_not_depend_on_the_number_of_processes(make, ranks, batch_size, drop_last):
+    shares = partial(share, make, 66, train=True, seed=3, drop_last=drop_last)
+    one, several = shares(12)[0], shares(batch_size, ranks)
     assert len(one) == (5 if drop_last else 6)
-    assert [set(batch.tolist()) for batch in one] == [
-        set(torch.cat(parts).tolist()) for parts in zip(*several, strict=True)
-    ]
+    for whole, *parts in zip(one, *several, strict=True):
+        assert {*whole.tolist()} == {*torch.cat(parts).tolist()}
 
 
 def test_fewer_samples_than_processes_is_an_error():
@@ -72,16 +110,10 @@ def test_fewer_samples_than_processes_is_an_error():
     assert message.startswith("test images: 2 samples can't be shared by 3 processes; use fewer")
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: EpochBatches(20, 3, train=True),
-        lambda: EpochBatches(20, 3, train=True, drop_last=False),
-        lambda: LengthBatches(LENGTHS, 3, train=True),
-    ],
-)
-def test_an_interrupted_epoch_goes_on_with_what_is_left(make):
-    whole, sampler = make(), make()
+@pytest.mark.parametrize("drop_last", [True, False])
+@pytest.mark.parametrize("make", [EpochBatches, by_length, in_shards])
+def test_an_interrupted_epoch_goes_on_with_what_is_left(make, drop_last):
+    whole, sampler = (make(20, 3, train=True, drop_last=drop_last) for _ in range(2))
     whole.set_epoch(2)
     sampler.go_on_from(2, 4)
     iter(sampler)  # what loaders with workers make twice, before the epoch begins
@@ -90,4 +122,25 @@ def test_an_interrupted_epoch_goes_on_with_what_is_left(make):
     for each in (whole, sampler):
         each.set_epoch(3)
     assert [batch.tolist() for batch in sampler] == [batch.tolist() for batch in whole]
-    assert len(sampler) == len(whole)
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("sharded", [True, False])
+def test_samples_of_a_step_are_of_about_the_same_length_and_steps_in_random_order(sharded, train, ranks):
+    kind = partial(ShardBatches, [1000] * 9 + [1], shuffle_shards=3, lengths=LENGTHS) if sharded else None
+    make = (lambda _, batch_size, **options: kind(batch_size, **options)) if kind else by_length
+    taken = share(make, 9001, 10, ranks, train=train)
+    longest = np.array([[LENGTHS[batch.numpy()].max() for batch in rank] for rank in taken])  # (ranks, batches)
+    assert (longest * count(taken)).sum() < 1.1 * LENGTHS[join(taken).numpy()].sum()
+    assert np.median(np.ptp(longest, axis=0) / longest.max(axis=0)) < 0.1
+    assert (abs(np.corrcoef(longest[0, :-1], longest[0, 1:])[0, 1]) < 0.2) == train
+
+
+def test_a_process_reads_its_own_shards_and_few_at_a_time():
+    kind = partial(ShardBatches, [10] * 12, shuffle_shards=2)
+    ranks = share(lambda _, batch_size, **options: kind(batch_size, **options), 120, 10, 3, train=True)
+    read = [[{*(batch // 10).tolist()} for batch in rank] for rank in ranks]
+    assert [len(set().union(*rank)) for rank in read] == [4, 4, 4]
+    together = {len(shards) for rank in read for shards in rank}
+    assert {2} <= together <= {1, 2}, "two are shuffled together"

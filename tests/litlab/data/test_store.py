@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from litlab.data.store import fill_cache
-from tests.litlab.data.conftest import refusal
 
 ARRAY = np.arange(60, dtype=np.uint8).reshape(5, 3, 2, 2)
 
@@ -47,9 +46,3 @@ def test_one_at_a_time_fills_a_cache_while_others_wait(tmp_path):
         list(pool.map(lambda _: fill_cache(tmp_path / "pets", slowly), range(4)))
     assert len(filled) == 1
     np.testing.assert_array_equal(np.load(tmp_path / "pets/images.npy"), ARRAY)
-
-
-def test_where_nothing_can_be_written(tmp_path):
-    (tmp_path / "file").touch()
-    message = refusal(fill_cache, tmp_path / "file/caches/pets", fill)
-    assert message.startswith(f"data.cache_dir: {tmp_path}/file/caches can't be written")

@@ -22,20 +22,19 @@ class Batches(Dataset):
 
 
 class Numbers(ExperimentData):
-    """Numbers from 0 to `count`, each fifth of class "rare"; a tenth is for validation and the test each."""
+    """Numbers from 0 to 99, each fifth of class "rare"; a tenth is for validation and the test each."""
 
     metadata_type = ClassMetadata
     own_files = ("folder", "csv")
 
-    def __init__(self, count: int = 100, dataset=None, path=None, fallback=None, **settings) -> None:
+    def __init__(self, dataset=None, path=None, fallback=None, **settings) -> None:
         super().__init__(**settings)
-        self.count = count
         if dataset or path is not None or self.public:
             self.choose_source(dataset, path, fallback)
 
     def open(self, stage):
-        self.numbers = torch.arange(self.count)
-        splits = split_samples(np.full(self.count, "train"), 0.1, 0.1)
+        self.numbers = torch.arange(100)
+        splits = split_samples(np.full(100, "train"), 0.1, 0.1)
         self.rows = {split: torch.from_numpy(splits == split) for split in ("train", "val", "test")}
         self.sizes = {split: int(rows.sum()) for split, rows in self.rows.items()}
         return ClassMetadata(["rare", "frequent"])
@@ -48,7 +47,7 @@ class Numbers(ExperimentData):
 
 
 class PublicNumbers:
-    name, file_names, urls = "numbers", ["numbers.csv"], []
+    name, file_names = "numbers", ["numbers.csv"]
 
     def download(self, root: Path) -> None:
         root.mkdir(exist_ok=True)

@@ -56,14 +56,6 @@ def fitted(model, tmp_path, **options) -> Trainer:
     return trainer
 
 
-def test_smoothing_is_for_training_only(tmp_path):
-    model = classifier(label_smoothing=0.5, optimizer=partial(torch.optim.SGD, lr=1e-12))
-    trainer = fitted(model, tmp_path)
-    for stage, smoothing in (("train", 0.5), ("val", 0.0)):
-        loss = F.cross_entropy(model(Images.images), Images.labels, label_smoothing=smoothing).item()
-        assert trainer.callback_metrics[f"{stage}/loss"].item() == pytest.approx(loss, rel=1e-4)
-
-
 @pytest.mark.parametrize("kind", ["mixup", "cutmix"])
 def test_mixed_images_have_the_loss_of_both_labels_by_their_share(kind):
     model, (images, labels) = classifier(**{kind: 5.0}, label_smoothing=0.1), BATCH
@@ -122,13 +114,13 @@ def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypa
     from smooth import SmoothClassifier  # pyright: ignore[reportMissingImports]
 
     still = partial(torch.optim.SGD, lr=1e-12)
-    model = SmoothClassifier.for_data(network(), Images(), smooth=0.5, optimizer=still)
+    model = SmoothClassifier.for_data(network(), Images(), smooth=0.5, optimizer=still, label_smoothing=0.5)
     assert model.hparams["num_classes"] == 3
     logged = fitted(model, tmp_path).callback_metrics
     logits = model(Images.images)
-    loss = F.cross_entropy(logits, Images.labels).item()
-    assert logged["val/loss"].item() == pytest.approx(loss, rel=1e-4)
-    assert logged["train/loss"].item() == pytest.approx(loss + 0.5 * logits.square().mean().item(), rel=1e-4)
+    assert logged["val/loss"].item() == pytest.approx(F.cross_entropy(logits, Images.labels).item(), rel=1e-4)
+    loss = F.cross_entropy(logits, Images.labels, label_smoothing=0.5) + 0.5 * logits.square().mean()
+    assert logged["train/loss"].item() == pytest.approx(loss.item(), rel=1e-4)
 
     layer = "{class_path: torch.nn.Linear, init_args: {in_features: 4, out_features: 2}}"
     done = run(

@@ -48,45 +48,57 @@ def radius_of(model, data):
     return (forecast - future).abs().sort(dim=0).values[math.ceil(24 * 0.9) - 1]
 
 
+def exported_loss(model, data):
+    """The test loss of the same predictions, had another program made them."""
+    batch = everything(data, 2)
+    result = model.test_predictions(model.predict_step(batch, 0), batch["future"])
+    model.test_metrics.reset()
+    return result["loss"].item()
+
+
+def check_logged(trainer, stage, **expected):
+    for name, value in expected.items():
+        torch.testing.assert_close(trainer.callback_metrics[f"{stage}/{name}"], value)
+
+
 def test_what_is_logged_is_the_mean_over_all_windows(tmp_path):
     data, model, radii = TinySeries(), build(loss="huber"), []
     model.on_train_start = lambda: radii.append(model.conformal.radius)
     trainer = make_trainer(tmp_path, max_epochs=2, num_sanity_val_steps=-1)
     trainer.fit(model, data)
     assert radii == [None]  # the sanity check calibrates nothing
-    logged = dict(trainer.callback_metrics)
-    forecast, future = forecast_of(model, data, 1)
-    torch.testing.assert_close(logged["val/loss"], F.huber_loss(forecast, future))
-    torch.testing.assert_close(logged["val/mse"], F.mse_loss(forecast, future))
-    torch.testing.assert_close(logged["val/mae"], F.l1_loss(forecast, future))
+    pair = forecast_of(model, data, 1)
+    check_logged(trainer, "val", loss=F.huber_loss(*pair), mse=F.mse_loss(*pair), mae=F.l1_loss(*pair))
     radius = radius_of(model, data)
     torch.testing.assert_close(model.conformal.radius, radius)
 
     forecast, future = forecast_of(model, data, 2)
     assert model.expected_loss(everything(data, 2)) == pytest.approx(F.huber_loss(0 * future, future).item())
+    assert exported_loss(model, data) == pytest.approx(F.huber_loss(forecast, future).item())
     error = (future - forecast).abs()
     for _ in range(2):  # the second test starts anew
         trainer.test(model, data, verbose=False)
-        logged = dict(trainer.callback_metrics)
-        torch.testing.assert_close(logged["test/loss"], F.huber_loss(forecast, future))
-        torch.testing.assert_close(logged["test/mse"], error.square().mean())
-        torch.testing.assert_close(logged["test/mase"], (error / data.naive_error).mean())
-        torch.testing.assert_close(logged["test/coverage"], (error <= radius).float().mean())
-        torch.testing.assert_close(logged["test/interval_width"], 2 * radius.mean())
+        check_logged(trainer, "test", loss=F.huber_loss(forecast, future), mse=error.square().mean())
+        check_logged(trainer, "test", mase=(error / data.naive_error).mean(), interval_width=2 * radius.mean())
+        check_logged(trainer, "test", coverage=(error <= radius).float().mean())
 
 
-def test_training_loss_of_the_epoch_and_of_its_steps(tmp_path):
-    logger, logged, losses = CSVLogger(tmp_path), [], []
+def test_without_validation_there_are_losses_of_the_epoch_and_its_steps_and_no_intervals(tmp_path):
+    logger, logged, losses, data = CSVLogger(tmp_path), [], [], TinySeries()
     logger.log_metrics = lambda metrics, step=None: logged.append((metrics, step))
     model = build(optimizer=partial(torch.optim.SGD, lr=0.1))
     model.on_train_batch_end = lambda outputs, batch, index: losses.append((outputs["loss"].item(), len(batch["past"])))
     trainer = make_trainer(tmp_path, max_epochs=2, logger=logger, log_every_n_steps=2, limit_val_batches=0)
-    trainer.fit(model, TinySeries())
+    trainer.fit(model, data)
     assert [samples for _, samples in losses] == [5, 5, 5, 5, 3] * 2
     mean = sum(loss * samples for loss, samples in losses[5:]) / 23
     assert trainer.callback_metrics["train/loss"] == pytest.approx(mean, rel=1e-5)
     of_steps = [(metrics["train/loss_step"], step) for metrics, step in logged if "train/loss_step" in metrics]
     assert of_steps == [(loss, step) for (loss, _), step in zip(losses[1::2], (1, 3, 5, 7, 9), strict=True)]
+    trainer.test(model, data, verbose=False)
+    assert {"test/coverage", "test/interval_width"}.isdisjoint(trainer.callback_metrics)
+    predicted = torch.cat(trainer.predict(model, data))
+    assert predicted.isnan().flatten(0, 2).any(dim=0).tolist() == [False, True, True]
 
 
 def test_pinball_loss_and_quantiles_in_order(tmp_path):
@@ -102,8 +114,7 @@ def test_pinball_loss_and_quantiles_in_order(tmp_path):
         errors = zip(QUANTILES, (future.unsqueeze(-1) - outputs).unbind(-1), strict=True)
         return sum(torch.where(error > 0, q * error, (q - 1) * error).mean() for q, error in errors) / 3
 
-    torch.testing.assert_close(trainer.callback_metrics["val/loss"], pinball(outputs))
-    torch.testing.assert_close(trainer.callback_metrics["val/mae"], (future - outputs[..., 1]).abs().mean())
+    check_logged(trainer, "val", loss=pinball(outputs), mae=(future - outputs[..., 1]).abs().mean())
     crossed = model.train().batch_loss(everything(data, 1))  # training takes them as they come
     torch.testing.assert_close(crossed.detach(), pinball(raw))
     assert crossed > pinball(outputs) + 0.01
@@ -114,6 +125,9 @@ def test_pinball_loss_and_quantiles_in_order(tmp_path):
     predicted = torch.cat(trainer.predict(model, data))
     low, middle, high = forecast_of(model, data, 0)[0][:3].sort(dim=-1).values.unbind(-1)
     torch.testing.assert_close(predicted, torch.stack([middle, low - radius, high + radius], dim=-1))
+    median, future = forecast_of(model, data, 2)
+    median = median.sort(dim=-1).values[..., 1]
+    assert exported_loss(model, data) == pytest.approx(F.l1_loss(median, future).item() / 2)
 
 
 def test_intervals_that_miss_their_share_of_the_test_are_told(tmp_path, caplog):
@@ -125,27 +139,6 @@ def test_intervals_that_miss_their_share_of_the_test_are_told(tmp_path, caplog):
         model.conformal.radius = torch.full_like(model.conformal.radius, radius)
         trainer.test(model, data, verbose=False)
         assert told in caplog.text
-
-
-def test_without_validation_there_are_no_intervals(tmp_path):
-    data, model = TinySeries(), build()
-    trainer = make_trainer(tmp_path, limit_val_batches=0)
-    trainer.fit(model, data)
-    trainer.test(model, data, verbose=False)
-    assert {"test/coverage", "test/interval_width"}.isdisjoint(trainer.callback_metrics)
-    predicted = torch.cat(trainer.predict(model, data))
-    assert predicted.isnan().any(dim=0).any(dim=0).any(dim=0).tolist() == [False, True, True]
-
-
-@pytest.mark.parametrize(("outputs", "settings"), [(1, {"loss": "huber"}), (3, {"quantiles": QUANTILES})])
-def test_a_prediction_of_an_export_is_tested_like_the_models_own(tmp_path, outputs, settings):
-    model = build(outputs, **settings).eval()
-    model.trainer = make_trainer(tmp_path)
-    batch = everything(TinySeries(), 2)
-    own, exported = model.test_step(batch, 0), model.test_predictions(model.predict_step(batch, 0), batch["future"])
-    assert torch.equal(own["forecast"], exported["forecast"])
-    median = F.l1_loss(own["forecast"], batch["future"]) / 2
-    torch.testing.assert_close(exported["loss"], own["loss"] if outputs == 1 else median)
 
 
 def test_a_checkpoint_has_the_radius_of_its_weights(tmp_path):

@@ -1,7 +1,6 @@
 """Metrics that the user names: from YAML and from Python, over ranks, and resumed within an epoch."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,14 +112,8 @@ def test_objects_from_python_count_every_sample_once_and_stay_out_of_checkpoints
 
 class Counting(Draws):
     def __init__(self, stop=None) -> None:
-        network = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.4), nn.Linear(8, 3))
-        own = own_metrics()
-        Classifier.__init__(
-            self, network, num_classes=3, metrics=own, optimizer=partial(torch.optim.Adam, lr=0.01),
-            class_weights=None, label_smoothing=0.1,
-        )  # fmt: skip
-        self.stop = stop
-        self.drawn, self.rates, self.ended = {}, {}, []
+        super().__init__(stop)
+        self.set_metrics({}, own_metrics())
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists")

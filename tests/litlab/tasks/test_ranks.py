@@ -45,9 +45,9 @@ def forecasts(folder, **options) -> dict:
 def classes(folder, samples: int, **options) -> dict:
     """The metrics of the first samples, of which each rank has its own; of one sample one rank has none."""
     generator = torch.Generator().manual_seed(0)
-    dataset = [(torch.rand(3, generator=generator), int(torch.randint(3, (), generator=generator))) for _ in range(17)]
+    inputs, labels = torch.rand(17, 3, generator=generator), torch.randint(3, (17,), generator=generator)
     trainer = make_trainer(folder, **options)
-    mine = dataset[trainer.global_rank : samples : trainer.world_size]
+    mine = list(zip(inputs, labels, strict=True))[trainer.global_rank : samples : trainer.world_size]
     torch.manual_seed(0)
     model = Classifier(nn.Linear(3, 3), num_classes=3, metrics=own_metrics())
     trainer.validate(model, DataLoader(Streamed(mine), batch_size=4), verbose=False)

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
 
 from litlab.data import ImageData
+from tests.litlab.data.conftest import prepared
 
 
 def write_image(path: Path, size: tuple[int, int] = (8, 6), mode: str = "RGB", value: int | None = None, seed: int = 0):
@@ -46,3 +48,15 @@ def pixels(path: Path) -> torch.Tensor:
     """The image in a file, uint8 of shape (channel, height, width)."""
     with Image.open(path) as image:
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+def take(data: ImageData, split: str = "train", number: int = 0) -> np.ndarray:
+    """An image of a split as it is kept, uint8 of shape (channel, height, width)."""
+    return data.samples(split)[torch.tensor([number])]["image"][0].numpy()
+
+
+def open_files(files: list[Path], **settings) -> ImageData:
+    """Data of some image files, all to train on, in two classes by turns."""
+    frame = pd.DataFrame({"file": map(str, files), "label": np.resize(["a", "b"], len(files)), "split": "train"})
+    settings = {"cache": "none", "normalize": "imagenet", **settings}
+    return prepared(ImageData(path=frame, split_column="split", val_fraction=0, **settings))

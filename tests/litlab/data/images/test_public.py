@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from litlab.data.images import ImageData, PublicImages
 from tests.litlab.data.conftest import Recorder, prepared, refusal
@@ -20,19 +19,21 @@ class Digits(ImageData):
     )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch):
-    """No server answers, and there is little made-up data."""
+@pytest.fixture
+def root(tmp_path, monkeypatch) -> Path:
+    """Where the files belong; no server answers, and there is little made-up data."""
 
     def refuse(*_, **__):
         raise urllib.error.URLError("offline")
 
     monkeypatch.setattr("urllib.request.urlopen", refuse)
     monkeypatch.setattr("litlab.data.images.generated.COUNTS", {"train": 40, "test": 20})
+    return tmp_path / "raw"
 
 
-def write_mnist(root: Path) -> np.ndarray:
-    """The format of MNIST: http://yann.lecun.com/exdb/mnist/. Returns the images to test on."""
+@pytest.fixture
+def digits(root) -> np.ndarray:
+    """The images to test on, in the format of MNIST: http://yann.lecun.com/exdb/mnist/."""
     random, images = np.random.default_rng(0), np.empty(0)
     folder = root / "MNIST" / "raw"
     folder.mkdir(parents=True)
@@ -44,23 +45,19 @@ def write_mnist(root: Path) -> np.ndarray:
     return images
 
 
-def test_files_that_are_there_are_used_and_later_the_cache(make, tmp_path):
-    images = write_mnist(tmp_path / "raw")
-    data = prepared(make(tmp_path / "raw", Digits, fallback="generated"))
-    assert data.description == "mnist: 36 train / 4 val / 10 test images of 1 x 28 x 28, 10 classes"
-    batch = data.samples("test")[torch.arange(10)]
-    np.testing.assert_array_equal(batch["image"][:, 0], images)
-    assert batch["label"].tolist() == list(range(10))
-    # Brought to another format; and from the cache, once the files are gone.
-    data = make(tmp_path / "raw", Digits, mode="RGB", image_size=(32, 32))
-    data.prepare_data()
-    for file in (tmp_path / "raw").rglob("*-ubyte"):
-        file.unlink()
-    assert prepared(data).samples("test").images.shape == (10, 3, 32, 32)
+def test_files_that_are_there_are_used_and_later_the_cache(make, root, digits):
+    for _ in range(2):
+        data = prepared(make(root, Digits, fallback="generated"))
+        assert data.description == "mnist: 36 train / 4 val / 10 test images of 1 x 28 x 28, 10 classes"
+        np.testing.assert_array_equal(data.samples("test").images[:, 0], digits)
+        assert data.labels("test").tolist() == list(range(10))
+        for file in root.rglob("*-ubyte"):
+            file.write_bytes(file.read_bytes()[:-100])
+    # Half a file is never taken for whole.
+    assert refusal(make(root, Digits, mode="RGB").prepare_data).startswith("mnist: it is not in ")
 
 
-def test_nothing_there(make, make_trainer, tmp_path, capsys):
-    root = tmp_path / "raw"
+def test_nothing_there(make, root, make_trainer, capsys):
     message = refusal(make(root, Digits).prepare_data)
     assert message.startswith(f"mnist: it is not in {root}/ and can't be downloaded (")
     data = make(root, Digits, fallback="generated")
@@ -73,10 +70,3 @@ def test_nothing_there(make, make_trainer, tmp_path, capsys):
     other.trainer.strategy.broadcast = lambda mine: True  # another process says so
     other.setup("fit")
     assert other.generated
-
-
-def test_half_a_file_is_never_taken_for_whole(make, tmp_path):
-    write_mnist(tmp_path / "raw")
-    file = tmp_path / "raw/MNIST/raw/train-images-idx3-ubyte"
-    file.write_bytes(file.read_bytes()[:-100])
-    assert refusal(make(tmp_path / "raw", Digits).prepare_data).startswith("mnist: it is not in ")

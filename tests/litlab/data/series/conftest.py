@@ -30,6 +30,13 @@ def hours(rows: int, start: str = "2024-01-01") -> list[str]:
     return pd.date_range(start, periods=rows, freq="h").astype(str).tolist()
 
 
+def long_frame(**rows: int) -> pd.DataFrame:
+    """So many hours of each place, row by row in turns; of the second one other values."""
+    parts = [frame_of(hours(count)).assign(place=name) for name, count in rows.items()]
+    parts[1]["load"] += 50
+    return pd.concat(parts).sort_values("date", kind="stable")
+
+
 class SeriesRecorder(Recorder):
     """Keeps all batches, by (stage, epoch)."""
 

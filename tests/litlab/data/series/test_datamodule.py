@@ -7,19 +7,12 @@ import torch
 
 from litlab.data import SeriesData
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.series.conftest import TRAIN, Etth1, SeriesRecorder, frame_of, hours, wave
+from tests.litlab.data.series.conftest import TRAIN, Etth1, SeriesRecorder, frame_of, hours, long_frame, wave
 
 
 def scaled_wave() -> torch.Tensor:
     values = wave(100)
     return torch.tensor((values - values[:TRAIN].mean(0)) / values[:TRAIN].std(0), dtype=torch.float32)
-
-
-def long_frame(**more: int) -> pd.DataFrame:
-    """Two places, 100 and 80 hours, row by row in turns; of the second one other values."""
-    parts = [frame_of(hours(rows)).assign(place=name) for name, rows in {"b": 100, "a": 80, **more}.items()]
-    parts[1]["load"] += 50
-    return pd.concat(parts).sort_values("date", kind="stable")
 
 
 def test_a_file_through_a_run(tmp_path, make, make_trainer):
@@ -43,34 +36,28 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
             torch.testing.assert_close(model.all(stage, name, epoch), scaled[rows])
         hour = torch.atan2(*model.all(stage, "calendar", epoch)[:, 0].T) * 24 / (2 * torch.pi)
         assert (hour.round() % 24).equal((starts % 24).float())
+    assert data.fingerprint == make().fingerprint != make(frame_of(hours(100), load=range(100))).fingerprint
 
 
 def test_several_series_are_one_data_set(make, tmp_path):
-    too_short = prepared(make(long_frame(c=1), series_column="place", val_fraction=0.2))  # c, for a window
-    data = prepared(make(long_frame(), series_column="place", val_fraction=0.2))
-    assert too_short.sizes == data.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
+    frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=1)  # c has no window
+    data, other = (prepared(make(each, series_column="place", val_fraction=0.2)) for each in (frame, shorter))
+    assert data.sizes == other.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
+    assert data.samples("val")[torch.arange(32)]["start"].tolist() == [*range(54, 72), *range(142, 156)]
     values = np.concatenate([wave(100), wave(80) + np.array([50, 0])])
     train = np.concatenate([values[:60], values[100:148]])
     scaled = torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
-    windows = data.samples("val")[torch.arange(32)]
-    starts = [*range(54, 72), *range(142, 156)]
-    assert windows["start"].tolist() == starts
-    torch.testing.assert_close(windows["future"], torch.stack([scaled[s + 6 : s + 9] for s in starts]))
 
-    later = make(long_frame(), series_column="place")
-    later.load_state_dict(data.state_dict())
-    later.predict_input = long_frame()
-    (batch,) = list(later.predict_dataloader())
+    later = restore(data)
+    batch = predict(later, frame)
     torch.testing.assert_close(batch["past"], torch.stack([scaled[94:100], scaled[174:180]]))
     later.write_predictions([torch.zeros(2, 3, 2, 3)], str(tmp_path / "out.csv"))
     table = pd.read_csv(tmp_path / "out.csv")
     assert table["place"].tolist() == ["b"] * 3 + ["a"] * 3
     assert table["date"].tolist()[2:4] == ["2024-01-05 06:00:00", "2024-01-04 08:00:00"]
-    assert table["load_upper"].tolist() == pytest.approx([train.mean(0)[0]] * 6)
 
 
-def test_folds_and_the_usual_season_which_needs_two_in_training(make):
-    assert prepared(make(fold="1/3", val_fraction=0.2)).sizes == {"train": 32, "val": 8, "test": 23}
+def test_the_training_rows_need_two_seasons(make):
     assert [prepared(make(season=season)).metadata.season for season in (None, 35, 36)] == [24, 35, 1]
 
 
@@ -91,16 +78,6 @@ def test_baselines_on_all_test_windows(make):
             measured.tolist(), rel=1e-4
         )
     assert "seasonal naive" not in prepared(make(season=7)).baselines()  # longer than the past
-
-
-def test_scale_and_ridge_know_nothing_of_the_test(make):
-    other = frame_of(hours(100))
-    other.loc[80:, ["load", "heat"]] = 777.0
-    one, two = prepared(make()), prepared(make(other))
-    assert one.state_dict() == two.state_dict()
-    assert one.ridge(6).equal(two.ridge(6))
-    assert one.fingerprint != two.fingerprint
-    assert one.fingerprint == make().fingerprint
 
 
 # ---- checkpoints and prediction
@@ -140,7 +117,7 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tm
     new = frame_of(hours(7, "2025-12-31 18:00"), note=["x"] * 7, heat=range(7), load=range(0, 14, 2))
     new.to_csv(tmp_path / "new.csv", index=False)
     batch = predict(again, str(tmp_path / "new.csv"))
-    assert "future" not in batch
+    assert set(batch) == {*again.serving().names, "start"}
     expected = torch.stack([torch.arange(2.0, 14.0, 2), torch.arange(1.0, 7.0)], dim=1)
     torch.testing.assert_close(batch["past"][0] * data.scale + data.mean, expected, atol=1e-4, rtol=0)
     turns = torch.atan2(*batch["calendar"][0].T) / (2 * torch.pi) * 24 % 24

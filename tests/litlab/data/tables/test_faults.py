@@ -17,25 +17,18 @@ RNG = np.random.default_rng(0)
         ({}, {"group_column": "city", "time_column": "age"}, "data.group_column, data.time_column: each of them split"),
         ({"size": 5, "age": None}, {}, "from column size, age: in the training rows it is constant"),
         ({"price": 1e28 * np.arange(100)}, {}, "from column price: "),  # float32 can't hold the squares
+        ({"built": [f"{n}-01-01" for n in range(2000, 2100)]}, {}, "from column built: "),  # has another text in each
         ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon), row 5"),
         ({"city": ["train", "Test"] * 50}, {"split_column": "city"}, "row 3 ('city' is Test), row 5"),
+        ({"city": "test"}, {"split_column": "city"}, "data.split_column: no row is for train"),
         ({"city": ["a", None] * 50}, {"group_column": "city"}, "50 of 100 rows can't be used: row 3 ('city' is missin"),
+        ({"price": None}, {"bad_rows": "drop"}, "and 97 more; correct or delete them"),
+        # `NA` trained as a class
+        ({"kind": ["flat", "NA"] * 50}, {"target": "kind"}, "50 of 100 rows can't be used: row 3 ('kind' is missing),"),
     ],
 )  # fmt: skip
 def test_files(make, cells, options, message):
     assert message in refusal(lambda: prepared(make(make_houses().assign(**cells), **options)))
-
-
-def test_columns_of_words_are_categories(make):
-    """`2019_20` was read as 201920; `1st` and `<=3cm` were broken numbers, whose advice asked for all other columns."""
-    words = {"season": ["2019_20", "1_1"], "rank": ["1st", "2nd"], "width": ["<=3cm", ">3cm", "4"]}
-    frame = make_houses().assign(
-        **{name: RNG.choice(cells, 100) for name, cells in words.items()}, floor=[5, None] * 50
-    )
-    known = make(frame, categories=["age"]).known
-    assert list(known.categories) == ["age", "city", "kind", "season", "rank", "width", "floor"]
-    assert set(known.categories["season"]) == {"2019_20", "1_1"}
-    assert (known.numbers, known.categories["floor"]) == (["size"], ["5.0"])
 
 
 def test_bad_rows_are_named_or_left_out(make, said):
@@ -46,16 +39,8 @@ def test_bad_rows_are_named_or_left_out(make, said):
     for missing, kept in (([], 96), (["<=3cm"], 98)):
         assert sum(map(len, make(frame, bad_rows="drop", missing=missing).table.values())) == kept
     assert summary in said[0]
-    frame["price"] = None
-    assert refusal(prepared, make(frame, bad_rows="drop")).endswith(" more; correct or delete them")
-
-
-def test_a_missing_target_is_no_class(make):
-    """`NA` trained as a class."""
-    frame = make_houses().assign(kind=["flat", "house", "NA", "house"] * 25)
-    message = "25 of 100 rows can't be used: row 4 ('kind' is missing), row 8 ('kind' is missing), row 12"
-    assert message in refusal(prepared, make(frame, target="kind"))
-    assert make(frame, target="kind", bad_rows="drop").class_names == ["flat", "house"]
+    kinds = frame.assign(kind=["flat", "house", "NA", "house"] * 25)
+    assert make(kinds, target="kind", bad_rows="drop").class_names == ["flat", "house"]
 
 
 def test_copies_of_training_rows_in_the_test_are_told(make, said):

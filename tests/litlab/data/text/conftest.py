@@ -5,30 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from tokenizers import Tokenizer
 
-from litlab.data import PublicFile, TextData
-from litlab.data.text import PublicTexts, generated
+from litlab.data import TextData
+from litlab.data.text import generated
 from tests.litlab.data.conftest import Recorder
 
 WORDS = [f"w{number}" for number in range(30)]
-
-
-def read_news(root: Path) -> pd.DataFrame:
-    parts = {split: pd.read_csv(root / f"news/{split}.csv", names=["label", "text"]) for split in ("train", "test")}
-    return pd.concat([part.assign(split=split) for split, part in parts.items()])
-
-
-class NewsData(TextData):
-    public = PublicTexts(
-        "news",
-        tuple(PublicFile(f"https://example.com/{split}", f"news/{split}.csv", "md5:0") for split in ("train", "test")),
-        ("World", "Sports", "Business", "Sci/Tech"),
-        read_news,
-    )
 
 
 def write_csv(path: Path, rows: list[list[str]]) -> Path:
@@ -59,9 +44,8 @@ def reviews(tmp_path: Path) -> Path:
 def make_data(tmp_path: Path, reviews: Path) -> Callable[..., TextData]:
     """Makes data of the 100 reviews, if nothing else is said."""
 
-    def make(kind: type[TextData] = TextData, **options) -> TextData:
-        own = {"path": str(reviews)} if kind is TextData and "dataset" not in options else {}
-        return kind(**{"cache_dir": str(tmp_path / "cache"), "batch_size": 8, **own, **options})
+    def make(**options) -> TextData:
+        return TextData(**{"path": str(reviews), "cache_dir": str(tmp_path / "cache"), "batch_size": 8, **options})
 
     return make
 
@@ -88,6 +72,11 @@ def strip(inputs) -> list[list[int]]:
 def decode(data: TextData, ids: list[int]) -> list[str]:
     """The words, or pieces of words, that ids stand for."""
     return list(map(Tokenizer.from_str(data.metadata.tokenizer).id_to_token, ids))
+
+
+def all_texts(data: TextData) -> dict[str, list[str]]:
+    """The raw texts of each split."""
+    return {split: [data.text(split, number) for number in range(size)] for split, size in data.sizes.items()}
 
 
 @pytest.fixture

@@ -1,22 +1,14 @@
 """TextData as a whole: through a trainer, as a run uses it."""
 
+import os
+
+import pandas as pd
 import pytest
 import torch
 from tokenizers import Tokenizer
 
-from litlab.data.text import datamodule
-from tests.litlab.data.conftest import prepared
-from tests.litlab.data.text.conftest import NewsData, TextRecorder, decode, make_rows, strip, write_csv
-
-
-def all_texts(data):
-    return {split: [data.text(split, number) for number in range(size)] for split, size in data.sizes.items()}
-
-
-def test_facts_are_known_before_setup(make_data, few_generated):
-    data = make_data(NewsData, vocab_size=9)
-    assert (data.num_classes, data.vocab_size, data.max_tokens, data.has_test) == (4, 9, 256, True)
-    assert make_data(dataset="generated").num_classes == 4
+from tests.litlab.data.conftest import prepared, refusal
+from tests.litlab.data.text.conftest import TextRecorder, all_texts, decode, make_rows, strip, write_csv
 
 
 def test_a_file_through_a_run(make_data, make_trainer, reviews):
@@ -42,6 +34,7 @@ def test_a_file_through_a_run(make_data, make_trainer, reviews):
     for number, ids in zip(numbers, model.ids("test", 2), strict=True):
         assert decode(data, ids)[1:] == data.text("test", number).split()[1:]  # the first is unknown
     assert sorted(numbers) == list(range(10)) != numbers
+    assert data.baselines()["TF-IDF + linear SVM"]["test/acc"] > 0.7
 
 
 def test_a_test_file_is_used_as_it_is_and_not_in_folds(make_data, reviews):
@@ -60,67 +53,53 @@ def test_the_tokenizer_learns_from_training_texts_alone(make_data, reviews):
     assert set(known) == {"[PAD]", "[UNK]", "all"} | {data.text("train", i).split()[0] for i in range(40)}
 
 
-def test_baselines(make_data, monkeypatch):
-    data = prepared(make_data())
-    assert data.baselines()["TF-IDF + linear SVM"]["test/acc"] > 0.7
-    monkeypatch.setattr(datamodule, "_MOST_FOR_BASELINE", 79)
-    assert data.baselines() == {}
-
-
-def test_long_texts_are_cut_and_counted(make_data, said):
-    data = make_data(max_tokens=6)
-    lengths = {split: [inputs["ids"].shape[1] for inputs, _ in data.batches(split)] for split in ("train", "val")}
-    assert max(lengths["train"]) == max(lengths["val"]) == 6
-    count = sum(len(text.split()) > 6 for text in all_texts(data)["train"])
-    message = f"{count} of 80 train texts are longer than data.max_tokens (6): data.long_texts is truncate"
-    assert message in said
-
-
-def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends(make_data):
+def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends(make_data, said):
     data = prepared(make_data(max_tokens=6, long_texts="crop"), "fit")
     for number, ids in enumerate(strip(data.val_dataloader().dataset[torch.arange(10)][0])):
         words = data.text("val", number).split()
         assert decode(data, ids)[1:] == (words if len(words) < 12 else words[:6] + words[-6:])[1:]
+    served = data.serving()  # an exported graph always reads both
+    assert (served.most, served.encode(torch.ones(2, 3))["ids"].shape) == ({"time": 12}, (2, 9))
+
     loader = data.train_dataloader()
-    texts, index, starts = loader.dataset, torch.arange(80), set()
+    texts, index, places = loader.dataset, torch.arange(80), set()
+    texts_of = all_texts(data)["train"]
     for epoch in range(8):
         loader.sampler.set_epoch(epoch)
         pieces = strip(texts[index][0])
-        assert [row for each in index.split(1) for row in strip(texts[each][0])] == pieces
-        for number, piece in enumerate(pieces):
-            words, read = data.text("train", number).split()[1:], decode(data, piece)
-            places = [place for place in range(len(words)) if words[place : place + 6] == read]
-            assert len(piece) == min(6, len(words) + 1)
-            if len(words) == 12 and len(places) == 1:
-                starts.add(places[0])
-    assert {0, 6} < starts
+        assert strip(texts[index.flip(0)][0]) == pieces[::-1]
+        for text, piece in zip(texts_of, pieces, strict=True):
+            read = " ".join(decode(data, piece)[1:])
+            assert read in text
+            assert len(piece) == min(6, len(text.split()))
+            places.add((piece[0] == 1, text.endswith(read)))  # the first word of a text is unknown
+    assert len(places) == 4, "at the beginning, at the end, at neither, and whole"
     assert strip(texts[index + 80][0]) != pieces  # a text that comes twice in an epoch
     loader.sampler.seed = 1
     assert strip(texts[index][0]) != pieces
+    count = sum(len(text.split()) > 6 for text in texts_of)
+    assert f"{count} of 80 train texts are longer than data.max_tokens (6): data.long_texts is crop" in said
 
 
-def test_a_second_start_reads_and_tokenises_nothing(make_data, monkeypatch):
-    def list_batches(data):
-        return [(inputs["ids"].tolist(), labels.tolist()) for inputs, labels in data.batches("train")]
+def test_a_cache_is_kept_until_settings_or_contents_change(make_data, reviews, tmp_path):
+    def list_caches(**options):
+        prepared(make_data(**options))
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("texts-*")}
 
-    first = list_batches(make_data())
-    for name in ("read_corpus", "train_tokenizer", "encode"):
-        monkeypatch.delattr(datamodule, name)
-    assert list_batches(make_data()) == first
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"tokenizer": "bpe", "vocab_size": 300}, {"val_fraction": 0.2}, {"test_fraction": 0.2}, {"fold": "1/4"},
-        {"bad_rows": "drop"},
-    ],
-)  # fmt: skip
-def test_other_settings_or_contents_make_another_cache(make_data, reviews, change):
-    before = make_data().fingerprint
-    assert make_data(**change).fingerprint != before == make_data(max_tokens=9).fingerprint
-    reviews.write_bytes(reviews.read_bytes().replace(b",good", b",gone"))
-    assert make_data().fingerprint != before
+    kept = list_caches()
+    assert list_caches(max_tokens=9, balance="even") == kept
+    changes = {
+        "tokenizer": "bpe", "vocab_size": 30, "val_fraction": 0.2, "test_fraction": 0.2, "fold": "1/4",
+        "bad_rows": "drop",
+    }  # fmt: skip
+    for count, (name, value) in enumerate(changes.items(), 2):
+        assert len(list_caches(**{name: value})) == count
+    status = reviews.stat()
+    reviews.write_bytes(reviews.read_bytes().replace(b",good", b",gone"))  # of the same size and date
+    os.utime(reviews, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert len(list_caches()) == count + 1
+    frame = pd.read_csv(reviews)
+    assert len(list_caches(path=frame)) == count + 2 == len(list_caches(path=frame.copy()))
 
 
 def test_copies_in_the_test_split_are_told(make_data, reviews, said):
@@ -129,3 +108,48 @@ def test_copies_in_the_test_split_are_told(make_data, reviews, said):
     write_csv(reviews, rows)
     prepared(make_data(test_path=str(reviews.parent / "test.csv"), val_fraction=0.0), "fit")
     assert said == ["warning: 6 test texts are training texts too, so results look better than they are"]
+
+
+# ---- the checkpoint, and prediction
+
+
+@pytest.fixture
+def trained(make_data, make_trainer, tmp_path):
+    """The data of a checkpoint, the model and the file."""
+    data, model, trainer = make_data(max_tokens=8, vocab_size=60), TextRecorder(), make_trainer()
+    trainer.fit(model, data)
+    trainer.save_checkpoint(tmp_path / "model.ckpt")
+    trainer.test(model, data, verbose=False)
+    return data, model, tmp_path / "model.ckpt"
+
+
+def test_a_checkpoint_carries_what_raw_texts_need(trained, make_data, make_trainer, tmp_path):
+    """Elsewhere, without the training texts at hand: the texts of the test split, in order."""
+    data, model, file = trained
+    texts = [data.text("test", number) for number in range(10)]
+    (tmp_path / "in.txt").write_text("\n".join(texts), encoding="utf-8")
+    other = make_data(path=str(tmp_path / "gone.csv"), batch_size=3)
+    other.predict_input = str(tmp_path / "in.txt")
+    outputs = make_trainer().predict(model, other, ckpt_path=file, weights_only=True)
+    assert other.state_dict() == data.state_dict()
+    assert sorted(model.ids("predict")) == sorted(model.ids("test", 1))
+
+    other.write_predictions(outputs, str(tmp_path / "out.csv"))
+    rows = pd.read_csv(tmp_path / "out.csv")
+    assert rows["row"].tolist() == list(range(1, 11))
+    assert rows["text"].tolist() == [text[:80] for text in texts]
+    assert rows["bad"].tolist() == pytest.approx([min(8, len(text.split())) / 100 for text in texts])
+    assert set(rows["prediction"]) == {"good"}
+    (tmp_path / "in.txt").write_text(" \n")
+    assert refusal(other.open_input, str(tmp_path / "in.txt")).endswith("in.txt has no texts; write one a line")
+
+
+def test_settings_and_tokens_of_the_checkpoint_win(trained, make_data, make_trainer, tmp_path):
+    data, model, file = trained
+    write_csv(tmp_path / "new.csv", [[f"new {text}", label] for text, label in make_rows(60, seed=2)])
+    new = make_data(path=str(tmp_path / "new.csv"), test_fraction=0.5, max_tokens=5)
+    make_trainer().test(model, new, ckpt_path=file, weights_only=True, verbose=False)
+    assert max(map(len, model.ids("test", model.current_epoch))) == new.max_tokens == 8
+    inputs, labels = model.seen["test", model.current_epoch][0]
+    for ids, label in zip(strip(inputs), labels.tolist(), strict=True):
+        assert decode(data, ids[:3]) == ["[UNK]", "[UNK]", ("bad", "good")[label]]

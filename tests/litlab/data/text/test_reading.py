@@ -1,56 +1,92 @@
-"""What tables say: every format, rows that can't be used, the order of classes, texts to predict."""
+"""What a file of texts says: rows that can't be used, the order of classes, texts to predict, words and pieces."""
 
 import pytest
+import torch
+from tokenizers import Tokenizer
 
-from litlab.data.text.reading import read_corpus, read_input, read_rows
-from tests.litlab.data.conftest import refusal
+from litlab.data.text.reading import read_input
+from tests.litlab.data.conftest import prepared, refusal
+from tests.litlab.data.text.conftest import all_texts, decode, strip
 
-TABLE = {
-    "columns": None, "text_columns": ["text"], "label_column": "label", "delimiter": None, "bad_rows": "error",
-}  # fmt: skip
-DROP = {**TABLE, "bad_rows": "drop"}
+ROWS = "".join(f"text {number},{number % 2 + 9}\n" for number in range(20))
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write_file(content: str, name: str = "my.csv"):
-        (tmp_path / name).write_text(content, newline="")
-        return tmp_path / name
+def make(make_data, tmp_path):
+    """Makes data of a file with this content, and perhaps of one to test on."""
 
-    return write_file
+    def make_it(content: str, test: str | None = None, **options):
+        (tmp_path / "my.csv").write_text(content)
+        if test is not None:
+            (tmp_path / "test.csv").write_text(test)
+            options["test_path"] = str(tmp_path / "test.csv")
+        return make_data(path=str(tmp_path / "my.csv"), **options)
+
+    return make_it
 
 
-def test_bad_rows(write, said):
-    path = write("text,label\nfirst,1\nsecond,2\n,2\nsixth,null\nx,NA\n")  # NA trained as a class
-    summary = f"{path}: 3 of 5 rows can't be used: row 4 (no text), row 5 (no label), row 6 (no label); "
+def test_bad_rows(make, tmp_path, said):
+    content = f"text,label\n,2\nsixth,null\nx,NA\n{ROWS}"  # NA trained as a class
+    summary = f"{tmp_path}/my.csv: 3 of 23 rows can't be used: row 2 (no text), row 3 (no label), row 4 (no label); "
     message = f"{summary}correct or delete them, or use --data.bad_rows drop"
-    assert refusal(read_corpus, {"train": path}, TABLE) == message
-    rows = read_rows(path, DROP)
-    assert rows.index.tolist() == [2, 3]
-    assert rows["label"].tolist() == ["1", "2"], "missing ones do not turn numbers into other classes"
+    assert refusal(prepared, make(content)) == message
+    data = prepared(make(content, bad_rows="drop"))
+    assert (data.sizes, data.class_names) == ({"train": 16, "val": 2, "test": 2}, ["9", "10"])  # not 9.0
     assert said == [f"{summary}they are left out (data.bad_rows)"]
 
 
-def test_columns_that_do_not_fit(write):
-    path = write("text,y\na,b\n")
-    message = f"{path}: there is no column 'label', only 'text', 'y'; set data.text_columns and data.label_column"
-    assert refusal(read_rows, path, TABLE).startswith(message)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "{file}: there is no column 'label', only 'text', 'y'; set data.text_columns and data.label_column"),
+        ({"columns": ["a"]}, "data.columns: it names 1 columns, and {file} has 2; name each"),
+        ({"text_columns": ["y", "label"]}, "data.text_columns: they have data.label_column, which tells the answer"),
+    ],
+)
+def test_columns_that_do_not_fit(make, tmp_path, options, message):
+    line = refusal(lambda: prepared(make("text,y\na,b\n", **options)))
+    assert line.startswith(message.format(file=tmp_path / "my.csv"))
 
 
 @pytest.mark.parametrize("expected", [["-1", "9", "10"], ["10", "9", "b"]])
-def test_order_of_the_classes_also_of_one_in_the_test_alone(write, expected):
-    path = write(f"text,label\na,{expected[1]}\nb,{expected[2]}\n")
-    names, corpus = read_corpus({"train": path, "test": write(f"text,label\nx,{expected[0]}\n", "test.csv")}, TABLE)
-    assert (names, corpus["label"].tolist()) == (expected, [1, 2, 0])
-    assert corpus["split"].tolist() == ["train", "train", "test"]
+def test_order_of_the_classes_also_of_one_in_the_test_alone(make, expected):
+    first, *others = expected
+    data = prepared(make("".join(f"a,b,{name}\n" for name in others * 9), f"x,y,{first}\n",
+        columns=["title", "text", "label"], text_columns=["title", "text"]))  # fmt: skip
+    assert (data.class_names, data.labels("test").tolist()) == (expected, [0])
+    assert data.labels("train").bincount().tolist() == [0, 8, 8]
+    assert all_texts(data)["test"] == ["x y"]
 
 
-def test_input_to_predict(write):
-    def read(path, **options):
-        return read_input(str(path), {**TABLE, **options})
+def test_input_to_predict(tmp_path, make_data):
+    def read(name, content, **options):
+        (tmp_path / name).write_text(content, newline="")
+        return read_input(str(tmp_path / name), make_data(**options).hparams)
 
-    assert read(write("one\r\n\r\nNA \u2028 parts\n", "in.txt")) == {1: "one", 3: "NA \u2028 parts"}
-    path = write("text;x\none;1\n;2\nthree;3\n")  # without labels
-    assert read(path, bad_rows="drop") == {2: "one", 4: "three"}
-    assert refusal(read, path).startswith(f"{path}: 1 of 3 rows can't be used: row 3 (no text); correct or delete")
-    assert refusal(read, f"{path}.txt").startswith("--input: there is no file ")
+    assert read("in.txt", "one\r\n\r\nNA \u2028 parts\n") == {1: "one", 3: "NA \u2028 parts"}
+    table = "text;x\none;1\n;2\nthree;3\n"  # without labels
+    assert read("in.csv", table, bad_rows="drop") == {2: "one", 4: "three"}
+    message = refusal(read, "in.csv", table)
+    assert message.startswith(f"{tmp_path}/in.csv: 1 of 3 rows can't be used: row 3 (no text); correct or delete")
+
+
+def test_words(make):
+    """As a model gets them: in lower case, those that training has twice or more."""
+    texts = ["The cat's mat - the cat's hat!", "A cat<br />and a dog.<br/>Don't!", "the dog don't"]
+    rows = "".join(f"{text},{number % 2}\n" for number, text in enumerate(texts))
+    test = 'text,label\n"THE<br>dog<br />, Don\'t!",0\n<br />,1\n'
+    data = prepared(make(f"text,label\n{rows}", test, val_fraction=0))
+    known = Tokenizer.from_str(data.metadata.tokenizer).get_vocab()
+    assert sorted(known, key=known.get) == ["[PAD]", "[UNK]", "the", "!", "a", "cat's", "dog", "don't"]
+    ((inputs, _),) = data.batches("test")
+    assert [decode(data, ids) for ids in strip(inputs)] == [["the", "dog", "[UNK]", "don't", "!"], ["[UNK]"]]
+
+
+@pytest.mark.parametrize(("kind", "size"), [("word", 4), ("bpe", 300)])
+def test_size_is_a_bound_and_no_text_can_spell_padding(make, kind, size):
+    rows = [f"[PAD] {number} many words {'x' * number} x[UNK][PAD],{number % 2}\n" * 3 for number in range(40)]
+    data = prepared(make("text,label\n" + "".join(rows), tokenizer=kind, vocab_size=size))
+    known = Tokenizer.from_str(data.metadata.tokenizer).get_vocab()
+    assert sorted(known.values()) == list(range(size))
+    pieces = data.samples("train").read(torch.arange(9))
+    assert all(0 < ids.min() <= ids.max() < size for ids in pieces)
