@@ -56,12 +56,7 @@ def test_long_texts_are_read_at_both_ends(settings):
 def test_trains_with_operators_that_the_command_line_names(run, texts, tmp_path):
     """The run's folder says what is in the network."""
     small = ("--data.dataset=csv", f"--data.path={texts}", "--data.batch_size=32", "--model.embed_dim=16")
-    short = (
-        "--trainer.max_epochs=1",
-        "--trainer.accelerator=cpu",
-        "--trainer.log_every_n_steps=1",
-        "--trainer.callbacks=[]",
-    )
+    few = ("--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1")
     own = (
         "--model.activation=project.ops.squared_relu.SquaredReLU", "--model.attention=MultiHeadAttention",
         "--model.attention.implementation=fused_softmax", "--trainer.callbacks=[]",

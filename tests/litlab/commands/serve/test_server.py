@@ -3,10 +3,9 @@
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psutil
 from starlette.testclient import TestClient
@@ -14,6 +13,7 @@ from starlette.testclient import TestClient
 from litlab.commands.serve.app import build_app
 from litlab.commands.serve.options import ServeOptions
 from tests.litlab.commands.serve.client import JSON, Server
+from tests.processes import Python
 
 TEXT = json.dumps({"text": "word1 sun word2"}).encode()
 BAD = {
@@ -26,6 +26,21 @@ BAD = {
 }
 
 
+# A worker is forked, too: it need not import torch.
+FORK = """
+import multiprocessing, runpy, sys, uvicorn._subprocess
+uvicorn._subprocess.spawn = multiprocessing.get_context("fork")
+sys.argv[0] = "auks"
+runpy.run_module("auks", run_name="__main__", alter_sys=True)
+"""
+
+
+def fork_server(*arguments: object, cwd: Path) -> Python:
+    """`python -m auks serve` on a free port."""
+    (cwd / "server.py").write_text(FORK)
+    return Python("server.py", "serve", "--port", 0, *arguments, cwd=cwd)
+
+
 def test_refusals(run, tmp_path):
     """Also by a worker, whose model is damaged."""
     (tmp_path / "export").mkdir()
@@ -34,11 +49,11 @@ def test_refusals(run, tmp_path):
         for flags, message in BAD.items():
             done = run("serve", *flags.replace("TAKEN", str(other.getsockname()[1])).split())
             assert (done.code, done.out, done.err.count("\n"), message in done.err) == (2, "", 1, True), done.err
-    command = [sys.executable, "-m", "auks", "serve", "--run", "export", "--port", "0"]
-    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert (process.returncode, process.stdout) == (2, "")
-    assert process.stderr.startswith("error: export/manifest.json: it is damaged")
-    assert "Traceback" not in process.stderr
+    process = fork_server("--run", "export", cwd=tmp_path)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (2, "")
+    assert err.startswith("error: export/manifest.json: it is damaged")
+    assert "Traceback" not in err
 
 
 def serve(answer, **options) -> TestClient:
@@ -91,10 +106,13 @@ def test_a_token_is_asked_for():
 
 
 def test_a_server_that_is_killed_leaves_nobody_behind(exported, tmp_path):
-    with Server(tmp_path, "--run", exported) as server:
-        [worker] = server.workers()
-        server.process.kill()
-        assert psutil.wait_procs([worker], timeout=60)[1] == []
+    server, end = fork_server("--run", exported, cwd=tmp_path), time.monotonic() + 60
+    while " at http" not in server.printed()[0]:
+        assert (server.poll(), time.monotonic() < end) == (None, True), server.printed()
+        time.sleep(0.02)
+    [worker] = psutil.Process(server.pid).children()
+    server.kill()
+    assert psutil.wait_procs([worker], timeout=60)[1] == []
 
 
 def test_a_stop_waits_for_requests_that_have_begun(exported, tmp_path):
