@@ -11,15 +11,14 @@ from litlab.cli.config import Command
 from litlab.cli.resolve import imported
 from litlab.errors import UserError
 from litlab.tasks import Classifier, ExperimentModule
-from tests.conftest import CONFIGS, settings_of
+from tests.conftest import CONFIGS, SHIPPED, settings_of
 from tests.template.overlays import OVERLAYS, SMALL, callbacks_of, config_of
-from tests.template.shipped import EXPERIMENTS
 
 # Overlays of optimizer and schedule, which any LightningModule need not have as settings; one line says so.
 OF_TASKS = {"adamw8bit", "muon", "one_cycle", "plateau", "qat", "warm_restarts"}
 
 
-@pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.stem)
 def test_experiment(run, short, tmp_path, config):
     experiment = settings_of(config)["experiment"]
     assert experiment == config.stem
@@ -44,7 +43,7 @@ def test_check_finds_nothing_wrong(run, short, tmp_path, experiment):
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(("config", "overlay"), [*product(EXPERIMENTS, OVERLAYS)], ids=lambda path: path.stem)
+@pytest.mark.parametrize(("config", "overlay"), [*product(SHIPPED, OVERLAYS)], ids=lambda path: path.stem)
 def test_overlay_fits_experiment(config, overlay):
     """All that an overlay says is in the config that would be run, and it takes no callback away."""
     parse = partial(Command, ["fit", f"--config={config}", f"--config={overlay}"])
