@@ -121,6 +121,23 @@ class Child(Python):
         return self.returncode
 
 
+# Forked from a process that has imported `tests` of this tree. Rewriting asserts would take 12 seconds.
+PYTEST = """
+import sys
+import pytest
+for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+    del sys.modules[name]
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--assert=plain", "--basetemp=temporary", *sys.argv[1:]]))
+"""
+
+
+def start_pytest(root: Path, *arguments: str, path: object = "src") -> Python:
+    """Run tests of another tree; `path` is where its packages are."""
+    script = root / "run_tests.py"
+    script.write_text(PYTEST)
+    return Python(script, *arguments, cwd=root, environment={"PYTHONPATH": root / str(path)}, merge=True)
+
+
 def ranks(count: int) -> list[dict[str, object]]:
     """The variables by which each of some processes knows its rank, as torchrun would set them."""
     if count == 1:

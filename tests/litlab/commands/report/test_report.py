@@ -66,9 +66,6 @@ def test_settings_that_only_flags_have(report, texts):
     assert cells(settings, "data.dataset") == ["generated", "csv"]
     assert cells(settings, "data.path") == ["-", str(texts)]
     assert cells(settings, "trainer.callbacks.Baselines") == ["-", "Baselines"]
-    settings = report("spend", "--no-evaluate").section("settings").partition("<details")[0]
-    keys = re.findall(r'<th scope="row">([^<]*)', settings)
-    assert keys == ["model", "data.target", "trainer.accelerator"]
 
 
 def test_forecaster(report, logs):
@@ -173,12 +170,3 @@ def test_several_runs(report, logs):
     assert page.source == report(*names[:2]).source  # each time the same
     mean, *_, count = cells(page.section("mean-and-spread-over-seeds"), "test/acc")
     assert (mean, count) == (f"{np.mean(runs):.4g}", "2")
-
-
-def test_refusals(run, logs):
-    for argument, message in {
-        "imges/version_0": "did you mean 'images/version_0'?",
-        "images/version_0 --no-evaluate --output lightning_logs": "can't be written",
-    }.items():
-        done = run("report", *argument.split())
-        assert (done.code, done.out, done.err.count("\n"), message in done.err) == (2, "", 1, True), done
