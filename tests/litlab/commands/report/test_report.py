@@ -3,7 +3,6 @@
 import base64
 import io
 import json
-import logging
 import re
 from pathlib import Path
 
@@ -48,24 +47,9 @@ def test_image_classifier(report, images_run, images):
 
     # Settings and origin.
     assert cells(page.section("settings"), "model.width") == ["16", "8"]
+    assert cells(page.section("settings"), "data.path") == ["-", str(images)]  # that only flags have
     assert "reproduce lightning_logs/images/version_0" in page.section("how-to-repeat-it")
     assert read_json(images_run.provenance)["hardware"]["host"] not in page.section("made-from")
-
-
-def test_text_classifier_beside_its_baseline(report, logs):
-    page = report("text")
-    baselines = read_json(logs / "text/version_0/baselines.json")
-    assert f"{baselines['TF-IDF + linear SVM']['test/acc']:.4g}" in cells(page.section("results"), "test/acc")
-    assert re.search(r"<p>(word\d+ )*(sun|rain|snow|wind)", page.section("most-confident-mistakes"))
-    assert logging.getLogger("lightning.pytorch").isEnabledFor(logging.INFO)  # as before
-
-
-def test_settings_that_only_flags_have(report, texts):
-    """Beside those that differ from the config; not experiment and seed, in which runs may differ."""
-    settings = report("text", "--no-evaluate").section("settings")
-    assert cells(settings, "data.dataset") == ["generated", "csv"]
-    assert cells(settings, "data.path") == ["-", str(texts)]
-    assert cells(settings, "trainer.callbacks.Baselines") == ["-", "Baselines"]
 
 
 def test_forecaster(report, logs):
@@ -157,7 +141,7 @@ def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, lo
 
 
 def test_several_runs(report, logs):
-    names = ("table/version_0", "table/version_1", "text")
+    names = ("table/version_0", "table/version_1", "spend")
     page = report(*names)
     assert page.ids == SECTIONS
     runs = [read_json(logs / name / "metrics.json")["test"]["test/acc"] for name in names[:2]]
@@ -165,7 +149,7 @@ def test_several_runs(report, logs):
     assert cells(page.section("settings"), "seed_everything")[:2] == ["0", "1"]
     drawing = re.findall(r"svg\+xml;base64,([^\"]+)", page.section("curves"))[0]
     assert "table/version_1" in base64.b64decode(drawing).decode()  # in the legend
-    assert Path("lightning_logs/reports/table-version_0_table-version_1_text.html").is_file()
+    assert Path("lightning_logs/reports/table-version_0_table-version_1_spend.html").is_file()
     page = report(*names[:2])
     assert page.source == report(*names[:2]).source  # each time the same
     mean, *_, count = cells(page.section("mean-and-spread-over-seeds"), "test/acc")

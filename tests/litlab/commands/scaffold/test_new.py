@@ -69,7 +69,6 @@ def test_what_can_not_be_is_one_line_and_writes_nothing(run, zoo, monkeypatch):
     before = list_contents(zoo)
     for arguments, says in {
         "my-net": "'my-net' can't be its name; use lower-case letters, digits and _",
-        "../mine": "'../mine' can't be its name",
         "class": "class has another meaning",
         "last": "last has another meaning",
         "exception": "there is a class Exception already",
