@@ -197,20 +197,6 @@ def children(monkeypatch) -> None:
     monkeypatch.setattr("litlab.runs.children.Popen", Child)
 
 
-@pytest.fixture
-def cifar(run, images) -> Callable[..., Outcome]:  # noqa: F811 - a fixture
-    """Runs a verb of the CIFAR experiment on the tiny images, short enough for a test."""
-
-    def run_cifar(verb: str, *arguments: object) -> Outcome:
-        return run(
-            verb, "--config", CONFIGS / "cifar.yaml", "--data.dataset", "folder", "--data.path", images,
-            "--data.batch_size", 40, "--model.width", 16, "--trainer.max_epochs", 2, "--trainer.accelerator", "cpu",
-            "--trainer.log_every_n_steps", 1, *arguments,
-        )  # fmt: skip
-
-    return run_cifar
-
-
 def shell(*arguments: object, cwd: Path, count: int = 1, seconds: int = 240) -> Outcome:
     """Runs ``python -m PACKAGE ARGUMENTS`` as one or more processes of their own; what the first one printed."""
     processes = [
