@@ -78,7 +78,7 @@ def test_the_most_confident_mistakes_and_some_that_are_right(tmp_path):
 
 
 def test_other_models_and_data_are_refused(tmp_path, monkeypatch):
-    for cls, name, lack in ((Texts, "text", "Texts has no 'text'"), (Reader, "test_step", "dict with 'logits'")):
+    for cls, name, lack in ((Texts, "sample_index", "no 'sample_index'"), (Reader, "test_step", "dict with 'logits'")):
         monkeypatch.setattr(cls, name, property() if cls is Texts else lambda *_: None)
         with pytest.raises(UserError, match=rf"{lack}.* remove TextSamples from trainer\.callbacks"):
             rows(tmp_path, Texts())

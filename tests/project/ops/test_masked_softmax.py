@@ -79,6 +79,12 @@ def test_torchs_checks_of_an_operator():
         assert set(torch.library.opcheck(operator.default, inputs).values()) == {"SUCCESS"}
 
 
+def test_vmap_is_a_loop():
+    mapped = torch.func.vmap(masked_softmax, in_dims=(1, None))(_scores(), PADDING[:, 0])
+    expected = torch.stack([plain_masked_softmax(one, PADDING[:, 0]) for one in _scores().unbind(1)])
+    torch.testing.assert_close(mapped, expected)
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")  # torch's own, at the first dual number
 def test_forward_mode_is_that_of_the_composition():
     """torch.library has no place for such a rule: without help the derivative would be 0, and nothing would say so."""

@@ -119,17 +119,19 @@ def test_files_alone_are_enough(report, images_run):
 
 
 @pytest.mark.parametrize(
-    ("flags", "is_described"),
+    ("flags", "batch_size", "is_described"),
     [
-        (["--seed_everything=3"], True),
-        (["--data.rows=400"], False),
-        (["--config", "overlay.yaml"], False),
+        (["--seed_everything=3"], 256, True),
+        (["--data.rows=400"], 256, False),
+        (["--config", "overlay.yaml"], 256, False),
+        ([], 128, False),  # the config is another since
     ],
 )
-def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, logs, flags, is_described):
+def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, logs, flags, batch_size, is_described):
     """The shipped comment names data, shapes and expected results."""
     Path("overlay.yaml").write_text("threads: 1\n")
-    provenance = logs / "table/version_0/provenance.json"
+    provenance, config = (logs / "table/version_0" / name for name in ("provenance.json", "config.yaml"))
+    config.write_text(config.read_text().replace("batch_size: 256", f"batch_size: {batch_size}"))
     command = ["python", "-m", "auks", "fit", "--config", str(CONFIGS / "table.yaml"), *flags]
     origin = read_json(provenance) | {"command": command}
     provenance.write_text(json.dumps(origin))

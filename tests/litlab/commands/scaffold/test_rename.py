@@ -1,6 +1,7 @@
 """``rename``, on a copy of this repository."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,7 @@ def repository(tmp_path) -> Path:
         pytest.skip(f"{ROOT} is no git repository")
     git(tmp_path, "clone", "--quiet", str(ROOT), "root")
     root = tmp_path / "root"
+    shutil.copytree(ROOT / "src/litlab", root / "src/litlab", dirs_exist_ok=True)  # as it is here
     for name, text in ADDED.items():
         (root / name).write_bytes(encode(text))
     (root / "fit.sh").chmod(0o755)

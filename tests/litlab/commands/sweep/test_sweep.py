@@ -86,14 +86,15 @@ def test_killed_sweep_continues(sweep, children, monkeypatch):
     gate = sweep.folder / "gate"
     held = {"class_path": "tests.litlab.commands.sweep.trouble.Held", "init_args": {"file": str(gate)}}
     file = sweep.write(settings=sweep.content["settings"] | {"trainer.callbacks": [held]})
-    words = ("-m", "auks", "sweep", "--config", file, "--workers", "2")
-    process = Python(*words, cwd=sweep.folder, environment={FORKED: 1})
+    words = ("-m", "auks", "sweep", "--config", file)
+    workers = [Python(*words, cwd=sweep.folder, environment={FORKED: 1}) for _ in range(2)]
     deadline = time.monotonic() + SECONDS
     while len(list(sweep.kept.glob("*/seed_0/validations.json"))) < 2:
-        assert time.monotonic() < deadline, process.printed()
+        assert time.monotonic() < deadline, workers[0].printed()
         time.sleep(0.1)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
+    for worker in workers:
+        worker.kill()
+        assert worker.wait() == -signal.SIGKILL
     states = [RunFolder(path).state for path in sweep.kept.glob("*/seed_0/version_0")]
     gate.touch()
     while any(state()["status"] == "running" for state in states):
