@@ -10,8 +10,9 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
-from urllib.request import urlopen
 
 import psutil
 from starlette.testclient import TestClient
@@ -127,15 +128,18 @@ def test_a_server_that_is_killed_leaves_nobody_behind(exported, tmp_path):
     assert psutil.wait_procs([worker], timeout=60)[1] == []
 
 
-def test_a_stop_waits_for_requests_that_have_begun(exported, tmp_path):
+def test_a_stop_waits_for_requests_that_have_begun(exported, tmp_path, request):
     log, environment = tmp_path / "log", {**os.environ, **OFFLINE, "LITLAB_SERVE_TOKEN": "s3cret-token"}
     command = [sys.executable, "-m", "auks", "serve", "--run", exported, "--port", "0"]
     with log.open("w") as file:
         server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=file, stderr=file)
+    request.addfinalizer(server.kill)
     port = wait_for_port(server, log.read_text)
     assert f"Serving texts/version_0 (texts, torchscript) at http://127.0.0.1:{port}\n" in log.read_text()
-    with urlopen(f"http://127.0.0.1:{port}/") as page:
-        assert page.headers["content-security-policy"].startswith("default-src 'none'; style-src 'self'; ")
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:  # whatever proxies are set
+        connection.request("GET", "/")
+        policy = connection.getresponse().headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'self'; ")
     for garbage in (b"\x16\x03\x01\x02\x00\x01\x00", b"POST /predict HTTP/9\r\n\r\n", b"\0" * 70_000):
         with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
             connection.sendall(garbage)
