@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,14 @@ from tests.tiny_files import images, series, texts  # noqa: F401 - fixtures
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 [PACKAGE] = [path.parent.name for path in ROOT.glob("src/*/__main__.py")]  # the team's, whatever it is called
+SHIPPED = [
+    CONFIGS / f"{name}.yaml"
+    for name in (
+        "cifar", "cifar_vgg", "forecast", "forecast_ensemble", "forecast_small", "linear", "maml", "mlp", "tabular",
+        "text", "transfer",
+    )
+]  # fmt: skip
+IS_WHOLE = PACKAGE == "project" and all(config.is_file() for config in SHIPPED)  # nothing was renamed or deleted
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
 LONGEST = {
     "test_new.py",
@@ -35,6 +42,20 @@ LONGEST = {
     "test_seeds.py",
     "test_sweep.py",
     "test_tutorials.py",
+}
+IMAGES = ["--data.dataset=folder", "--data.path={images}", "--data.batch_size=40"]
+TEXTS = ["--data.dataset=csv", "--data.path={texts}", "--data.batch_size=32"]
+SERIES = [
+    "--data.dataset=csv", "--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
+    "--data.horizon=24", "--data.batch_size=48", "--data.val_fraction=0.2",
+]  # fmt: skip
+SMALL_DATA = {  # how each DataModule is made small; one that is not here runs two batches
+    "AGNewsData": TEXTS,
+    "CIFAR10Data": IMAGES,
+    "ETTh1Data": SERIES,
+    "FashionMNISTData": IMAGES,  # larger and coloured: the network is sized by them
+    "ImageData": IMAGES,
+    "SeriesData": SERIES,
 }
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 
@@ -107,7 +128,7 @@ def _one_command_per_process(_settings_at_start):
 
 @pytest.fixture
 def short(request) -> Callable[[Path], list[str]]:
-    """Flags that make an experiment small, as tests/template/short/ says of its data, for one epoch on the CPU."""
+    """Flags that make an experiment small, as `SMALL_DATA` says of its data, for one epoch on the CPU."""
     brief = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
     limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
 
@@ -136,10 +157,9 @@ def settings_of(config: Path) -> dict[str, Any]:
 
 
 def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:
-    """Flags with which a file in tests/template/short/ makes the data of a class small, if there is one."""
-    if not (Path(__file__).parent / f"template/short/{name}.py").is_file():
-        return []
-    return import_module(f"tests.template.short.{name}").settings(request.getfixturevalue)
+    """Flags that make the data of a class small, if they are known."""
+    files = {kind: request.getfixturevalue(kind) for kind in ("images", "texts", "series")}
+    return [flag.format(**files) for flag in SMALL_DATA.get(name, [])]
 
 
 @pytest.fixture
@@ -175,20 +195,6 @@ def children(monkeypatch) -> None:
     """Lets a command in this process start its children with the fork server of the tests."""
     start_fork_server()
     monkeypatch.setattr("litlab.runs.children.Popen", Child)
-
-
-@pytest.fixture
-def cifar(run, images) -> Callable[..., Outcome]:  # noqa: F811 - a fixture
-    """Runs a verb of the CIFAR experiment on the tiny images, short enough for a test."""
-
-    def run_cifar(verb: str, *arguments: object) -> Outcome:
-        return run(
-            verb, "--config", CONFIGS / "cifar.yaml", "--data.dataset", "folder", "--data.path", images,
-            "--data.batch_size", 40, "--model.width", 16, "--trainer.max_epochs", 2, "--trainer.accelerator", "cpu",
-            "--trainer.log_every_n_steps", 1, *arguments,
-        )  # fmt: skip
-
-    return run_cifar
 
 
 def shell(*arguments: object, cwd: Path, count: int = 1, seconds: int = 240) -> Outcome:

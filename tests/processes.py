@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import weakref
+from importlib import import_module
 from multiprocessing import forkserver, get_context, set_start_method
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -22,12 +23,15 @@ from unittest.mock import patch
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(["litlab.cli.fit", "optuna", __name__])
 
+FORKED = "TEST_CHILDREN_ARE_FORKED"  # variable of processes whose own children start like them, not in seconds
 variables_at_start: dict[str, str] = {}  # those of the session, before any test
 _one_at_a_time = threading.Lock()  # some tests start several processes from threads, and these change the variables
 
 
 def start_fork_server() -> None:
     """Start it unless it runs, without the variables that a test has set for itself: later forks would have them."""
+    if FORKED in os.environ:
+        return
     with patch.dict(os.environ, variables_at_start or dict(os.environ), clear=True):
         forkserver.ensure_running()
 
@@ -56,7 +60,8 @@ class Python:
         with _one_at_a_time:
             variables = {**os.environ, **defaults, **own}
             start_fork_server()
-            self._process = FORKS.Process(target=_become, args=([*map(str, arguments)], cwd, variables, files))
+            server = forkserver._forkserver._forkserver_address
+            self._process = FORKS.Process(target=_become, args=([*map(str, arguments)], cwd, variables, files, server))
             self._process.start()
         self.pid: int = self._process.pid or 0
 
@@ -116,6 +121,23 @@ class Child(Python):
         return self.returncode
 
 
+# Forked from a process that has imported `tests` of this tree. Rewriting asserts would take 12 seconds.
+PYTEST = """
+import sys
+import pytest
+for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+    del sys.modules[name]
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--assert=plain", "--basetemp=temporary", *sys.argv[1:]]))
+"""
+
+
+def start_pytest(root: Path, *arguments: str, path: object = "src") -> Python:
+    """Run tests of another tree; `path` is where its packages are."""
+    script = root / "run_tests.py"
+    script.write_text(PYTEST)
+    return Python(script, *arguments, cwd=root, environment={"PYTHONPATH": root / str(path)}, merge=True)
+
+
 def ranks(count: int) -> list[dict[str, object]]:
     """The variables by which each of some processes knows its rank, as torchrun would set them."""
     if count == 1:
@@ -135,7 +157,7 @@ def _temporary_file(owner: object) -> Path:
     return Path(name)
 
 
-def _become(arguments: list[str], cwd: Path, variables: dict[str, str], files: list[str]) -> None:
+def _become(arguments: list[str], cwd: Path, variables: dict[str, str], files: list[str], server: str) -> None:
     set_start_method(None, force=True)  # the workers of loaders start as they do elsewhere
     os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
@@ -144,6 +166,10 @@ def _become(arguments: list[str], cwd: Path, variables: dict[str, str], files: l
     os.chdir(cwd)
     for descriptor, name in zip(range(3), [*files, files[-1]], strict=False):
         os.dup2(os.open(name, os.O_RDWR | os.O_APPEND), descriptor)
+    if FORKED in variables:
+        forkserver._forkserver._forkserver_address = server  # pyright: ignore[reportAttributeAccessIssue]
+        forkserver._forkserver.ensure_running = lambda: None
+        import_module("litlab.runs.children").Popen = Child
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from litlab.runs.folder import RunFolder
-from tests.conftest import SEARCH_PATH, Outcome, command
+from tests.conftest import SEARCH_PATH, command
 
 TEAM = Path(__file__).parent / "team"
 CONFIGS = TEAM / "configs"
@@ -36,13 +36,6 @@ def short(images, texts, series) -> Callable[[Path], list[str]]:
         ],
     }  # fmt: skip
     return lambda config: [*data[config.stem], *BRIEF]
-
-
-@pytest.fixture
-def fit_images(run, images) -> Callable[..., Outcome]:
-    """Runs a verb of the images experiment on the tiny images."""
-    data = ["--data.dataset=folder", f"--data.path={images}", "--trainer.accelerator=cpu"]
-    return lambda verb, *arguments: run(verb, "--config", CONFIGS / "images.yaml", *data, *arguments)
 
 
 @pytest.fixture(scope="session")

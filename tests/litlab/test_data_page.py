@@ -60,16 +60,9 @@ def test_a_data_module_of_ones_own(run, config):
     assert [row["row"] for row in rows] == [str(32 * number) for number in range(30)]
     assert {row["prediction"] for row in rows} == {"running"}
 
-    folder = Path("recordings/running")  # one's own
+    folder = Path("recordings/running")  # one's own, without the other classes
     folder.mkdir(parents=True)
     for number in range(5):
         shutil.copy("recording.csv", folder / f"{number}.csv")
-    done = run("test", "--run", "sensors", "--data.path=recordings")  # those that were made up have other classes
-    assert done.code == 2
-    assert (
-        "the checkpoint was trained with class_names ['running', 'still', 'walking'], here it is ['running']"
-        in done.err
-    )
-    (folder / "0.csv").write_text("x,y\n1,a\n")
-    done = run("fit", "--config", config, "--data.path=recordings")
-    assert "error: recordings/running/0.csv: could not convert string 'a'" in done.err
+    done = run("test", "--run", "sensors", "--data.path=recordings")
+    assert (done.code, "the checkpoint was trained with class_names ['running'" in done.err) == (2, True)

@@ -4,6 +4,6 @@ They are left out once the package has another name or an experiment is gone: th
 tests are in tests/project/. Delete this folder when README.md and docs/ become yours.
 """
 
-from tests.template.shipped import IS_WHOLE
+from tests.conftest import IS_WHOLE
 
 collect_ignore_glob = [] if IS_WHOLE else ["test_*.py"]

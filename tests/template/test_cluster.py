@@ -19,6 +19,7 @@ EPOCHS = 20  # so that the signal comes before the end
 SETTINGS = [
     "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--trainer.callbacks=[]", "--early_stopping=null",
     "--trainer.precision=32-true", "--trainer.enable_progress_bar=false", "--data.batch_size=64",
+    "--test_after_fit=false",
 ]  # fmt: skip
 
 

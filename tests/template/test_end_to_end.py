@@ -1,6 +1,5 @@
 """The CIFAR experiment from the command line to the files that it leaves."""
 
-import csv
 import json
 import shutil
 
@@ -53,34 +52,6 @@ def test_checkpoint_is_plain_and_rebuilds_its_class(fitted):
     assert type(model) is CifarCNN
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, saved["state_dict"][name])
-
-
-def test_test_repeats_the_result_of_fit(fitted, cifar):
-    folder, done = fitted
-    best = next(path for path in (folder / "checkpoints").glob("epoch=*.ckpt"))
-    again = cifar("test", "--ckpt_path", best)
-    assert again.code == 0, again.err
-    lines = [[line.split() for line in text.splitlines() if "test/acc" in line] for text in (done.out, again.out)]
-    assert lines[0][0] == lines[1][0]
-
-
-def test_predict_writes_names_and_probabilities(fitted, cifar, images, tmp_path):
-    folder = tmp_path / "new"
-    folder.mkdir()
-    for label in range(3):
-        shutil.copy(images / f"test/class_{label}/0.png", folder / f"{label}.png")
-    last = fitted[0] / "checkpoints/last.ckpt"
-    done = cifar("predict", "--ckpt_path", last, "--input", folder, "--output", "out.csv")
-    assert done.code == 0, done.err
-    assert not (tmp_path / "lightning_logs").exists()  # predictions are a file, not a run
-    with (tmp_path / "out.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["file"].rsplit("/")[-1] for row in rows] == ["0.png", "1.png", "2.png"]
-    for row in rows:
-        probabilities = {name: float(value) for name, value in row.items() if name.startswith("class_")}
-        assert len(probabilities) == 10
-        assert sum(probabilities.values()) == pytest.approx(1, abs=1e-3)
-        assert max(probabilities, key=probabilities.get) == row["prediction"]
 
 
 def test_two_processes_give_the_test_metrics_of_one(fitted, images, tmp_path):

@@ -5,14 +5,14 @@ A step that waits for the device, or mixes devices, fails here.
 
 import pytest
 
+from tests.conftest import SHIPPED
 from tests.fake_cuda import FEW, expect_warnings
 from tests.fake_cuda import on_fake_cuda as on_fake_cuda
-from tests.template import shipped
 
 LIKE_OTHERS = ("cifar_vgg", "forecast_ensemble", "forecast_small", "linear", "mlp", "tabular", "transfer")
 EXPERIMENTS = [
     pytest.param(path, marks=pytest.mark.matrix if path.stem in LIKE_OTHERS else [], id=path.stem)
-    for path in shipped.EXPERIMENTS
+    for path in SHIPPED
     if path.stem != "maml"  # the device has no gradient within a step; test_maml.py makes one up
 ]
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 from lightning.pytorch import Trainer
 
-from tests.conftest import settings_of
+from tests.conftest import SHIPPED, settings_of
 from tests.litlab.test_gpu import QUIET, NoWaiting
-from tests.template.shipped import EXPERIMENTS
 
 pytestmark = [
     pytest.mark.gpu,
@@ -15,7 +14,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("config", EXPERIMENTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.stem)
 def test_experiment_trains_as_shipped_and_waits_for_nothing(run, short, monkeypatch, config):
     watch, fit = NoWaiting(), Trainer.fit
     monkeypatch.setattr(Trainer, "fit", lambda self, *a, **k: (self.callbacks.append(watch), fit(self, *a, **k)))

@@ -1,43 +1,46 @@
-"""notebooks/quickstart.ipynb runs from top to bottom, and is kept without outputs."""
+"""notebooks/quickstart.ipynb runs from top to bottom."""
 
 import json
 import shutil
-from pathlib import Path
+import subprocess
+from typing import Any
 
-import nbformat
+import matplotlib.pyplot as plt
 import pytest
-from nbclient import NotebookClient
 
 from litlab.runs.find import find_run
-from tests.conftest import OFFLINE, ROOT
+from tests.conftest import PACKAGE, ROOT, Outcome
 
 QUICKSTART = ROOT / "notebooks/quickstart.ipynb"
 
 
-@pytest.fixture
-def clone(tmp_path, monkeypatch) -> Path:
-    """What the notebook needs around it, as the working directory; there are no runs."""
+@pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:.*does not have many workers")
+def test_quickstart(run, tmp_path, monkeypatch, capsys):
+    """In this process, with its fit: a kernel, and another process, would take seconds to start."""
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    (tmp_path / "notebooks").mkdir()
-    monkeypatch.chdir(tmp_path)
-    for name, value in OFFLINE.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    return tmp_path
+    outcomes: list[Outcome] = []
+    shown: list[int] = []
+    start = subprocess.run
 
+    def fit_here(words: list[str], **options: Any) -> subprocess.CompletedProcess[Any]:
+        if words[1:3] != ["-m", PACKAGE]:
+            return start(words, **options)
+        done = run(*words[3:])
+        outcomes.append(done)
+        return subprocess.CompletedProcess(words, done.code, done.out, done.err)
 
-def test_quickstart(clone):
-    notebook = nbformat.read(QUICKSTART, as_version=4)
-    client = NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(clone / "notebooks")}})
-    client.execute()  # raises at the first cell that does
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    printed = "".join(output.get("text", "") for output in outputs)
-    pictures = [output for output in outputs if "image/png" in output.get("data", {})]
-    run = find_run("quickstart")
-    accuracy = json.loads(run.metrics.read_text())["test"]["test/acc"]
+    monkeypatch.setattr(subprocess, "run", fit_here)
+    monkeypatch.setattr(plt, "show", lambda: shown.append(len(plt.gcf().axes)))
+    cells = json.loads(QUICKSTART.read_text())["cells"]
+    assert not any(cell.get("outputs") for cell in cells), "it is kept without outputs"
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    exec("\n".join(code), {"__name__": "notebook"})
+
+    accuracy = json.loads(find_run("quickstart").metrics.read_text())["test"]["test/acc"]
+    printed = capsys.readouterr().out
+    assert [done.code for done in outcomes] == [0]
     assert f"360 images, accuracy {accuracy:.3f}" in printed  # as the command measured it
     assert accuracy > 0.7
     assert printed.count(": recall ") == 10
-    assert len(pictures) == 2
-    assert sum("test/acc" in str(output) for output in outputs) >= 3  # of the run, and of the network fitted here
+    assert shown == [12, 2]
+    assert "test/acc" in printed.rpartition("recall")[2]  # of the network that is fitted here

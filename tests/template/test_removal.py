@@ -8,17 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.processes import Python
+from tests.processes import Python, start_pytest
 
 SECTION = re.search(r"## Removing an experiment\n(.*?)\n## ", (ROOT / "docs/experiments.md").read_text(), re.DOTALL)
-# Forked from a process that has imported torch and, of this tree, `tests`. Rewriting asserts would take 12 seconds.
-PYTEST = """
-import sys
-import pytest
-for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
-    del sys.modules[name]
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--assert=plain", *sys.argv[1:]]))
-"""
 SOME = "test_nothing_is_imported_in_a_circle or test_cifar_muon or test_networks"
 NOT_COPIED = {".git", ".venv", "build", "data", "dist", "lightning_logs"}  # of the root
 
@@ -53,11 +45,9 @@ def test_what_is_left_runs(left, short, tmp_path):
     assert "test/acc" in out
 
 
-def test_its_tests_are_found_and_pass(left, tmp_path):
+def test_its_tests_are_found_and_pass(left):
     """All of them are imported; a few run: of litlab, whose tests know no experiment, and of what is left."""
-    script = tmp_path / "run.py"
-    script.write_text(PYTEST)
-    process = Python(script, "tests", "-k", SOME, cwd=left, environment={"PYTHONPATH": left / "src"}, merge=True)
+    process = start_pytest(left, "tests", "-k", SOME)
     printed, _ = process.communicate()
     assert process.wait() == 0, printed
     assert "error" not in printed

@@ -1,6 +1,6 @@
 """Each experiment, interrupted in the middle of an epoch and resumed, ends with the bits of a run that was not.
 
-pytest -k test_resume -m matrix      in other ways too, with two ranks; tests/litlab has the matrix of interruptions
+tests/litlab has the matrix of interruptions.
 """
 
 import pytest
@@ -16,7 +16,6 @@ EXPERIMENTS = {
     "maml": (14, ["--data.train_tasks=100", "--data.val_tasks=20", "--data.test_tasks=40"]),
     "tabular": (600, ["--model=Regressor", "--data.target=[spend]", "--model.network.hidden_sizes=[8]"]),
 }
-INTERRUPTIONS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +37,3 @@ ELSEWHERE = ("cifar", "text", "forecast", "maml")  # tests/litlab and test_maml.
 )
 def test_a_resumed_run_is_exact(resuming, experiment):
     assert resuming.interrupted(Cell(experiment, "kill", "inside", workers=2))[1] == []
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("interruption", INTERRUPTIONS, ids=str)
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_however_it_is_interrupted(resuming, experiment, interruption):
-    assert resuming.interrupted(Cell(experiment, *interruption))[1] == []

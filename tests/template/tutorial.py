@@ -15,21 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.conftest import PACKAGE, ROOT, Outcome
-from tests.processes import Python
+from tests.processes import Python, start_pytest
 
 TUTORIALS = ROOT / "docs/tutorials"
 FILE = r"`([\w./]+\.(?:py|yaml))`[^`\n]*:\n\n(?=```(?:python|yaml))"
 BLOCK = re.compile(rf"(?:{FILE})?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info")
-# Forked from a process that has imported, of the project itself, the tests.
-SCRIPT = """
-import sys
-import pytest
-sys.path.insert(0, "src")
-for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
-    del sys.modules[name]
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--assert=plain", *sys.argv[1:]]))
-"""
 
 Verb = Callable[[list[str]], Outcome]  # a command of the project, by what follows `python -m PACKAGE`
 
@@ -145,17 +136,14 @@ def copy_project(folder: Path) -> None:
 
 def run_in_copy(arguments: list[str]) -> Outcome:
     """Run a command of the copy that is the working directory."""
-    return _process("-m", PACKAGE, *arguments)
+    return _end(Python("-m", PACKAGE, *arguments, cwd=Path.cwd(), environment={"PYTHONPATH": Path("src").absolute()}))
 
 
 def run_tests(arguments: list[str]) -> Outcome:
     """Run tests of the copy that is the working directory."""
-    script = Path("run_tests.py")
-    script.write_text(SCRIPT)
-    return _process(script, *arguments)
+    return _end(start_pytest(Path.cwd(), *arguments))
 
 
-def _process(*arguments: object) -> Outcome:
-    process = Python(*arguments, cwd=Path.cwd(), environment={"PYTHONPATH": Path("src").absolute()})
+def _end(process: Python) -> Outcome:
     out, err = process.communicate()
     return Outcome(process.wait(), out, err)

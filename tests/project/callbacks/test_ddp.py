@@ -19,7 +19,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
-from litlab.callbacks import EMA, VRAM, Baselines, Compile, ConfusionMatrix, ProgressBar, RunSummary
+from litlab.callbacks import EMA, VRAM, Baselines, ConfusionMatrix, ProgressBar, RunSummary
 
 folder, devices = sys.argv[2], int(sys.argv[3])
 strategy = {"devices": devices, "strategy": "ddp" if devices > 1 else "auto"}
@@ -27,18 +27,16 @@ strategy = {"devices": devices, "strategy": "ddp" if devices > 1 else "auto"}
 FIT = """
 torch.manual_seed(0)
 vram, matrix, summary, checkpoint = VRAM(), ConfusionMatrix(), RunSummary(), ModelCheckpoint(folder)
-compile = Compile("default", backend="eager")
 trainer = make_trainer(
     folder, logger=CSVLogger(folder), enable_checkpointing=True, enable_progress_bar=True,
-    callbacks=[compile, vram, EMA(0.5), matrix, summary, ProgressBar(), checkpoint], **strategy,
+    callbacks=[vram, EMA(0.5), matrix, summary, ProgressBar(), checkpoint], **strategy,
 )
 model, data = Tiny(), TinyData(samples=16)
 trainer.fit(model, data)
-epoch_seconds = float(trainer.callback_metrics["time/epoch_seconds"])
 trainer.test(model, data, ckpt_path=checkpoint.best_model_path, weights_only=True, verbose=False)
 summary.print_summary(trainer)
 result = {
-    "samples": round(vram.samples_per_second * epoch_seconds),
+    "samples": round(vram.samples_per_second * vram._seconds),
     "counts": matrix.counts.tolist(),
     "weights": model.network[4].bias.tolist(),
 }

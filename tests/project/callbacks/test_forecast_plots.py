@@ -6,7 +6,6 @@ from lightning.pytorch.loggers import CSVLogger
 
 from project.callbacks import forecast_plots as module
 from project.callbacks.forecast_plots import ForecastPlots
-from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import make_trainer
 from tests.project.callbacks.tiny_series import TinyForecaster, TinySeries
 
@@ -49,9 +48,3 @@ def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
         check(row, of, data.scale, data.naive_error)
         assert row["windows"] == str(len(of))
         assert (row["first_origin"], row["last_origin"]) == (f"2024-01-{first}:00:00", f"2024-01-{last}:00:00")
-
-
-def test_every_logger_gets_the_plots_and_tables(tmp_path):
-    plots = ForecastPlots(windows=1, targets=1, periods=2)
-    pictures, tables = {"forecasts", "error_by_step", "backtest"}, {"backtest", "forecast_metrics"}
-    check_loggers(tmp_path, plots, TinyForecaster(), TinySeries(), pictures, tables)

@@ -6,8 +6,7 @@ from PIL import Image
 from litlab.data import ImageData
 from project.callbacks import image_plots as module
 from project.callbacks.image_plots import ImagePlots
-from tests.litlab.callbacks.loggers import check_loggers
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Tiny, make_trainer
 
 
 class Brightness(Tiny):
@@ -37,8 +36,3 @@ def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monk
             assert np.abs(shown - files[file]).max() < 0.01
             assert file.parent.name == names[label]
             assert of_classes.argmax() == (image[0, 0, 0] > data.mean[0])
-
-
-@pytest.mark.filterwarnings("ignore:.*does not have many workers")
-def test_every_logger_gets_the_picture(tmp_path):
-    check_loggers(tmp_path, ImagePlots(4), Tiny(), TinyData(), pictures={"test_images"})

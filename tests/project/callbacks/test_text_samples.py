@@ -6,8 +6,8 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
+from litlab.errors import UserError
 from project.callbacks.text_samples import TextSamples
-from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import Tiny, make_trainer
 
 pytestmark = [
@@ -77,5 +77,8 @@ def test_the_most_confident_mistakes_and_some_that_are_right(tmp_path):
     assert (first, last) == (right[0], right[-1])  # from all over the test split
 
 
-def test_every_logger_gets_the_table(tmp_path):
-    check_loggers(tmp_path, TextSamples(2), Reader(), Texts(), tables={"texts"})
+def test_other_models_and_data_are_refused(tmp_path, monkeypatch):
+    for cls, name, lack in ((Texts, "sample_index", "no 'sample_index'"), (Reader, "test_step", "dict with 'logits'")):
+        monkeypatch.setattr(cls, name, property() if cls is Texts else lambda *_: None)
+        with pytest.raises(UserError, match=rf"{lack}.* remove TextSamples from trainer\.callbacks"):
+            rows(tmp_path, Texts())

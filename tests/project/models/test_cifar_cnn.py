@@ -2,17 +2,15 @@
 
 import math
 
-import torch
 from torch.nn import functional as F
 
 from litlab.testing import ModuleContract
-from project.models.cifar_cnn import CifarCNN
 from tests.conftest import CONFIGS
 
 
 class TestCifarCNN(ModuleContract):
     config = CONFIGS / "cifar.yaml"
-    settings = ("--data.dataset=folder", "--data.path={images}", "--data.batch_size=40", "--model.width=16")
+    settings = ("--data.dataset=folder", "--data.path={images}", "--data.batch_size=20", "--model.width=16")
     loss_at_start = math.log(10)
     overfit_share = 0.5  # labels are smoothed
 
@@ -32,10 +30,3 @@ class TestCifarCNN(ModuleContract):
         variances = covariance.diagonal()
         assert covariance.sub(variances.diag()).abs().max() < 1e-2
         assert variances.max() < 1.01  # directions of little variance stay below 1, because of epsilon
-
-
-def test_mirror_averages_both_views_in_evaluation():
-    model = CifarCNN(width=8, flip_tta=True, num_classes=10, image_shape=(3, 32, 32)).eval()
-    images = torch.randn(4, 3, 32, 32)
-    expected = (model.network(images) + model.network(images.flip(3))) / 2
-    torch.testing.assert_close(model(images), expected)

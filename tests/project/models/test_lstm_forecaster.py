@@ -7,7 +7,6 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from litlab.callbacks import EMA
-from litlab.errors import UserError
 from litlab.testing import ModuleContract
 from project.models.lstm_forecaster import LSTMForecaster
 from tests.conftest import CONFIGS
@@ -113,14 +112,3 @@ def test_a_training_that_goes_on_keeps_its_skip(tmp_path):
     assert data.ridge_calls == []
     assert straight["network.skip.is_set"]
     assert all(torch.equal(value, resumed[name]) for name, value in straight.items())
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"ensemble": [{}, {"context_length": 13}]}, r"model.ensemble\[1\].context_length: 13 is not valid"),
-    ],
-)
-def test_refusals(settings, says):
-    with pytest.raises(UserError, match=says):
-        build(**settings)

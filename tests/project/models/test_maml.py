@@ -66,18 +66,11 @@ class TestContract(ModuleContract):
         return batch["query_y"].square().mean().item()
 
 
-def test_it_learns_to_learn_and_joint_training_does_not(run, tmp_path):
+def test_it_learns_to_learn(run, tmp_path):
     short = ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--model.optimizer.lr=0.01"]
     few = ["--data.train_tasks=4000", "--data.val_tasks=20", "--data.test_tasks=40"]
-    results = []
-    for number, steps in enumerate((1, 0)):
-        done = run("fit", "--config", CONFIGS / "maml.yaml", *short, *few, f"--model.inner_steps={steps}")
-        assert done.code == 0, done.err
-        metrics = json.loads((tmp_path / f"lightning_logs/maml/version_{number}/metrics.json").read_text())
-        results.append(metrics["test"])
-    maml, joint = results
-    assert maml["test/loss"] == pytest.approx(maml["test/mse_1"])
-    assert maml["test/mse_1"] < 0.7 * maml["test/mse_0"]
-    assert maml["test/mse_10"] < maml["test/mse_1"]
-    assert joint["test/loss"] == pytest.approx(joint["test/mse_0"])
-    assert maml["test/mse_1"] < joint["test/mse_1"]
+    done = run("fit", "--config", CONFIGS / "maml.yaml", *short, *few)
+    assert done.code == 0, done.err
+    result = json.loads((tmp_path / "lightning_logs/maml/version_0/metrics.json").read_text())["test"]
+    assert result["test/loss"] == pytest.approx(result["test/mse_1"])
+    assert result["test/mse_10"] < result["test/mse_1"] < 0.7 * result["test/mse_0"]

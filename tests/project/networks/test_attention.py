@@ -72,10 +72,6 @@ def test_cross_attention_takes_keys_and_values_of_another_sequence(form):
     torch.testing.assert_close(attention(x[:, :3], x), attention(x)[:, :3])
 
 
-def test_a_causal_mask_hides_later_keys():
-    assert causal_mask(2, 3).tolist() == [[True, False, False], [True, True, False]]
-
-
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_dropout_drops_what_both_parts_add(norm):
     x, real = torch.randn(2, 5, 24), torch.ones(2, 5, dtype=torch.bool)

@@ -3,9 +3,7 @@
 import pytest
 from torch import nn
 
-from litlab.testing import build_experiment
 from project.networks.mlp import MLP
-from tests.conftest import CONFIGS
 
 
 @pytest.mark.parametrize(("dropout", "rates"), [(0.3, [0.3, 0.3]), ([0.3, 0.2], [0.3, 0.2])])
@@ -16,11 +14,3 @@ def test_layers(dropout, rates):
     sizes = [(layer.in_features, layer.out_features) for layer in network.layers if isinstance(layer, nn.Linear)]
     assert sizes == [(20, 7), (7, 6), (6, 3)]
     assert [layer.p for layer in network.layers if isinstance(layer, nn.Dropout)] == rates
-
-
-def test_the_config_sizes_it_by_the_data(images):
-    data = ("--data.dataset=folder", f"--data.path={images}", "--data.mode=L")
-    mine = ("--model.network.hidden_sizes=[8]", "--model.network.dropout=[0.3]")
-    model, *_ = build_experiment("--config", str(CONFIGS / "mlp.yaml"), "--trainer.accelerator=cpu", *data, *mine)
-    _, hidden, *_, head = model.network.layers
-    assert (hidden.weight.shape, head.out_features) == ((8, 1024), 10)

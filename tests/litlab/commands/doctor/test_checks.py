@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from litlab.commands.doctor import installation, machine, processes
-from litlab.commands.doctor.doctor import run_check
 from litlab.util.team import use_package
 
 NUMPY = metadata.version("numpy")
@@ -31,7 +30,7 @@ def lab(tmp_path, monkeypatch):
 
 def test_a_python_and_packages_that_do_not_fit_fail(lab):
     [(status, text)] = installation.check_python()
-    assert (status, text.partition(", and ")[2]) == ("FAIL", "the project needs <3; make a new environment with it")
+    assert (status, "the project needs <3" in text) == ("FAIL", True)
     assert list(installation.check_packages()) == [
         ("FAIL", f"numpy is {NUMPY}, and the project needs numpy<1; pip install 'numpy<1'"),
         ("FAIL", "nowhere is missing, and the project needs nowhere>=2; pip install 'nowhere>=2'"),
@@ -76,13 +75,6 @@ def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     assert (status, text.partition("; ")[2]) == ("warn", "export OMP_NUM_THREADS=1")
     [(status, text)] = machine.check_memory()
     assert (status, text.partition("; ")[0]) == ("warn", "1.0 of 1.0 GiB free")
-
-
-def test_a_folder_that_cannot_be_written_fails(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").touch()
-    [(status, text)] = run_check("disk")
-    assert (status, "data" in text) == ("FAIL", True)
 
 
 def test_processes_that_take_too_long_fail(monkeypatch):

@@ -70,13 +70,8 @@ def test_what_cannot_be_traced(before, length, message):
     assert "\n" not in str(refused.value)
 
 
-def test_axes_are_compared(monkeypatch):
-    model = Servable(Model(torch.tanh), Rows())
-    assert trace(model, Rows()).module()(torch.ones(7, 3))[0].shape == (7, 1)
-    fixed = torch.export.export(model, Rows().example())
-    monkeypatch.setattr(torch.export, "export", lambda *_, **__: fixed)
-    with pytest.raises(RuntimeError, match="the graph's input 'rows' has the shape"):
-        trace(model, Rows())
+def test_axes_are_compared():
+    assert trace(Servable(Model(torch.tanh), Rows()), Rows()).module()(torch.ones(7, 3))[0].shape == (7, 1)
     check_axes(Rows(), [["s0", 3]])
     for shape in ([2, 3], ["s0", 4], ["s0", "s1"]):
         with pytest.raises(RuntimeError, match="the graph's input 'rows' has the shape"):

@@ -52,12 +52,6 @@ def test_one_answer_that_is_off_is_found():
     assert math.isinf(parity.difference)
 
 
-def test_large_numbers_may_differ_in_their_last_bits():
-    for change, error in [(1 + 1.2e-7, 0.0), (1 + 1e-5, pytest.approx(15_000, rel=0.1))]:
-        parity, _ = measure(lambda sums, change=change: sums * np.float32(change), torch.full((100, 3), 5e8))
-        assert parity.difference == error
-
-
 def test_what_is_too_far():
     """Few bits may change some classes."""
     Parity(0.5, 0.01, 0.96, 100).check(1e-4, is_quantized=True)

@@ -38,12 +38,11 @@ class Page:
 
 
 @pytest.fixture(scope="session")
-def fitted(images, texts, series, tmp_path_factory) -> Path:
-    """Runs: images, text, series, table/version_0 and version_1 (another seed), and spend."""
+def fitted(images, series, tmp_path_factory) -> Path:
+    """Runs: images, series, table/version_0 and version_1 (another seed), and spend."""
     folder = tmp_path_factory.mktemp("reported")
     fits = [
         ("images", "--data.dataset=folder", f"--data.path={images}", "--model.width=8"),
-        ("text", "--data.dataset=csv", f"--data.path={texts}", "--trainer.callbacks=[{class_path: Baselines}]"),
         ("series", "--data.dataset=csv", f"--data.path={series}", "--data.val_fraction=0.2", "--data.targets=null"),
         ("table",),
         ("table", "--seed_everything=1"),

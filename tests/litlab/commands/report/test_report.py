@@ -3,7 +3,6 @@
 import base64
 import io
 import json
-import logging
 import re
 from pathlib import Path
 
@@ -48,27 +47,9 @@ def test_image_classifier(report, images_run, images):
 
     # Settings and origin.
     assert cells(page.section("settings"), "model.width") == ["16", "8"]
+    assert cells(page.section("settings"), "data.path") == ["-", str(images)]  # that only flags have
     assert "reproduce lightning_logs/images/version_0" in page.section("how-to-repeat-it")
     assert read_json(images_run.provenance)["hardware"]["host"] not in page.section("made-from")
-
-
-def test_text_classifier_beside_its_baseline(report, logs):
-    page = report("text")
-    baselines = read_json(logs / "text/version_0/baselines.json")
-    assert f"{baselines['TF-IDF + linear SVM']['test/acc']:.4g}" in cells(page.section("results"), "test/acc")
-    assert re.search(r"<p>(word\d+ )*(sun|rain|snow|wind)", page.section("most-confident-mistakes"))
-    assert logging.getLogger("lightning.pytorch").isEnabledFor(logging.INFO)  # as before
-
-
-def test_settings_that_only_flags_have(report, texts):
-    """Beside those that differ from the config; not experiment and seed, in which runs may differ."""
-    settings = report("text", "--no-evaluate").section("settings")
-    assert cells(settings, "data.dataset") == ["generated", "csv"]
-    assert cells(settings, "data.path") == ["-", str(texts)]
-    assert cells(settings, "trainer.callbacks.Baselines") == ["-", "Baselines"]
-    settings = report("spend", "--no-evaluate").section("settings").partition("<details")[0]
-    keys = re.findall(r'<th scope="row">([^<]*)', settings)
-    assert keys == ["model", "data.target", "trainer.accelerator"]
 
 
 def test_forecaster(report, logs):
@@ -138,17 +119,19 @@ def test_files_alone_are_enough(report, images_run):
 
 
 @pytest.mark.parametrize(
-    ("flags", "is_described"),
+    ("flags", "batch_size", "is_described"),
     [
-        (["--seed_everything=3"], True),
-        (["--data.rows=400"], False),
-        (["--config", "overlay.yaml"], False),
+        (["--seed_everything=3"], 256, True),
+        (["--data.rows=400"], 256, False),
+        (["--config", "overlay.yaml"], 256, False),
+        ([], 128, False),  # the config is another since
     ],
 )
-def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, logs, flags, is_described):
+def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, logs, flags, batch_size, is_described):
     """The shipped comment names data, shapes and expected results."""
     Path("overlay.yaml").write_text("threads: 1\n")
-    provenance = logs / "table/version_0/provenance.json"
+    provenance, config = (logs / "table/version_0" / name for name in ("provenance.json", "config.yaml"))
+    config.write_text(config.read_text().replace("batch_size: 256", f"batch_size: {batch_size}"))
     command = ["python", "-m", "auks", "fit", "--config", str(CONFIGS / "table.yaml"), *flags]
     origin = read_json(provenance) | {"command": command}
     provenance.write_text(json.dumps(origin))
@@ -160,7 +143,7 @@ def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, lo
 
 
 def test_several_runs(report, logs):
-    names = ("table/version_0", "table/version_1", "text")
+    names = ("table/version_0", "table/version_1", "spend")
     page = report(*names)
     assert page.ids == SECTIONS
     runs = [read_json(logs / name / "metrics.json")["test"]["test/acc"] for name in names[:2]]
@@ -168,17 +151,8 @@ def test_several_runs(report, logs):
     assert cells(page.section("settings"), "seed_everything")[:2] == ["0", "1"]
     drawing = re.findall(r"svg\+xml;base64,([^\"]+)", page.section("curves"))[0]
     assert "table/version_1" in base64.b64decode(drawing).decode()  # in the legend
-    assert Path("lightning_logs/reports/table-version_0_table-version_1_text.html").is_file()
+    assert Path("lightning_logs/reports/table-version_0_table-version_1_spend.html").is_file()
     page = report(*names[:2])
     assert page.source == report(*names[:2]).source  # each time the same
     mean, *_, count = cells(page.section("mean-and-spread-over-seeds"), "test/acc")
     assert (mean, count) == (f"{np.mean(runs):.4g}", "2")
-
-
-def test_refusals(run, logs):
-    for argument, message in {
-        "imges/version_0": "did you mean 'images/version_0'?",
-        "images/version_0 --no-evaluate --output lightning_logs": "can't be written",
-    }.items():
-        done = run("report", *argument.split())
-        assert (done.code, done.out, done.err.count("\n"), message in done.err) == (2, "", 1, True), done

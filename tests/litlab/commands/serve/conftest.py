@@ -49,16 +49,15 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
         "images": (images / "test/class_3/1.png").read_bytes(),
         "texts": b"label,text\nclass_0," + b"wind <br /> Snow! " * 30,
         "series": b"".join(series.read_bytes().splitlines(keepends=True)[:301]),
-        "rows": ROWS.encode(), "targets": ROWS.encode(),
+        "rows": ROWS.encode(),
     }  # fmt: skip
     data = {
         "images": ["--data.dataset=folder", f"--data.path={given}/images"],
         "texts": ["--data.dataset=csv", f"--data.path={given}/texts.csv"],
         "series": ["--data.dataset=csv", f"--data.path={given}/series.csv", "--data.targets=[load,heat]", *CALENDAR],
-        "rows": [],
-        "targets": ["--model=Regressor", "--model.network=auks.table.Flat", "--data.target=[spend]"],
+        "rows": ["--model=Regressor", "--model.network=auks.table.Flat", "--data.target=[spend]"],
     }
-    configs = {"texts": "text", "rows": "table", "targets": "table"}
+    configs = {"texts": "text", "rows": "table"}
 
     @cache
     def of(kind: str) -> Example:

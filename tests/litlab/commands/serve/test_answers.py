@@ -34,12 +34,12 @@ def lay_out(kind: str, answer: dict[str, Any]) -> list[dict[str, Any]]:
             columns |= {f"{name}_{end}": values for name, values in answer[end].items()}
         return pd.DataFrame(columns).to_dict("records")
     rows = answer.get("rows", [answer])
-    if kind == "targets":
+    if kind == "rows":
         return [{f"predicted_{name}": value for name, value in row["predicted"].items()} for row in rows]
     return [{"prediction": row["class"], "probability": row["probability"], **row["probabilities"]} for row in rows]
 
 
-@pytest.mark.parametrize("served", ["images", "texts", "series", "rows", "targets", "exported"])
+@pytest.mark.parametrize("served", ["images", "texts", "series", "rows", "exported"])
 def test_answers_are_those_of_predict(example, client, served):
     kind = "texts" if served == "exported" else served
     expected = [
@@ -87,6 +87,6 @@ def test_a_batch_is_answered_as_its_requests_are_alone(models, monkeypatch):
 
 
 def test_an_answer_that_is_no_number_is_refused(example, models, client, monkeypatch):
-    monkeypatch.setattr(models("targets"), "run", lambda inputs: [np.full((len(inputs[0]), 1), np.nan)])
-    response = client("targets").post("/predict", files={"file": example("targets").content})
+    monkeypatch.setattr(models("rows"), "run", lambda inputs: [np.full((len(inputs[0]), 1), np.nan)])
+    response = client("rows").post("/predict", files={"file": example("rows").content})
     assert (response.status_code, "not a finite number" in response.text) == (422, True)

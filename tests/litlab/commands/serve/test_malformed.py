@@ -7,7 +7,13 @@ import re
 import pytest
 from PIL import Image
 
-from tests.litlab.commands.serve.client import JSON, form
+JSON = {"Content-Type": "application/json"}
+
+
+def form(file: bytes) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of a form with a file."""
+    part = b'--limit\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n' + file
+    return part + b"\r\n--limit--\r\n", {"Content-Type": "multipart/form-data; boundary=limit"}
 
 
 def make_picture(side: int) -> bytes:
@@ -23,10 +29,10 @@ def as_json(**content: object) -> tuple[bytes, dict[str, str]]:
 
 ROW = {"age": 1, "income": 2, "visits": 3, "distance": 4, "plan": "family", "city": "x", "channel": "web"}
 DAYS = [{"date": f"2024-01-{day:02}", "load": 1.0, "heat": 2.0} for day in range(1, 30)]
-NO_NUMBERS = ("x", True, [], {}, "1,5", "\ud800", "1e999", 10**400, "9" * 5000)
+NO_NUMBERS = ("x", True, [], "\ud800", "1e999", 10**400)
 NOT_JSON = (b"nul", b"\xff\xfe{\x00}\x00", b'{"a": NaN}', b"[" * 100_000, b'{"n": ' + b"9" * 5000 + b"}", b"\0", b"[]")
-VALUES = (1, True, [], {}, None, "", "  ", [[[]]], "\ud800", [1], [{"a": 1}])
-TYPES = ("", "text/plain", "multipart/form-data", "multipart/form-data; boundary=", "image/png")
+VALUES = (1, {}, None, "", "  ", [[[]]], "\ud800", [1], [{"a": 1}])
+TYPES = ("", "text/plain", "multipart/form-data", "image/png")
 FORM, HEADERS = form(b"some text")
 FORMS = (*(FORM.replace(b'name="file"', name) for name in (b'name="f"', b"", b'name="\xff"')), FORM[:-11] * 40)
 FIELDS = {"images": "image", "texts": "text", "series": "series", "rows": "rows"}

@@ -5,6 +5,8 @@ import yaml
 
 from litlab.commands.sweep.space import Entry, list_corners, list_points, make_overlay
 from litlab.commands.sweep.spec import read_spec
+from litlab.commands.sweep.study import open_storage
+from litlab.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 NAMES = {"muon": {"class_path": "Muon"}, "adamw": {"class_path": "AdamW", "init_args": {"eps": 1e-6}}}
@@ -66,19 +68,17 @@ def test_points_and_overlays(read):
     assert make_overlay(space, point) == {"model.optimizer": block, "data.pooling": ["mean", "max"]}
 
 
-@pytest.mark.parametrize(
-    ("content", "url", "words"),
-    [
-        ({"space": {"model.hidden_sise": {"choices": [8]}}}, "", "tiny.yaml: space: "),
-        ({"space": {"data.batch_size": {"choices": [8, "nonsense"]}}}, "", "tiny.yaml: space: "),
-        ({}, "sqlite:////nowhere/x.db", "LITLAB_SWEEP_STORAGE: the study can't be opened"),
-        ({}, "postgresql://me:secret@127.0.0.1:9/x", "LITLAB_SWEEP_STORAGE: the study can't be opened"),
-    ],
-)
-def test_refused_before_the_first_trial(sweep, monkeypatch, content, url, words):
-    monkeypatch.setenv("LITLAB_SWEEP_STORAGE", url)
-    outcome = sweep.start(**content)
+@pytest.mark.parametrize("space", [{"model.hidden_sise": [8]}, {"data.batch_size": [8, "nonsense"]}], ids=str)
+def test_refused_before_the_first_trial(sweep, space):
+    outcome = sweep.start(space={path: {"choices": choices} for path, choices in space.items()})
     assert (outcome.code, outcome.err.count("error: ")) == (2, 1)
-    assert words in outcome.err
-    assert "secret" not in outcome.err
-    assert not list(sweep.kept.glob("trial*"))
+    assert "tiny.yaml: space: " in outcome.err
+    assert not sweep.kept.exists()
+
+
+@pytest.mark.parametrize("url", ["sqlite:////nowhere/x.db", "postgresql://me:secret@127.0.0.1:9/x"])
+def test_a_storage_that_can_not_be_opened(tmp_path, monkeypatch, url):
+    monkeypatch.setenv("LITLAB_SWEEP_STORAGE", url)
+    with pytest.raises(UserError, match="LITLAB_SWEEP_STORAGE: the study can't be opened") as refused:
+        open_storage(tmp_path)
+    assert "secret" not in str(refused.value)

@@ -1,9 +1,0 @@
-"""The tiny images."""
-
-from collections.abc import Callable
-from typing import Any
-
-
-def settings(fixture: Callable[[str], Any]) -> list[str]:
-    """Flags; `fixture` gives a fixture of the tests by its name."""
-    return ["--data.dataset=folder", f"--data.path={fixture('images')}", "--data.batch_size=40"]

@@ -1,1 +1,0 @@
-"""How each DataModule is made small for a test: a file of its class' name. One without a file runs two batches."""
