@@ -5,7 +5,8 @@ import re
 from tests.conftest import CONFIGS
 
 
-def test_what_it_says_to_add_is_there(run, short, tmp_path):
+def test_what_it_says_to_add_is_there(run, short, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "configs").symlink_to(CONFIGS)
     config = CONFIGS / "text.yaml"
     done = run("fit", "--config", config, *short(config), "--plan", "1x2")

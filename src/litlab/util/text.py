@@ -36,7 +36,13 @@ def print_table(table: "Table") -> None:
 
     console = Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
     wide = console.options.update(width=9999)
-    for column in table.columns:
-        column.min_width = measure_renderables(console, wide, [column.header, *column.cells]).minimum
-    console.width = max(console.width, Measurement.get(console, wide, table).minimum)
+    needs = [measure_renderables(console, wide, [column.header, *column.cells]) for column in table.columns]
+
+    # Each column gets what its longest word needs, then from what is left the narrow ones all that they could use.
+    left = console.width - sum(need.minimum + 3 for need in needs)  # 3: the space and lines around a cell
+    for column, need in sorted(zip(table.columns, needs, strict=True), key=lambda pair: pair[1].span):
+        more = max(0, min(need.span, left))
+        column.width = need.minimum + more
+        left -= more
+    console.width = max(console.width, Measurement.get(console, wide, table).maximum)
     console.print(table)

@@ -34,3 +34,10 @@ def test_a_table_is_wider_than_the_terminal_rather_than_cut(monkeypatch, capsys)
     lines = capsys.readouterr().out.splitlines()
     assert lines[3].split("│")[2:-1] == [" 1.235e+04 "] * 2
     assert len({len(line) for line in lines}) == 1
+
+    # A wide column does not take from those whose words are long.
+    monkeypatch.setenv("COLUMNS", "60")
+    table = Table("", "a")
+    table.add_row("some words " * 5, "--trainer.strategy.tensor_parallel_size=2 --trainer.devices=4")
+    print_table(table)
+    assert "--trainer.strategy.tensor_parallel_size=2 " in capsys.readouterr().out
