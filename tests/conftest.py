@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from filelock import FileLock
 
 from litlab.cli.argv import find_bases
 from litlab.cli.main import run_command
@@ -97,6 +98,24 @@ def team() -> str:
 @pytest.fixture(autouse=True, scope="module")
 def _team(team):
     use_package(team)
+
+
+@pytest.fixture(scope="session")
+def make_once(tmp_path_factory) -> Callable[..., Path]:
+    """Makes a folder that takes long, once for all processes that run the tests."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        folder = root / name
+        with FileLock(f"{folder}.lock"):
+            if not folder.exists():
+                staged = tmp_path_factory.mktemp(name)
+                fill(staged)
+                staged.rename(folder)
+        return folder
+
+    return make
 
 
 @pytest.fixture(autouse=True)

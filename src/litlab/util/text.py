@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
+_NARROW = 15  # characters: such a column's cells are not broken into lines
+
 
 def nearest(name: str, names: Iterable[str], otherwise: str = "") -> str:
     """Return the end of a message on a name that does not exist: the nearest one, or something else if none is near."""
@@ -38,7 +40,8 @@ def print_table(table: "Table") -> None:
     wide = console.options.update(width=9999)
     needs = [measure_renderables(console, wide, [column.header, *column.cells]) for column in table.columns]
 
-    # Each column gets what its longest word needs, then from what is left the narrow ones all that they could use.
+    # A column gets what its longest word needs, a narrow one all; then from what is left those that need least of it.
+    needs = [Measurement(need.maximum, need.maximum) if need.maximum <= _NARROW else need for need in needs]
     left = console.width - sum(need.minimum + 3 for need in needs)  # 3: the space and lines around a cell
     for column, need in sorted(zip(table.columns, needs, strict=True), key=lambda pair: pair[1].span):
         more = max(0, min(need.span, left))

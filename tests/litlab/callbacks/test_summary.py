@@ -33,7 +33,7 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")  # paths stay whole
     capsys.readouterr()
     summary.print_summary(trainer)
-    lines = [line.strip(" │").split("│") for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    lines = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
     rows = {name.strip(): value.strip() for name, value in lines}
     assert rows["best val/score"] == "0.75"
     assert rows["test/loss"] == f"{float(trainer.callback_metrics['test/loss']):.4g}"

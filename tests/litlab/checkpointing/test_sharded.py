@@ -29,9 +29,8 @@ def losses(folder, name: str) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(make_once):
     """Checkpoints of two and four processes: after an epoch of four steps, within the next one, and after that."""
-    path = tmp_path_factory.mktemp("sharded")
     cases = {
         "full": {"steps": 8},
         "within": {"steps": 7, "save": [2, 5], "asynchronous": True, "slow": 0.5, "best": True},
@@ -39,9 +38,12 @@ def folder(tmp_path_factory):
         "resumed": {"steps": 8, "resume": "within.ckpt"},
         "layers": {"tensor": 2, "steps": 8, "resume": "half.ckpt"},
     }
-    run(path, 2, cases)
-    run(path, 4, {"both": {"tensor": 2, "steps": 8, "resume": "half.ckpt"}})
-    return path
+
+    def fill(folder):
+        run(folder, 2, cases)
+        run(folder, 4, {"both": {"tensor": 2, "steps": 8, "resume": "half.ckpt"}})
+
+    return make_once("sharded", fill)
 
 
 @pytest.fixture

@@ -54,11 +54,12 @@ RUNS = [  # one after the other, with the number of processes
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("strategies")
-    for world, cases in RUNS:
-        program.run(folder, world, cases)
-    return folder
+def folder(make_once) -> Path:
+    def fill(folder: Path) -> None:
+        for world, cases in RUNS:
+            program.run(folder, world, cases)
+
+    return make_once("strategies", fill)
 
 
 def result(folder: Path, name: str) -> dict:
