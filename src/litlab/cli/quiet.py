@@ -22,4 +22,5 @@ def silence_noise() -> None:
     enums.addFilter(lambda record: "KernelPreference" not in record.getMessage())
     for message in WARNINGS:
         warnings.filterwarnings("ignore", message=message)
-    warnings.filterwarnings("once", message="The number of training batches")  # LRFinder sets the data up twice
+    # LRFinder sets the data up twice.
+    warnings.filterwarnings("once", message="The number of training batches", append=True)
