@@ -69,7 +69,7 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         "--allow_modules", type=str | None, default=None,
         help="Modules, separated by commas, whose classes the config of a run or checkpoint may name in addition to "
         "those of this project, litlab, torch, torchvision, lightning, torchmetrics, torchao.optim and "
-        "timm.create_model. Only as a flag.",
+        "timm. Only as a flag.",
     )  # fmt: skip
 
     add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")

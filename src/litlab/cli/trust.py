@@ -27,7 +27,7 @@ from litlab.cli.resolve import imported
 from litlab.errors import UserError
 from litlab.util.team import package
 
-LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics", "torchao.optim", "timm.create_model")
+LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics", "torchao.optim", "timm")
 # What a config describes: a class must be one of these, and a function in its place return one, by its annotation.
 BUILT = (
     nn.Module, Optimizer, LRScheduler, LightningDataModule, Callback, Logger, Profiler, Strategy, Accelerator,
