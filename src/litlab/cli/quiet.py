@@ -19,7 +19,7 @@ def silence_noise() -> None:
     tips = logging.getLogger("lightning.pytorch.utilities.rank_zero")
     tips.addFilter(lambda record: not any(text in record.getMessage() for text in TIPS))
     enums = logging.getLogger("torch.utils._pytree")
-    enums.addFilter(lambda record: "KernelPreference" not in record.getMessage())
+    enums.addFilter(lambda record: "is an Enum subclass" not in record.getMessage())
     for message in WARNINGS:
         warnings.filterwarnings("ignore", message=message)
     # LRFinder sets the data up twice.
