@@ -25,7 +25,7 @@ from litlab.errors import UserError, first_line
 from litlab.util.files import write_atomically
 from litlab.util.progress import progress_bar
 
-VERSION = 5
+VERSION = 6
 
 
 class Shards:

@@ -15,9 +15,10 @@ from litlab.util.files import socket_timeout
 
 def forget_weights(settings: Any) -> None:
     """Let the settings of a network build it without pre-trained weights, as a checkpoint holds its own."""
-    for name, nothing in {"weights": None, "pretrained": False}.items():
-        if name in settings:
-            settings[name] = nothing
+    if "weights" in settings:
+        settings["weights"] = None
+    if settings.get("pretrained") is True:  # timm's
+        settings["pretrained"] = False
 
 
 def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["random"] | None = None) -> nn.Module:

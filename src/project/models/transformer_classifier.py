@@ -61,7 +61,8 @@ class TransformerClassifier(Classifier):
         UserError: If a value does not go with the others, or is neither set nor told by the data.
     """
 
-    data_facts = ("num_classes", "vocab_size", "max_tokens")
+    data_facts = ("num_classes", "vocab_size", "max_tokens", "padding")
+    padding = PADDING  # a pre-trained tokenizer may have another one
 
     def __init__(
         self,
