@@ -113,5 +113,5 @@ class MemorySnapshot(Callback):
         if self._path:
             torch.cuda.memory._dump_snapshot(self._path + suffix)
             torch.cuda.memory._record_memory_history(enabled=None)
-            Path(f"{self._path}.txt").write_text(torch.cuda.memory_summary())
+            Path(f"{self._path}.txt").write_text(torch.cuda.memory_summary(), encoding="utf-8")
             rank_zero_info(f"MemorySnapshot: {self._path}{suffix}, for https://pytorch.org/memory_viz")

@@ -75,7 +75,7 @@ class StepProfiler(Profiler):
         self.record_shapes = record_shapes
         self.with_stack = with_stack
         self._lightning_module: Any = None  # set by the Trainer
-        self._done = 0  # steps
+        self._done = 0  # steps, since a recording ended
         self._actions: list[Any] = [(OTHER, None)]  # in progress, from the outermost on: part, name in the trace
         self._is_timed = False
         self._timed = 0  # steps
@@ -126,7 +126,8 @@ class StepProfiler(Profiler):
             path = str(Path(self.dirpath) / self._prepare_filename(extension=""))
             Path(f"{path}.txt").write_text(text, encoding="utf-8")
             for number, recorder in enumerate(self._recorders):
-                recorder.export_chrome_trace(f"{path}{f'.{number}' if number else ''}.pt.trace.json")
+                suffix = f".{number}" if number else ""
+                recorder.export_chrome_trace(f"{path}{suffix}.pt.trace.json")
         if self.local_rank == 0:
             print(text)
 

@@ -53,9 +53,7 @@ class RunSummary(Callback):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(show_header=False, title="Run summary")
-        table.add_column()
-        table.add_column()
+        table = Table("", "", show_header=False, title="Run summary")
         for name, text in self._warnings.items():
             table.add_row(name, Text(text), style="bold red")
         for name, value in self._collect(trainer).items():

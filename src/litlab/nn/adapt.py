@@ -1,6 +1,7 @@
-"""Fit a ready-made image network to other images and other classes."""
+"""Fit a ready-made image network to other images and other classes; build one again without its weights."""
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,3 +64,11 @@ def _run(network: nn.Module, image_shape: tuple[int, int, int]) -> object:
     """Return what a copy of the network, whose batch norms may count, returns for two black images in training."""
     twin = copy.deepcopy(network).train()  # where auxiliary outputs show
     return twin(torch.zeros(2, *image_shape, device=next(twin.parameters(), torch.zeros(())).device))
+
+
+def forget_weights(settings: Any) -> None:
+    """Let the settings of a network build it without pre-trained weights, as a checkpoint holds its own."""
+    if "weights" in settings:
+        settings["weights"] = None
+    if settings.get("pretrained") is True:  # timm's
+        settings["pretrained"] = False

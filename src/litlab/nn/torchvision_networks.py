@@ -3,7 +3,7 @@
 import http.client
 import pickle
 import sys
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
@@ -11,14 +11,6 @@ from torch import nn
 
 from litlab.errors import UserError, first_line
 from litlab.util.files import socket_timeout
-
-
-def forget_weights(settings: Any) -> None:
-    """Let the settings of a network build it without pre-trained weights, as a checkpoint holds its own."""
-    if "weights" in settings:
-        settings["weights"] = None
-    if settings.get("pretrained") is True:  # timm's
-        settings["pretrained"] = False
 
 
 def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["random"] | None = None) -> nn.Module:

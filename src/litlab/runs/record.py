@@ -51,7 +51,7 @@ class RunRecord(Callback):
         self._config = ""
         self._flat_config: dict[str, Any] = {}
         self._metrics: dict[str, Any] = {}
-        self._place: dict[str, Any] | None = None  # where it failed
+        self._failure: dict[str, Any] | None = None  # where it failed
 
     # How a fit begins
 
@@ -128,7 +128,7 @@ class RunRecord(Callback):
         name, signum = type(exception).__name__, getattr(exception, "signum", None)
         reason = signal.Signals(signum).name if signum else mask_text(f"{name}: {first_line(exception)}")
         status = "interrupted" if name in INTERRUPTIONS else "failed"
-        self._place = None if status == "interrupted" else find_place(trainer, exception)
+        self._failure = None if status == "interrupted" else locate_failure(trainer, exception)
         self.end(trainer, status, f"in its test: {reason}" if trainer.testing else reason)
 
     def end(self, trainer: Trainer, status: str, reason: str | None = None) -> None:
@@ -146,7 +146,7 @@ class RunRecord(Callback):
         write_json(self._run.status, {
             "status": status,
             "reason": reason,
-            "place": self._place,
+            "place": self._failure,
             "started": self._started,
             "ended": None if status == "running" else now(),
             "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
@@ -162,7 +162,7 @@ class RunRecord(Callback):
             write_json(self._run.metrics, self._metrics)
 
 
-def find_place(trainer: Trainer, exception: BaseException) -> dict[str, Any]:
+def locate_failure(trainer: Trainer, exception: BaseException) -> dict[str, Any]:
     """Return where a fit failed: epoch, step and batch, and the line, of the team's package if any is."""
     frames = traceback.extract_tb(exception.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(team.package_folder())]

@@ -12,10 +12,9 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 from litlab.data.classes import Balance, weigh_for_loss
 from litlab.errors import UserError
 from litlab.metrics.stage_metrics import StageMetrics
-from litlab.nn.adapt import adapt_network
+from litlab.nn.adapt import adapt_network, forget_weights
 from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction, split_members
 from litlab.nn.images import average_views, make_mix
-from litlab.nn.torchvision_networks import forget_weights
 from litlab.tasks.base import ExperimentModule
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt
 

@@ -174,7 +174,7 @@ class Forecaster(ExperimentModule):
 
     def on_test_epoch_end(self) -> None:
         """Log the metrics, and say so where intervals cover another share of the test than they should."""
-        covered = self.test_metrics.compute().get("test/coverage", torch.tensor(self.coverage)).item()
+        covered = float(self.test_metrics.compute().get("test/coverage", self.coverage))
         super().on_test_epoch_end()
         if abs(covered - self.coverage) > _FAR:
             rank_zero_info(

@@ -43,7 +43,6 @@ def main(arguments: list[str]) -> int:
     chosen, settings = options.parse_known_args(arguments)
     if chosen.format == "torchscript" and chosen.quantize:
         raise UserError("--quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti")
-
     if chosen.opset and chosen.format != "onnx":
         raise UserError(f"--opset: {chosen.format} has none; choose --format onnx, or leave it out")
 

@@ -119,11 +119,11 @@ class TextReader(Reader):
 
     def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
         """Join texts, padded to the longest."""
-        texts, padding = [sample.inputs[0] for sample in samples], self.facts["padding"]
-        stacked = np.full((len(texts), max(ids.shape[1] for ids in texts)), padding)
-        for row, ids in zip(stacked, texts, strict=True):
-            row[: ids.shape[1]] = ids
-        return [stacked]
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
+        texts = [torch.from_numpy(sample.inputs[0][0]) for sample in samples]
+        return [pad_sequence(texts, batch_first=True, padding_value=self.facts["padding"]).numpy()]
 
     def answer(self, outputs: Outputs, context: int) -> dict[str, Any]:
         tokens = {"tokens": context, "tokens_read": min(context, self.longest)}

@@ -190,7 +190,7 @@ class TextData(ExperimentData):
         """What a checkpoint or the data say, which are opened for that; of a public set what is published and set."""
         if self.metadata is None and self.public is not None and self.dataset is None:
             told = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
-            known = {"tokenizer": "", "padding": PADDING, "generated": False, **told, **self._loaded}
+            known = {"tokenizer": "", "padding": PADDING, "generated": False, **told, **self._pretrained_tokenizer}
             return TextMetadata(list(self.public.class_names), **known)
         if self.metadata is None:
             self.setup()
@@ -240,8 +240,8 @@ class TextData(ExperimentData):
     # ---- from raw texts to token ids in a cache
 
     @cached_property
-    def _loaded(self) -> dict[str, Any]:
-        """What is known of the tokenizer of a pre-trained model; {} where one is trained."""
+    def _pretrained_tokenizer(self) -> dict[str, Any]:
+        """What `load_tokenizer` returns; {} where a tokenizer is trained on the texts."""
         name = self.hparams["tokenizer"]
         return {} if name in KINDS else load_tokenizer(name)
 
@@ -256,7 +256,7 @@ class TextData(ExperimentData):
             return self.shards.about["fingerprint"]
         source = self._digests if self.dataset == "csv" else self.source_name
         settings = [self.hparams[name] for name in _PREPARATION]
-        digest = hashlib.sha256(repr((_VERSION, source, settings, self._loaded)).encode()).hexdigest()
+        digest = hashlib.sha256(repr((_VERSION, source, settings, self._pretrained_tokenizer)).encode()).hexdigest()
         return f"texts-{digest[:12]}"
 
     def cache_folder(self) -> Any:
@@ -282,7 +282,7 @@ class TextData(ExperimentData):
             )
 
         # Tokenise each split, and write all.
-        tokens = self._loaded
+        tokens = self._pretrained_tokenizer
         if not tokens:
             tokenizer = train_tokenizer(parts["train"]["text"].tolist(), options.tokenizer, options.vocab_size)
             tokens = {"tokenizer": tokenizer, "vocab_size": options.vocab_size, "padding": PADDING}
