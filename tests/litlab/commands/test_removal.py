@@ -1,6 +1,7 @@
 """Any folder of litlab/commands can be deleted: what it did is gone, and all else works.
 
-One of them, or all: tests/litlab/test_imports.py shows that none imports another.
+Each in turn with ``-m "matrix or not matrix"``, else one and all: tests/litlab/test_imports.py shows that none imports
+another.
 """
 
 import os
@@ -51,7 +52,13 @@ assert run("predict", "--run=last", f"--input={table}", "--output=predicted.csv"
 """
 
 
-@pytest.mark.parametrize("folders", [["repeat"], FOLDERS], ids=["one", "all"])
+CASES = [
+    pytest.param(FOLDERS, id="all"),
+    *(pytest.param([name], id=name, marks=[] if name == "repeat" else pytest.mark.matrix) for name in FOLDERS),
+]
+
+
+@pytest.mark.parametrize("folders", CASES)
 def test_all_else_works_without(folders, tmp_path):
     copy, script, table = tmp_path / "src/litlab", tmp_path / "script.py", tmp_path / "table.csv"
     shutil.copytree(SOURCES, copy, ignore=shutil.ignore_patterns("__pycache__"))
