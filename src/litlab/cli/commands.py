@@ -42,7 +42,6 @@ OTHERS: Table = {
     "rename": ("litlab.commands.scaffold.rename:main", "give the package another name"),
     "doctor": ("litlab.commands.doctor.doctor:main", "check this machine: Python, torch, devices, memory, disk"),
     "schema": ("litlab.commands.editor.schema:main", "write the JSON schema with which an editor checks configs"),
-    "completion": ("litlab.commands.editor.completion:main", "print the completion script of a shell"),
 }
 # These are flags of `fit`.
 FLAGS: Table = {

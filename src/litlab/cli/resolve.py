@@ -45,7 +45,7 @@ def import_classes(texts: Iterable[str]) -> None:
 
 
 def import_all_classes() -> None:
-    """Import every class that a config could name, for help, completion and schemas."""
+    """Import every class that a config could name, for help and schemas."""
     import_classes(find_classes(package()))
 
 

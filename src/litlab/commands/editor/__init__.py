@@ -1,1 +1,1 @@
-"""The commands ``schema`` and ``completion``: what editors and shells know of configs and flags."""
+"""The command ``schema``: what editors know of configs."""

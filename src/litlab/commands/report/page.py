@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from litlab.commands.report.facts import OF_A_SEED, Facts, Shipped, find_shipped
+from litlab.commands.report.facts import OF_A_SEED, Facts
 from litlab.commands.report.figures import Line, draw_lines
 from litlab.runs import results
 from litlab.runs.compare import flatten_origin
@@ -33,30 +33,25 @@ def build_page(facts: Sequence[Facts], predictions: Sequence[Section], problem: 
     """Return the page: what the files of each run say, and what the checkpoint of a single run showed, or a problem."""
     runs = {each.run.name: each for each in facts}
     only = facts[0] if len(facts) == 1 else None
-    shipped = find_shipped(only) if only else None
     sections: list[Section] = [
-        ("What it is", [show.code(shipped.comment)] if shipped and shipped.comment else []),
         ("Results", list_results(runs)),
         ("Mean and spread over seeds", list_spreads(facts)),
         *predictions,
         ("Curves", list_curves(runs)),
-        ("Settings", list_settings(runs, shipped)),
+        ("Settings", list_settings(runs)),
         ("Cost", list_costs(runs)),
         ("Made from", list_origins(runs)),
         ("How to repeat it", list_commands(runs)),
         ("What is left out", [show.text(problem)] if problem else []),
     ]
-    lead = describe_run(only, shipped) if only else ""
+    lead = describe_run(only) if only else ""
     return render_page(", ".join(runs), sections, command, lead=lead, banners=list_banners(runs))
 
 
 # The head
 
 
-def describe_run(facts: Facts, shipped: Shipped | None) -> str:
-    """Return a line on a run: of its config, where it speaks of this data and these settings, else model and data."""
-    if shipped and shipped.comment:
-        return " ".join(shipped.comment.split()).partition(". ")[0]
+def describe_run(facts: Facts) -> str:
     parts = (facts.settings.get("model"), facts.data.get("description"))
     return " on ".join(str(part) for part in parts if part)
 
@@ -121,17 +116,12 @@ def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
     ]
 
 
-def list_settings(runs: Mapping[str, Facts], shipped: Shipped | None) -> list[Markup]:
-    """Return how runs differ, or how a run differs from the config that it was started with, and all settings."""
+def list_settings(runs: Mapping[str, Facts]) -> list[Markup]:
     settings = [facts.settings for facts in runs.values()]
     if len(runs) > 1:
         return [show_entries(runs, differences(settings))]
-    blocks = []
-    if shipped and shipped.changes:
-        rows = [[key, *map(format_value, values)] for key, *values in shipped.changes]
-        blocks.append(show.table(["", shipped.name, "this run"], rows))
     text = yaml.safe_dump(settings[0], sort_keys=False, allow_unicode=True)
-    return [*blocks, show.details(f"All {len(settings[0])} settings", show.code(text))]
+    return [show.details(f"All {len(settings[0])} settings", show.code(text))]
 
 
 def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:

@@ -29,12 +29,10 @@ def list_complete(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(states=(TrialState.COMPLETE,))
 
 
-def show_value(spec: Spec, trial: FrozenTrial) -> str:
+def show_value(trial: FrozenTrial) -> str:
     if trial.state != TrialState.COMPLETE:
         return decimals(trial.intermediate_values.get(trial.last_step or 0))
-    deviation = trial.user_attrs["deviation"]
-    mean = plus_minus(trial.user_attrs["mean"], deviation)
-    return f"{mean} (score {decimals(trial.value)})" if deviation and spec.spread else mean
+    return plus_minus(trial.values[0], trial.user_attrs["deviation"])
 
 
 def show_settings(trial: FrozenTrial) -> str:
@@ -43,7 +41,7 @@ def show_settings(trial: FrozenTrial) -> str:
 
 
 def describe(spec: Spec, trial: FrozenTrial) -> str:
-    reason = trial.user_attrs.get("reason", f"{spec.metric} {show_value(spec, trial)}")
+    reason = trial.user_attrs.get("reason", f"{spec.metric} {show_value(trial)}")
     return printable(f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})")
 
 
@@ -52,7 +50,7 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
     rows = []
     for trial in [*best, *(trial for trial in list_counted(study) if trial not in best)]:
         where = str(trial.user_attrs.get("reason", trial.user_attrs.get("folder", "")))
-        rows.append([str(trial.number), trial.state.name.lower(), show_value(spec, trial), show_settings(trial), where])
+        rows.append([str(trial.number), trial.state.name.lower(), show_value(trial), show_settings(trial), where])
     return ["trial", "state", spec.metric, "searched values", "folder, or why it failed"], rows
 
 

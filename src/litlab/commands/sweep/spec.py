@@ -29,8 +29,8 @@ SAMPLERS = {
 }
 PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPruner}
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
-LEAST = {"trials": 1, "hours": 0.0, "seeds": 1, "spread": 0.0}  # the numbers
-COMPARABLE = ("metric", "direction", "settings", "seeds", "spread", "space")  # what the trials of a study share
+LEAST = {"trials": 1, "hours": 0.0, "seeds": 1}  # the numbers
+COMPARABLE = ("metric", "direction", "settings", "seeds", "space")  # what the trials of a study share
 KEYS = ("name", "base", "sampler", "pruner", "trials", "hours", *COMPARABLE)
 OURS = ("seed_everything", "experiment", "test_after_fit", "ckpt_path", "resume", "config")  # set for each trial
 
@@ -50,7 +50,6 @@ class Spec:
     sampler: dict[str, Any]  # name and arguments
     pruner: dict[str, Any]  # name and arguments
     seeds: int  # fits per trial
-    spread: float  # by how many standard deviations over the seeds the mean is made worse
     space: Space  # what is searched
     arguments: list[str]  # further arguments of every fit
     fingerprint: dict[str, str]  # checksums of what makes trials comparable, by key
@@ -159,7 +158,7 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
     compared = {key: content.get(key) for key in COMPARABLE} | {"base": files, "arguments after --": arguments}
     return Spec(
         file, name, base, settings, metric, known, trials, content["hours"], sampler, pruner,
-        content.get("seeds") or 1, content.get("spread", 1.0), space, arguments,
+        content.get("seeds") or 1, space, arguments,
         {key: hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest() for key, value in compared.items()},
     )  # fmt: skip
 

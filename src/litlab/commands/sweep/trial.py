@@ -38,7 +38,7 @@ class Stopped(Exception):
 
 
 def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
-    """Fit with each seed; return the mean over the seeds, made worse by some standard deviations.
+    """Fit with each seed; return the mean over the seeds.
 
     `processes` are this one, first, and those on which it depends: when one is gone, the fits save their state and end.
     """
@@ -53,10 +53,8 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
         job["reports"] = seed == 0  # the first fit, which every trial has, is compared
         values.append(_fit(spec, folder, seed, job))
     over_seeds = spread(values)
-    trial.set_user_attr("mean", over_seeds.mean)
     trial.set_user_attr("deviation", over_seeds.deviation)
-    penalty = spec.spread * (over_seeds.deviation or 0.0)
-    return over_seeds.mean + (penalty if spec.direction == "minimize" else -penalty)
+    return over_seeds.mean
 
 
 def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:

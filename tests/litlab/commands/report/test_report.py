@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import re
 from pathlib import Path
 
@@ -46,8 +45,7 @@ def test_image_classifier(report, images_run, images):
         assert min(np.abs(pixels - file).max() for file in files) <= 1
 
     # Settings and origin.
-    assert cells(page.section("settings"), "model.width") == ["16", "8"]
-    assert cells(page.section("settings"), "data.path") == ["-", str(images)]  # that only flags have
+    assert "\nmodel.width: 8\n" in page.section("settings")
     assert "reproduce lightning_logs/images/version_0" in page.section("how-to-repeat-it")
     assert read_json(images_run.provenance)["hardware"]["host"] not in page.section("made-from")
 
@@ -116,30 +114,6 @@ def test_files_alone_are_enough(report, images_run):
         (images_run.path / name).write_text("[")
     head = report(images_run.path, "--no-evaluate").source.partition("<nav")[0]
     assert [name for name in names if f"version_0/{name}" not in head] == []
-
-
-@pytest.mark.parametrize(
-    ("flags", "batch_size", "is_described"),
-    [
-        (["--seed_everything=3"], 256, True),
-        (["--data.rows=400"], 256, False),
-        (["--config", "overlay.yaml"], 256, False),
-        ([], 128, False),  # the config is another since
-    ],
-)
-def test_the_comment_of_the_config_stands_where_it_speaks_of_this_run(report, logs, flags, batch_size, is_described):
-    """The shipped comment names data, shapes and expected results."""
-    Path("overlay.yaml").write_text("threads: 1\n")
-    provenance, config = (logs / "table/version_0" / name for name in ("provenance.json", "config.yaml"))
-    config.write_text(config.read_text().replace("batch_size: 256", f"batch_size: {batch_size}"))
-    command = ["python", "-m", "auks", "fit", "--config", str(CONFIGS / "table.yaml"), *flags]
-    origin = read_json(provenance) | {"command": command}
-    provenance.write_text(json.dumps(origin))
-    page = report("table/version_0", "--no-evaluate")
-    comment = (CONFIGS / "table.yaml").read_text().partition("\n")[0].removeprefix("# ")
-    assert (comment in page.text) == is_described
-    lead = page.source.partition('<p class="lead">')[2].partition("</p>")[0]
-    assert lead.startswith("Classifier on ") != is_described
 
 
 def test_several_runs(report, logs):

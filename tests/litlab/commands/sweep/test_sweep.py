@@ -1,7 +1,9 @@
 """Whole sweeps of real fits, through the command line."""
 
+import json
 import signal
 import sqlite3
+import statistics
 import time
 
 import pytest
@@ -51,7 +53,7 @@ def test_to_the_end_and_further(sweep, children):
 
 
 def test_seeds_workers_and_bad_ends(sweep, children):
-    """Crashes are outcomes of trials; what is worse is pruned; the mean stands beside the score."""
+    """Crashes are outcomes of trials; what is worse is pruned; the mean stands beside the deviation."""
     trouble = {
         kind: [{"class_path": "tests.litlab.commands.sweep.trouble.Trouble", "init_args": {"kind": kind}}]
         for kind in ("none", "killed", "nan", "worse")
@@ -64,17 +66,19 @@ def test_seeds_workers_and_bad_ends(sweep, children):
         pruner={"name": "median", "n_startup_trials": 1},
         trials=None,
         seeds=2,
-        spread=2.0,
     )
     assert outcome.code == 0, outcome
     trials = {trial.params["trainer.callbacks"]: trial for trial in sweep.trials()}
     assert list(trials) == list(trouble)
     best = trials["none"]
-    mean, deviation = best.user_attrs["mean"], best.user_attrs["deviation"]
-    assert deviation > 0
-    assert best.values == pytest.approx([mean + 2 * deviation])
+    fits = [
+        json.loads(file.read_text()) for file in (sweep.kept / best.user_attrs["folder"]).glob("*/validations.json")
+    ]
+    lowest = [min(values.values()) for values in fits]
+    assert best.value == pytest.approx(statistics.mean(lowest))
+    shown = f"{statistics.mean(lowest):.4g} ± {statistics.stdev(lowest):.2g}"
     for text in (outcome.out, (sweep.kept / "best.yaml").read_text()):
-        assert f"{mean:.4g} ± {deviation:.2g} (score {best.values[0]:.4g})" in text
+        assert shown in text
     assert "SIGKILL" in trials["killed"].user_attrs["reason"]
     assert trials["nan"].state == TrialState.FAIL
     assert trials["worse"].state == TrialState.PRUNED
