@@ -36,7 +36,7 @@ OTHERS: Table = {
     "reproduce": ("litlab.runs.reproduce:main", "print the commands that repeat a run on the same code"),
     "export": ("litlab.commands.export.export:main", "write a run's model as a folder that works without this project"),
     "serve": ("litlab.commands.serve.serve:main", "answer HTTP requests with a model, with a page to try it"),
-    "shards": ("litlab.commands.shards.shards:main", "write an experiment's data into a few large files, to stream"),
+    "shards": ("litlab.commands.shards.shards:main", "write an experiment's images into a few large files, to stream"),
     "consolidate": ("litlab.runs.consolidate:main", "write a sharded checkpoint as one file"),
     "new": ("litlab.commands.scaffold.new:main", "write a new experiment: network or model, data, config and test"),
     "rename": ("litlab.commands.scaffold.rename:main", "give the package another name"),

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from litlab.data.metadata import Metadata
 from litlab.data.public import obtain
 from litlab.data.sampler import EpochBatches, EpochSampler
 from litlab.data.serving import Serving
-from litlab.data.shard_batches import ShardBatches
 from litlab.data.store import fill_cache
 from litlab.errors import UserError
 from litlab.parallel.groups import data_ranks
@@ -69,7 +68,6 @@ class ExperimentData(LightningDataModule):
     fallback: str | None = None
     balance: Balance | None = None  # how classes are drawn in training; None: as they are
     predict_input: str | None = None
-    shards: Any = None  # the `Shards` that the samples lie in, with `dataset` "shards"
 
     def __init__(
         self,
@@ -121,12 +119,6 @@ class ExperimentData(LightningDataModule):
         self.dataset, self.fallback = dataset, fallback
         self.generated = dataset == "generated"
         self.path = Path("data") if source is None else source
-        if dataset == "shards":
-            from litlab.data.shards import Shards
-
-            if self.hparams["fold"] or self.hparams["balance"]:
-                raise UserError("data.fold, data.balance: shards come as they were written; leave them out")
-            self.shards = Shards(str(path), self.hparams["cache_dir"], self.item)
 
     def _guess_kind(self, source: Any) -> str | None:
         """Return the kind of the user's own files that a path tells; None where it may be the folder of public data."""
@@ -181,9 +173,6 @@ class ExperimentData(LightningDataModule):
         """Make the sampler of a split or "predict", for what `samples` or `open_input` returned."""
         options = self.sampler_options(split)
         lengths = getattr(samples, "lengths", None)  # where a batch is padded to its longest sample
-        if self.shards is not None and split != "predict":
-            sizes, together = self.shards.sizes(split), self.hparams["shuffle_shards"]
-            return ShardBatches(sizes, self.batch_size, together, lengths, **options)
         if lengths is not None:
             return LengthBatches(lengths, self.batch_size, **options)
         return EpochBatches(len(samples), self.batch_size, **options)
@@ -195,10 +184,6 @@ class ExperimentData(LightningDataModule):
     def serving(self) -> Serving:
         """Return what stands between raw inputs and a deployed model."""
         raise UserError(f"export: {type(self).__name__} has no serving(); use a DataModule that has one")
-
-    def contents(self, split: str, order: Tensor) -> tuple[Iterable[bytes], dict[str, Any]]:
-        """Return what goes into shards: the bytes of samples by their numbers, and what else is known of these."""
-        raise UserError(f"shards: {type(self).__name__} can't be written; use ImageData or TextData")
 
     def missing_split(self, split: str) -> str:
         """Return what to say where a split is asked for that has no samples."""

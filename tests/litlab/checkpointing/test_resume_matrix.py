@@ -11,8 +11,7 @@ from itertools import product
 
 import pytest
 
-from litlab.data import ImageData, TextData
-from litlab.data.shards import write_shards
+from litlab.data import ImageData
 from litlab.data.store import new_folder
 from tests.litlab.checkpointing.resuming import AT_CHECKPOINTS, EPOCHS, Cell, Resuming
 from tests.litlab.conftest import CONFIGS
@@ -61,7 +60,7 @@ MATRIX = [
         ["images"], ("kill", "SIGTERM", "exception"), ("inside", "last batch", "validation", "end"), (0, 2), (1, 2)
     ),
     *product(["series"], ("kill", "exception"), AT_CHECKPOINTS, (0,), (1, 2)),
-    *product(["streamed", "streamed_text"], ["kill"], ("inside", "end"), (0, 2), (2,)),
+    *product(["streamed"], ["kill"], ("inside", "end"), (0, 2), (2,)),
     *product(["series"], ["full"], ("best", "removed", "best, end", "removed, end"), (0,), (1,)),
     *((experiment, *way) for experiment in ("text", "series", "frozen") for way in WAYS),
     *product([*SETTINGS, TOGETHER], ["kill"], ["inside"], (0,), (1,)),
@@ -72,24 +71,18 @@ MATRIX = [
 @pytest.fixture(scope="module")
 def resuming(images, texts, series, tmp_path_factory) -> Resuming:
     folder = tmp_path_factory.mktemp("shards")
-    for data, name, size in (
-        (ImageData("folder", str(images), cache="none", cache_dir=str(folder)), "images", 50_000),
-        (TextData("csv", str(texts), vocab_size=500, cache_dir=str(folder)), "texts", 1_000),
-    ):
-        data.prepare_data()
-        data.setup()
-        with new_folder(folder / name) as staging:
-            write_shards(data, staging, size)
+    data = ImageData("folder", str(images), cache="none", cache_dir=str(folder))
+    data.setup()
+    with new_folder(folder / "images") as staging:
+        data.write_shards(staging, 50_000)
 
     # The config of an experiment, its data, and a batch with which an epoch has BATCHES.
     cut = ["--data.max_tokens=16", "--data.long_texts=crop"]
     shards = [f"--data.path={folder}/images", "--data.shuffle_shards=3"]
-    text_shards = [f"--data.path={folder}/texts", "--data.shuffle_shards=3"]
     experiments = {
         "images": ("images", ["--data.dataset=folder", f"--data.path={images}"], 22),
         "streamed": ("images", ["--data.dataset=shards", *shards], 23),
         "text": ("text", ["--data.dataset=csv", f"--data.path={texts}", *cut], 18),
-        "streamed_text": ("text", ["--data.dataset=shards", *text_shards, *cut], 19),
         "series": (
             "series",
             ["--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.val_fraction=0.2"],

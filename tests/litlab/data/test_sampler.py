@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from litlab.data.images.shard_batches import ShardBatches
 from litlab.data.length_batches import LengthBatches
 from litlab.data.sampler import EpochBatches
-from litlab.data.shard_batches import ShardBatches
 from tests.litlab.data.conftest import refusal
 
 LENGTHS = np.random.default_rng(0).integers(5, 500, 9001)
@@ -126,11 +126,8 @@ def test_an_interrupted_epoch_goes_on_with_what_is_left(make, drop_last):
 
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("ranks", [1, 3])
-@pytest.mark.parametrize("sharded", [True, False])
-def test_samples_of_a_step_are_of_about_the_same_length_and_steps_in_random_order(sharded, train, ranks):
-    kind = partial(ShardBatches, [1000] * 9 + [1], shuffle_shards=3, lengths=LENGTHS) if sharded else None
-    make = (lambda _, batch_size, **options: kind(batch_size, **options)) if kind else by_length
-    taken = share(make, 9001, 10, ranks, train=train)
+def test_samples_of_a_step_are_of_about_the_same_length_and_steps_in_random_order(train, ranks):
+    taken = share(by_length, 9001, 10, ranks, train=train)
     longest = np.array([[LENGTHS[batch.numpy()].max() for batch in rank] for rank in taken])  # (ranks, batches)
     assert (longest * count(taken)).sum() < 1.1 * LENGTHS[join(taken).numpy()].sum()
     assert np.median(np.ptp(longest, axis=0) / longest.max(axis=0)) < 0.1

@@ -1,1 +1,1 @@
-"""``shards``: the data of an experiment as a few large files, to stream them."""
+"""``shards``: the images of an experiment as a few large files, to stream them."""

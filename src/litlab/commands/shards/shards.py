@@ -1,17 +1,15 @@
-"""``python -m PACKAGE shards``: the data of an experiment as shards, which are streamed."""
+"""``python -m PACKAGE shards``: the images of an experiment as shards, which are streamed."""
 
 from pathlib import Path
-from typing import Any
 
 from litlab.errors import UserError
 from litlab.util.numbers import count
 from litlab.util.options import Options
 
 DESCRIPTION = """\
-Write the data of an experiment into shards: a few large files for each split, in a new folder. Images and texts are
-read from there by --data.dataset shards, also from object storage once you have copied the folder (docs/streaming.md).
-All other arguments are settings. --data.cache none writes your own image files as they are, without decoding them into
-the cache first.
+Write the image files of an experiment into shards: a few large files for each split, in a new folder. They are read
+from there by --data.dataset shards, also from object storage once you have copied the folder (docs/streaming.md). All
+other arguments are settings. With --data.cache none the images are not decoded first, which finds damaged ones.
 
   %(prog)s --config configs/mine.yaml --data.dataset folder --data.path DIR --data.cache none --output SHARDS
 """
@@ -27,14 +25,16 @@ def main(arguments: list[str]) -> int:
         raise UserError(f"--output: {chosen.output} is there already; name a new folder")
 
     from litlab.cli.config import Command
-    from litlab.data.shards import write_shards
+    from litlab.data.images import ImageData
     from litlab.data.store import new_folder
 
-    data: Any = Command(["fit", *settings]).build_data()
+    data = Command(["fit", *settings]).build_data()
+    if not isinstance(data, ImageData):
+        raise UserError(f"shards: they are for images, and {type(data).__name__} has none; use ImageData")
     with new_folder(chosen.output) as folder:
         data.prepare_data()
         data.setup()
-        write_shards(data, folder, chosen.shard_mb * 1_000_000)
+        data.write_shards(folder, chosen.shard_mb * 1_000_000)
 
     print(f"Written: {chosen.output}, from {data.description}")
     return 0

@@ -1,7 +1,6 @@
 """Images and their classes, for training, evaluation and prediction."""
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,6 +20,8 @@ from litlab.data.images.files import find_images, list_folder, list_table
 from litlab.data.images.generated import make_images
 from litlab.data.images.public import PublicImages
 from litlab.data.images.serving import ImageServing
+from litlab.data.images.shard_batches import ShardBatches
+from litlab.data.images.shards import Shards, write_shards
 from litlab.data.images.store import (
     LazyImages,
     ShardedImages,
@@ -31,6 +32,7 @@ from litlab.data.images.store import (
 )
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
+from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS, split_samples
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
@@ -64,7 +66,8 @@ class ImageData(ExperimentData):
         resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it with black.
         normalize: What images are brought to mean 0 and deviation 1 by: `data`: mean and deviation of each channel over
             2,000 training images; `imagenet`: those of ImageNet, as networks want them that were trained on it; or
-            two lists of your own, of means and deviations of pixels from 0 to 1.
+            two lists of your own, of means and deviations of pixels from 0 to 1. `data` of shards is that of their
+            writing.
         batch_size: Images per batch and process.
         val_fraction: Fraction of the training images kept for validation where there is no validation split; 0 for
             none.
@@ -95,6 +98,7 @@ class ImageData(ExperimentData):
     own_files = ("folder", "csv", "shards")
     own_flags = "--data.dataset folder --data.path DIR"
 
+    shards: Shards | None = None  # that the images lie in
     _serving: Any = None
     _parts: dict[str, Any]  # images of each split, after `setup`
 
@@ -131,6 +135,10 @@ class ImageData(ExperimentData):
         self.choose_source(dataset, path, fallback)
         self.settings: Any = self.hparams
         self.cache_dir = Path(cache_dir).expanduser()
+        if self.dataset == "shards":
+            if fold or balance:
+                raise UserError("data.fold, data.balance: shards come as they were written; leave them out")
+            self.shards = Shards(str(path), self.cache_dir)
         self.is_lazy = self.shards is not None or cache == "none"
         if transform and not self.is_lazy:
             raise UserError("data.transform: it is for images that are decoded for each batch; add --data.cache none")
@@ -239,7 +247,6 @@ class ImageData(ExperimentData):
             for split, part in self.shards.about["splits"].items():
                 rows = torch.arange(len(part["labels"]))
                 parts[split] = ShardedImages(self.shards, split), rows, part["labels"]
-            self.generated = known.generated  # as made-up data can be written, too
         kind = partial(LazyImages, form=known) if self.is_lazy else StoredImages
         self._parts = {split: kind(*part) for split, part in parts.items()}
         if self.is_lazy:
@@ -273,7 +280,7 @@ class ImageData(ExperimentData):
             return _IMAGENET if normalize == "imagenet" else normalize
         if self.metadata is not None:  # measured once: each stage has its setup
             return [self.metadata.mean, self.metadata.std]
-        return self.shards.about["splits"]["train"]["colours"] if self.shards else self._measure_colours()
+        return [self.known.mean, self.known.std] if self.shards else self._measure_colours()
 
     def _measure_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel over many training images."""
@@ -295,6 +302,12 @@ class ImageData(ExperimentData):
         if size > free / 4:
             return part  # batches come from the file as they are needed
         return part.copy(self.augment.crop if split == "train" else 0, self.choose_device(size))
+
+    def sampler(self, samples: Any, split: str) -> EpochSampler:
+        if self.shards is None or split == "predict":
+            return super().sampler(samples, split)
+        sizes, together = self.shards.sizes(split), self.settings.shuffle_shards
+        return ShardBatches(sizes, self.batch_size, together, **self.sampler_options(split))
 
     def labels(self, split: str) -> Tensor:
         return self._parts[split].labels
@@ -351,8 +364,15 @@ class ImageData(ExperimentData):
         files = list(map(str, self._predicted))
         write_classes(Path(path), {"file": files}, self.class_names, torch.cat(outputs).cpu())
 
-    def contents(self, split: str, order: Tensor) -> tuple[Iterable[bytes], dict[str, Any]]:
+    def write_shards(self, folder: Path, size: int) -> None:
+        """Write the image files of all splits into shards; after `setup`.
+
+        Args:
+            folder: As of `litlab.data.images.shards.write_shards`.
+            size: As there.
+        """
         if self.listing is None:
             raise UserError("shards: they are for image files of your own; set data.path")
-        files = self.listing["file"].iloc[self._parts[split].rows[order]]
-        return map(Path.read_bytes, files), {"colours": self._measure_colours()} if split == "train" else {}
+        files = self.listing["file"].to_numpy()
+        splits = {split: (files[part.rows], part.labels) for split, part in self._parts.items()}
+        write_shards(folder, size, splits, self.state_dict())

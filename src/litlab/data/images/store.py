@@ -17,9 +17,9 @@ from torch.utils.data import Dataset
 from litlab.data.frames import Policy, drop_bad_rows
 from litlab.data.images.augment import reflect_pad
 from litlab.data.images.decode import ImageMetadata, Picture, decode
+from litlab.data.images.shards import Shards
 from litlab.data.module import LoaderError
 from litlab.data.scores import classification_scores
-from litlab.data.shards import Shards
 from litlab.util.progress import progress_bar
 
 _BLOCK = 128  # images that are handled at a time

@@ -2,8 +2,8 @@
 
 import hashlib
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,8 +44,7 @@ class TokenizedTexts(Dataset[Any]):
     It tells how many texts are not read as a whole.
 
     Args:
-        part: ``lengths`` and ``ids``, as `encode` returns them, or in place of the latter ``read``, which reads them;
-            and perhaps ``labels``, int64 of shape (texts,).
+        part: ``lengths`` and ``ids``, as `encode` returns them, and perhaps ``labels``, int64 of shape (texts,).
         known: What is known of the texts.
         split: The split, or "predict".
     """
@@ -56,7 +55,7 @@ class TokenizedTexts(Dataset[Any]):
         self.part, lengths = part, part["lengths"]
         self.both_ends, self.padding = known.both_ends, known.padding
         self.most = known.max_tokens if split == "train" else known.longest
-        self.texts: Sequence[Tensor] = part["ids"].split(lengths.tolist()) if "ids" in part else ()
+        self.texts = part["ids"].split(lengths.tolist())
         self.lengths = lengths.clamp(max=self.most).numpy()
         longer = int((lengths > known.max_tokens).sum())
         if longer:
@@ -64,12 +63,6 @@ class TokenizedTexts(Dataset[Any]):
                 f"{longer:,} of {len(lengths):,} {split} texts are longer than data.max_tokens ({known.max_tokens}): "
                 f"data.long_texts is {known.long_texts}"
             )
-
-    def read(self, numbers: Tensor) -> list[Tensor]:
-        """Return the token ids of whole texts by their numbers, int64 of shape (some,)."""
-        if "ids" in self.part:
-            return [self.texts[number] for number in numbers.tolist()]
-        return [torch.frombuffer(bytearray(text), dtype=torch.int32) for text in self.part["read"](numbers)]
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -82,7 +75,8 @@ class TokenizedTexts(Dataset[Any]):
             and int64 (batch,).
         """
         numbers = index % len(self)
-        pieces = [self._cut(ids, draw) for ids, draw in zip(self.read(numbers), index.tolist(), strict=True)]
+        pairs = zip(numbers.tolist(), index.tolist(), strict=True)
+        pieces = [self._cut(self.texts[number], draw) for number, draw in pairs]
         inputs = {"ids": pad_sequence(pieces, batch_first=True, padding_value=self.padding).long()}
         return (inputs, self.part["labels"][numbers]) if "labels" in self.part else inputs
 
@@ -96,7 +90,7 @@ class TokenizedTexts(Dataset[Any]):
 
 
 class TextData(ExperimentData):
-    """Texts with one class each: your own file or shards, a public data set (in subclasses), or generated.
+    """Texts with one class each: your own file, a public data set (in subclasses), or generated.
 
     They are tokenised once, into a cache of flat ids; batches are gathered as a whole, from texts of about the same
     length. The model gets a dict with ``ids``, int64 of shape (batch, time), padded with 0 at the end; and int64 labels
@@ -104,12 +98,10 @@ class TextData(ExperimentData):
     command line does.
 
     Args:
-        dataset: `csv` for your own texts, `shards` for those that the command ``shards`` has written, which are larger
-            than the memory or in object storage, `generated` for made-up ones; null: your own where `path` names a
-            file, else the public data set that the class is named for.
+        dataset: `csv` for your own texts, `generated` for made-up ones; null: your own where `path` names a file, else
+            the public data set that the class is named for.
         path: `csv`: the file to train on: CSV (may be gzipped), Parquet, Excel or JSON lines; in Python also a frame of
-            pandas. `shards`: their folder, or an address such as ``s3://bucket/folder``. Public: folder to download to
-            (`data` where null).
+            pandas. Public: folder to download to (`data` where null).
         test_path: File to test on; null takes `test_fraction` of the texts in `path`, stratified by class.
         columns: Names of the columns of a CSV file whose first row is a text; null: the first row has the names.
         text_columns: Columns that make up the text, joined by a space.
@@ -118,8 +110,7 @@ class TextData(ExperimentData):
         tokenizer: `word`: words in lower case and punctuation marks, those that come at least twice in training;
             `bpe`: pieces of words, by byte-pair encoding, also in lower case; else the tokenizer of a pre-trained model
             of transformers, by its folder or its name on huggingface.co, as `PretrainedText` needs it.
-        vocab_size: Most entries of the vocabulary of `word` and `bpe`. Tokens and splits of shards are those of their
-            writing.
+        vocab_size: Most entries of the vocabulary of `word` and `bpe`.
         max_tokens: Longest piece of a text, in tokens, that the model reads at once.
         long_texts: `truncate` cuts longer texts to their beginning. `crop` takes a piece at random in training; in
             evaluation it takes as many tokens of the beginning and of the end.
@@ -132,8 +123,7 @@ class TextData(ExperimentData):
         bad_rows: Rows that can't be used (no text, no label, too many cells): `error` names them, `drop` leaves them
             out and says how many there are.
         fallback: `generated` uses made-up texts where a public set can't be downloaded, and says so; null stops there.
-        cache_dir: Folder for the tokenised texts, and for shards of object storage once they have been read.
-        shuffle_shards: How many shards are shuffled together: more is more random, and reads more files at once.
+        cache_dir: Folder for the tokenised texts.
         **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of
             `ExperimentData`.
 
@@ -144,11 +134,10 @@ class TextData(ExperimentData):
     item = "texts"
     kind = "texts"
     metadata_type = TextMetadata
-    own_files = ("csv", "shards")
 
     def __init__(
         self,
-        dataset: Literal["csv", "shards", "generated"] | None = None,
+        dataset: Literal["csv", "generated"] | None = None,
         path: UserFile | None = None,
         *,
         test_path: UserFile | None = None,
@@ -168,7 +157,6 @@ class TextData(ExperimentData):
         bad_rows: Policy = "error",
         fallback: Literal["generated"] | None = None,
         cache_dir: str = "data/cache",
-        shuffle_shards: PositiveInt = 8,
         **loader: Any,
     ) -> None:
         super().__init__(batch_size=batch_size, **loader)
@@ -252,15 +240,13 @@ class TextData(ExperimentData):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
-        if self.shards is not None:
-            return self.shards.about["fingerprint"]
         source = self._digests if self.dataset == "csv" else self.source_name
         settings = [self.hparams[name] for name in _PREPARATION]
         digest = hashlib.sha256(repr((_VERSION, source, settings, self._pretrained_tokenizer)).encode()).hexdigest()
         return f"texts-{digest[:12]}"
 
-    def cache_folder(self) -> Any:
-        return None if self.shards else Path(self.hparams["cache_dir"]).expanduser() / self.fingerprint
+    def cache_folder(self) -> Path:
+        return Path(self.hparams["cache_dir"]).expanduser() / self.fingerprint
 
     def fill_cache(self, folder: Path) -> None:
         # Read and split all texts.
@@ -295,12 +281,9 @@ class TextData(ExperimentData):
         torch.save({"metadata": metadata, "splits": splits}, folder / "texts.pt")
 
     def open(self, stage: str | None) -> TextMetadata:
-        if self.shards is not None:
-            stored = self.shards.about
-        else:
-            folder = self.cache_folder()
-            fill_cache(folder, self.fill_cache)
-            stored = torch.load(folder / "texts.pt", mmap=True, weights_only=True)
+        folder = self.cache_folder()
+        fill_cache(folder, self.fill_cache)
+        stored = torch.load(folder / "texts.pt", mmap=True, weights_only=True)
         written, self._parts = stored["metadata"], stored["splits"]
         self.generated, self._tokenizer = written["generated"], written["tokenizer"]
         self.sizes = {split: len(part["labels"]) for split, part in self._parts.items()}
@@ -310,11 +293,7 @@ class TextData(ExperimentData):
 
     def samples(self, split: str) -> TokenizedTexts:
         part = self._parts[split]
-        if self.shards is not None:
-            part = {**part, "read": partial(self.shards.read, split)}
         if self.metadata.tokenizer != self._tokenizer:  # a checkpoint's, of other texts
-            if self.shards is not None:
-                raise UserError(f"data.path: {self.path} has other tokens than the checkpoint; use those of its run")
             part = part | encode(self.metadata.tokenizer, part["texts"])
         return TokenizedTexts(part, self.metadata, split)
 
@@ -330,12 +309,6 @@ class TextData(ExperimentData):
     def widest(self, batch: Any) -> Any:
         _, labels = batch
         return {"ids": labels.new_zeros(self.batch_size, self.max_tokens)}, labels.new_zeros(self.batch_size)
-
-    def contents(self, split: str, order: Tensor) -> tuple[Iterable[bytes], dict[str, Any]]:
-        part = self._parts[split]
-        contents = (ids.numpy().tobytes() for ids in self.samples(split).read(order))
-        texts = {} if split == "train" else {"texts": part["texts"]}  # for callbacks that show them
-        return contents, {"lengths": part["lengths"][order], **texts}
 
     # ---- checkpoint, prediction and export
 
@@ -371,12 +344,12 @@ class TextData(ExperimentData):
         return self._evaluated[split][batch_idx]
 
     def text(self, split: str, index: int) -> str:
-        """One raw text, by its number in a split; shards have them for val and test."""
+        """One raw text, by its number in a split."""
         return self._parts[split]["texts"][index]
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test result of a linear model on the same texts: its ``test/acc`` and ``test/f1``."""
-        if self.shards or "test" not in self.sizes or self.sizes["train"] > _MOST_FOR_BASELINE:
+        if "test" not in self.sizes or self.sizes["train"] > _MOST_FOR_BASELINE:
             return {}
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.pipeline import make_pipeline

@@ -1,13 +1,13 @@
-"""Shards: the samples of a data set in a few large files, in a folder or whatever storage fsspec reaches.
+"""Shards: image files in a few large ones, in a folder or whatever storage fsspec reaches.
 
-A shard is the bytes of its samples, one behind the other. What else is known is in one file, which is read with
+A shard is the bytes of its images, one behind the other. What else is known is in one file, which is read with
 ``weights_only``: nothing in shards can run code, whoever has written them.
 """
 
 import io
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,92 +19,94 @@ import torch
 from filelock import FileLock
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import tokenize
+from torch import Tensor
 
 from litlab.data.module import LoaderError
 from litlab.errors import UserError, first_line
 from litlab.util.files import write_atomically
 from litlab.util.progress import progress_bar
 
-VERSION = 6
+VERSION = 7
 
 
 class Shards:
-    """The shards of a data set, whose samples are read by their numbers, in any process.
+    """The shards of a data set, whose images are read by their numbers, in any process.
 
     Args:
         where: Their folder, or an address such as ``s3://bucket/folder``.
         cache_dir: Folder where shards of object storage are kept.
-        kind: What the samples are, such as images.
     """
 
-    def __init__(self, where: str, cache_dir: Path | str, kind: str) -> None:
-        self.where, self.cache_dir, self.kind = os.path.expanduser(where), cache_dir, kind
+    def __init__(self, where: str, cache_dir: Path) -> None:
+        self.where, self.cache_dir = os.path.expanduser(where), cache_dir
 
     @cached_property
     def about(self) -> dict[str, Any]:
         """What `write_shards` has written: ``metadata``, ``splits`` and ``fingerprint``.
 
         Raises:
-            UserError: There are no shards, they can't be read, or are of another kind or version.
+            UserError: There are no shards, they can't be read, or are of another version.
         """
         with _explain_unreadable(self.where):
             storage, path = fsspec.url_to_fs(f"{self.where}/about.pt")
             about = torch.load(io.BytesIO(storage.cat_file(path)), weights_only=True)
-        needed = f"{self.kind} of version {VERSION}"
-        if about["kind"] != needed:
-            raise UserError(f"data.path: {self.where} holds {about['kind']}, not {needed}; write it again")
+        if about.get("version") != VERSION:
+            raise UserError(f"data.path: {self.where} holds no shards of version {VERSION}; write them again")
         return about
 
     def sizes(self, split: str) -> list[int]:
-        """Return the number of samples in each shard of a split."""
+        """Return the number of images in each shard of a split."""
         return self.about["splits"][split]["places"][:, 0].bincount().tolist()
 
     def read(self, split: str, index: Any) -> list[bytes]:
-        """Return samples by their numbers, int64 of shape (samples,).
+        """Return images by their numbers, int64 of shape (images,).
 
         Raises:
             LoaderError: A shard is missing, too short or out of reach.
         """
         folder, places = f"{self.where}/{split}", self.about["splits"][split]["places"]
-        samples = []
+        images = []
         with _explain_unreadable(folder):
             for shard, begin, end in places[index].tolist():
                 content = _map(f"{folder}/{shard}.bin", self.cache_dir, self.about["fingerprint"])[begin:end].tobytes()
                 if len(content) < end - begin:
                     raise EOFError(f"{shard}.bin is cut off")
-                samples.append(content)
-        return samples
+                images.append(content)
+        return images
 
 
-def write_shards(data: Any, folder: Path, size: int) -> None:
-    """Write the samples of a data set, those to train on in random order: a file can be sorted by class.
+def write_shards(
+    folder: Path, size: int, splits: Mapping[str, tuple[np.ndarray, Tensor]], metadata: dict[str, Any]
+) -> None:
+    """Write image files into shards, those to train on in random order: they can be sorted by class.
 
     Args:
-        data: An `ExperimentData` after `setup`.
-        folder: Their folder.
-        size: Bytes of a shard, which can be larger by one sample.
+        folder: The folder of the shards, which is there.
+        size: Bytes of a shard, which can be larger by one image.
+        splits: Files of each split, and their classes, int64 of shape (images,).
+        metadata: What is known of the images.
     """
-    splits = {}
-    for split, count in data.sizes.items():
-        order = torch.arange(count)
+    known = {}
+    for split, (files, labels) in splits.items():
+        order = torch.arange(len(files))
         if split == "train":
-            order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
-        contents, facts = data.contents(split, order)
+            order = torch.randperm(len(files), generator=torch.Generator().manual_seed(0))
         (folder / split).mkdir()
 
-        # The shard of each sample, and where it begins and ends there.
+        # The shard of each image, and where it begins and ends there.
         places, shard, end = [], 0, 0
-        for content in progress_bar(contents, desc=f"writing {split}", total=count):
+        for file in progress_bar(files[order.numpy()], desc=f"writing {split}"):
             if end >= size:
                 shard, end = shard + 1, 0
+            content = file.read_bytes()
             with (folder / split / f"{shard}.bin").open("ab") as stream:
                 stream.write(content)
             begin, end = end, end + len(content)
             places.append([shard, begin, end])
-        splits[split] = {"places": torch.tensor(places), "labels": data.labels(split)[order], **facts}
+        known[split] = {"places": torch.tensor(places), "labels": labels[order]}
 
-    about = {"kind": f"{data.item} of version {VERSION}", "fingerprint": secrets.token_hex(8)}
-    torch.save({**about, "metadata": data.state_dict(), "splits": splits}, folder / "about.pt")
+    about = {"version": VERSION, "fingerprint": secrets.token_hex(8), "metadata": metadata, "splits": known}
+    torch.save(about, folder / "about.pt")
 
 
 @contextmanager
@@ -117,11 +119,11 @@ def _explain_unreadable(where: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=64)
-def _map(where: str, cache_dir: Path | str, fingerprint: str) -> np.ndarray:
+def _map(where: str, cache_dir: Path, fingerprint: str) -> np.ndarray:
     """Map a shard into memory; one of object storage is fetched before, by one process at a time, and kept."""
     storage, path = fsspec.url_to_fs(where)
     if not isinstance(storage, LocalFileSystem):
-        kept = Path(cache_dir).expanduser() / "shards" / tokenize(where, fingerprint)
+        kept = cache_dir / "shards" / tokenize(where, fingerprint)
         kept.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{kept}.lock"):
             if not kept.exists():

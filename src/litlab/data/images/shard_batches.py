@@ -3,13 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from litlab.data.sampler import EpochSampler
-
-_POOL = 50  # batches that are put together anew: fewer are more random, more have less padding
 
 
 class ShardBatches(EpochSampler):
@@ -29,32 +26,18 @@ class ShardBatches(EpochSampler):
         shards: Number of samples in each shard.
         batch_size: Samples per batch and process, at most.
         shuffle_shards: How many shards are shuffled together: more is more random, and reads from more files at once.
-        lengths: Length of each sample, int64 of shape (samples,), where a batch is padded to its longest: of every 50
-            batches the samples are then sorted by length and cut anew, into batches that come in random order.
         **options: As of `EpochSampler`.
     """
 
-    def __init__(
-        self,
-        shards: Sequence[int],
-        batch_size: int,
-        shuffle_shards: int,
-        lengths: np.ndarray | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, shards: Sequence[int], batch_size: int, shuffle_shards: int, **options: Any) -> None:
         super().__init__(sum(shards), batch_size, **options)
         self.shards = list(shards)
         self.shuffle_shards = shuffle_shards
-        self.lengths = lengths
 
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
         generator, turns = self.make_generator(), torch.arange(len(self.shards))
         order = torch.randperm(len(turns), generator=generator) if self.train else turns
-        order_of_batches = torch.arange(len(self))
-        if self.train and self.lengths is not None:
-            # The same on all processes: none waits for another's longer samples.
-            order_of_batches = (order_of_batches // _POOL + torch.rand(len(self), generator=generator)).argsort()
 
         # The share of this process in the epoch's sequence of shards, and the turn of each sample's shard in it.
         begin, end = (self.size * rank // self.world_size for rank in (self.rank, self.rank + 1))
@@ -66,8 +49,4 @@ class ShardBatches(EpochSampler):
             block = (turns - turns[0]) // self.shuffle_shards
             keys = block + torch.rand(len(block), generator=generator, dtype=torch.float64)
             samples = samples[keys.argsort()]
-        if self.lengths is not None:
-            pool = torch.arange(len(samples)) * len(self) // len(samples) // _POOL
-            samples = samples[np.lexsort((-self.lengths[samples], pool))]
-        batches = samples.tensor_split(len(self))
-        yield from (batches[place] for place in order_of_batches)
+        yield from samples.tensor_split(len(self))
