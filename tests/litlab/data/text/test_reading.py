@@ -1,7 +1,6 @@
 """What a file of texts says: rows that can't be used, the order of classes, texts to predict, words and pieces."""
 
 import pytest
-import torch
 from tokenizers import Tokenizer
 
 from litlab.data.text.reading import read_input
