@@ -7,7 +7,6 @@ import pytest
 from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.resume import ExactResume
-from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, fit
 
 pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:You're resuming")
@@ -48,5 +47,3 @@ def test_direction(tmp_path):
     falling = Scripted([0.5, 0.4, 0.3])
     assert epochs(tmp_path, falling, monitor="val/loss") == 3
     assert epochs(tmp_path, falling, monitor="mine", mode="max") == 2
-    with pytest.raises(UserError, match=r"^early_stopping.mode: val/loss is better when lower; set min, or leave"):
-        epochs(tmp_path, falling, monitor="val/loss", mode="max")
