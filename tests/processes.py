@@ -74,6 +74,7 @@ class Python:
             start_fork_server()
         variables = {**os.environ, **defaults, **own}
         self._server = socket.socket(socket.AF_UNIX)
+        weakref.finalize(self, self._server.close)
         self._server.connect(os.environ[SERVER])
         self._server.sendall(json.dumps([[*map(str, arguments)], str(cwd), variables, files]).encode())
         self._server.shutdown(socket.SHUT_WR)
@@ -90,7 +91,6 @@ class Python:
     def poll(self, timeout: float | None = 0) -> int | None:
         if self._code is None and select.select([self._server], [], [], timeout)[0]:
             self._code = self._receive()
-            self._server.close()
         return self._code
 
     def wait(self, timeout: float = 240) -> int:
