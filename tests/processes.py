@@ -5,6 +5,7 @@ processes. One server forks for all processes of a session. What is forked is li
 environment, working directory, exit code.
 """
 
+import atexit
 import json
 import os
 import runpy
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 import weakref
 from importlib import import_module
 from pathlib import Path
@@ -217,14 +219,28 @@ def become(arguments: list[str], cwd: str, variables: dict[str, str], files: lis
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
-    if arguments[0] == "-m":
-        sys.argv = arguments[1:]
-        sys.path.insert(0, "")
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = arguments
-        sys.path.insert(0, str(Path(arguments[0]).parent))
-        runpy.run_path(arguments[0], run_name="__main__")
+    code: Any = None
+    try:
+        if arguments[0] == "-m":
+            sys.argv = arguments[1:]
+            sys.path.insert(0, "")
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = arguments
+            sys.path.insert(0, str(Path(arguments[0]).parent))
+            runpy.run_path(arguments[0], run_name="__main__")
+    except SystemExit as exit_:
+        code = exit_.code
+    except BaseException:
+        code = traceback.format_exc()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)  # taking everything down that was imported takes two seconds
 
 
 if __name__ == "__main__":
