@@ -25,17 +25,17 @@ class Scripted(Tiny):
             raise KeyError
 
     def validation_step(self, batch, batch_idx):
-        self.log("val/acc", SCORES[self.current_epoch])
+        self.log_dict(dict.fromkeys(["val/acc", "mine"], SCORES[self.current_epoch]))
 
 
-def epochs(folder, model, resume=None) -> int:
-    callbacks = [RunEarlyStopping("val/acc", patience=2), ExactResume(), RunCheckpoint(str(folder))]
+def epochs(folder, model, monitor, mode, resume=None) -> int:
+    callbacks = [RunEarlyStopping(monitor, mode, patience=2), ExactResume(), RunCheckpoint(str(folder))]
     settings = {"max_epochs": len(SCORES), "num_sanity_val_steps": 0, "enable_checkpointing": True}
     return fit(folder, model, *callbacks, resume=resume, **settings).current_epoch
 
 
-@pytest.mark.parametrize("stop", [2, None])
-def test_a_resumed_run_trains_as_many_epochs(tmp_path, stop):
+@pytest.mark.parametrize(("stop", "monitor", "mode"), [(2, "val/acc", None), (None, "mine", "max")])
+def test_a_resumed_run_trains_as_many_epochs(tmp_path, stop, monitor, mode):
     with nullcontext() if stop is None else pytest.raises(KeyError):
-        assert epochs(tmp_path, Scripted(stop)) == 3
-    assert epochs(tmp_path, Scripted(), tmp_path / "last.ckpt") == 3
+        assert epochs(tmp_path, Scripted(stop), monitor, mode) == 3
+    assert epochs(tmp_path, Scripted(), monitor, mode, tmp_path / "last.ckpt") == 3
