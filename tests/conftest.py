@@ -20,7 +20,7 @@ from filelock import FileLock
 from litlab.cli.argv import find_bases
 from litlab.cli.main import run_command
 from litlab.util.team import use_package
-from tests.processes import Child, Python, ranks, start_fork_server, variables_at_start
+from tests.processes import Child, Python, ranks, start_fork_server
 from tests.tiny_files import images, series, texts  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[1]
@@ -64,20 +64,17 @@ OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:
 def pytest_configure(config: pytest.Config) -> None:
     """Import Lightning before pytest has log handlers, or it will not make its own.
 
-    Where other processes run the tests, these import it.
+    Where other processes run the tests, these import it, and share a server that forks.
     """
-    if not config.getoption("numprocesses", None):
+    if config.getoption("numprocesses", None):
+        start_fork_server()
+    else:
         import lightning.pytorch  # noqa: F401
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that no process is left alone with it at the end."""
     items.sort(key=lambda item: item.path.name not in LONGEST)
-
-
-def pytest_collection_finish() -> None:
-    """Note the variables, before a test changes them."""
-    variables_at_start.update(os.environ)
 
 
 @dataclass

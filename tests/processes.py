@@ -1,39 +1,54 @@
-"""Processes of Python that start at once: launcher of one that has imported torch and Lightning; not a test itself.
+"""Processes of Python that start at once: forks of one that has imported torch and Lightning; not a test itself.
 
 Importing both takes some ten seconds of a core, and a test of two ranks that are stopped and go on starts four
-processes. What is forked is like a new process otherwise: arguments, environment, working directory, exit code.
+processes. One server forks for all processes of a session. What is forked is like a new process otherwise: arguments,
+environment, working directory, exit code.
 """
 
 import atexit
+import json
 import os
 import runpy
+import select
 import signal
 import socket
+import struct
+import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 import weakref
 from importlib import import_module
-from multiprocessing import forkserver, get_context, set_start_method
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import BinaryIO
-from unittest.mock import patch
+from typing import Any, BinaryIO
 
-FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload(["litlab.cli.fit", "optuna", __name__])
+SERVER = "TEST_FORK_SERVER"  # variable: the server's socket
+NUMBER = struct.Struct("i")  # what the server answers: an id, and when that process has ended its exit code
 
-FORKED = "TEST_CHILDREN_ARE_FORKED"  # variable of processes whose own children start like them, not in seconds
-variables_at_start: dict[str, str] = {}  # those of the session, before any test
-_one_at_a_time = threading.Lock()  # some tests start several processes from threads, and these change the variables
+_kept: list[object] = []  # by the process that has started the server, as long as it lives
+_one_at_a_time = threading.Lock()  # some tests start several processes from threads
 
 
 def start_fork_server() -> None:
-    """Start it unless it runs, without the variables that a test has set for itself: later forks would have them."""
-    if FORKED in os.environ:
+    """Start it, unless it runs; it ends with this process."""
+    if SERVER in os.environ:
         return
-    with patch.dict(os.environ, variables_at_start or dict(os.environ), clear=True):
-        forkserver.ensure_running()
+    folder = tempfile.TemporaryDirectory()
+    address = f"{folder.name}/socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(100)
+        server = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(listener.fileno())],
+            pass_fds=[listener.fileno()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            cwd=Path(__file__).parents[1],
+        )
+    _kept.extend([folder, server])
+    os.environ[SERVER] = address
 
 
 class Python:
@@ -58,27 +73,35 @@ class Python:
         self._printed = [_temporary_file(self) for _ in range(1 if merge else 2)]
         files = [os.devnull, *map(str, self._printed)]
         with _one_at_a_time:
-            variables = {**os.environ, **defaults, **own}
             start_fork_server()
-            server = forkserver._forkserver._forkserver_address
-            self._process = FORKS.Process(target=_become, args=([*map(str, arguments)], cwd, variables, files, server))
-            self._process.start()
-        self.pid: int = self._process.pid or 0
+        variables = {**os.environ, **defaults, **own}
+        self._server = socket.socket(socket.AF_UNIX)
+        weakref.finalize(self, self._server.close)
+        self._server.connect(os.environ[SERVER])
+        self._server.sendall(json.dumps([[*map(str, arguments)], str(cwd), variables, files]).encode())
+        self._server.shutdown(socket.SHUT_WR)
+        self.pid = self._receive()
+        self._code: int | None = None
+
+    def _receive(self) -> int:
+        return NUMBER.unpack(self._server.recv(NUMBER.size))[0]
 
     @property
     def returncode(self) -> int | None:
-        return self._process.exitcode
+        return self.poll()
 
-    def poll(self) -> int | None:
-        return self.returncode
+    def poll(self, timeout: float | None = 0) -> int | None:
+        if self._code is None and select.select([self._server], [], [], timeout)[0]:
+            self._code = self._receive()
+        return self._code
 
     def wait(self, timeout: float = 240) -> int:
         """Its exit code, below 0 for one that was killed."""
-        self._process.join(timeout)
-        if self._process.exitcode is None:
+        code = self.poll(timeout)
+        if code is None:
             said = "\n".join(self.printed())
             raise AssertionError(f"process {self.pid} has not ended in {timeout} seconds, and has printed:\n{said}")
-        return self._process.exitcode
+        return code
 
     def communicate(self, timeout: float = 240) -> tuple[str, str]:
         """What it printed, once it has ended."""
@@ -91,7 +114,7 @@ class Python:
         return [path.read_text(errors="replace") for path in self._printed]
 
     def send_signal(self, signum: int) -> None:
-        if self._process.exitcode is None:
+        if self.poll() is None:
             os.kill(self.pid, signum)
 
     def kill(self) -> None:
@@ -109,8 +132,8 @@ class Child(Python):
         self._log = stdout
 
     def wait(self, timeout: float | None = 240) -> int:
-        self._process.join(timeout)
-        if self.returncode is None:
+        code = self.poll(timeout)
+        if code is None:
             raise TimeoutExpired("child", timeout or 0)
         out, *err = self.printed()
         if self._log is not None:
@@ -118,7 +141,7 @@ class Child(Python):
         else:
             sys.stdout.write(out)
             sys.stderr.write("".join(err))
-        return self.returncode
+        return code
 
 
 # Forked from a process that has imported `tests` of this tree. Rewriting asserts would take 12 seconds.
@@ -157,8 +180,34 @@ def _temporary_file(owner: object) -> Path:
     return Path(name)
 
 
-def _become(arguments: list[str], cwd: Path, variables: dict[str, str], files: list[str], server: str) -> None:
-    set_start_method(None, force=True)  # the workers of loaders start as they do elsewhere
+# The server
+
+
+def serve(listener: socket.socket) -> list[Any]:
+    """Fork whenever somebody asks for it; return in a fork, with what it is to become."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for name in ("litlab.cli.fit", "optuna"):
+        import_module(name)
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:  # whoever has started it has ended
+            sys.exit()
+        asked, _ = listener.accept()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            with asked, asked.makefile() as stream:
+                request = json.load(stream)
+                pid = os.fork()
+                if pid == 0:
+                    return request
+                asked.sendall(NUMBER.pack(pid))
+                _, status = os.waitpid(pid, 0)
+                asked.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
+            os._exit(0)
+        asked.close()
+
+
+def become(arguments: list[str], cwd: str, variables: dict[str, str], files: list[str]) -> None:
     os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     os.environ.clear()
@@ -166,14 +215,11 @@ def _become(arguments: list[str], cwd: Path, variables: dict[str, str], files: l
     os.chdir(cwd)
     for descriptor, name in zip(range(3), [*files, files[-1]], strict=False):
         os.dup2(os.open(name, os.O_RDWR | os.O_APPEND), descriptor)
-    if FORKED in variables:
-        forkserver._forkserver._forkserver_address = server  # pyright: ignore[reportAttributeAccessIssue]
-        forkserver._forkserver.ensure_running = lambda: None
-        import_module("litlab.runs.children").Popen = Child
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
+    code: Any = None
     try:
         if arguments[0] == "-m":
             sys.argv = arguments[1:]
@@ -183,5 +229,19 @@ def _become(arguments: list[str], cwd: Path, variables: dict[str, str], files: l
             sys.argv = arguments
             sys.path.insert(0, str(Path(arguments[0]).parent))
             runpy.run_path(arguments[0], run_name="__main__")
-    finally:
-        atexit._run_exitfuncs()
+    except SystemExit as exit_:
+        code = exit_.code
+    except BaseException:
+        code = traceback.format_exc()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)  # taking everything down that was imported takes two seconds
+
+
+if __name__ == "__main__":
+    become(*serve(socket.socket(fileno=int(sys.argv[1]))))

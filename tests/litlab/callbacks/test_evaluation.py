@@ -2,17 +2,20 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from matplotlib.figure import Figure
 from pandas import DataFrame, read_csv
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torchmetrics.functional import confusion_matrix, f1_score, precision
 
 from litlab.callbacks import Baselines, ConfusionMatrix
 from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
-from tests.litlab.callbacks.loggers import check_loggers
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.recorder import Recorder, RunRecorder
 
 
 class Compared(TinyData):
@@ -58,8 +61,26 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
 
 
 def test_every_logger_gets_what_it_takes(tmp_path):
-    check_loggers(tmp_path / "a", ConfusionMatrix(), Tiny(), TinyData(), {"confusion_matrix"}, {"classes"})
-    check_loggers(tmp_path / "b", Baselines(), Tiny(), Compared(), tables={"baselines"})
+    recorder, run = Recorder(), RunRecorder()
+    loggers = [TensorBoardLogger(tmp_path, name="", version=""), CSVLogger(tmp_path / "csv"), recorder, run]
+    trainer = make_trainer(tmp_path, logger=loggers, callbacks=[ConfusionMatrix(), Baselines()])
+    trainer.test(Tiny(), Compared(), verbose=False)
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    tags, name = events.Tags(), "test/confusion_matrix"
+    assert tags["images"] == [name]
+    [shown], [stored] = recorder.log_image.call_args_list, run.experiment.log_image.call_args_list
+    assert (shown.kwargs["key"], stored.args[0], stored.args[2]) == (name, "r1", f"{name}.png")
+    pixels = np.asarray(Image.open(tmp_path / "confusion_matrix.png"))
+    assert all(np.array_equal(pixels, picture) for picture in (*shown.kwargs["images"], stored.args[1]))
+
+    tables = {call.kwargs["key"]: call.kwargs for call in recorder.log_table.call_args_list}
+    texts = {file: text for _, text, file in (call.args for call in run.experiment.log_text.call_args_list)}
+    assert tables.keys() == {"test/classes", "test/baselines"}
+    assert {tag.removesuffix("/text_summary") for tag in tags["tensors"]} == tables.keys()
+    for name, table in tables.items():
+        assert {len(row) for row in table["data"]} == {len(table["columns"])}
+        assert all(column in texts[f"{name}.md"] for column in table["columns"])
 
 
 @pytest.mark.parametrize("options", [{"logger": False}, {"fast_dev_run": True}])

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule, Trainer
-from torch import nn
+from lightning.pytorch import Trainer
 from torch.optim import lr_scheduler
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
 
 from litlab.checkpointing.resume import KEY
 from litlab.errors import UserError
 from litlab.optim import Schedule, WarmupDecay
-from tests.litlab.checkpointing.in_process import EACH_STEP, Draws, Interrupted, fit
+from tests.litlab.checkpointing.in_process import EACH_STEP, Data, Draws, fit
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:Checkpoint directory"
@@ -83,7 +82,7 @@ SCHEDULERS = {
 @pytest.mark.filterwarnings("ignore:A `OneCycleLR`")
 @pytest.mark.parametrize(
     ("name", "stop"),
-    [*((name, ("batch", 2, 0)) for name in SCHEDULERS), ("warm-up", ("batch", 1, 3)), ("one-cycle", None)],
+    [("warm-up", ("batch", 1, 3)), ("cosine", ("batch", 2, 0)), ("one-cycle", None)],
     ids=str,
 )
 def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop):
@@ -96,35 +95,23 @@ def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop
     assert fitting.global_step == fitted.global_step
 
 
-class Shuffled(LightningModule):
-    """A module of plain Lightning, with a loader that shuffles."""
-
-    workers = 0
-
-    def __init__(self, stop):
-        super().__init__()
-        self.layer, self.stop, self.seen = nn.Linear(1, 1), stop, {}
+class Shuffled(Draws):
+    """With a loader of plain Lightning, which shuffles."""
 
     def train_dataloader(self):
-        return DataLoader(TensorDataset(torch.arange(8.0)[:, None]), 2, shuffle=True, num_workers=self.workers)
+        return DataLoader(Data().dataset, 4, shuffle=True, num_workers=1)
 
-    def training_step(self, batch, batch_idx):
-        if self.stop == ("batch", self.current_epoch, batch_idx):
-            raise Interrupted
-        self.seen[self.current_epoch, batch_idx] = batch[0].flatten().tolist()
-        return self.layer(batch[0]).square().mean()
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.001)
+    def on_train_batch_start(self, batch, batch_idx):
+        super().on_train_batch_start(batch, batch_idx)
+        self.drawn[self.current_epoch, batch_idx] = batch[0][:, 0].tolist()
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_the_order_of_a_plain_loader_goes_on_from_the_end_of_an_epoch(tmp_path, monkeypatch, workers):
-    monkeypatch.setattr(Shuffled, "workers", workers)
+@pytest.mark.filterwarnings("ignore:.*have no .val_dataloader")
+def test_the_order_of_a_plain_loader_goes_on_from_the_end_of_an_epoch(tmp_path):
     settings = {"module": Shuffled, "data": lambda: None, "max_epochs": 3, "options": {}}
     expected, _ = fit(tmp_path / "whole", **settings)
     fit(tmp_path / "run", ("batch", 2, 1), **settings)
     resumed, _ = fit(tmp_path / "run", resume=True, **settings)
-    assert resumed.seen
-    assert resumed.seen.items() <= expected.seen.items()
-    assert len({str(order) for order in expected.seen.values()}) > 4
+    assert resumed.drawn
+    assert resumed.drawn.items() <= expected.drawn.items()
+    assert len({str(order) for order in expected.drawn.values()}) > 4

@@ -1,12 +1,16 @@
 """Callbacks of Lightning work in a run that is resumed, or are refused in one line."""
 
 import json
+from inspect import signature
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
+from lightning.pytorch.callbacks import LearningRateFinder
 
 from tests.litlab.conftest import CONFIGS
+from tests.litlab.runs.conftest import error
 
 FOLDER = Path("lightning_logs/smoke/version_0")
 TOGETHER = {  # what goes into one run
@@ -30,25 +34,19 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.fixture
-def fit(run, series):
-    """Runs a fit of two epochs of four batches with callbacks of Lightning."""
-
-    def run_fit(callbacks: dict[str, dict]):
-        named = [{"class_path": f"lightning.pytorch.callbacks.{name}", "init_args": a} for name, a in callbacks.items()]
-        return run(
-            "fit", "--config", CONFIGS / "series.yaml", "--config", CONFIGS / "with/smoke.yaml",
-            "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.context_length=24",
-            "--data.horizon=4", "--data.batch_size=64", "--data.val_fraction=0.15", "--model.hidden_size=4",
-            "--trainer.max_epochs=2", "--trainer.limit_train_batches=4", "--trainer.accelerator=cpu",
-            f"--trainer.callbacks={json.dumps(named)}",
-        )  # fmt: skip
-
-    return run_fit
-
-
-def test_callbacks_that_go_together(fit, run):
-    done = fit(TOGETHER)
+def test_callbacks_that_go_together(run, series):
+    """In a run of two epochs of four batches."""
+    named = [
+        {"class_path": f"lightning.pytorch.callbacks.{name}", "init_args": settings}
+        for name, settings in TOGETHER.items()
+    ]
+    done = run(
+        "fit", "--config", CONFIGS / "series.yaml", "--config", CONFIGS / "with/smoke.yaml",
+        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.context_length=24",
+        "--data.horizon=4", "--data.batch_size=64", "--data.val_fraction=0.15", "--model.hidden_size=4",
+        "--trainer.max_epochs=2", "--trainer.limit_train_batches=4", "--trainer.accelerator=cpu",
+        f"--trainer.callbacks={json.dumps(named)}",
+    )  # fmt: skip
     assert done.code == 0, done.err
     assert "epoch 1/2" not in done.out  # its own progress bar is the only one
     assert (FOLDER / "checkpoints/mine.ckpt").is_file()
@@ -61,8 +59,11 @@ def test_callbacks_that_go_together(fit, run):
     assert torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 4 + 2 + 2
 
 
-def test_what_is_not_in_checkpoints_is_not_resumed(fit, run):
-    fit({"ModelPruning": {"pruning_fn": "l1_unstructured", "amount": 0.5}, "RichProgressBar": {}})
-    done = run("fit", "--resume", "smoke", "--trainer.max_epochs=3")
-    assert done.code == 2
-    assert "error: trainer.callbacks: checkpoints don't hold what ModelPruning has done" in done.err
+def test_what_is_not_in_checkpoints_is_not_resumed(run, folder):
+    config = yaml.safe_load(folder.config.read_text())
+    settings = {name: setting.default for name, setting in signature(LearningRateFinder).parameters.items()}
+    finder = {"class_path": "lightning.pytorch.callbacks.LearningRateFinder", "init_args": settings}
+    config["trainer"]["callbacks"] = [finder]
+    folder.config.write_text(yaml.safe_dump(config))
+    line = "trainer.callbacks: checkpoints don't hold what LearningRateFinder has done"
+    assert line in error(run("fit", "--resume", "series", "--trainer.max_epochs=3"))

@@ -157,10 +157,9 @@ REPRESENTATIVE = [
     Cell("plateau"),
     Cell("warm-up", place="first", saving="step", extra="unvalidated"),
     Cell("warm-up", place="inside", saving="step", extra="often"),
-    Cell("warm-up", "step", place="validation", saving="step", extra="by epoch"),
     Cell("plateau", "step", 2, "inside", "step"),
     Cell("plateau-train", place="first", saving="epoch", extra="stopping-train"),
-    Cell("one-cycle", "step", 2, "validation", "step"),
+    Cell("one-cycle", "step", 2, "validation", "step", "by epoch"),
     Cell("restarts", place="first", extra="ema"),
     Cell("warm-up", "step", 1, "inside", "step", "swa"),
 ]

@@ -8,7 +8,9 @@ whatever the number of processes is.
 
 import json
 import os
+import resource
 import sys
+import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,33 +20,55 @@ from lightning.pytorch import Callback, Trainer
 
 from litlab.callbacks import EMA, SWA, Freeze, FreezeRule, NaNGuard
 from litlab.checkpointing.resume import ExactResume
-from litlab.checkpointing.sharded import ShardedCheckpointIO
+from litlab.checkpointing.sharded import ShardedCheckpointIO, ShardWriter
+from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
 from tests.conftest import ROOT
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 from tests.processes import Python, ranks
 
 BATCH, EPOCH, STEPS = 24, 3, 6  # samples of a step, steps of an epoch and of a fit
-WITHIN = 4  # steps after which there is a checkpoint within the second epoch
+FIRST, WITHIN = 2, 4  # steps after which there is a checkpoint within the first or second epoch
 WORLD, RANK = (int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
 AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.0)], None: list}
 
 
 class Save(Callback):
-    """Saves after some steps, beside an average."""
+    """Saves after four steps and the last one, beside an average.
 
-    def __init__(self, path: Path) -> None:
-        self.paths = {WITHIN: path.with_name(f"{path.stem}-{WITHIN}.ckpt"), STEPS: path}
+    In parts the first file replaces one of two steps, as does a file of another name; the last process begins late to
+    write it, or finds too little room.
+    """
+
+    def __init__(self, path: Path, parts: bool, room: int | None) -> None:
+        within = path.with_name(f"{path.stem}-{WITHIN}.ckpt")
+        self.paths = {FIRST: within, WITHIN: within, STEPS: path} if parts else {WITHIN: within, STEPS: path}
+        self.best, self.parts, self.room = path.with_name(f"{path.stem}-best.ckpt"), parts, room
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        path = self.paths.pop(trainer.global_step, None)
-        if path is not None:
-            trainer.save_checkpoint(path)
+        step = trainer.global_step
+        path = self.paths.pop(step, None)
+        if path is None:
+            return
+        if self.parts:
+            if step == WITHIN and RANK == WORLD - 1:
+                self.impede()
+            trainer.save_checkpoint(f"{self.best}-{step}")
+        trainer.save_checkpoint(path)
+        if self.parts and step == WITHIN:
+            trainer.strategy.remove_checkpoint(f"{self.best}-{FIRST}")
+
+    def impede(self) -> None:
+        if self.room is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.room, resource.RLIM_INFINITY))
+        write = ShardWriter.write_data
+        ShardWriter.write_data = lambda *arguments: (time.sleep(0.2), write(*arguments))[1]
 
 
 def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, resume: str | None = None,
           model: dict | None = None, offload: bool = False, average: str | None = None, freeze: dict | None = None,
-          validated: bool = False, parts: bool = False, **options: Any) -> None:  # fmt: skip
+          validated: bool = False, parts: bool = False, room: int | None = None,
+          **options: Any) -> None:  # fmt: skip
     """Train and test; what is not `fitted` is tested only.
 
     In "both" pairs of processes share layers. `freeze` has epochs by pattern. With `parts` each process writes its part
@@ -58,7 +82,7 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, 
     losses, module, data = Losses(), classifier(seed=seed, **(model or {})), Tokens(batch_size=batch)
     data.train_samples = EPOCH * BATCH
     rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
-    saving = Save(folder / f"{name}.ckpt")
+    saving = Save(folder / f"{name}.ckpt", parts, room)
     torch.manual_seed(0)
     trainer = Trainer(**{
         "accelerator": "cpu", "devices": WORLD, "max_epochs": STEPS // EPOCH, "logger": False,
@@ -96,10 +120,14 @@ def wait(processes: list[Python], code: int = 0) -> list[str]:
     return printed
 
 
-def run(folder: Path, world: int, cases: dict[str, dict]) -> None:
-    wait(start(Path(__file__), world, folder, json.dumps(cases)))
+def run(folder: Path, world: int, cases: dict[str, dict], code: int = 0) -> list[str]:
+    return wait(start(Path(__file__), world, folder, json.dumps(cases)), code)
 
 
 if __name__ == "__main__":
-    for name, case in json.loads(sys.argv[2]).items():
-        train(Path(sys.argv[1]), name, **case)
+    try:
+        for name, case in json.loads(sys.argv[2]).items():
+            train(Path(sys.argv[1]), name, **case)
+    except UserError as error:
+        print(f"error: {error}")
+        sys.exit(2)

@@ -74,7 +74,9 @@ def test_a_step_sends_what_the_strategy_needs(divide, shape, counts):
 @pytest.mark.parametrize("offload", [False, True])
 def test_tensor_parallel_alone_divides_layers_alone_but_with_offload(divide, offload):
     model = Model(net=Transformer(heads=4))
+    model.net.blocks[1].requires_grad_(False)
     divide(model, 1, 2, cpu_offload=offload)
+    assert not any(parameter.requires_grad for parameter in model.net.blocks[1].parameters())
     assert model.net.blocks[0].attention.inputs.weight.to_local().shape == (24, 16)
     assert isinstance(model.net.head.weight, DTensor) == offload  # FSDP moves it to the device and back
 

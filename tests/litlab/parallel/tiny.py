@@ -98,5 +98,6 @@ class Losses(Callback):
 
 def classifier(optimizer: str = "AdamW", lr: float = 3e-3, foreach: bool | None = None, seed: int = 1, **settings):
     torch.manual_seed(seed)
-    update = partial(getattr(torch.optim, optimizer), lr=lr, foreach=foreach)
+    momentum = {"momentum": 0.9} if optimizer == "SGD" else {}
+    update = partial(getattr(torch.optim, optimizer), lr=lr, foreach=foreach, **momentum)
     return Classifier(Transformer(**settings), num_classes=CLASSES, optimizer=update)

@@ -5,7 +5,6 @@ import shutil
 import torch
 
 from litlab.runs.folder import RunFolder, read_json, write_json
-from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.conftest import error, scalars
 
 
@@ -65,9 +64,3 @@ def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):
     best.rename(folder.path / best.name)
     for arguments in (["test", "--run", "series/version_0"], [*fit, "--init_from=series/version_0"]):
         assert f"there is no checkpoint {best.relative_to(folder.path.parents[2])}" in error(run(*arguments))
-
-
-def test_weights_of_something_else(run, folder, texts):
-    text = ["--config", CONFIGS / "text.yaml", "--data.dataset=csv", f"--data.path={texts}"]
-    assert "none of the 6 tensors of lightning_logs/series/version_0/" in error(run("fit", *text, "--init_from=last"))
-    assert not (folder.path.parents[1] / "text").exists()

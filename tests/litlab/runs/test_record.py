@@ -163,7 +163,7 @@ class MLFlowLogger(RunRecorder):
 def test_loggers_go_on_with_their_runs(make, folder, tmp_path):
     loggers = [make().logger, WandbLogger(), MLFlowLogger()]
     make(logger=loggers, max_epochs=1).fit(Tiny(), Data())
-    assert loggers[1].settings == [{"data.api_key": "***", "data.size": 3}]
+    assert loggers[1].settings == {"data.api_key": "***", "data.size": 3}
 
     names = ["WandbLogger", "MLFlowLogger", "CSVLogger"]
     config = [{"class_path": f"lightning.pytorch.loggers.{name}", "init_args": {"x": 1}} for name in names]

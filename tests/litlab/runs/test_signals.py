@@ -11,7 +11,7 @@ import torch
 
 from tests.conftest import ROOT
 from tests.litlab.runs.tiny_run import run
-from tests.processes import Python, ranks
+from tests.processes import Python
 
 pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")  # a resumed run goes on in its folder
 TWO = {"devices": 2, "strategy": "ddp"}
@@ -119,26 +119,10 @@ def test_a_second_sigint_leaves_at_once(tiny, tmp_path, monkeypatch):
     assert state(tmp_path / "twice")["global_step"] == 6
 
 
-def start(plans: list[dict], **environment: object) -> Python:
-    return Python("-m", "tests.litlab.runs.tiny_run", json.dumps(plans), cwd=ROOT, environment=environment, merge=True)
-
-
-def test_one_command_with_two_ranks_ends_with_the_code_of_the_signal(tmp_path):
-    """Rank 1, which the command has started, gets the signal."""
-    plan = {"in": "step", "step": 7, "rank": 1, "names": ["SIGTERM"]}
-    process = start([{"folder": str(tmp_path), "trainer": TWO, "seconds": 0.02, "signal": plan}])
-    printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 143, printed
-    ends = re.findall(r"rank \d: Interrupted after (\d+) steps", printed)
-    assert ends == [str(state(tmp_path)["global_step"])] * 2, "both after the same step"
-    assert 8 <= int(ends[0]) < 18
-
-
-def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
+def test_ranks_of_a_command_agree_wherever_one_gets_a_signal(tmp_path):
     """Two ranks, one run after the other: signals, a NaN on one rank, and what is left on the disk."""
     fast, slow = {"seconds": 0.02}, {"seconds": 0.4}  # for a batch
     moments = {
-        "step": {**fast, "signal": {"step": 7, "rank": 0, "names": ["SIGTERM"]}},
         "validation": {
             **slow,
             "signal": {"step": 2, "batch": 0, "rank": 1, "names": ["SIGTERM"]},
@@ -150,20 +134,22 @@ def test_ranks_agree_wherever_one_gets_a_signal(tmp_path):
             "verb": "test",
         },
         "nan": {"nan": {"step": 8, "rank": 1}},
+        "step": {**fast, "signal": {"step": 7, "rank": 1, "names": ["SIGTERM"]}},  # which the command has started
     }
     plans = [{"folder": str(tmp_path / name), "trainer": TWO, **plan} for name, plan in moments.items()]
     for name, plan in zip(moments, plans, strict=True):
         plan.get("signal", {})["in"] = name
-    processes = [start(plans, **of_rank) for of_rank in ranks(2)]
-    first, second = (process.communicate(timeout=120)[0] for process in processes)
-    assert re.findall(r"exit (\d+)", first) == ["143", "143", "130", "2"], first + second
+    process = Python("-m", "tests.litlab.runs.tiny_run", json.dumps(plans), cwd=ROOT, merge=True)
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 143, printed
+    assert re.findall(r"exit (\d+)", printed) == ["143", "130", "2", "143"], printed
     end = r"(?:Interrupted|UserError) after (\d+) steps, weights finite"
-    ends = [re.findall(end, rank) for rank in (first, second)]
+    ends = [re.findall(rf"rank {rank}: {end}", printed) for rank in (0, 1)]
     assert ends[0] == ends[1], "all ranks after the same step"
-    assert 8 <= int(ends[0][0]) < 18
-    assert ends[0][1:] == ["2", "0", "8"]
-    assert state(tmp_path / "step")["global_step"] == int(ends[0][0])
+    assert ends[0][:-1] == ["2", "0", "8"]
+    assert 8 <= int(ends[0][-1]) < 18
+    assert state(tmp_path / "step")["global_step"] == int(ends[0][-1])
     assert state(tmp_path / "validation")["global_step"] == 2
-    assert re.search(r"error: nan_guard: the loss is \d\S* and the norm of the gradient nan at step 8", first)
-    assert "error: nan_guard: the loss is nan and" in second
+    assert re.search(r"rank 0: error: nan_guard: the loss is \d\S* and the norm of the gradient nan at step 8", printed)
+    assert "rank 1: error: nan_guard: the loss is nan and" in printed
     assert state(tmp_path / "nan")["global_step"] == 6

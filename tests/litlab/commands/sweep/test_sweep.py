@@ -11,9 +11,17 @@ import yaml
 from optuna.trial import TrialState
 
 from litlab.runs.folder import RunFolder
-from tests.processes import FORKED, Python
+from tests.processes import Python
 
 SECONDS = 240
+WORKER = """
+import runpy
+from litlab.runs import children
+from tests.processes import Child
+
+children.Popen = Child  # which starts at once
+runpy.run_module("auks", run_name="__main__")
+"""
 
 
 def test_to_the_end_and_further(sweep, children):
@@ -90,8 +98,9 @@ def test_killed_sweep_continues(sweep, children, monkeypatch):
     gate = sweep.folder / "gate"
     held = {"class_path": "tests.litlab.commands.sweep.trouble.Held", "init_args": {"file": str(gate)}}
     file = sweep.write(settings=sweep.content["settings"] | {"trainer.callbacks": [held]})
-    words = ("-m", "auks", "sweep", "--config", file)
-    workers = [Python(*words, cwd=sweep.folder, environment={FORKED: 1}) for _ in range(2)]
+    worker = sweep.folder / "worker.py"
+    worker.write_text(WORKER)
+    workers = [Python(worker, "sweep", "--config", file, cwd=sweep.folder) for _ in range(2)]
     deadline = time.monotonic() + SECONDS
     while len(list(sweep.kept.glob("*/seed_0/validations.json"))) < 2:
         assert time.monotonic() < deadline, workers[0].printed()
