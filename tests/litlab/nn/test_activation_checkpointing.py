@@ -8,7 +8,6 @@ from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from litlab.nn.activation_checkpointing import checkpoint_activations
-from tests.peak_memory import peak_tensor_bytes
 
 
 class Block(nn.Module):
@@ -58,10 +57,6 @@ def train(network, precision=torch.float32, steps=3):
     return losses + gradients + [buffer.clone() for buffer in network.buffers()]
 
 
-def same(ones, others):
-    return all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
-
-
 def checkpointed(spectral: bool = True) -> Network:
     network = Network(spectral)
     for block in network.blocks:
@@ -71,8 +66,8 @@ def checkpointed(spectral: bool = True) -> Network:
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16], ids=str)
 def test_same_numbers(precision):
-    network = checkpointed()
-    assert same(train(network, precision), train(Network(), precision))
+    network = copy.deepcopy(checkpointed())
+    torch.testing.assert_close(train(network, precision), train(Network(), precision), rtol=0, atol=0)
     assert list(network.state_dict()) == list(Network().state_dict())
 
 
@@ -81,27 +76,3 @@ def test_same_numbers_compiled():
     network = checkpointed(False)
     network.compile(backend="aot_eager")
     torch.testing.assert_close(train(network, steps=1), train(Network(False), steps=1))
-
-
-def test_copies_are_independent_and_it_can_be_taken_back():
-    network = checkpointed()
-    twin = copy.deepcopy(network)
-    assert same(train(twin), train(network))  # training the copy has not touched it
-    for block in twin.blocks:
-        del block.forward
-    assert all(block.forward.__func__ is Block.forward for block in twin.blocks)
-
-
-def test_activations_of_one_block_at_a_time():
-    def peak(change) -> float:
-        blocks = nn.Sequential(
-            *(nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 32), nn.GELU()) for _ in range(8))
-        )
-        for block in blocks:
-            change(block)
-        inputs = torch.randn(1000, 32)
-        return peak_tensor_bytes(lambda: blocks(inputs).sum().backward()) / inputs.nbytes
-
-    kept, recomputed = peak(lambda block: None), peak(checkpoint_activations)
-    assert kept > 8 * 4  # four tensors of each block
-    assert recomputed < 8 + 6  # its output, and what one block needs

@@ -95,33 +95,6 @@ def test_it_is_torchs_muon_for_matrices_and_torchs_optimizer_for_the_rest(monkey
     assert not torch.equal(ours.head.weight, Network().head.weight)
 
 
-def test_filters_are_matrices_of_filters_and_the_rest():
-    filters, matrix = nn.Conv2d(3, 6, 2), nn.Linear(12, 6)
-    matrix.weight = nn.Parameter(filters.weight.detach().flatten(1).clone())
-    for layer in (filters, matrix):
-        layer.weight.grad = torch.linspace(-1, 1, 72).view(layer.weight.shape)
-        divided(nn.Sequential(layer, nn.Linear(6, 2))).step()
-    torch.testing.assert_close(filters.weight.flatten(1), matrix.weight)
-
-
-def test_unit_norm_turns_weights_by_the_learning_rate_whatever_their_size():
-    network = nn.Sequential(nn.Linear(12, 8, bias=False), nn.Linear(8, 2))
-    weight = network[0].weight
-    nn.init.normal_(weight, std=1000)
-    direction = weight.detach() * 8**0.5 / weight.norm()
-    weight.grad = torch.randn_like(weight)
-    divided(network, lr=0.1, unit_norm=True).step()
-    # 8 singular values of about 1, times the learning rate
-    assert (weight.detach() - direction).norm().item() == pytest.approx(0.1 * 8**0.5, rel=0.3)
-
-
-def test_vectors_can_have_a_rate_of_their_own_and_lose_the_same_share():
-    network = Network()
-    optimizer = divided(network, lr=0.01, rest="sgd", rest_lr=0.2, vector_lr=0.5, momentum=0.8, rest_momentum=0.9)
-    rates = {(g["method"], g["lr"], round(g["weight_decay"], 6), g["momentum"]) for g in optimizer.param_groups}
-    assert rates == {("muon", 0.01, 0.1, 0.8), ("sgd", 0.2, 0.1, 0.9), ("sgd", 0.5, 0.04, 0.9)}
-
-
 @pytest.mark.parametrize("shape", [(16, 40), (40, 16)])
 def test_singular_values_come_near_one_and_directions_stay(shape):
     torch.manual_seed(0)
