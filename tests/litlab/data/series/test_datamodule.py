@@ -57,10 +57,6 @@ def test_several_series_are_one_data_set(make, tmp_path):
     assert table["date"].tolist()[2:4] == ["2024-01-05 06:00:00", "2024-01-04 08:00:00"]
 
 
-def test_the_training_rows_need_two_seasons(make):
-    assert [prepared(make(season=season)).metadata.season for season in (None, 35, 36)] == [24, 35, 1]
-
-
 def test_baselines_on_all_test_windows(make):
     scaled, data = scaled_wave(), prepared(make(), "test")
     ridge = data.ridge(6)
