@@ -1,11 +1,7 @@
-"""Metrics that the user names: from YAML and from Python, over ranks, and resumed within an epoch."""
-
-import json
-from pathlib import Path
+"""Metrics that the user names: of one's own, over ranks, and resumed within an epoch."""
 
 import pytest
 import torch
-import yaml
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import Metric
@@ -13,17 +9,10 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC
 from torchmetrics.functional.classification import multiclass_auroc
 from torchmetrics.utilities import dim_zero_cat
 
-from litlab.checkpointing.io import load_checkpoint
 from litlab.tasks import Classifier
 from tests.litlab.checkpointing.in_process import Data, Draws, fit
-from tests.litlab.conftest import CONFIGS
 from tests.litlab.tasks.tiny_series import make_trainer
 
-FOLDER = Path("lightning_logs/images/version_0")
-METRICS = {
-    "auroc": {"class_path": "torchmetrics.AUROC", "init_args": {"task": "multiclass"}},
-    "ap": {"class_path": "MulticlassAveragePrecision", "init_args": {"num_classes": 10, "thresholds": 20}},
-}
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*logging interval")
 
 
@@ -66,24 +55,6 @@ class MyConfidence(Metric):
 
 def own_metrics() -> dict[str, Metric]:
     return {"mine": MyAccuracy(), "kept": MyConfidence(), "twice": MyAccuracy() + MulticlassAccuracy(3)}
-
-
-def test_from_yaml_to_checkpoints_and_back(run, images):
-    network = ["--model=Classifier", "--model.network=auks.images.MNASNet", f"--model.metrics={json.dumps(METRICS)}"]
-    data = ["--data.dataset=folder", f"--data.path={images}", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"]
-    monitor = ["--checkpoint.monitor=val/auroc", "--early_stopping.monitor=val/ap"]
-    done = run("fit", "--config", CONFIGS / "images.yaml", *data, *network, *monitor)
-    assert done.code == 0, done.err
-    kept = yaml.safe_load((FOLDER / "config.yaml").read_text())["model"]["init_args"]["metrics"]
-    assert kept["auroc"]["init_args"]["num_classes"] == 10  # as the data has
-    plain = load_checkpoint(FOLDER / "checkpoints/last.ckpt")["hyper_parameters"]["metrics"]
-    assert plain["auroc"]["init_args"] == kept["auroc"]["init_args"]
-    reached = json.loads((FOLDER / "metrics.json").read_text())
-    assert reached["best"]["monitor"] == "val/auroc"
-    assert 0.5 < reached["test"]["test/auroc"] < 1
-    done = run("test", "--run", "images", "--data.batch_size", 7)
-    assert done.code == 0, done.err
-    assert f"{reached['test']['test/auroc']:.4g}" in done.out
 
 
 def test_objects_from_python_count_every_sample_once_and_stay_out_of_checkpoints(tmp_path):

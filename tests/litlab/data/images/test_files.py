@@ -4,7 +4,6 @@ import os
 import shutil
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -78,16 +77,6 @@ def table(tmp_path):
     return write
 
 
-def test_a_frame_is_split_by_class(make, table):
-    path = table("file,label\nimages/gone.png,cat\n" + "\n".join(ROWS))
-    frame = pd.read_csv(path)
-    frame["file"] = [str(path.parent / name) for name in frame["file"]]
-    data = prepared(make(frame, bad_rows="drop"))
-    assert "path" not in data.hparams
-    rows = {split: data.samples(split).labels.bincount().tolist() for split in data.sizes}
-    assert rows == {"train": [8, 8], "val": [1, 1], "test": [1, 1]}
-
-
 def test_other_columns_splits_and_corrected_labels(make, table):
     split = ["train"] * 10 + ["val"] * 4 + ["test"] * 6
     rows = (f"{row.replace(',', ';')};{part}" for row, part in zip(ROWS, split, strict=True))
@@ -102,6 +91,8 @@ def test_other_columns_splits_and_corrected_labels(make, table):
     table(text.replace("14.png;dog", "14.png;cat"))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert prepared(make(path, **options)).samples("test").labels.tolist() == [0, 0, 1, 0, 1, 0]
+    options.pop("split_column")
+    assert prepared(make(path, **options)).sizes == {"train": 16, "val": 2, "test": 2}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from litlab.data.images import ImageData, PublicImages
-from tests.litlab.data.conftest import Recorder, prepared, refusal
+from tests.litlab.data.conftest import prepared, refusal
 
 PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 
@@ -21,13 +21,12 @@ class Digits(ImageData):
 
 @pytest.fixture
 def root(tmp_path, monkeypatch) -> Path:
-    """Where the files belong; no server answers, and there is little made-up data."""
+    """Where the files belong; no server answers."""
 
     def refuse(*_, **__):
         raise urllib.error.URLError("offline")
 
     monkeypatch.setattr("urllib.request.urlopen", refuse)
-    monkeypatch.setattr("litlab.data.images.generated.COUNTS", {"train": 40, "test": 20})
     return tmp_path / "raw"
 
 
@@ -55,18 +54,3 @@ def test_files_that_are_there_are_used_and_later_the_cache(make, root, digits):
             file.write_bytes(file.read_bytes()[:-100])
     # Half a file is never taken for whole.
     assert refusal(make(root, Digits, mode="RGB").prepare_data).startswith("mnist: it is not in ")
-
-
-def test_nothing_there(make, root, make_trainer, capsys):
-    message = refusal(make(root, Digits).prepare_data)
-    assert message.startswith(f"mnist: it is not in {root}/ and can't be downloaded (")
-    data = make(root, Digits, fallback="generated")
-    make_trainer().fit(Recorder(), data)
-    assert "GENERATED DATA" in capsys.readouterr().err
-    assert data.description.startswith("GENERATED stand-in for mnist: 36 train / 4 val / 20 test images of 1 x 28 x 28")
-    assert (data.state_dict()["generated"], data.class_names[0]) == (True, "kind 0")
-    other = make(root, Digits, fallback="generated")
-    other.trainer = make_trainer()
-    other.trainer.strategy.broadcast = lambda mine: True  # another process says so
-    other.setup("fit")
-    assert other.generated

@@ -5,7 +5,6 @@ import os
 import pandas as pd
 import pytest
 import torch
-from tokenizers import Tokenizer
 
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.text.conftest import TextRecorder, all_texts, decode, make_rows, strip, write_csv
@@ -44,13 +43,6 @@ def test_a_test_file_is_used_as_it_is_and_not_in_folds(make_data, reviews):
     data = prepared(make_data(test_path=test_path, test_fraction=0.5))
     assert data.sizes == {"train": 90, "val": 10, "test": 20}
     assert all_texts(data)["test"] == [text for text, _ in make_rows(20, seed=1)]
-
-
-def test_the_tokenizer_learns_from_training_texts_alone(make_data, reviews):
-    write_csv(reviews, [[f"own{i} own{i} all once{i}", str(i % 2)] for i in range(50)])
-    data = prepared(make_data())
-    known = Tokenizer.from_str(data.metadata.tokenizer).get_vocab()
-    assert set(known) == {"[PAD]", "[UNK]", "all"} | {data.text("train", i).split()[0] for i in range(40)}
 
 
 def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends(make_data, said):

@@ -6,7 +6,7 @@ import pandas as pd
 
 from litlab.data import PublicFile, TextData
 from litlab.data.text import PublicTexts
-from tests.litlab.data.conftest import prepared
+from tests.litlab.data.conftest import a_rank, prepared, refusal
 
 CONTENT = "".join(f'{i % 4},"Said ""it"" {i}",{"train" if i % 6 else "test"}\n' for i in range(48)).encode()
 
@@ -27,6 +27,13 @@ def test_a_file_that_is_there_is_used_and_made_up_texts_take_its_place(tmp_path,
     assert facts == (4, 9, 256, True)
     assert prepared(data).description.startswith("news: 36 train / 4 val / 8 test texts of")
     file.unlink()
+    assert refusal(prepared, NewsData(**settings)).startswith(f"news: it is not in {tmp_path}/ and can't be downloaded")
     data = prepared(NewsData(**settings, fallback="generated"))
     assert data.description.startswith("GENERATED stand-in for news: 36 train / 4 val / 8 test")
     assert (data.generated, data.class_names[0]) == (True, "World")
+    file.write_bytes(CONTENT)
+    other = NewsData(**settings, fallback="generated")
+    other.trainer = a_rank(0)
+    other.trainer.strategy.broadcast = lambda mine: True  # another process says so
+    other.setup("fit")
+    assert other.generated
