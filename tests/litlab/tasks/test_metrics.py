@@ -1,4 +1,4 @@
-"""Metrics that the user names: of one's own, over ranks, and resumed within an epoch."""
+"""Metrics that the user names: of torchmetrics and of one's own; test_ranks.py has them over ranks."""
 
 import pytest
 import torch
@@ -10,7 +10,6 @@ from torchmetrics.functional.classification import multiclass_auroc
 from torchmetrics.utilities import dim_zero_cat
 
 from litlab.tasks import Classifier
-from tests.litlab.checkpointing.in_process import Data, Draws, fit
 from tests.litlab.tasks.tiny_series import make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*logging interval")
@@ -79,20 +78,3 @@ def test_objects_from_python_count_every_sample_once_and_stay_out_of_checkpoints
     saved = torch.load(tmp_path / "a.ckpt", weights_only=True)
     assert saved["hyper_parameters"]["num_classes"] == 3
     assert "metrics" not in saved["hyper_parameters"]
-
-
-class Counting(Draws):
-    def __init__(self, stop=None) -> None:
-        super().__init__(stop)
-        self.set_metrics({}, own_metrics())
-
-
-@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists")
-def test_they_go_on_exactly_within_an_epoch(tmp_path):
-    whole, trainer = fit(tmp_path / "whole", module=Counting, data=Data)
-    fit(tmp_path / "parts", stop=("batch", 1, 2), module=Counting, data=Data)
-    resumed, again = fit(tmp_path / "parts", resume=True, module=Counting, data=Data)
-    assert {"train/mine", "train/kept", "train/twice"} <= trainer.callback_metrics.keys()
-    for name, value in trainer.callback_metrics.items():
-        assert torch.equal(value, again.callback_metrics[name]), name
-    assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in whole.state_dict().items())

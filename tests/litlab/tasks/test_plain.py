@@ -28,7 +28,7 @@ def test_all_verbs(run, tmp_path):
     writer = {"class_path": "tests.litlab.tasks.plain.Writer", "init_args": {"path": "points.csv"}}
     done = run("predict", "--run", "plain", *TRUST, f"--trainer.callbacks=[{json.dumps(writer)}]")
     assert done.code == 0, done.err
-    assert Path("points.csv").read_text().count("\n") == 31
+    assert Path("points.csv").read_text().count("\n") == 159
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,9 @@ def test_splits(make, pets):
     assert prepared(make(pets)).sizes == {"train": 30, "val": 1, "test": 6}
     data = make(pets, val_fraction=0.0, fold="0/3")
     assert prepared(data).sizes == {"train": 20, "val": 1, "test": 10}, "the test split that is there is left out"
+    data = make(pets, val_fraction=0.0)
+    (pets / "val/dog/a.png").unlink()
+    assert refusal(prepared, data, "validate").startswith("data: there are no val images; add some")
 
 
 def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
