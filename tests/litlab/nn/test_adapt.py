@@ -29,6 +29,7 @@ def test_grey_images_give_a_pretrained_network_the_response_that_they_gave():
             nn.Sequential(nn.Flatten(), nn.Linear(5, 3)),
             r"Sequential can't take images of \(3, 32, 32\) \(.*data.image_size",
         ),
+        (get_model("googlenet", init_weights=False), "GoogLeNet does not return logits"),
         (nn.Identity(), "Identity does not return logits of .* auxiliary outputs off"),
     ],
 )

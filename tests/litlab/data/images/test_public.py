@@ -2,9 +2,9 @@
 
 import urllib.error
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
-import pytest
 
 from litlab.data.images import ImageData, PublicImages
 from tests.litlab.data.conftest import prepared, refusal
@@ -19,20 +19,8 @@ class Digits(ImageData):
     )  # fmt: skip
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch) -> Path:
-    """Where the files belong; no server answers."""
-
-    def refuse(*_, **__):
-        raise urllib.error.URLError("offline")
-
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
-    return tmp_path / "raw"
-
-
-@pytest.fixture
-def digits(root) -> np.ndarray:
-    """The images to test on, in the format of MNIST: http://yann.lecun.com/exdb/mnist/."""
+def write_digits(root: Path) -> np.ndarray:
+    """Write files in the format of MNIST, http://yann.lecun.com/exdb/mnist/; the images to test on."""
     random, images = np.random.default_rng(0), np.empty(0)
     folder = root / "MNIST" / "raw"
     folder.mkdir(parents=True)
@@ -44,7 +32,10 @@ def digits(root) -> np.ndarray:
     return images
 
 
-def test_files_that_are_there_are_used_and_later_the_cache(make, root, digits):
+def test_files_that_are_there_are_used_and_later_the_cache(make, tmp_path, monkeypatch):
+    monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=urllib.error.URLError("offline")))
+    root = tmp_path / "raw"
+    digits = write_digits(root)
     for _ in range(2):
         data = prepared(make(root, Digits, fallback="generated"))
         assert data.description == "mnist: 36 train / 4 val / 10 test images of 1 x 28 x 28, 10 classes"

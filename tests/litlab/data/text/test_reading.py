@@ -38,7 +38,6 @@ def test_bad_rows(make, tmp_path, said):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "{file}: there is no column 'label', only 'text', 'y'; set data.text_columns and data.label_column"),
         ({"columns": ["a"]}, "data.columns: it names 1 columns, and {file} has 2; name each"),
         ({"text_columns": ["y", "label"]}, "data.text_columns: they have data.label_column, which tells the answer"),
     ],
