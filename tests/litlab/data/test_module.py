@@ -1,4 +1,4 @@
-"""What all DataModules share: the source, batches, and the metadata of a checkpoint."""
+"""What all DataModules share: the source, and batches."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ import pytest
 from torch.testing import assert_close
 
 from litlab.data import Augment, ImageData, TextData
-from tests.litlab.data.conftest import Recorder, prepared, refusal
+from tests.litlab.data.conftest import Recorder, refusal
 from tests.litlab.data.toys import Numbers, PublicNumbers
 
 assert_same = partial(assert_close, rtol=0, atol=0)
@@ -75,13 +75,3 @@ def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
 )
 def test_sources_that_make_no_sense(settings, message):
     assert refusal(Numbers().choose_source, *settings).startswith(message)
-
-
-def test_the_metadata_of_a_checkpoint_counts_and_has_to_fit():
-    data = prepared(Numbers())
-    assert data.state_dict() == {"class_names": ["rare", "frequent"]}
-    message = "data: the checkpoint was trained with class_names ['a', 'b'], here it is ['rare', 'frequent']; use data"
-    assert refusal(data.load_state_dict, {"class_names": ["a", "b"]}).startswith(message)
-    fresh = Numbers()
-    fresh.load_state_dict({"class_names": ["a", "b"]})
-    assert refusal(prepared, fresh).startswith(message)

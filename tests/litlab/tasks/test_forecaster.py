@@ -52,7 +52,7 @@ def check_logged(trainer, stage, **expected):
         torch.testing.assert_close(trainer.callback_metrics[f"{stage}/{name}"], value)
 
 
-def test_what_is_logged_is_the_mean_over_all_windows(tmp_path):
+def test_what_is_logged_is_the_mean_over_all_windows(tmp_path, caplog):
     data, model, radii = TinySeries(), build(loss="huber"), []
     model.on_train_start = lambda: radii.append(model.conformal.radius)
     trainer = make_trainer(tmp_path, max_epochs=2, num_sanity_val_steps=-1)
@@ -71,6 +71,10 @@ def test_what_is_logged_is_the_mean_over_all_windows(tmp_path):
         check_logged(trainer, "test", loss=F.huber_loss(forecast, future), mse=error.square().mean())
         check_logged(trainer, "test", mase=(error / data.naive_error).mean(), interval_width=2 * radius.mean())
         check_logged(trainer, "test", coverage=(error <= radius).float().mean())
+    caplog.clear()
+    model.conformal.radius = 0 * radius
+    trainer.test(model, data, verbose=False)
+    assert "the intervals hold 0.0% of the test's values, not 90%" in caplog.text
 
 
 def test_without_validation_there_is_the_loss_of_the_epoch_and_no_intervals(tmp_path):
@@ -139,5 +143,7 @@ def test_data_of_another_size_and_a_network_of_another_shape(tmp_path):
             verb(model, data)
     with pytest.raises(UserError, match=r"model.quantiles: .* contain 0.5"):
         build(quantiles=[0.1, 0.9])
+    with pytest.raises(UserError, match="model: horizon and num_targets are not set"):
+        build(horizon=None)
     with pytest.raises(UserError, match=r"returns \(5, 6, 2, 2\), not .* = \(5, 6, 2, 1\)"):
         make_trainer(tmp_path, num_sanity_val_steps=0).fit(build(outputs=2), data)
