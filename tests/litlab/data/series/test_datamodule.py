@@ -23,6 +23,7 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     assert data.description == f"csv {path}: 62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns"
+    assert data.num_covariates == 2  # sine and cosine
     scaled = scaled_wave()
     torch.testing.assert_close(data.naive_error, (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0))
     assert [len(batch["past"]) for batch in model.seen["train", 0]] == [8] * 7  # the incomplete batch is dropped
