@@ -6,7 +6,7 @@ from torch import nn
 from torchvision.models import get_model
 
 from litlab.errors import UserError
-from litlab.nn.adapt import adapt_network
+from litlab.nn.adapt import adapt_network, forget_weights
 
 
 @pytest.mark.parametrize(("name", "channels"), [("shufflenet_v2_x0_5", 1), ("squeezenet1_1", 4)])
@@ -36,3 +36,9 @@ def test_grey_images_give_a_pretrained_network_the_response_that_they_gave():
 def test_refusals(network, says):
     with pytest.raises(UserError, match=f"model.network: {says}"):
         adapt_network(network, (3, 32, 32), 10)
+
+
+def test_a_checkpoint_is_rebuilt_without_a_download():
+    settings = {"weights": "DEFAULT", "pretrained": True}
+    forget_weights(settings)
+    assert settings == {"weights": None, "pretrained": False}

@@ -61,6 +61,7 @@ def test_a_length_that_is_left_out_is_that_of_the_run(scheduler, frequency, leng
     optimizer = two_groups()
     built = Schedule(scheduler, "step", frequency).configure(optimizer, steps=120, epochs=6)["scheduler"]
     assert length in (getattr(built, "T_max", None), getattr(built, "total_steps", None))
+    assert optimizer.param_groups[0].get("max_lr", 1.0) == 1.0
     if scheduler is torchs.OneCycleLR:  # and a peak that of each group
         assert [group["max_lr"] for group in optimizer.param_groups] == [1.0, 10.0]
 

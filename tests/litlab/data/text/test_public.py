@@ -19,7 +19,7 @@ class NewsData(TextData):
     )  # fmt: skip
 
 
-def test_a_file_that_is_there_is_used_and_made_up_texts_take_its_place(tmp_path, few_generated):
+def test_a_file_that_is_there_is_used_and_made_up_texts_take_its_place(tmp_path, few_generated, capsys):
     file, settings = tmp_path / "news.csv", {"path": str(tmp_path), "cache_dir": str(tmp_path / "cache")}
     file.write_bytes(CONTENT)
     data = NewsData(**settings, vocab_size=9)
@@ -29,6 +29,7 @@ def test_a_file_that_is_there_is_used_and_made_up_texts_take_its_place(tmp_path,
     file.unlink()
     assert refusal(prepared, NewsData(**settings)).startswith(f"news: it is not in {tmp_path}/ and can't be downloaded")
     data = prepared(NewsData(**settings, fallback="generated"))
+    assert "GENERATED DATA" in capsys.readouterr().err
     assert data.description.startswith("GENERATED stand-in for news: 36 train / 4 val / 8 test")
     assert (data.generated, data.class_names[0]) == (True, "World")
     file.write_bytes(CONTENT)
