@@ -7,7 +7,7 @@ import pytest
 from torch.testing import assert_close
 
 from litlab.data import Augment, ImageData, TextData
-from tests.litlab.data.conftest import Recorder, refusal
+from tests.litlab.data.conftest import Recorder, prepared, refusal
 from tests.litlab.data.toys import Numbers, PublicNumbers
 
 assert_same = partial(assert_close, rtol=0, atol=0)
@@ -75,3 +75,9 @@ def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
 )
 def test_sources_that_make_no_sense(settings, message):
     assert refusal(Numbers().choose_source, *settings).startswith(message)
+
+
+def test_data_of_another_kind_than_the_checkpoints_is_refused():
+    data = Numbers()
+    data.load_state_dict({"class_names": ["a", "b"]})
+    assert refusal(prepared, data).startswith("data: the checkpoint was trained with class_names ['a', 'b'], here it")
