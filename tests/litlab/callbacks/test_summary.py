@@ -28,6 +28,7 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     )  # fmt: skip
     model, data = Scripted(), TinyData()
     data.generated, data.description = True, "10 noise images"
+    model.stand_in = "RANDOM, not pre-trained"
     trainer.fit(model, data)
     trainer.test(model, data, ckpt_path="best", weights_only=True, verbose=False)
     monkeypatch.setenv("COLUMNS", "40")  # paths stay whole
@@ -46,3 +47,4 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     assert rows["best checkpoint"] == os.path.relpath(checkpoint.best_model_path)
     assert rows["GENERATED_DATA"].startswith("GENERATED, not real: 10 noise images")
     assert "10 noise images" in (tmp_path / "GENERATED_DATA.txt").read_text()
+    assert (tmp_path / "RANDOM_WEIGHTS.txt").read_text() == model.stand_in

@@ -1,10 +1,9 @@
-"""What all DataModules share: the source, batches, settings of the loader, and a run that goes on within an epoch."""
+"""What all DataModules share: the source, and batches."""
 
 from functools import partial
 
 import pandas as pd
 import pytest
-from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.testing import assert_close
 
 from litlab.data import Augment, ImageData, TextData
@@ -40,47 +39,6 @@ def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, make_trainer
     with pytest.raises(AssertionError):
         assert_same(model.seen["train", 0], model.seen["train", 1])
     assert next(alone.batches("val", device="meta"))[1].is_meta
-
-
-class Stops(Recorder):
-    """Is interrupted in the second epoch, before a batch."""
-
-    def __init__(self, batch) -> None:
-        super().__init__()
-        self.batch = batch
-
-    def training_step(self, batch, index):
-        if (self.current_epoch, index) == (1, self.batch):
-            raise InterruptedError
-        return super().training_step(batch, index)
-
-
-@pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:.*resuming from a checkpoint that ended before")
-@pytest.mark.parametrize(
-    ("batch", "limit", "loader"), [(0, 8, {}), (3, 4, {}), (3, 8, {"num_workers": 1, "persistent_workers": True})]
-)
-def test_a_resumed_run_gets_the_batches_that_are_left(make_trainer, tmp_path, batch, limit, loader):
-    def fit(model, **resume):
-        keep = ModelCheckpoint(tmp_path, save_last=True, every_n_train_steps=1, enable_version_counter=False)
-        options = {"max_epochs": 3, "num_sanity_val_steps": 0, "enable_checkpointing": True, "callbacks": [keep]}
-        trainer = make_trainer(limit_train_batches=limit, **options)
-        trainer.fit(model, Numbers(batch_size=10, **loader), **resume, weights_only=True)
-
-    whole, before, after = Recorder(), Stops(batch), Recorder()
-    fit(whole)
-    with pytest.raises(InterruptedError):
-        fit(before)
-    fit(after, ckpt_path=tmp_path / "last.ckpt")
-    for epoch in range(3):
-        parts = [*before.seen.get(("train", epoch), []), *after.seen.get(("train", epoch), [])]
-        assert_same(parts, whole.seen["train", epoch])
-        assert len(parts) == limit
-
-
-def test_settings_reach_the_loader():
-    data = prepared(Numbers(num_workers=2, persistent_workers=True, prefetch_factor=5, batch_size=30, drop_last=False))
-    loader = data.train_dataloader()
-    assert (loader.num_workers, loader.persistent_workers, loader.prefetch_factor, len(loader)) == (2, True, 5, 3)
 
 
 class Public(Numbers):
@@ -119,11 +77,7 @@ def test_sources_that_make_no_sense(settings, message):
     assert refusal(Numbers().choose_source, *settings).startswith(message)
 
 
-def test_the_metadata_of_a_checkpoint_counts_and_has_to_fit():
-    data = prepared(Numbers())
-    assert data.state_dict() == {"class_names": ["rare", "frequent"]}
-    message = "data: the checkpoint was trained with class_names ['a', 'b'], here it is ['rare', 'frequent']; use data"
-    assert refusal(data.load_state_dict, {"class_names": ["a", "b"]}).startswith(message)
-    fresh = Numbers()
-    fresh.load_state_dict({"class_names": ["a", "b"]})
-    assert refusal(prepared, fresh).startswith(message)
+def test_data_of_another_kind_than_the_checkpoints_is_refused():
+    data = Numbers()
+    data.load_state_dict({"class_names": ["a", "b"]})
+    assert refusal(prepared, data).startswith("data: the checkpoint was trained with class_names ['a', 'b'], here it")

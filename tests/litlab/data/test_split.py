@@ -16,13 +16,6 @@ def find_rows(split):
     return [np.flatnonzero(split == name) for name in SPLITS]
 
 
-def test_each_split_has_its_share_of_all_classes():
-    parts = find_rows(split_samples(TRAIN, 0.1, 0.2, labels=LABELS))
-    assert [*map(len, parts)] == [140, 20, 40]
-    for part in parts:
-        assert np.abs(np.bincount(LABELS[part], minlength=3) - len(part) * np.array([0.75, 0.225, 0.025])).max() <= 1
-
-
 def test_what_is_given_stays():
     given = np.repeat(["train", "val", "test"], [150, 20, 30])
     assert split_samples(given, 0.4, 0.4).tolist() == given.tolist()

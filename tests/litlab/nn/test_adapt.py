@@ -6,7 +6,7 @@ from torch import nn
 from torchvision.models import get_model
 
 from litlab.errors import UserError
-from litlab.nn.adapt import adapt_network
+from litlab.nn.adapt import adapt_network, forget_weights
 
 
 @pytest.mark.parametrize(("name", "channels"), [("shufflenet_v2_x0_5", 1), ("squeezenet1_1", 4)])
@@ -25,11 +25,20 @@ def test_grey_images_give_a_pretrained_network_the_response_that_they_gave():
 @pytest.mark.parametrize(
     ("network", "says"),
     [
-        (get_model("alexnet"), r"AlexNet can't take images of \(3, 32, 32\) \(.*data.image_size"),
-        (get_model("googlenet", init_weights=False), r"GoogLeNet does not return logits of .* auxiliary outputs off"),
-        (nn.Identity(), "Identity does not return logits of shape"),
+        (
+            nn.Sequential(nn.Flatten(), nn.Linear(5, 3)),
+            r"Sequential can't take images of \(3, 32, 32\) \(.*data.image_size",
+        ),
+        (get_model("googlenet", init_weights=False), "GoogLeNet does not return logits"),
+        (nn.Identity(), "Identity does not return logits of .* auxiliary outputs off"),
     ],
 )
 def test_refusals(network, says):
     with pytest.raises(UserError, match=f"model.network: {says}"):
         adapt_network(network, (3, 32, 32), 10)
+
+
+def test_a_checkpoint_is_rebuilt_without_a_download():
+    settings = {"weights": "DEFAULT", "pretrained": True}
+    forget_weights(settings)
+    assert settings == {"weights": None, "pretrained": False}

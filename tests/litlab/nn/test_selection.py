@@ -35,16 +35,9 @@ def test_modules_are_selected_once_where_they_are_called(patterns, names):
     assert select_modules(network, patterns, "key") == {name: network.get_submodule(name) for name in names}
 
 
-@pytest.mark.parametrize(
-    ("patterns", "names"),
-    [
-        (["stem.bias", "layers.2.norm.*"], ["stem.bias", "layers.2.norm.weight", "layers.2.norm.bias"]),
-        ("layers.*.weight", [f"layers.{block}.{part}.weight" for block in (0, 2) for part in ("conv", "norm")]),
-    ],
-)
-def test_parameters_are_selected_with_those_of_modules(patterns, names):
-    network = Net()
-    assert list(select_parameters(network, patterns, "key")) == names
+def test_parameters_are_selected_with_those_of_modules():
+    names = ["stem.bias", "layers.2.norm.weight", "layers.2.norm.bias"]
+    assert list(select_parameters(Net(), ["stem.bias", "layers.2.norm"], "key")) == names
 
 
 def test_a_pattern_that_matches_nothing_is_refused():

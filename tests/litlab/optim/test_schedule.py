@@ -1,5 +1,6 @@
-"""Schedules: lengths from the run, rates of a fit as those of the plain loop, groups kept in ratio, errors."""
+"""Schedules: lengths from the run, rates of a fit, groups kept in ratio, errors."""
 
+import math
 from functools import partial
 
 import pytest
@@ -13,45 +14,25 @@ from tests.litlab.checkpointing.in_process import Draws, fit
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:A `OneCycleLR`"
 )
-EPOCHS, STEPS = 4, 3  # of an epoch: 5 batches in pairs
 WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}  # than 10 below the best: always
-
-
-def by_hand(build, interval, frequency):
-    """The rate of each optimizer step."""
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    parameter.grad = torch.zeros(1)
-    optimizer = torch.optim.Adam([parameter], lr=0.05)
-    scheduler = build(optimizer, (EPOCHS * STEPS if interval == "step" else EPOCHS) // frequency)
-    rates = []
-    for epoch in range(1, EPOCHS + 1):
-        for _ in range(STEPS):
-            rates.append(optimizer.param_groups[0]["lr"])
-            optimizer.step()
-            if interval == "step" and len(rates) % frequency == 0:
-                scheduler.step()
-        if interval == "epoch" and epoch % frequency == 0:
-            scheduler.step(*([1.0] if isinstance(scheduler, torchs.ReduceLROnPlateau) else []))
-    return rates
-
-
-# What YAML says, and what torch's documentation builds for a number of steps.
-EXPONENTIAL = partial(torchs.ExponentialLR, gamma=0.9), lambda o, n: torchs.ExponentialLR(o, 0.9)
-ONE_CYCLE = torchs.OneCycleLR, lambda o, n: torchs.OneCycleLR(o, 0.05, n)
-PLATEAU = partial(torchs.ReduceLROnPlateau, **WORSE), lambda o, n: torchs.ReduceLROnPlateau(o, **WORSE)
+COSINE = [(1 + math.cos(math.pi * (step // 2) / 6)) / 2 for step in range(12)]
 
 
 @pytest.mark.parametrize(
-    ("recipe", "interval", "frequency", "monitor"),
-    [(ONE_CYCLE, "step", 1, None), (EXPONENTIAL, "epoch", 2, None), (PLATEAU, "epoch", 1, "val/loss")],
+    ("scheduler", "interval", "frequency", "monitor", "shares"),
+    [
+        (torchs.CosineAnnealingLR, "step", 2, None, COSINE),
+        (partial(torchs.ExponentialLR, gamma=0.9), "epoch", 2, None, [1] * 6 + [0.9] * 6),
+        (partial(torchs.ReduceLROnPlateau, **WORSE), "epoch", 1, "val/loss", [1] * 6 + [0.5] * 3 + [0.25] * 3),
+    ],
 )
-def test_rates_are_those_of_the_plain_loop(tmp_path, monkeypatch, recipe, interval, frequency, monitor):
+def test_rates_of_a_fit(tmp_path, monkeypatch, scheduler, interval, frequency, monitor, shares):
+    """Of four epochs of three steps: five batches in pairs."""
     monkeypatch.setenv("PL_GLOBAL_SEED", "")
-    scheduler, build = recipe
     module = partial(Draws, schedule=Schedule(scheduler, interval, frequency, monitor))
-    model, _ = fit(tmp_path, module=module, options={}, max_epochs=EPOCHS, num_sanity_val_steps=0)
-    rates = [model.rates[epoch, batch] for epoch in range(EPOCHS) for batch in (0, 2, 4)]
-    assert rates == pytest.approx(by_hand(build, interval, frequency), rel=1e-6, abs=1e-12)
+    model, _ = fit(tmp_path, module=module, options={}, max_epochs=4, num_sanity_val_steps=0)
+    rates = [model.rates[epoch, batch] / 0.05 for epoch in range(4) for batch in (0, 2, 4)]
+    assert rates == pytest.approx(shares, abs=1e-6)
 
 
 def two_groups():
@@ -80,6 +61,7 @@ def test_a_length_that_is_left_out_is_that_of_the_run(scheduler, frequency, leng
     optimizer = two_groups()
     built = Schedule(scheduler, "step", frequency).configure(optimizer, steps=120, epochs=6)["scheduler"]
     assert length in (getattr(built, "T_max", None), getattr(built, "total_steps", None))
+    assert optimizer.param_groups[0].get("max_lr", 1.0) == 1.0
     if scheduler is torchs.OneCycleLR:  # and a peak that of each group
         assert [group["max_lr"] for group in optimizer.param_groups] == [1.0, 10.0]
 

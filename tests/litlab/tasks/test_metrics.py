@@ -1,29 +1,16 @@
-"""Metrics that the user names: from YAML and from Python, over ranks, and resumed within an epoch."""
-
-import json
-from pathlib import Path
+"""Metrics that the user names: of torchmetrics and of one's own; test_ranks.py has them over ranks."""
 
 import pytest
 import torch
-import yaml
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import Metric
-from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC
-from torchmetrics.functional.classification import multiclass_auroc
+from torchmetrics.classification import MulticlassAccuracy
 from torchmetrics.utilities import dim_zero_cat
 
-from litlab.checkpointing.io import load_checkpoint
 from litlab.tasks import Classifier
-from tests.litlab.checkpointing.in_process import Data, Draws, fit
-from tests.litlab.conftest import CONFIGS
 from tests.litlab.tasks.tiny_series import make_trainer
 
-FOLDER = Path("lightning_logs/images/version_0")
-METRICS = {
-    "auroc": {"class_path": "torchmetrics.AUROC", "init_args": {"task": "multiclass"}},
-    "ap": {"class_path": "MulticlassAveragePrecision", "init_args": {"num_classes": 10, "thresholds": 20}},
-}
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*logging interval")
 
 
@@ -68,37 +55,17 @@ def own_metrics() -> dict[str, Metric]:
     return {"mine": MyAccuracy(), "kept": MyConfidence(), "twice": MyAccuracy() + MulticlassAccuracy(3)}
 
 
-def test_from_yaml_to_checkpoints_and_back(run, images):
-    network = ["--model=Classifier", "--model.network=auks.images.MNASNet", f"--model.metrics={json.dumps(METRICS)}"]
-    data = ["--data.dataset=folder", f"--data.path={images}", "--trainer.max_epochs=1", "--trainer.accelerator=cpu"]
-    monitor = ["--checkpoint.monitor=val/auroc", "--early_stopping.monitor=val/ap"]
-    done = run("fit", "--config", CONFIGS / "images.yaml", *data, *network, *monitor)
-    assert done.code == 0, done.err
-    kept = yaml.safe_load((FOLDER / "config.yaml").read_text())["model"]["init_args"]["metrics"]
-    assert kept["auroc"]["init_args"]["num_classes"] == 10  # as the data has
-    plain = load_checkpoint(FOLDER / "checkpoints/last.ckpt")["hyper_parameters"]["metrics"]
-    assert plain["auroc"]["init_args"] == kept["auroc"]["init_args"]
-    reached = json.loads((FOLDER / "metrics.json").read_text())
-    assert reached["best"]["monitor"] == "val/auroc"
-    assert 0.5 < reached["test"]["test/auroc"] < 1
-    done = run("test", "--run", "images", "--data.batch_size", 7)
-    assert done.code == 0, done.err
-    assert f"{reached['test']['test/auroc']:.4g}" in done.out
-
-
 def test_objects_from_python_count_every_sample_once_and_stay_out_of_checkpoints(tmp_path):
     """What they get are probabilities, for logits that could be taken for some as well."""
     torch.manual_seed(0)
     inputs, labels = torch.rand(50, 3), torch.randint(3, (50,))
-    metrics = {"auroc": MulticlassAUROC(3), **own_metrics()}
-    model = Classifier(nn.Identity(), num_classes=3, metrics=metrics)
+    model = Classifier(nn.Identity(), num_classes=3, metrics=own_metrics())
     trainer = make_trainer(tmp_path)
     for size in (50, 20):
         trainer.validate(model, DataLoader(TensorDataset(inputs[:size], labels[:size]), batch_size=8), verbose=False)
         probabilities, truth = model(inputs).softmax(1)[:size], labels[:size]
         right = (probabilities.argmax(1) == truth).float().mean()
         expected = {
-            "auroc": multiclass_auroc(probabilities, truth, 3),
             "mine": right,
             "kept": (probabilities.amax(dim=1) * (1 + truth)).mean(),
         }
@@ -108,20 +75,3 @@ def test_objects_from_python_count_every_sample_once_and_stay_out_of_checkpoints
     saved = torch.load(tmp_path / "a.ckpt", weights_only=True)
     assert saved["hyper_parameters"]["num_classes"] == 3
     assert "metrics" not in saved["hyper_parameters"]
-
-
-class Counting(Draws):
-    def __init__(self, stop=None) -> None:
-        super().__init__(stop)
-        self.set_metrics({}, own_metrics())
-
-
-@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists")
-def test_they_go_on_exactly_within_an_epoch(tmp_path):
-    whole, trainer = fit(tmp_path / "whole", module=Counting, data=Data)
-    fit(tmp_path / "parts", stop=("batch", 1, 2), module=Counting, data=Data)
-    resumed, again = fit(tmp_path / "parts", resume=True, module=Counting, data=Data)
-    assert {"train/mine", "train/kept", "train/twice"} <= trainer.callback_metrics.keys()
-    for name, value in trainer.callback_metrics.items():
-        assert torch.equal(value, again.callback_metrics[name]), name
-    assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in whole.state_dict().items())

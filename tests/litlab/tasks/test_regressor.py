@@ -68,6 +68,8 @@ def test_losses_of_any_precision(loss, function):
     torch.testing.assert_close(exported["loss"].float(), expected)
 
 
-def test_a_network_needs_an_output_for_each_target():
+def test_units_may_be_left_out_and_a_network_needs_an_output_for_each_target():
+    network, (inputs, _) = nn.Linear(4, 1), rows()
+    assert torch.equal(Regressor(network, target_names=["price"]).predict_step(inputs, 0), network(inputs))
     with pytest.raises(UserError, match=r"^model\.network: it returns \(23, 3\); give it an output for each of price"):
         build(nn.Linear(4, 3)).batch_loss(rows())

@@ -4,7 +4,6 @@ import os
 import shutil
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -47,18 +46,6 @@ def test_all_that_is_wrong_is_told_at_once(make, pets, said):
     assert data.samples("train").labels.bincount().tolist() == [16, 9]
 
 
-def test_a_cache_is_kept_until_images_change(pets, make, tmp_path):
-    def list_caches(**settings):
-        prepared(make(pets, normalize="imagenet", **settings))
-        return {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("images-*")}
-
-    kept = list_caches()
-    assert list_caches(val_fraction=0.3, seed=3, batch_size=2, fold="1/3") == kept
-    assert len(list_caches(image_size=(4, 4))) == 2
-    (pets / "train/cat/01.png").unlink()
-    assert len(list_caches()) == 3
-
-
 def test_changes_of_equal_size_and_date_are_seen(pets, make):
     """Noise over an image."""
     file, other = pets / "test/cat/00.png", pets / "test/cat/01.png"
@@ -68,6 +55,7 @@ def test_changes_of_equal_size_and_date_are_seen(pets, make):
     file.write_bytes(other.read_bytes()[:size].ljust(size, b"\0"))
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert (take(prepared(make(pets)), "test") == pixels(other).numpy()).all()
+    assert take(prepared(make(pets, image_size=(4, 4))), "test").shape == (3, 4, 4)
 
 
 # ---- tables
@@ -89,16 +77,6 @@ def table(tmp_path):
     return write
 
 
-def test_a_frame_is_split_by_class(make, table):
-    path = table("file,label\nimages/gone.png,cat\n" + "\n".join(ROWS))
-    frame = pd.read_csv(path)
-    frame["file"] = [str(path.parent / name) for name in frame["file"]]
-    data = prepared(make(frame, bad_rows="drop"))
-    assert "path" not in data.hparams
-    rows = {split: data.samples(split).labels.bincount().tolist() for split in data.sizes}
-    assert rows == {"train": [8, 8], "val": [1, 1], "test": [1, 1]}
-
-
 def test_other_columns_splits_and_corrected_labels(make, table):
     split = ["train"] * 10 + ["val"] * 4 + ["test"] * 6
     rows = (f"{row.replace(',', ';')};{part}" for row, part in zip(ROWS, split, strict=True))
@@ -113,6 +91,8 @@ def test_other_columns_splits_and_corrected_labels(make, table):
     table(text.replace("14.png;dog", "14.png;cat"))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert prepared(make(path, **options)).samples("test").labels.tolist() == [0, 0, 1, 0, 1, 0]
+    options.pop("split_column")
+    assert prepared(make(path, **options)).sizes == {"train": 16, "val": 2, "test": 2}
 
 
 @pytest.mark.parametrize(

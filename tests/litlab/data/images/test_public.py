@@ -2,12 +2,12 @@
 
 import urllib.error
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
-import pytest
 
 from litlab.data.images import ImageData, PublicImages
-from tests.litlab.data.conftest import Recorder, prepared, refusal
+from tests.litlab.data.conftest import prepared, refusal
 
 PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 
@@ -19,21 +19,8 @@ class Digits(ImageData):
     )  # fmt: skip
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch) -> Path:
-    """Where the files belong; no server answers, and there is little made-up data."""
-
-    def refuse(*_, **__):
-        raise urllib.error.URLError("offline")
-
-    monkeypatch.setattr("urllib.request.urlopen", refuse)
-    monkeypatch.setattr("litlab.data.images.generated.COUNTS", {"train": 40, "test": 20})
-    return tmp_path / "raw"
-
-
-@pytest.fixture
-def digits(root) -> np.ndarray:
-    """The images to test on, in the format of MNIST: http://yann.lecun.com/exdb/mnist/."""
+def write_digits(root: Path) -> np.ndarray:
+    """Write files in the format of MNIST, http://yann.lecun.com/exdb/mnist/; the images to test on."""
     random, images = np.random.default_rng(0), np.empty(0)
     folder = root / "MNIST" / "raw"
     folder.mkdir(parents=True)
@@ -45,7 +32,10 @@ def digits(root) -> np.ndarray:
     return images
 
 
-def test_files_that_are_there_are_used_and_later_the_cache(make, root, digits):
+def test_files_that_are_there_are_used_and_later_the_cache(make, tmp_path, monkeypatch):
+    monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=urllib.error.URLError("offline")))
+    root = tmp_path / "raw"
+    digits = write_digits(root)
     for _ in range(2):
         data = prepared(make(root, Digits, fallback="generated"))
         assert data.description == "mnist: 36 train / 4 val / 10 test images of 1 x 28 x 28, 10 classes"
@@ -55,18 +45,3 @@ def test_files_that_are_there_are_used_and_later_the_cache(make, root, digits):
             file.write_bytes(file.read_bytes()[:-100])
     # Half a file is never taken for whole.
     assert refusal(make(root, Digits, mode="RGB").prepare_data).startswith("mnist: it is not in ")
-
-
-def test_nothing_there(make, root, make_trainer, capsys):
-    message = refusal(make(root, Digits).prepare_data)
-    assert message.startswith(f"mnist: it is not in {root}/ and can't be downloaded (")
-    data = make(root, Digits, fallback="generated")
-    make_trainer().fit(Recorder(), data)
-    assert "GENERATED DATA" in capsys.readouterr().err
-    assert data.description.startswith("GENERATED stand-in for mnist: 36 train / 4 val / 20 test images of 1 x 28 x 28")
-    assert (data.state_dict()["generated"], data.class_names[0]) == (True, "kind 0")
-    other = make(root, Digits, fallback="generated")
-    other.trainer = make_trainer()
-    other.trainer.strategy.broadcast = lambda mine: True  # another process says so
-    other.setup("fit")
-    assert other.generated

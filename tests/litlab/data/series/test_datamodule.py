@@ -23,6 +23,7 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     assert data.description == f"csv {path}: 62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns"
+    assert data.num_covariates == 2  # sine and cosine
     scaled = scaled_wave()
     torch.testing.assert_close(data.naive_error, (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0))
     assert [len(batch["past"]) for batch in model.seen["train", 0]] == [8] * 7  # the incomplete batch is dropped
@@ -55,10 +56,6 @@ def test_several_series_are_one_data_set(make, tmp_path):
     table = pd.read_csv(tmp_path / "out.csv")
     assert table["place"].tolist() == ["b"] * 3 + ["a"] * 3
     assert table["date"].tolist()[2:4] == ["2024-01-05 06:00:00", "2024-01-04 08:00:00"]
-
-
-def test_the_training_rows_need_two_seasons(make):
-    assert [prepared(make(season=season)).metadata.season for season in (None, 35, 36)] == [24, 35, 1]
 
 
 def test_baselines_on_all_test_windows(make):

@@ -97,13 +97,6 @@ def test_classes(make):
     assert "classification, not for price; use --model Regressor" in refusal(lambda: make().num_classes)
 
 
-def test_categories_alone_and_several_targets(make):
-    data = prepared(make(ignore=["age", "kind"], target=["price", "size"]))
-    encoded = data.serving().encode(*data.serving().example())
-    assert (encoded["numbers"].shape, encoded["categories"].shape) == ((2, 0), (2, 1))
-    np.testing.assert_allclose(data.samples("val").tensors[2], data.table["val"][["price", "size"]], rtol=1e-6)
-
-
 @pytest.mark.parametrize("fold", [None, "1/4"])
 @pytest.mark.parametrize(
     ("setting", "unit"),

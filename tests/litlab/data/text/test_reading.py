@@ -37,7 +37,6 @@ def test_bad_rows(make, tmp_path, said):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "{file}: there is no column 'label', only 'text', 'y'; set data.text_columns and data.label_column"),
         ({"columns": ["a"]}, "data.columns: it names 1 columns, and {file} has 2; name each"),
         ({"text_columns": ["y", "label"]}, "data.text_columns: they have data.label_column, which tells the answer"),
     ],
@@ -73,12 +72,16 @@ def test_words(make):
     """As a model gets them: in lower case, those that training has twice or more."""
     texts = ["The cat's mat - the cat's hat!", "A cat<br />and a dog.<br/>Don't!", "the dog don't"]
     rows = "".join(f"{text},{number % 2}\n" for number, text in enumerate(texts))
-    test = 'text,label\n"THE<br>dog<br />, Don\'t!",0\n<br />,1\n'
+    test = 'text,label\n"THE<br>dog<br />, Don\'t!",0\n<br />,1\nzebra zebra,0\n'
     data = prepared(make(f"text,label\n{rows}", test, val_fraction=0))
     known = Tokenizer.from_str(data.metadata.tokenizer).get_vocab()
     assert sorted(known, key=known.get) == ["[PAD]", "[UNK]", "the", "!", "a", "cat's", "dog", "don't"]
     ((inputs, _),) = data.batches("test")
-    assert [decode(data, ids) for ids in strip(inputs)] == [["the", "dog", "[UNK]", "don't", "!"], ["[UNK]"]]
+    assert [decode(data, ids) for ids in strip(inputs)] == [
+        ["the", "dog", "[UNK]", "don't", "!"],
+        ["[UNK]"] * 2,
+        ["[UNK]"],
+    ]
 
 
 @pytest.mark.parametrize(("kind", "size"), [("word", 4), ("bpe", 300)])

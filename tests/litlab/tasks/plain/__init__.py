@@ -8,7 +8,7 @@ from lightning.pytorch.callbacks import BasePredictionWriter
 from lightning.pytorch.cli import OptimizerCallable
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset, random_split
+from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import BinaryAUROC
 
 
@@ -68,16 +68,11 @@ class PointsData(LightningDataModule):
         super().__init__()
         self.save_hyperparameters()
 
-    def setup(self, stage):
-        points = torch.randn(160, 4, generator=torch.Generator().manual_seed(0))
-        whole = TensorDataset(points, (points.sum(dim=1) > 0).long())
-        self.train, self.val = random_split(whole, [128, 32], generator=torch.Generator().manual_seed(42))
-
     def train_dataloader(self):
-        return DataLoader(self.train, batch_size=self.hparams.batch_size, shuffle=True)
+        points = torch.randn(160, 4, generator=torch.Generator().manual_seed(0))
+        return DataLoader(TensorDataset(points, (points.sum(dim=1) > 0).long()), batch_size=self.hparams.batch_size)
 
-    def val_dataloader(self):
-        return DataLoader(self.val, batch_size=self.hparams.batch_size)
+    val_dataloader = train_dataloader
 
 
 class TestedPointsData(PointsData):
