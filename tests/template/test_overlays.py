@@ -29,8 +29,8 @@ RUNS = [
     ("text", "lr_finder muon profile"),
     ("text", "compile graph_breaks --compile.dynamic=true"),
     ("forecast", "accumulate_schedule swa"),
-    ("forecast", "adamw8bit smoke"),
-    ("forecast", "batch_size_finder --trainer.precision=bf16-true"),
+    ("forecast", "adamw8bit smoke --trainer.precision=bf16-true"),
+    ("forecast", "batch_size_finder"),
     ("forecast", "optimizer_in_backward"),
 ]
 
