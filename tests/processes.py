@@ -21,7 +21,7 @@ from typing import BinaryIO
 from unittest.mock import patch
 
 FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload(["litlab.cli.fit", "optuna", __name__])
+FORKS.set_forkserver_preload(["tests.preload"])
 
 FORKED = "TEST_CHILDREN_ARE_FORKED"  # variable of processes whose own children start like them, not in seconds
 variables_at_start: dict[str, str] = {}  # those of the session, before any test
