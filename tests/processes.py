@@ -6,6 +6,7 @@ environment, working directory, exit code.
 """
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -186,8 +187,9 @@ def _temporary_file(owner: object) -> Path:
 def serve(listener: socket.socket) -> list[Any]:
     """Fork whenever somebody asks for it; return in a fork, with what it is to become."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    for name in ("litlab.cli.fit", "optuna"):
-        import_module(name)
+    for name in ("litlab.cli.fit", "optuna", "pandas", "sklearn.tree", "torch.utils.tensorboard"):
+        import_module(name)  # what the processes would import themselves, each in a second or more
+    gc.freeze()  # so that none looks for garbage among all of it
     while True:
         ready, _, _ = select.select([listener, sys.stdin], [], [])
         if sys.stdin in ready:  # whoever has started it has ended

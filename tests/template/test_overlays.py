@@ -10,6 +10,7 @@ import torch._dynamo.utils
 
 from tests.conftest import CONFIGS, Outcome, settings_of, shell
 from tests.template.overlays import EFFECTS, FLAGS, SMALL, callbacks_of, checkpoint_of, config_of
+from tests.template.test_parallel import PROCESSES
 
 FEWER = {  # steps of a search, or between measurements; and what an experiment has to give up for an overlay
     "adamw8bit": ["--trainer.gradient_clip_val=null"],
@@ -29,8 +30,8 @@ RUNS = [
     ("text", "lr_finder muon profile"),
     ("text", "compile graph_breaks --compile.dynamic=true"),
     ("forecast", "accumulate_schedule swa"),
-    ("forecast", "adamw8bit smoke"),
-    ("forecast", "batch_size_finder --trainer.precision=bf16-true"),
+    ("forecast", "adamw8bit smoke --trainer.precision=bf16-true"),
+    ("forecast", "batch_size_finder"),
     ("forecast", "optimizer_in_backward"),
 ]
 
@@ -59,6 +60,7 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
 
 
 def test_every_effect_is_looked_at():
+    assert {path.stem for path in CONFIGS.glob("with/*.yaml")} == EFFECTS.keys() | PROCESSES.keys()
     assert {name for _, names in RUNS for name in names.split()} == EFFECTS.keys() | FLAGS.keys()
 
 

@@ -12,7 +12,7 @@ SMALL = [
     "--trainer.limit_train_batches=3", "--trainer.accelerator=cpu", "--trainer.precision=32-true",
 ]  # fmt: skip
 PROCESSES = {"fsdp2": 2, "tensor_parallel": 2, "fsdp2_tensor_parallel": 4, "pipeline": 2, "offload": 2}
-IN_OTHERS = ("fsdp2", "fsdp2_tensor_parallel", "offload")  # tests/litlab/parallel has what these do
+IN_OTHERS = ("fsdp2", "fsdp2_tensor_parallel", "offload", "pipeline")  # tests/litlab/parallel has what these do
 
 
 @pytest.mark.parametrize(

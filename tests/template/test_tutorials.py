@@ -1,24 +1,25 @@
-"""The tutorials in docs/tutorials/ work: all their files are written and all their commands run, in their order."""
+"""docs/tutorials/own_data.md works: its files are written, its commands run in their order, in a copy of the project.
+
+In it, a block of Python or YAML is a file, which the line before it names; a block of bash holds commands; and a block
+of text after it is what they print, or some lines of it.
+"""
 
 import json
+import re
+import shlex
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
 
-import pytest
+from tests.conftest import PACKAGE, ROOT
+from tests.processes import Python, start_pytest
 
-from tests.conftest import ROOT, Outcome
-from tests.processes import Python
-from tests.template.tutorial import copy_project, follow, run_in_copy
-
+PAGE = (ROOT / "docs/tutorials/own_data.md").read_text()
+FILE = r"`([\w./]+\.(?:py|yaml))`[^`\n]*:\n\n(?=```(?:python|yaml))"
+BLOCKS = re.findall(rf"(?:{FILE})?^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 BRIEF = ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--trainer.log_every_n_steps=1"]
-SMALL = {
-    "cifar": ["--model.width=16"],
-    "text": ["--model.embed_dim=16"],
-    "forecast": ["--model.hidden_size=8"],
-    "tabular": ["--model.network.hidden_sizes=[16]"],
-}
-RUN = Path("lightning_logs")
+EPOCHS = "--trainer.max_epochs=9"  # of the run that is stopped, and of the same without a stop
 # Ctrl-C in the third epoch.
 STOPPED = """
 import os
@@ -37,55 +38,48 @@ runpy.run_module("project", run_name="__main__", alter_sys=True)
 """
 
 
-def brief(words: list[str]) -> list[str]:
-    """A command, and flags that make a training short; later settings win."""
-    if words[0] != "fit" or "--config" not in words:
-        return words
-    name = Path(words[words.index("--config") + 1]).stem
-    overlaid = any("profile.yaml" in word for word in words)  # which says itself how short it is
-    return [*words, *(BRIEF[:1] if overlaid else BRIEF), *SMALL.get(name, [])]
+def run_line(line: str) -> str:
+    """Run a command of the tutorial, fits in short; return what it printed."""
+    python, *words = shlex.split(line)
+    is_stopped = "200" in words and "meters_whole" not in words
+    assert python == "python", line
+    if words[0] != "-m":
+        return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True).stdout
+    if words[1] == "pytest":
+        process = start_pytest(Path.cwd(), *words[2:])
+    else:
+        words += BRIEF if words[2] == "fit" and "--config" in words else []  # later settings win
+        words += [EPOCHS] if "200" in words else []
+        start = ["stopped.py", *words[2:]] if is_stopped else words
+        process = Python(*start, cwd=Path.cwd(), environment={"PYTHONPATH": Path("src").absolute()})
+    printed = "".join(process.communicate())
+    refused = re.search("^error: ", printed, re.MULTILINE) is not None
+    assert process.returncode == (130 if is_stopped else 2 * refused), printed
+    return printed
 
 
-@pytest.fixture
-def here(run, tmp_path) -> Callable[[list[str]], Outcome]:
-    """Runs a short command in this process, in a folder with the configs."""
-    shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    return lambda words: run(*brief(words))
+def find_words(text: str) -> set[str]:
+    return set(re.findall(r"[^\W\d_]{2,}", text))
 
 
-@pytest.fixture
-def copy(tmp_path, monkeypatch) -> Path:
-    """A copy of the project, as the working directory."""
-    copy_project(tmp_path)
+def test_own_data(tmp_path, monkeypatch):
+    for name in (f"src/{PACKAGE}", "configs", "tests"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "stopped.py").write_text(STOPPED)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_first_hour(here):
-    for _ in follow("first_hour.md", here):
-        pass
-    assert Path("predictions.csv").read_text().count("\n") == 31
-    assert (RUN / "cifar/version_0/confusion_matrix.png").is_file()
-    assert (RUN / "cifar/version_0/report/index.html").is_file()
-
-
-def test_own_data(copy):
-    def stopped(_: str) -> Outcome:
-        (copy / "stopped.py").write_text(STOPPED)
-        fit = ["fit", "--config", "configs/meters.yaml", *BRIEF, "--trainer.max_epochs=9"]
-        process = Python("stopped.py", *fit, cwd=copy, environment={"PYTHONPATH": copy / "src"})
-        assert process.wait() == 130, process.printed()
-        return Outcome(0, *process.printed())
-
-    def verb(words: list[str]) -> Outcome:
-        whole = words[0] == "fit" and "meters_whole" in words
-        return run_in_copy([*brief(words), *(["--trainer.max_epochs=9"] if whole else [])])
-
-    others = {"python -m project fit --config configs/meters.yaml --trainer.max_epochs 200": stopped}
-    for _ in follow("own_data.md", verb, others):
-        pass
-    stopped_run, whole = (
-        json.loads((RUN / name / "metrics.json").read_text()) for name in ("meters/version_1", "meters_whole/version_0")
-    )
-    assert stopped_run["test"] == whole["test"]
-    assert stopped_run["best"]["value"] == whole["best"]["value"]
+    for (file, kind, text), (_, after, shown) in zip(BLOCKS, [*BLOCKS[1:], ("", "", "")], strict=True):
+        if file:
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
+            Path(file).write_text(text)
+        if kind == "bash":
+            printed = "".join(run_line(line) for line in text.splitlines())
+            expected = shown if after == "text" else ""
+            errors = [line for line in expected.splitlines() if line.startswith("error: ")]
+            assert ("\nerror: " in f"\n{printed}") == bool(errors), printed
+            assert all(line in printed for line in errors), printed
+            assert find_words(expected) <= find_words(printed), printed  # numbers depend on machine and length
+    runs = ("meters/version_1", "meters_whole/version_0")
+    stopped, whole = (json.loads(Path(f"lightning_logs/{run}/metrics.json").read_text()) for run in runs)
+    assert stopped["test"] == whole["test"]
+    assert stopped["best"]["value"] == whole["best"]["value"]

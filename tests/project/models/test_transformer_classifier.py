@@ -1,7 +1,6 @@
-"""The text model: its contract, its settings, and how it reads texts that are too long."""
+"""The text model: its contract with operators that the command line names, and how it reads texts that are too long."""
 
 import math
-import shutil
 
 import pytest
 import torch
@@ -20,6 +19,9 @@ class TestTransformerClassifier(ModuleContract):
         "--data.batch_size=16",
         "--model.embed_dim=32",
         "--model.optimizer.init_args.lr=0.01",
+        "--model.activation=project.ops.squared_relu.SquaredReLU",
+        "--model.attention=MultiHeadAttention",
+        "--model.attention.implementation=fused_softmax",
     )
     loss_at_start = math.log(4)
     overfit_steps = 30
@@ -50,22 +52,3 @@ def test_long_texts_are_read_at_both_ends(settings):
         torch.testing.assert_close(logits[row : row + 1], (head + tail) / 2, rtol=0, atol=1e-5)
         if length > 8:
             assert not torch.allclose(head, tail, atol=1e-3)
-
-
-@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
-def test_trains_with_operators_that_the_command_line_names(run, texts, tmp_path):
-    """The run's folder says what is in the network."""
-    small = ("--data.dataset=csv", f"--data.path={texts}", "--data.batch_size=32", "--model.embed_dim=16")
-    few = ("--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1")
-    own = (
-        "--model.activation=project.ops.squared_relu.SquaredReLU", "--model.attention=MultiHeadAttention",
-        "--model.attention.implementation=fused_softmax", "--trainer.callbacks=[]",
-    )  # fmt: skip
-    done = run("fit", "--config", CONFIGS / "text.yaml", *small, *few, *own)
-    assert done.code == 0, done.err
-    assert "plain PyTorch" not in done.err
-    checkpoint = torch.load(tmp_path / "lightning_logs/text/version_0/checkpoints/last.ckpt", weights_only=True)
-    assert checkpoint["hyper_parameters"]["attention"]["init_args"]["implementation"] == "fused_softmax"
-    assert "SquaredReLU" in str(checkpoint["hyper_parameters"]["activation"])
-    done = run("test", "--run", "text/version_0")
-    assert done.code == 0, done.err

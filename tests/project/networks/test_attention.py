@@ -17,6 +17,10 @@ MASKS = {
 }
 
 
+def test_a_query_sees_no_later_key():
+    assert causal_mask(2, 3).tolist() == [[True, False, False], [True, True, False]]
+
+
 def as_torch(projection: torch.Tensor) -> torch.Tensor:
     """Order the rows of queries, keys and values as torch does: all queries, all keys, all values."""
     return projection.unflatten(0, (4, 3, -1)).transpose(0, 1).flatten(0, 2)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from project.networks.mlp import MLP
 from project.networks.norms import GroupNorm, LayerNorm
 from project.networks.vgg import VGG
 from project.networks.whitened_cnn import WhitenedCNN
@@ -21,6 +22,15 @@ def test_convolutions_start_as_the_identity():
     block = WhitenedCNN(widths=(32, 64, 64)).blocks[1]
     images = torch.randn(2, 32, 8, 8)
     torch.testing.assert_close(block.conv1(images)[:, :32], images)
+
+
+@pytest.mark.parametrize(("dropout", "rates"), [(0.3, [0.3, 0.3]), ([0.3, 0.2], [0.3, 0.2])])
+def test_layers_of_the_mlp(dropout, rates):
+    network = MLP((7, 6), nn.GELU, nn.LayerNorm, dropout, image_shape=(1, 4, 5), num_classes=3)
+    hidden = [nn.Linear, nn.LayerNorm, nn.GELU, nn.Dropout]
+    assert [type(layer) for layer in network.layers] == [nn.Flatten, *hidden, *hidden, nn.Linear]
+    assert [layer.p for layer in network.layers if isinstance(layer, nn.Dropout)] == rates
+    assert network(torch.randn(2, 1, 4, 5)).shape == (2, 3)
 
 
 def test_each_layer_has_its_dropout():

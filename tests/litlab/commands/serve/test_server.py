@@ -113,7 +113,7 @@ def test_limits_and_bugs():
 def test_a_token_is_asked_for():
     with serve(lambda requests: [{}] * len(requests), token="s3cret") as client:
         assert client.get("/").status_code == client.get("/health").status_code == 200
-        for headers in ({}, {"Authorization": "Bearer s3cre"}, {"Authorization": "s3cret"}):
+        for headers in ({}, {"Authorization": "Bearer s3cre"}, {"Authorization": "Basic s3cret"}):
             responses = [client.get("/info", headers=headers), client.post("/predict", json={}, headers=headers)]
             assert [response.status_code for response in responses] == [401, 401]
         known = {"Authorization": "bearer s3cret", "Host": "model.example"}
