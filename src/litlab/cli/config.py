@@ -136,15 +136,14 @@ class Command(LightningCLI):
             Exception: What a class raises, with a note that says which section was being built.
         """
         config = config or self.config
+        self.config_dump = self.settings()  # Lightning's own dump would check every setting once more
         with building(keys[0]):
             built: Any = self.parser.instantiate_classes(Namespace({key: config[key] for key in keys}).clone())
         return built
 
     def build_data(self) -> LightningDataModule:
         """Build the DataModule."""
-        data = self.build("data").data
-        del self.config_dump  # Lightning's, of before `fill_from_data`
-        return data
+        return self.build("data").data
 
     def build_model(self, trained: bool = False) -> LightningModule:
         """Build the model. It can be copied: no recipe for an optimizer in it holds on to the parser.
