@@ -12,7 +12,7 @@ from PIL import Image
 
 @pytest.fixture(scope="session")
 def images(tmp_path_factory) -> Path:
-    """A folder of PNG images: 10 classes, 16 / 4 / 5 each for train, val and test, told apart by their brightness."""
+    """A folder of PNG images: 10 classes, 16 / 4 / 5 each for train, val and test, told apart by light and waves."""
     root = tmp_path_factory.mktemp("images")
     rng = np.random.default_rng(0)
     for split, count in (("train", 16), ("val", 4), ("test", 5)):
@@ -20,7 +20,8 @@ def images(tmp_path_factory) -> Path:
             folder = root / split / f"class_{label}"
             folder.mkdir(parents=True)
             for number in range(count):
-                pixels = rng.normal(20 + 23 * label, 12, (32, 32, 3)).clip(0, 255).astype(np.uint8)
+                wave = 15 * np.cos(np.arange(32) * (label + 1) * math.pi / 16)[:, None]  # across the image
+                pixels = rng.normal(20 + 23 * label + wave, 12, (32, 32, 3)).clip(0, 255).astype(np.uint8)
                 Image.fromarray(pixels).save(folder / f"{number}.png")
     return root
 

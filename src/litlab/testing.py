@@ -118,7 +118,8 @@ class ModuleContract:
         trainer.fit(model, data)
         first, last = losses.values[0], losses.values[-1]
         assert last < self.overfit_share * first, (
-            f"on one batch the loss went from {first:.4g} to {last:.4g} only; check the labels and the learning rate"
+            f"on one batch the loss went from {first:.4g} to {last:.4g} only in {self.overfit_steps} steps; check the "
+            "labels and the learning rate, or raise overfit_steps"
         )
 
     def test_the_same_twice(self, build: Callable[..., Experiment]) -> None:

@@ -34,6 +34,8 @@ def clone(tmp_path, images, texts, series) -> Path:
     shutil.copytree(images, tmp_path / "photos")
     shutil.copy(texts, tmp_path / "reviews.csv")
     shutil.copy(series, tmp_path / "load.csv")
+    houses = "".join(f"{number},{'yes' if number > 50 else 'no'}\n" for number in range(100))
+    (tmp_path / "houses.csv").write_text(f"size,sold\n{houses}")
     return tmp_path
 
 
@@ -63,7 +65,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
             config = Path(arguments[1])
             is_needed = "--data.path" in arguments or arguments == ["--config", "configs/cifar.yaml"]
             if verb == "fit" and is_needed:  # later settings win
-                arguments += [*short(config), *small[config.stem], "--trainer.limit_train_batches=2"]
+                arguments += [*short(config), *small.get(config.stem, []), "--trainer.limit_train_batches=2"]
             else:
                 arguments = [*(word for word in arguments if word != "--check"), "--print_config"]
             verb = "fit"

@@ -5,8 +5,9 @@ from typing import Any, Literal
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
+from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.util.metrics import choose_mode
+from litlab.util.metrics import check_monitor, choose_mode
 
 
 class RunEarlyStopping(EarlyStopping):
@@ -35,3 +36,11 @@ class RunEarlyStopping(EarlyStopping):
         """Ask again for the stop that a resumed run had asked for."""
         if self.stopping_reason != EarlyStoppingReason.NOT_STOPPED:
             trainer.should_stop = True
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        check_monitor("early_stopping.monitor", self.monitor, trainer)
+        super().on_validation_end(trainer, pl_module)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.stopping_reason_message:
+            rank_zero_info(f"early_stopping: {self.stopping_reason_message}")

@@ -23,6 +23,7 @@ class RunSummary(Callback):
     def __init__(self) -> None:
         self._warnings: dict[str, str] = {}  # by the name of their file, without its suffix
         self._start: float | None = None  # of a fit
+        self._end = 0.0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit":
@@ -43,6 +44,10 @@ class RunSummary(Callback):
             note = folder / "RANDOM_WEIGHTS.txt"  # of the fit, where a test follows by itself
             if note.is_file():
                 self._warnings[note.stem] = note.read_text(encoding="utf-8")
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if stage == "fit":
+            self._end = time.perf_counter()
 
     def print_summary(self, trainer: Trainer) -> None:
         """Print the table. Call it on every rank; the first one prints.
@@ -74,11 +79,12 @@ class RunSummary(Callback):
         if trainer.state.fn != "fit":
             rows |= {name: f"{float(value):.4g}" for name, value in trainer.callback_metrics.items()}
 
-        # What it took.
+        # On what, and what it took.
         if self._start is not None:
+            rows["data"] = str(getattr(trainer.datamodule, "description", "-"))  # pyright: ignore[reportAttributeAccessIssue]
             seconds_before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks)  # of `RunRecord`
             rows["epochs"] = str(trainer.current_epoch)
-            rows["minutes"] = f"{(seconds_before + time.perf_counter() - self._start) / 60:.2f}"
+            rows["minutes"] = f"{(seconds_before + self._end - self._start) / 60:.2f}"
         for callback in callbacks:
             if isinstance(callback, VRAM) and callback.peak_gib is not None:
                 rows["peak memory"] = f"{callback.peak_gib:.2f} GiB"

@@ -16,7 +16,7 @@ from litlab.checkpointing.internals import (
     validation_follows,
 )
 from litlab.types import PositiveFloat, PositiveInt
-from litlab.util.metrics import choose_mode
+from litlab.util.metrics import check_monitor, choose_mode
 
 PATHS = ("best_model_path", "kth_best_model_path", "last_model_path")  # in its state
 EVERY_STEPS = 10  # after which several ranks tell each other the time, and of signals
@@ -106,6 +106,7 @@ class RunCheckpoint(ModelCheckpoint):
             self.write_last(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        check_monitor("checkpoint.monitor", self.monitor, trainer)
         super().on_validation_end(trainer, pl_module)
         if trainer.state.fn == "fit" and not trainer.sanity_checking and ends_within_epoch(trainer):
             self.write_last(trainer)

@@ -15,7 +15,7 @@ from jsonargparse.typing import register_type
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from litlab.cli.argv import CONFIG, expand, flag_value, flags_of, is_foreign
+from litlab.cli.argv import CONFIG, expand, flag_value, flags_of, is_foreign, pin_run
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.messages import explain
 from litlab.cli.precision import ExperimentTrainer
@@ -36,6 +36,14 @@ register_type(torch.device)
 yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
 
 
+load_yaml = get_loader("yaml")
+
+
+def load(text: str) -> Any:
+    """Load YAML, or what jsonargparse (4.53) makes of the flag ``--model.network.weights null``."""
+    return None if text == "None" else load_yaml(text)
+
+
 def load_with_variables(text: str) -> Any:
     """Load YAML in which ``${NAME}`` stands for a variable of the environment."""
 
@@ -44,9 +52,10 @@ def load_with_variables(text: str) -> Any:
             raise UserError(f"{variable[0]}: there is no such environment variable; set it, or write its value")
         return os.environ[variable[1]]
 
-    return get_loader("yaml")(VARIABLE.sub(fill, text))
+    return load(VARIABLE.sub(fill, text))
 
 
+set_loader("yaml", load, (yaml.YAMLError,))
 # Not for the configs of others: they could have what they find there sent or written somewhere.
 set_loader("yaml with variables", load_with_variables, (yaml.YAMLError,))
 
@@ -81,7 +90,7 @@ class Command(LightningCLI):
     def __init__(self, argv: list[str]) -> None:
         self.verb = argv[0]
         self.typed = argv
-        self.argv = expand(argv)
+        self.argv = expand(pin_run(argv))
         self.foreign = is_foreign(self.argv)
         self.trusted = restrict_imports(self.foreign, flag_value("--allow_modules", self.argv))
         if any(flag.endswith("help") for flag, _ in flags_of(self.argv)):

@@ -151,4 +151,7 @@ def describe_error(error: BaseException) -> str | None:
         line = first_line(error)
     else:
         return None
-    return "; ".join([": ".join([*place, line]), *(note for note in notes if note.startswith("traceback "))])
+    tracebacks = [note for note in notes if note.startswith("traceback ")]
+    if place and not tracebacks:
+        tracebacks = ["LITLAB_TRACEBACK=1 shows where"]
+    return "; ".join([": ".join([*place, line]), *tracebacks])

@@ -3,7 +3,7 @@
 from typing import Any
 
 from litlab.artifact.servable import Servable, describe, restore
-from litlab.cli.argv import ALONE, pin_run
+from litlab.cli.argv import ALONE
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build
 from litlab.cli.quiet import silence_noise
@@ -24,7 +24,7 @@ def load_servable(run: str, settings: list[str]) -> tuple[Experiment, Servable, 
         UserError: There is no such run, or it can't be deployed.
     """
     silence_noise()
-    command = Command(pin_run(["test", "--run", run, *ALONE, *settings]))
+    command = Command(["test", "--run", run, *ALONE, *settings])
     experiment = build(command)
     model, checkpoint = experiment.model, experiment.checkpoint
     assert checkpoint is not None  # of --run

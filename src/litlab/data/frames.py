@@ -211,7 +211,7 @@ def check_file(path: str | Path, setting: str) -> Path:
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise UserError(f"{setting}: there is no file {path}")
+        raise UserError(f"{setting}: {path} is no file" if path.exists() else f"{setting}: there is no file {path}")
     return path
 
 

@@ -113,7 +113,8 @@ class ExperimentData(LightningDataModule):
         if dataset is None and self.public is None:
             raise UserError(f"data.dataset: it is not set; use {self.own_flags}, or --data.dataset generated")
         if dataset == "generated" and path is not None:
-            raise UserError(f"data.path: data.dataset is generated, which reads no file; add {self.own_flags}")
+            kinds = " or ".join(self.own_files)
+            raise UserError(f"data.path: data.dataset is generated, which reads no file; add --data.dataset {kinds}")
         if dataset in self.own_files and path is None:
             raise UserError(f"data.path: it is not set; name your own data for data.dataset {dataset}")
         self.dataset, self.fallback = dataset, fallback

@@ -34,8 +34,8 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
         if not isinstance(first, nn.Conv2d) or first.groups > 1 or first.in_channels == channels:
             raise UserError(
-                f"model.network: {kind} can't take images of {image_shape} ({first_line(error)}); set "
-                "data.image_size or data.mode to what the network expects, or choose another network"
+                f"model.network: {kind} can't take images of {image_shape} ({first_line(error)}); correct it "
+                "(LITLAB_TRACEBACK=1 shows where), or set data.image_size or data.mode to what it expects"
             ) from error
         weight = first.weight.detach().mean(dim=1, keepdim=True) * (first.in_channels / channels)
         first.weight = nn.Parameter(weight.repeat(1, channels, 1, 1))

@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING, Any, Literal
 
 from litlab.errors import UserError
+from litlab.util.text import nearest, some
 
 if TYPE_CHECKING:  # `runs` and `compare` answer without torch
+    from lightning.pytorch import Trainer
     from torch import nn
     from torchmetrics import Metric
 
@@ -58,6 +60,28 @@ def choose_mode(key: str, mode: Any, monitor: str, model: "nn.Module | None" = N
         otherwise = "" if key.startswith("model.") else ", or leave mode out"  # torch's own default is min
         raise UserError(f"{key}: {monitor} is better when {better}; set {known}{otherwise}")
     return mode or known  # pyright: ignore[reportReturnType]
+
+
+def check_monitor(key: str, monitor: str | None, trainer: "Trainer") -> None:
+    """Refuse a metric that a validation has not logged; in a sanity check, which may log less, only tell.
+
+    Args:
+        key: The setting that names it, such as ``checkpoint.monitor``.
+        monitor: The metric; of others than those of the validation nothing is known.
+        trainer: The Trainer, after a validation.
+
+    Raises:
+        UserError: If a fit can't monitor it.
+    """
+    known = sorted(trainer.callback_metrics)
+    if monitor is None or not monitor.startswith("val") or monitor in known:
+        return
+    problem = f"{key}: no validation logs {monitor}{nearest(monitor, known, f'; name one of {some(known)}')}"
+    if not trainer.sanity_checking and trainer.state.fn == "fit":
+        raise UserError(problem)
+    from lightning.pytorch.utilities import rank_zero_info
+
+    rank_zero_info(f"warning: {problem}")
 
 
 def _metrics_of(model: "nn.Module") -> "dict[str, Metric]":

@@ -7,6 +7,7 @@ import pytest
 from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.resume import ExactResume
+from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, fit
 
 pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:You're resuming")
@@ -39,3 +40,19 @@ def test_a_resumed_run_trains_as_many_epochs(tmp_path, stop, monitor, mode):
     with nullcontext() if stop is None else pytest.raises(KeyError):
         assert epochs(tmp_path, Scripted(stop), monitor, mode) == 3
     assert epochs(tmp_path, Scripted(), monitor, mode, tmp_path / "last.ckpt") == 3
+
+
+def test_a_metric_that_no_validation_logs_is_refused(tmp_path, caplog):
+    """After the first validation; a sanity check may log less."""
+    stopping, kept = RunEarlyStopping("val/ac", "max"), RunCheckpoint(str(tmp_path), monitor="val/ac", mode="max")
+    for key, callback in {"early_stopping": stopping, "checkpoint": kept}.items():
+        line = f"{key}.monitor: no validation logs val/ac; did you mean 'val/acc'?"
+        with pytest.raises(UserError) as refused:
+            fit(tmp_path, Scripted(), callback, enable_checkpointing=key == "checkpoint", num_sanity_val_steps=1)
+        assert str(refused.value) == line
+        assert f"warning: {line}" in caplog.messages
+
+
+def test_it_says_why_a_run_stops(tmp_path, caplog):
+    epochs(tmp_path, Scripted(), "mine", "max")
+    assert "early_stopping: Monitored metric mine did not improve in the last 2 records" in caplog.text

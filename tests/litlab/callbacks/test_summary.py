@@ -38,7 +38,7 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     rows = {name.strip(): value.strip() for name, value in lines}
     assert rows["best val/score"] == "0.75"
     assert rows["test/loss"] == f"{float(trainer.callback_metrics['test/loss']):.4g}"
-    assert rows["epochs"] == "3"
+    assert (rows["data"], rows["epochs"]) == ("10 noise images", "3")
     assert 90 <= float(rows["minutes"]) < 91
     assert "GiB" in rows["peak memory"]
     assert "last epoch" in rows["samples/s"]

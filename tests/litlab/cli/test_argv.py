@@ -120,9 +120,9 @@ def test_a_run_needs_its_bases_no_more_and_resumes_with_its_own_settings(run, tm
     assert done.code == 0, done.err
     assert "test/mse" not in done.out
     (configs / "series.yaml").write_text("experiment: mine")
-    resumed = Command(pin_run([*fit, "--resume=auto", "--trainer.max_epochs=2", "--model.init_args.hidden_size=3"]))
+    resumed = Command([*fit, "--resume=auto", "--trainer.max_epochs=2", "--model.init_args.hidden_size=3"])
     assert resumed.config.trainer.max_epochs == 2
-    for config in (resumed.config, Command(pin_run(["test", "--run", "mine"])).config):
+    for config in (resumed.config, Command(["test", "--run", "mine"]).config):
         assert config.base is None
         assert config.model.init_args.hidden_size == 12
         assert len(config.trainer.callbacks) == 2

@@ -40,6 +40,12 @@ def test_a_config_can_name_variables_of_the_environment(run, settings, tmp_path,
     assert "experiment: mine_mine\n" in run("fit", *settings, "--config", config, "--print_config").out
 
 
+def test_null_is_null_in_the_settings_of_a_class_within_a_class(run, settings):
+    network = ["--model=Classifier", "--model.network=litlab.nn.pretrained", "--model.network.name=resnet18"]
+    done = run("fit", *settings, *network, "--model.network.weights=null", "--print_config")
+    assert "\n        weights: null\n" in done.out
+
+
 def test_a_fit_without_a_batch_is_no_success(run, settings):
     assert "fit: nothing was trained" in error(run("fit", *settings, "--trainer.max_time=00:00:00:00"))
 

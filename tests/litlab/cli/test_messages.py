@@ -74,7 +74,8 @@ def test_what_becomes_a_line_and_what_keeps_its_traceback():
     wrapped = ValueError("jsonargparse's page of text")
     wrapped.__cause__ = UserError("a: b; c")
     assert describe_error(wrapped) == "a: b; c"
-    assert describe_error(raise_in("model.optimizer", ValueError("lr is -1\nmore"))) == "model.optimizer: lr is -1"
+    line = describe_error(raise_in("model.optimizer", ValueError("lr is -1\nmore")))
+    assert line == "model.optimizer: lr is -1; LITLAB_TRACEBACK=1 shows where"
     assert describe_error(MisconfigurationException("two of a kind")) == "two of a kind"
     assert describe_error(PermissionError(13, "denied", "x")) == "[Errno 13] denied: 'x'"
     assert str(describe_error(MemoryError())).startswith("out of memory")

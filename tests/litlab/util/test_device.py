@@ -25,8 +25,7 @@ print(faults(), keep_freed_memory(), faults(), faults())
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is a setting of glibc")
 def test_freed_memory_is_kept(tmp_path):
     (tmp_path / "faults.py").write_text(FAULTS)
-    before, kept, first, second = Python(tmp_path / "faults.py", cwd=tmp_path).communicate()[0].split()
+    before, kept, _, after = Python(tmp_path / "faults.py", cwd=tmp_path).communicate()[0].split()
     if kept == "False":
         pytest.skip("this libc has no mallopt")
-    assert int(before) > 2 * int(first)  # the first tensors are still cleared and mapped
-    assert int(second) < 100
+    assert int(after) < 100 < 10_000 < int(before)  # the first ones afterwards are still cleared and mapped

@@ -13,7 +13,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from litlab.data.classes import Balance
-from litlab.data.frames import Frame, Policy, UserFile
+from litlab.data.frames import Frame, Policy, UserFile, check_file
 from litlab.data.images.augment import Augment, augment_batch
 from litlab.data.images.decode import ImageMetadata, Mode, Resize, examine
 from litlab.data.images.files import find_images, list_folder, list_table
@@ -345,7 +345,7 @@ class ImageData(ExperimentData):
 
     def open_input(self, source: str) -> LazyImages:
         path = Path(source).expanduser()
-        self._predicted = find_images(path) if path.is_dir() else [path]
+        self._predicted = find_images(path) if path.is_dir() else [check_file(path, "--input")]
         if not self._predicted:
             raise UserError(f"--input {source}: there are no images in it; name a folder or a file")
         files = np.array(self._predicted, object)
