@@ -28,4 +28,5 @@ def test_freed_memory_is_kept(tmp_path):
     before, kept, _, after = Python(tmp_path / "faults.py", cwd=tmp_path).communicate()[0].split()
     if kept == "False":
         pytest.skip("this libc has no mallopt")
-    assert int(after) < 100 < 10_000 < int(before)  # the first ones afterwards are still cleared and mapped
+    assert 2 * int(after) < int(before)  # the first ones afterwards are still cleared and mapped
+    assert int(after) < 100
