@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -287,7 +288,10 @@ class ExperimentData(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Batches of the training samples, in an order that depends on (seed, epoch) only."""
-        return self._split_loader("train")
+        loader = self._split_loader("train")
+        if len(loader) == 1 and self.sizes["train"] < self.batch_size:
+            rank_zero_info(f"warning: data.batch_size: {self.batch_size} is more than all samples; an epoch is a step")
+        return loader
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
         """Batches of the validation samples; none where there is no validation split."""

@@ -275,7 +275,7 @@ class ImageData(ExperimentData):
 
     def _choose_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
-        normalize = self.settings.normalize
+        normalize = self.settings.normalize or "data"
         if normalize != "data":
             return _IMAGENET if normalize == "imagenet" else normalize
         if self.metadata is not None:  # measured once: each stage has its setup
