@@ -20,6 +20,7 @@ import tempfile
 import threading
 import traceback
 import weakref
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -42,7 +43,7 @@ def start_fork_server() -> None:
         listener.bind(address)
         listener.listen(100)
         server = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(listener.fileno())],
+            [sys.executable, "-W", "ignore:This process", "-m", __name__, str(listener.fileno())],
             pass_fds=[listener.fileno()],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -204,7 +205,8 @@ def serve(listener: socket.socket) -> list[Any]:
                     return request
                 asked.sendall(NUMBER.pack(pid))
                 _, status = os.waitpid(pid, 0)
-                asked.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
+                with suppress(BrokenPipeError):  # whoever asked has been killed
+                    asked.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
             os._exit(0)
         asked.close()
 

@@ -13,9 +13,9 @@ def test_a_child_that_a_signal_has_stopped(tmp_path, monkeypatch):
 
 def test_a_failure_is_one_line(tmp_path):
     log = tmp_path / "log"
-    assert run_child("json.tool", "none.json", log=log) == 2
+    assert run_child("json.tool", "--none.json", log=log) == 2
     assert explain_failure(2, log).startswith("exit code 2: ")
-    assert "none.json" in explain_failure(2, log)
+    assert "--none.json" in explain_failure(2, log)
     log.write_text("loading\nerror: data.path: it is not there\nbye\n")
     assert explain_failure(2, log) == "data.path: it is not there"
     assert explain_failure(-9, log).startswith("killed by SIGKILL")
