@@ -53,6 +53,7 @@ def test_all_weights_are_sharded_by_blocks(divide):
     }  # fmt: skip
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 11), reason="CommDebugMode of torch 2.10 fails in the backward pass")
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view")
 @pytest.mark.parametrize(
     ("shape", "counts"),

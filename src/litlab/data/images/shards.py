@@ -13,10 +13,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 import torch
 from filelock import FileLock
+from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import tokenize
 from torch import Tensor
@@ -48,7 +48,7 @@ class Shards:
             UserError: There are no shards, they can't be read, or are of another version.
         """
         with _explain_unreadable(self.where):
-            storage, path = fsspec.url_to_fs(f"{self.where}/about.pt")
+            storage, path = url_to_fs(f"{self.where}/about.pt")
             about = torch.load(io.BytesIO(storage.cat_file(path)), weights_only=True)
         if about.get("version") != VERSION:
             raise UserError(f"data.path: {self.where} holds no shards of version {VERSION}; write them again")
@@ -121,7 +121,7 @@ def _explain_unreadable(where: str) -> Iterator[None]:
 @lru_cache(maxsize=64)
 def _map(where: str, cache_dir: Path, fingerprint: str) -> np.ndarray:
     """Map a shard into memory; one of object storage is fetched before, by one process at a time, and kept."""
-    storage, path = fsspec.url_to_fs(where)
+    storage, path = url_to_fs(where)
     if not isinstance(storage, LocalFileSystem):
         kept = cache_dir / "shards" / tokenize(where, fingerprint)
         kept.parent.mkdir(parents=True, exist_ok=True)
