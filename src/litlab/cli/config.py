@@ -35,12 +35,11 @@ VARIABLE = re.compile(r"\$\{(\w+)\}")  # ${NAME}, of the environment
 register_type(torch.device)
 yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
 
-
 load_yaml = get_loader("yaml")
 
 
-def load(text: str) -> Any:
-    """Load YAML, or what jsonargparse (4.53) makes of the flag ``--model.network.weights null``."""
+def load_setting(text: str) -> Any:
+    """Load YAML, or the word None, which jsonargparse (4.53) makes of ``--model.network.weights null``."""
     return None if text == "None" else load_yaml(text)
 
 
@@ -52,10 +51,10 @@ def load_with_variables(text: str) -> Any:
             raise UserError(f"{variable[0]}: there is no such environment variable; set it, or write its value")
         return os.environ[variable[1]]
 
-    return load(VARIABLE.sub(fill, text))
+    return load_setting(VARIABLE.sub(fill, text))
 
 
-set_loader("yaml", load, (yaml.YAMLError,))
+set_loader("yaml", load_setting, (yaml.YAMLError,))
 # Not for the configs of others: they could have what they find there sent or written somewhere.
 set_loader("yaml with variables", load_with_variables, (yaml.YAMLError,))
 

@@ -289,7 +289,7 @@ class ExperimentData(LightningDataModule):
     def train_dataloader(self) -> DataLoader[Any]:
         """Batches of the training samples, in an order that depends on (seed, epoch) only."""
         loader = self._split_loader("train")
-        if len(loader) == 1 and self.sizes["train"] < self.batch_size:
+        if self.sizes["train"] < self.batch_size:
             rank_zero_info(f"warning: data.batch_size: {self.batch_size} is more than all samples; an epoch is a step")
         return loader
 

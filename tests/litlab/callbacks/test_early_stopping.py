@@ -46,11 +46,9 @@ def test_a_metric_that_no_validation_logs_is_refused(tmp_path, caplog):
     """After the first validation; a sanity check may log less."""
     stopping, kept = RunEarlyStopping("val/ac", "max"), RunCheckpoint(str(tmp_path), monitor="val/ac", mode="max")
     for key, callback in {"early_stopping": stopping, "checkpoint": kept}.items():
-        line = f"{key}.monitor: no validation logs val/ac; did you mean 'val/acc'?"
-        with pytest.raises(UserError) as refused:
+        with pytest.raises(UserError, match=rf"^{key}\.monitor: .*'val/acc'") as refused:
             fit(tmp_path, Scripted(), callback, enable_checkpointing=key == "checkpoint", num_sanity_val_steps=1)
-        assert str(refused.value) == line
-        assert f"warning: {line}" in caplog.messages
+        assert f"warning: {refused.value}" in caplog.messages
 
 
 def test_it_says_why_a_run_stops(tmp_path, caplog):

@@ -368,8 +368,8 @@ class ImageData(ExperimentData):
         """Write the image files of all splits into shards; after `setup`.
 
         Args:
-            folder: As of `litlab.data.images.shards.write_shards`.
-            size: As there.
+            folder: The folder of the shards, which is there.
+            size: Bytes of a shard, which can be larger by one image.
         """
         if self.listing is None:
             raise UserError("shards: they are for image files of your own; set data.path")

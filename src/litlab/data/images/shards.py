@@ -78,7 +78,7 @@ class Shards:
 def write_shards(
     folder: Path, size: int, splits: Mapping[str, tuple[np.ndarray, Tensor]], metadata: dict[str, Any]
 ) -> None:
-    """Write image files into shards, those to train on in random order: they can be sorted by class.
+    """Write image files into shards, those to train on in random order, as folders are sorted by class.
 
     Args:
         folder: The folder of the shards, which is there.

@@ -103,13 +103,12 @@ def test_what_is_known_of_the_images_is_known_of_the_shards(shards, photos, tmp_
     assert data.fingerprint == ImageData("shards", str(shards)).fingerprint != again.fingerprint
 
 
-def test_what_can_not_be_is_refused(shards, tmp_path, monkeypatch):
+def test_what_can_not_be_is_refused(shards, tmp_path):
     for setting in ({"fold": "0/5"}, {"balance": "even"}):
-        line = refusal(ImageData, "shards", str(shards), **setting)
-        assert line.startswith("data.fold, data.balance: shards come as they were")
-    assert refusal(main, ["--output", str(shards)]) == f"--output: {shards} is there already; name a new folder"
+        assert refusal(ImageData, "shards", str(shards), **setting).startswith("data.fold, data.balance: ")
+    assert refusal(main, ["--output", str(shards)]).startswith(f"--output: {shards} ")
     made = prepared(ImageData("generated", image_size=SIZE, cache_dir=str(tmp_path / "cache")))
-    assert refusal(made.write_shards, tmp_path, 1) == "shards: they are for image files of your own; set data.path"
+    assert refusal(made.write_shards, tmp_path, 1).endswith("set data.path")
 
 
 def test_a_folder_appears_when_it_is_whole(photos, tmp_path):
