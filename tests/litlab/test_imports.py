@@ -23,7 +23,7 @@ SLOW = {"matplotlib", "optuna", "PIL", "plotly", "scipy", "sklearn", "tensorboar
 LATE = (
     "litlab.data.images.decode",
     "litlab.data.tables.baselines",
-    "litlab.data.tables.leaks",
+    "litlab.data.tables.baselines",
     "litlab.commands.sweep",
 )
 

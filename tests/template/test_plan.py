@@ -3,7 +3,7 @@
 import pytest
 
 from litlab.cli.config import Command
-from litlab.commands.plan.estimate import Devices, Layout
+from litlab.commands.plan.plan import Devices, Layout
 from tests.conftest import CONFIGS
 
 

@@ -13,8 +13,16 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from litlab.parallel.groups import DataGroups, shards, share_buffers
-from litlab.parallel.tensors import copy_all, copy_of, divided_like, local_part, reshard
+from litlab.parallel.groups import (
+    DataGroups,
+    copy_all,
+    copy_of,
+    divided_like,
+    local_part,
+    reshard,
+    shards,
+    share_buffers,
+)
 from litlab.types import HalfOpenUnitInterval
 
 

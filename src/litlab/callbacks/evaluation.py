@@ -8,9 +8,9 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from litlab import metrics
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
 from litlab.errors import UserError
-from litlab.metrics import sums
 from litlab.parallel.groups import data_group
 
 if TYPE_CHECKING:
@@ -210,4 +210,4 @@ def gather_rows(trainer: Trainer, rows: Tensor) -> Tensor:
     rows = rows.cpu()
     if trainer.world_size == 1:
         return rows
-    return torch.cat(sums.gather_rows(rows, data_group(trainer)))
+    return torch.cat(metrics.gather_rows(rows, data_group(trainer)))

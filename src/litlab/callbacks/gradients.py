@@ -17,9 +17,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.optim.parameters import last_layer
-from litlab.parallel.groups import shards
-from litlab.parallel.tensors import local_part, norms_of
+from litlab.optim.param_groups import last_layer
+from litlab.parallel.groups import local_part, norms_of, shards
 from litlab.types import PositiveFloat
 
 

@@ -8,11 +8,11 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.callbacks.batches import count_samples
 from litlab.callbacks.reporting import run_folder
 from litlab.parallel.groups import data_ranks
 from litlab.types import PositiveInt
 from litlab.util.device import GIB, peak_host_gib, synchronize
+from litlab.util.steps import count_samples
 
 
 class VRAM(Callback):

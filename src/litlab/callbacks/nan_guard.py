@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.parallel.groups import shards
-from litlab.parallel.tensors import copy_all, local_part, norms_of
+from litlab.parallel.groups import copy_all, local_part, norms_of, shards
 
 IN_A_ROW = 50  # bad steps that stop the run in any case
 

@@ -6,9 +6,10 @@ has convolutions and fixed scales.
 
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-
-from litlab.nn.fake_quantize import LINEAR_AND_CONVOLUTIONS, Rounding
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class QAT(Callback):
@@ -17,7 +18,7 @@ class QAT(Callback):
     Meant to fine-tune a run (``--init_from``) for a few epochs before ``export --quantize int8-static``. Training and
     validation within ``fit`` see the rounded layers, so what is monitored is about what the int8 model will do. The
     weights themselves stay float32 and keep their names; ``test`` and ``predict`` compute with these. Ranges of the
-    inputs are kept in checkpoints. See `litlab.nn.fake_quantize.Rounding`.
+    inputs are kept in checkpoints. See `litlab.callbacks.qat.Rounding`.
 
     """
 
@@ -48,3 +49,64 @@ class QAT(Callback):
             vars(rounding.layer).pop("forward", None)
 
     on_exception = teardown
+
+
+LINEAR = (nn.Linear,)
+LINEAR_AND_CONVOLUTIONS = (nn.Linear, nn.Conv2d)  # what torchao's quantizer for x86 takes
+
+
+def share_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> float:
+    """Return which share of the weights of a network, embeddings and biases aside, is in layers of some kinds."""
+    total = chosen = 0
+    for layer in module.modules():
+        if not isinstance(layer, nn.Embedding):
+            size = sum(p.numel() for p in layer.parameters(recurse=False) if p.ndim > 1)
+            total += size
+            chosen += size * isinstance(layer, kinds)
+    return chosen / max(total, 1)
+
+
+class Rounding:
+    """The forward pass of a layer that rounds to int8: ``layer.forward = Rounding(layer)``, and ``del layer.forward``.
+
+    Gradients pass as if nothing was rounded. Inputs have one scale and zero, from a moving average of their range in
+    training; weights have a scale for each output, from their largest value. That is what torchao's quantizer for x86
+    does, so that training gets used to it (Jacob et al. 2018, arXiv:1712.05877). Batch norms need not be folded into
+    the weights before: a factor for an output is one for its scale. The names of parameters stay as they are, and
+    checkpoints have no more than without.
+
+    Args:
+        layer: A linear layer or convolution.
+    """
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.layer: Any = layer
+        self.range: Tensor | None = None  # least and most of the inputs, (2,); None until there were some in training
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """Return what the layer makes of rounded inputs by rounded weights."""
+        inputs, weight, bias = self.round_inputs(inputs), round_weight(self.layer.weight), self.layer.bias
+        if isinstance(self.layer, nn.Linear):
+            return F.linear(inputs, weight, bias)
+        return self.layer._conv_forward(inputs, weight, bias)
+
+    def round_inputs(self, inputs: Tensor) -> Tensor:
+        """Return inputs of any shape rounded to 0 to 255 steps, one of which is 0; training moves their range."""
+        if self.layer.training:
+            current = torch.stack(inputs.detach().float().aminmax())
+            self.range = current if self.range is None else self.range.to(current).lerp(current, 0.01)
+        if self.range is None:
+            return inputs
+        least, most = self.range.to(inputs.device).unbind()
+        least, most = least.clamp(max=0), most.clamp(min=0)
+        scale = ((most - least) / 255).clamp(min=torch.finfo(torch.float32).eps)
+        zero = (-least / scale).round().int()
+        return torch.fake_quantize_per_tensor_affine(inputs.float(), scale, zero, 0, 255).to(inputs.dtype)
+
+
+def round_weight(weight: Tensor) -> Tensor:
+    """Round weights of shape (output, ...) to -127 to 127 steps; with -128 the largest would get no gradient."""
+    largest = weight.detach().float().abs().flatten(1).amax(dim=1)
+    scale = (largest / 127).clamp(min=torch.finfo(torch.float32).tiny)
+    zero = torch.zeros(len(weight), dtype=torch.int32, device=weight.device)
+    return torch.fake_quantize_per_channel_affine(weight.float(), scale, zero, 0, -127, 127).to(weight.dtype)

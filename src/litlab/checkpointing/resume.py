@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import (
+    BaseFinetuning,
+    BatchSizeFinder,
+    GradientAccumulationScheduler,
+    LearningRateFinder,
+    ModelPruning,
+    SpikeDetection,
+)
 
 from litlab.checkpointing.internals import begin_epoch_anew, end_restart, mps_generator
 from litlab.errors import UserError
-from litlab.metrics.stage_metrics import load_metric_states, metric_states
+from litlab.metrics import load_metric_states, metric_states
 from litlab.optim import Schedule
 from litlab.optim.schedule import missing_length
 from litlab.parallel.groups import data_ranks
@@ -255,3 +263,41 @@ def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
         if name is None or saved.get(name) == fresh.get(name):
             continue
         saved.update({key: value for key, value in fresh.items() if key not in PROGRESS})
+
+
+# Lightning (2.6.6) does not restore what they have done: masks, batch sizes, which parameters are trained.
+NOT_RESTORED = (BaseFinetuning, BatchSizeFinder, LearningRateFinder, ModelPruning, SpikeDetection)
+
+
+def make_resumable(callbacks: list[Callback], resumes: bool) -> list[Callback]:
+    """Return the callbacks that ``trainer.callbacks`` names, as a run needs them that may be resumed.
+
+    Args:
+        callbacks: What the config names.
+        resumes: Whether the run continues from a checkpoint.
+
+    Raises:
+        UserError: If one of them can't be resumed.
+    """
+    for callback in callbacks:
+        if resumes and isinstance(callback, NOT_RESTORED):
+            raise UserError(
+                f"trainer.callbacks: checkpoints don't hold what {type(callback).__name__} has done, so the run can't "
+                "be resumed; start a new one from its weights with --init_from, or leave the callback out"
+            )
+    return [
+        AccumulationSchedule(callback.scheduling) if type(callback) is GradientAccumulationScheduler else callback
+        for callback in callbacks
+    ]
+
+
+class AccumulationSchedule(GradientAccumulationScheduler):
+    """Lightning's ``GradientAccumulationScheduler``, also in an epoch that is resumed.
+
+    Lightning (2.6.6) sets the number of batches in ``on_train_epoch_start``, which is not called there: the rest of the
+    epoch would have a step for every batch.
+    """
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        super().on_train_start(trainer, pl_module)
+        self.on_train_epoch_start(trainer)

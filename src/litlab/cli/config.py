@@ -24,7 +24,7 @@ from litlab.cli.sections import OF_THE_COMMAND, add_arguments
 from litlab.cli.trust import check_names, restrict_imports
 from litlab.errors import UserError, building
 from litlab.nn.adapt import forget_weights
-from litlab.optim.recipe import plain_recipe
+from litlab.optim.schedule import plain_recipe
 from litlab.tasks.base import is_fact
 from litlab.util.team import typed
 

@@ -18,8 +18,7 @@ from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
 from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
-from litlab.checkpointing.lightning_callbacks import make_resumable
-from litlab.checkpointing.resume import ExactResume
+from litlab.checkpointing.resume import ExactResume, make_resumable
 from litlab.cli.config import Command
 from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.errors import UserError, building

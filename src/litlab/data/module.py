@@ -15,11 +15,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from litlab.data.classes import Balance, draw_samples, weigh_classes
-from litlab.data.length_batches import LengthBatches
-from litlab.data.metadata import Metadata
 from litlab.data.public import obtain
-from litlab.data.sampler import EpochBatches, EpochSampler
-from litlab.data.serving import Serving
+from litlab.data.sampler import EpochBatches, EpochSampler, LengthBatches
+from litlab.data.serving import Metadata, Serving
 from litlab.data.store import fill_cache
 from litlab.errors import UserError
 from litlab.parallel.groups import data_ranks

@@ -1,8 +1,6 @@
-"""Helpers for networks: pre-trained ones, their first and last layer fitted to the data, sizes checked."""
+"""Helpers for networks: pre-trained ones, their first and last layer fitted to the data."""
 
-from litlab.nn.adapt import adapt_network
+from litlab.nn.adapt import adapt_network, pretrained
 from litlab.nn.pretrained_text import PretrainedText
-from litlab.nn.sizes import MAX_LAYERS, check_sizes
-from litlab.nn.torchvision_networks import pretrained
 
-__all__ = ["MAX_LAYERS", "PretrainedText", "adapt_network", "check_sizes", "pretrained"]
+__all__ = ["PretrainedText", "adapt_network", "pretrained"]

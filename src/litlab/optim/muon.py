@@ -9,8 +9,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import SGD, AdamW, Optimizer
 
 from litlab.errors import UserError
-from litlab.optim.param_groups import divide_groups
-from litlab.optim.parameters import hidden_weights
+from litlab.optim.param_groups import divide_groups, hidden_weights
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, PositiveFloat, PositiveInt
 from litlab.util.device import has_fast_bfloat16
 

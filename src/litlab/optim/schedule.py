@@ -1,9 +1,10 @@
-"""Learning-rate schedules that YAML describes and the run's length completes."""
+"""Optimizers and schedules that YAML describes: a class and its arguments, which the run completes."""
 
 import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from torch import Tensor, nn
@@ -11,9 +12,50 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from litlab.errors import building
-from litlab.optim.recipe import arguments_of, plain_recipe
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt
 from litlab.util.metrics import choose_mode
+
+
+def plain_recipe(value: Any) -> Any:
+    """Turn what the command line makes of a class and its arguments into a plain ``functools.partial`` of that class.
+
+    The command line builds a partial that calls the class through its parser. The parser holds the whole command line
+    with its files and locks, so a module that keeps such a partial can be neither copied nor pickled.
+
+    Args:
+        value: Any value; a `Schedule` has a plain one already.
+
+    Returns:
+        The same value with every such partial replaced.
+    """
+    if not isinstance(value, partial):
+        return value
+    cls = next((part for part in value.args if isinstance(part, type)), None)
+    return value if cls is None else partial(cls, **{name: plain_recipe(part) for name, part in value.keywords.items()})
+
+
+def arguments_of(recipe: Callable[..., Any]) -> dict[str, Any]:
+    """Return the arguments of a recipe by name, given or by default; ``inspect.Parameter.empty`` where one is missing.
+
+    Args:
+        recipe: A class, or a plain partial of it. Its first argument, what it will work on, is left out.
+    """
+    _, *parameters = inspect.signature(getattr(recipe, "func", recipe)).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters} | getattr(recipe, "keywords", {})
+
+
+def rates_of(recipe: Callable[..., Any]) -> dict[str, float]:
+    """Return the learning rates of an optimizer's recipe: its numbers called ``lr`` or ``..._lr``."""
+    arguments = arguments_of(recipe).items()
+    return {name: value for name, value in arguments if f"_{name}".endswith("_lr") and isinstance(value, int | float)}
+
+
+def scale_rates(recipe: Callable[..., Any], lr: float) -> Callable[..., Any]:
+    """Return an optimizer's recipe with another ``lr``, and its other learning rates in proportion."""
+    rates = rates_of(recipe)
+    scaled = {name: rate * (lr / rates["lr"]) for name, rate in rates.items()}
+    return partial(recipe, **{**scaled, "lr": lr})  # exactly
+
 
 KEY = "model.schedule.scheduler"
 LENGTHS = ("total_steps", "T_max", "total_iters")  # what torch's schedulers call the steps that they stretch over

@@ -7,7 +7,7 @@ from lightning.pytorch.strategies import StrategyRegistry
 from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from litlab.parallel.pipeline_strategy import PipelineStrategy
+    from litlab.parallel.pipeline import PipelineStrategy
     from litlab.parallel.plan import ParallelPlan
     from litlab.parallel.strategy import ShardedStrategy
 

@@ -1,8 +1,9 @@
-"""Which processes have the same samples, and which have parts of the model.
+"""Which processes have the same samples, which have parts of the model, and work on the tensors that these have.
 
 Lightning's ModelParallelStrategy leaves dividing to the model's ``configure_model``, counts shared samples several
 times, and clips no mix of tensors and DTensors.
 """
+# pyright: reportPrivateImportUsage=false
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -14,12 +15,12 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy, SingleDeviceStrategy, Strategy
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.optim import Optimizer
 from torchmetrics import Metric
 
-from litlab.metrics.sums import gather_rows
-from litlab.parallel.tensors import divided_like, local_part, norms_of
+from litlab.metrics import gather_rows
 
 
 class DataGroups(ModelParallelStrategy):
@@ -187,3 +188,49 @@ def share_buffers(trainer: Trainer) -> None:
 def data_group(trainer: Trainer) -> Any:
     """Return the group of processes that share the data with this one; None: all."""
     return getattr(trainer.strategy, "data_group", None)
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """Return this rank's part of a tensor as a dense one that shares its memory."""
+    if isinstance(tensor, DTensor):
+        tensor = tensor.to_local()
+    return tensor._values() if tensor.is_sparse else tensor  # values() refuses what is not coalesced
+
+
+def norms_of(tensors: list[Tensor]) -> Tensor:
+    """Return the L2 norm of each tensor, shape (tensor,), in float32, as float16 would overflow, or float64."""
+    is_double = any(tensor.dtype == torch.float64 for tensor in tensors)
+    return torch.stack(torch._foreach_norm(tensors, 2, torch.float64 if is_double else torch.float32))
+
+
+def copy_all(to: list[Tensor], source: list[Tensor]) -> None:
+    """Copy tensors into others of the same shapes."""
+    if to:
+        torch._foreach_copy_(to, source)
+
+
+def reshard(model: nn.Module) -> None:
+    """Divide what FSDP2 keeps whole after a forward pass: changes of whole weights get lost."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+def copy_of(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a copy without a gradient, of another type if one is given; a part stays a part."""
+    copied = torch.empty_like(tensor.detach(), dtype=dtype)  # `DTensor.from_local` would take it to the mesh's device
+    local_part(copied).copy_(local_part(tensor.detach()))
+    return copied
+
+
+def divided_like(target: Any, value: Any) -> Any:
+    """Return this process's part of a whole tensor, divided as another one is and on its device.
+
+    Of a tensor that another stage of a pipeline has, that is an empty one. What is a part, or has another shape, stays
+    as it is. Nothing is communicated.
+    """
+    if isinstance(value, DTensor) or getattr(target, "shape", None) != getattr(value, "shape", None):
+        return value
+    if isinstance(target, DTensor):
+        return distribute_tensor(value, target.device_mesh, target.placements, src_data_rank=None).to(target.device)
+    return value.to("meta") if isinstance(target, Tensor) and target.is_meta else value

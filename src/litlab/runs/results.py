@@ -1,10 +1,12 @@
-"""What the ``metrics.json`` of runs say: metrics by name, which of two values is better, mean and spread over runs."""
+"""What runs have logged: metrics by name, which of two values is better, mean and spread over runs, curves."""
 
+import logging
 import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from litlab.util.metrics import metric_direction
@@ -94,3 +96,19 @@ def plus_minus(mean: float, deviation: float | None) -> str:
 def _stem(name: str) -> str:
     """Return the name without its stage: ``acc`` of ``val/acc`` and ``test/acc``."""
     return name.rpartition("/")[2]
+
+
+Curves = dict[str, list[tuple[int, float]]]  # by name of the metric: steps and values
+
+
+def read_curves(folder: Path) -> Curves:
+    """Read the scalars in the folder of a run; {} where it has no event files."""
+    if not any(folder.glob("events.out.tfevents.*")):
+        return {}
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # a resumed run repeats steps, and that is said
+    events = EventAccumulator(str(folder), {"scalars": 0})
+    events.Reload()
+    names = events.Tags()["scalars"]
+    return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in names}

@@ -20,7 +20,7 @@ from torchmetrics import Metric
 from litlab.errors import UserError, building
 from litlab.metrics import StageMetrics
 from litlab.optim import Muon, ParamGroups, Schedule
-from litlab.optim.recipe import plain_recipe, rates_of, scale_rates
+from litlab.optim.schedule import plain_recipe, rates_of, scale_rates
 from litlab.util.steps import steps_of_run
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numbers

@@ -8,9 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from litlab.errors import UserError
-from litlab.metrics.conformal import Conformal
-from litlab.metrics.stage_metrics import StageMetrics
-from litlab.metrics.sums import ForecastMetrics
+from litlab.metrics import Conformal, ForecastMetrics, StageMetrics
 from litlab.tasks.base import LOSSES, ExperimentModule
 from litlab.types import OpenUnitInterval
 

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from litlab.errors import UserError
-from litlab.metrics.stage_metrics import StageMetrics
-from litlab.metrics.sums import RegressionErrors
+from litlab.metrics import RegressionErrors, StageMetrics
 from litlab.tasks.base import LOSSES, ExperimentModule
 
 

@@ -1,8 +1,9 @@
-"""The command line of a light verb: options, errors as one line, exit codes."""
+"""The command line of a light verb: options and their types, errors as one line, exit codes."""
 
 import argparse
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 from litlab.errors import UserError
@@ -29,3 +30,19 @@ def answer(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+def amount_of(unit: str, text: str) -> float:
+    """Read a finite number above 0, as an option's type: ``partial(amount_of, "hours")``."""
+    with suppress(ValueError):
+        amount = float(text)
+        if 0 < amount < float("inf"):
+            return amount
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number of {unit} above 0")
+
+
+def count(text: str) -> int:
+    """Read a whole number of at least 1, as an option's type."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"'{text}' is not valid; it must be a whole number of at least 1")

@@ -1,18 +1,32 @@
 """The forecasting experiment's model."""
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypedDict
 
 from torch import Tensor, nn
 
 from litlab.errors import UserError
-from litlab.nn import MAX_LAYERS
 from litlab.tasks import Forecaster
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, OpenUnitInterval, PositiveInt
 from project.networks.segment_rnn import Cell, Decoder, SegmentRNN
 from project.networks.window_forecast import FixedMap, ForecastEnsemble, InstanceNorm, WindowForecast
 
 Skip = Literal["none", "linear", "ridge"]
+
+
+class Member(TypedDict, total=False):
+    """What is different for one network of an average; see `LSTMForecaster`."""
+
+    cell: Cell
+    hidden_size: NonNegativeInt
+    num_layers: PositiveInt
+    segment_length: PositiveInt
+    instance_norm: InstanceNorm
+    decoder: Decoder
+    channel_independent: bool
+    head_hidden_size: NonNegativeInt | None
+    skip: Skip
+    dropout: HalfOpenUnitInterval
+    context_length: PositiveInt
 
 
 class LSTMForecaster(Forecaster):
@@ -53,7 +67,7 @@ class LSTMForecaster(Forecaster):
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
-        UserError: If a value is out of range, or model and data don't fit together.
+        UserError: If model and data don't fit together.
     """
 
     def __init__(
@@ -69,7 +83,7 @@ class LSTMForecaster(Forecaster):
         head_hidden_size: NonNegativeInt | None = None,
         skip: Skip = "none",
         dropout: HalfOpenUnitInterval = 0.0,
-        ensemble: list[dict[str, Any]] | None = None,
+        ensemble: list[Member] | None = None,
         context_length: PositiveInt | None = None,
         horizon: PositiveInt | None = None,
         num_targets: int | None = None,
@@ -84,28 +98,16 @@ class LSTMForecaster(Forecaster):
                 "model: context_length, horizon and num_targets are not all set, and the data does not provide them; "
                 "set them or use SeriesData"
             )
-        common = _Member(
-            cell=cell, hidden_size=hidden_size, num_layers=num_layers, segment_length=segment_length,
-            instance_norm=instance_norm, decoder=decoder, channel_independent=channel_independent,
-            head_hidden_size=head_hidden_size, skip=skip, dropout=dropout, context_length=context_length,
-        )  # fmt: skip
         sizes = horizon, num_targets, num_covariates or 0, len(quantiles or [1])
-        if ensemble is None:
-            common.check(context_length, "model.")
-            if not hidden_size:
-                raise UserError(
-                    "model.hidden_size: 0 leaves the skip alone, with nothing to train; set it to 2 or more"
-                )
-            network = common.network(*sizes)
-        else:
-            parts = [_member(common, entry, f"model.ensemble[{number}].") for number, entry in enumerate(ensemble)]
-            for number, part in enumerate(parts):
-                part.check(context_length, f"model.ensemble[{number}].")
-            if not any(part.hidden_size for part in parts):
-                raise UserError(
-                    "model.ensemble: no member has a hidden_size above 0, so there is nothing to train; set one"
-                )
-            network = ForecastEnsemble(part.network(*sizes) for part in parts)
+        settings: Member = {
+            "cell": cell, "hidden_size": hidden_size, "num_layers": num_layers, "segment_length": segment_length,
+            "instance_norm": instance_norm, "decoder": decoder, "channel_independent": channel_independent,
+            "head_hidden_size": head_hidden_size, "skip": skip, "dropout": dropout, "context_length": context_length,
+        }  # fmt: skip
+        members = [build_network(*sizes, **settings | member) for member in ensemble or [{}]]
+        if any(member.rows > context_length for member in members):
+            raise UserError(f"model.ensemble: the data's window has {context_length} rows; set no more in a member")
+        network = members[0] if ensemble is None else ForecastEnsemble(members)
         super().__init__(
             network, horizon=horizon, num_targets=num_targets, loss=loss, quantiles=quantiles, coverage=coverage,
             **training,
@@ -129,75 +131,23 @@ class LSTMForecaster(Forecaster):
             part.set(self.trainer.strategy.broadcast(weight))  # pyright: ignore[reportArgumentType]
 
 
-@dataclass(frozen=True)
-class _Member:
-    """Settings of one network, see `LSTMForecaster`."""
-
-    cell: Cell
-    hidden_size: int
-    num_layers: int
-    segment_length: int
-    instance_norm: InstanceNorm
-    decoder: Decoder
-    channel_independent: bool
-    head_hidden_size: int | None
-    skip: Skip
-    dropout: float
-    context_length: int
-
-    def check(self, window: int, where: str) -> None:
-        """Refuse values out of range; `where` is the YAML key up to the setting's name."""
-        if self.hidden_size < 2 and (self.hidden_size or self.skip == "none"):
-            raise UserError(
-                f"{where}hidden_size: {self.hidden_size} is not valid; it must be 2 or more, or 0 beside a skip"
-            )
-        if not 1 <= self.num_layers <= MAX_LAYERS:
-            raise UserError(f"{where}num_layers: {self.num_layers} is not valid; it must be from 1 to {MAX_LAYERS}")
-        if not 1 <= self.context_length <= window:
-            raise UserError(
-                f"{where}context_length: {self.context_length} is not valid; it must be from 1 to the {window} rows of "
-                "the data's window"
-            )
-        if not 1 <= self.segment_length <= self.context_length:
-            raise UserError(
-                f"{where}segment_length: {self.segment_length} is not valid; it must be from 1 to the "
-                f"{self.context_length} rows of the context"
-            )
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"{where}dropout: {self.dropout} is not valid; it must be at least 0 and below 1")
-
-    def network(self, horizon: int, channels: int, covariates: int, outputs: int) -> WindowForecast:
-        """Build the network of these settings."""
-        recurrent = None
-        if self.hidden_size:
-            recurrent = SegmentRNN(
-                self.context_length, horizon, channels, covariates, cell=self.cell, hidden_size=self.hidden_size,
-                num_layers=self.num_layers, segment_length=self.segment_length, decoder=self.decoder,
-                channel_independent=self.channel_independent, head_hidden_size=self.head_hidden_size,
-                dropout=self.dropout, outputs=outputs,
-                # What training starts from is the skip's forecast; not quite, or the layers below got no gradient.
-                head_std=None if self.skip == "none" else 1e-3,
-            )  # fmt: skip
-        skip: nn.Module | None = None
-        if self.skip == "ridge":
-            skip = FixedMap(self.context_length, horizon)
-        elif self.skip == "linear":
-            skip = nn.Linear(self.context_length, horizon)
-            nn.init.zeros_(skip.weight)
-            nn.init.zeros_(skip.bias)
-        return WindowForecast(recurrent, self.instance_norm, skip, self.context_length)
-
-
-def _member(common: _Member, entry: dict[str, Any], where: str) -> _Member:
-    """One member: what all have in common, but for what its entry says."""
-    types = get_type_hints(_Member)
-    for name, value in entry.items():
-        if name not in types:
-            raise UserError(f"{where}{name}: a member has no such setting; it has {', '.join(types)}")
-        kind = types[name]
-        if get_origin(kind) is Literal:
-            if value not in get_args(kind):
-                raise UserError(f"{where}{name}: {value!r} is not valid; it must be one of {', '.join(get_args(kind))}")
-        elif type(value) not in (get_args(kind) or [kind]) and not (name == "dropout" and type(value) is int):
-            raise UserError(f"{where}{name}: {value!r} is not valid; it must be {getattr(kind, '__name__', kind)}")
-    return replace(common, **entry)
+def build_network(
+    horizon: int, channels: int, covariates: int, outputs: int,
+    *, skip: Skip, instance_norm: InstanceNorm, context_length: int, **recurrent: Any,
+) -> WindowForecast:  # fmt: skip
+    """Build one network, by settings of `LSTMForecaster`."""
+    network: nn.Module | None = None
+    if recurrent["hidden_size"]:
+        # What training starts from is the skip's forecast; not quite, or the layers below got no gradient.
+        std = None if skip == "none" else 1e-3
+        network = SegmentRNN(context_length, horizon, channels, covariates, outputs=outputs, head_std=std, **recurrent)
+    elif skip == "none":
+        raise UserError("model.hidden_size: 0 leaves nothing but the skip, and there is none; set a skip")
+    linear: nn.Module | None = None
+    if skip == "ridge":
+        linear = FixedMap(context_length, horizon)
+    elif skip == "linear":
+        linear = nn.Linear(context_length, horizon)
+        nn.init.zeros_(linear.weight)
+        nn.init.zeros_(linear.bias)
+    return WindowForecast(network, instance_norm, linear, context_length)

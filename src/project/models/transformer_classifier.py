@@ -9,17 +9,14 @@ from torch import Tensor, nn
 
 from litlab.data.text import PADDING
 from litlab.errors import UserError
-from litlab.nn import MAX_LAYERS
 from litlab.tasks import Classifier
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded
 from project.networks.attention import MultiHeadAttention
 from project.networks.text_transformer import TextTransformer
 
 if TYPE_CHECKING:
-    NumLayers = int
     VocabSize = int
 else:
-    NumLayers = bounded(int, ">= 0", f"<= {MAX_LAYERS}")
     VocabSize = bounded(int, ">= 2")  # padding and the unknown word
 
 
@@ -68,7 +65,7 @@ class TransformerClassifier(Classifier):
         self,
         *,
         embed_dim: PositiveInt = 96,
-        num_layers: NumLayers = 1,
+        num_layers: NonNegativeInt = 1,
         num_heads: PositiveInt = 4,
         dim_feedforward: PositiveInt = 192,
         positions: Literal["learned", "sinusoidal"] = "sinusoidal",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from litlab.nn import check_sizes
+from litlab.types import PositiveInt
 from project.networks.dropout import spread_rates
 
 
@@ -22,12 +22,12 @@ class MLP(nn.Module):
         num_classes: Number of logits. Taken from the data when left out.
 
     Raises:
-        ValueError: If a size is below 1, or neither set nor told by the data, or dropout fits no layers.
+        ValueError: If a size is neither set nor told by the data, or dropout fits no layers.
     """
 
     def __init__(
         self,
-        hidden_sizes: Sequence[int] = (512, 512),
+        hidden_sizes: Sequence[PositiveInt] = (512, 512),
         activation: Callable[[], nn.Module] = nn.ReLU,
         norm: Callable[[int], nn.Module] = nn.Identity,
         dropout: float | list[float] = 0.0,
@@ -37,7 +37,6 @@ class MLP(nn.Module):
         super().__init__()
         if image_shape is None or num_classes is None:
             raise ValueError("image_shape and num_classes are not set, and the data does not provide them; set them")
-        check_sizes(hidden_sizes=hidden_sizes or 1, image_shape=image_shape, num_classes=num_classes)
         layers: list[nn.Module] = [nn.Flatten()]
         units = math.prod(image_shape)
         rates = spread_rates("dropout", dropout, len(hidden_sizes))

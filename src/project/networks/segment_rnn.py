@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from litlab.nn import check_sizes
-
 Cell = Literal["lstm", "gru"]
 Decoder = Literal["parallel", "last_hidden"]
 
@@ -41,7 +39,7 @@ class SegmentRNN(nn.Module):
             Left out, torch's default.
 
     Raises:
-        ValueError: If a size is too small, or segment_length larger than context_length.
+        ValueError: If segment_length is above context_length, or head_hidden_size is for another decoder.
     """
 
     def __init__(
@@ -63,12 +61,6 @@ class SegmentRNN(nn.Module):
         head_std: float | None = None,
     ) -> None:
         super().__init__()
-        check_sizes(
-            context_length=context_length, horizon=horizon, channels=channels, num_layers=num_layers,
-            segment_length=segment_length, outputs=outputs,
-        )  # fmt: skip
-        check_sizes(2, hidden_size=hidden_size)  # half of it is the position's, half the channel's
-        check_sizes(0, covariates=covariates, head_hidden_size=head_hidden_size or 0)
         if decoder == "parallel" and head_hidden_size is not None:
             raise ValueError(f"head_hidden_size is {head_hidden_size}: it must be left out for the decoder parallel")
         if segment_length > context_length:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from litlab.nn import check_sizes
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
 
@@ -25,7 +24,7 @@ class TabularMLP(nn.Module):
         category_dropout: Share of the categories that are hidden in training.
 
     Raises:
-        ValueError: If a size is below 1, or there is no input or output.
+        ValueError: If there is no input or output.
     """
 
     def __init__(
@@ -40,8 +39,8 @@ class TabularMLP(nn.Module):
     ) -> None:
         super().__init__()
         sizes = list(category_sizes or [])
-        check_sizes(num_outputs=num_outputs or 0, embed_dim=embed_dim, hidden_sizes=hidden_sizes)
-        check_sizes(inputs=(num_numbers or 0) + len(sizes))
+        if not num_outputs or not (num_numbers or sizes):
+            raise ValueError("num_outputs, or what goes in, is not set, and the data does not provide it; set them")
         dims = [min(embed_dim, (size + 1) // 2) for size in sizes]
         self.embeddings = nn.ModuleList(nn.Embedding(size, dim) for size, dim in zip(sizes, dims, strict=True))
         width = (num_numbers or 0) + sum(dims)
@@ -49,7 +48,7 @@ class TabularMLP(nn.Module):
         for hidden in hidden_sizes:
             layers += [nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout)]
             width = hidden
-        self.layers = nn.Sequential(*layers, nn.Linear(width, num_outputs or 0))
+        self.layers = nn.Sequential(*layers, nn.Linear(width, num_outputs))
         self.category_dropout = category_dropout
 
     def forward(self, numbers: Tensor, categories: Tensor) -> Tensor:

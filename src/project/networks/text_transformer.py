@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from litlab.data.text import PADDING, UNKNOWN
-from litlab.nn import check_sizes
 from litlab.parallel import ParallelPlan
 from project.networks.attention import EncoderBlock, MultiHeadAttention
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
@@ -45,7 +44,7 @@ class TextTransformer(nn.Module):
         word_dropout: Probability that a token is read as the unknown word in training.
 
     Raises:
-        ValueError: If a size is too small, or embed_dim is not divisible by num_heads.
+        ValueError: If embed_dim is not divisible by num_heads.
     """
 
     parallel_plan = ParallelPlan(
@@ -81,11 +80,6 @@ class TextTransformer(nn.Module):
         word_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_sizes(
-            vocab_size=vocab_size, max_tokens=max_tokens, num_classes=num_classes, embed_dim=embed_dim,
-            num_heads=num_heads, dim_feedforward=dim_feedforward, patch=patch,
-        )  # fmt: skip
-        check_sizes(0, num_layers=num_layers, stem=stem)
         if embed_dim % num_heads:
             raise ValueError(f"embed_dim is {embed_dim}: it must be divisible by num_heads, which is {num_heads}")
         self.max_tokens = max_tokens

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional
 
-from litlab.nn import check_sizes
+from litlab.types import PositiveInt
 from project.networks.dropout import spread_rates
 
 
@@ -29,22 +29,21 @@ class VGG(nn.Module):
         head_dropout: Probability of dropping a hidden unit: one number, or one for each hidden layer.
 
     Raises:
-        ValueError: If a size is below 1, or a list of dropouts is not as long as that of the layers.
+        ValueError: If a list of dropouts is not as long as that of the layers.
     """
 
     def __init__(
         self,
-        channels: int = 3,
-        num_classes: int = 10,
-        widths: tuple[int, ...] = (64, 128, 256),
-        hidden: tuple[int, ...] = (1024, 512),
+        channels: PositiveInt = 3,
+        num_classes: PositiveInt = 10,
+        widths: tuple[PositiveInt, ...] = (64, 128, 256),
+        hidden: tuple[PositiveInt, ...] = (1024, 512),
         norm: Callable[[int], nn.Module] = nn.BatchNorm2d,
         activation: Callable[[], nn.Module] = nn.ReLU,
         block_dropout: float | list[float] = 0.0,
         head_dropout: float | list[float] = 0.5,
     ) -> None:
         super().__init__()
-        check_sizes(channels=channels, num_classes=num_classes, widths=widths, hidden=hidden or 1)
         blocks: list[nn.Module] = []
         rates = spread_rates("block_dropout", block_dropout, len(widths))
         for width, rate in zip(widths, rates, strict=True):

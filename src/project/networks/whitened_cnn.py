@@ -6,8 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from litlab.nn import check_sizes
-
 
 class WhitenedCNN(nn.Module):
     """A small CNN for small images, after airbench (Jordan 2024, arXiv:2404.00498) and Page's ResNet-9 (2018).
@@ -24,7 +22,7 @@ class WhitenedCNN(nn.Module):
         logit_scale: What the logits are multiplied with.
 
     Raises:
-        ValueError: If a size is below 1, or logit_scale not above 0.
+        ValueError: If logit_scale is not above 0.
     """
 
     def __init__(
@@ -35,7 +33,6 @@ class WhitenedCNN(nn.Module):
         logit_scale: float = 1 / 9,
     ) -> None:
         super().__init__()
-        check_sizes(channels=channels, num_classes=num_classes, widths=widths)
         if not 0 < logit_scale < math.inf:
             raise ValueError(f"logit_scale is {logit_scale}: it must be above 0")
         patch = channels * 4

@@ -52,15 +52,15 @@ class WindowForecast(nn.Module):
             its standard deviation as well.
         skip: Maps the normalised window, shape (batch, channel, row), to the horizon. A `FixedMap` whose rows sum to
             one carries any level through, so it means the same for every normalisation.
-        rows: Last rows of the window that are read. None: all.
+        rows: Last rows of the window that are read.
     """
 
     def __init__(
         self,
         network: nn.Module | None,
-        instance_norm: InstanceNorm = "subtract_last",
-        skip: nn.Module | None = None,
-        rows: int | None = None,
+        instance_norm: InstanceNorm,
+        skip: nn.Module | None,
+        rows: int,
     ) -> None:
         super().__init__()
         self.network = network
@@ -75,7 +75,7 @@ class WindowForecast(nn.Module):
             past: Shape (batch, context_length, channel).
             calendar: Shape (batch, context_length + horizon, feature), where there are covariates.
         """
-        unread = 0 if self.rows is None else past.shape[1] - self.rows
+        unread = past.shape[1] - self.rows
         past = past[:, unread:]
         calendar = None if calendar is None else calendar[:, unread:]
         level, scale = self._level_and_scale(past)

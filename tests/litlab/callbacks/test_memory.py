@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 
 from litlab.callbacks import VRAM, MemorySnapshot
-from litlab.callbacks.batches import count_samples, describe, is_finite
+from litlab.util.steps import count_samples, describe, is_finite
 from tests.litlab.callbacks.tiny import Failing, Tiny, fit
 
 

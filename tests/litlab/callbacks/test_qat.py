@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from litlab.callbacks import QAT
-from litlab.nn.fake_quantize import Rounding, round_weight
+from litlab.callbacks.qat import Rounding, round_weight
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, fit
 
 

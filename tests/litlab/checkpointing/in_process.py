@@ -14,9 +14,9 @@ from torch.utils.data import TensorDataset
 
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.resume import ExactResume
-from litlab.data.metadata import Metadata
 from litlab.data.module import ExperimentData
 from litlab.data.sampler import EpochBatches
+from litlab.data.serving import Metadata
 from litlab.tasks import Classifier
 
 BATCHES = 5  # of an epoch; with an accumulation of two the last one is a step of its own

@@ -22,7 +22,7 @@ TOGETHER = {  # what goes into one run
     "ModelCheckpoint": {"filename": "mine", "monitor": "val/loss"},
     "OnExceptionCheckpoint": {"dirpath": "left"},
     "TQDMProgressBar": {"refresh_rate": 1},
-    "ThroughputMonitor": {"batch_size_fn": "litlab.callbacks.batches.count_samples", "window_size": 2},
+    "ThroughputMonitor": {"batch_size_fn": "litlab.util.steps.count_samples", "window_size": 2},
     "Timer": {"duration": "00:01:00:00"},
 }
 

@@ -15,7 +15,7 @@ from torch.optim import lr_scheduler
 
 from litlab.callbacks import EMA, SWA, Compile
 from litlab.callbacks.early_stopping import RunEarlyStopping
-from litlab.checkpointing.lightning_callbacks import AccumulationSchedule
+from litlab.checkpointing.resume import AccumulationSchedule
 from litlab.optim import Schedule, WarmupDecay
 from tests.litlab.checkpointing.in_process import Draws, fit
 from tests.litlab.checkpointing.resuming import differences, leaves

@@ -15,8 +15,8 @@ from tests.litlab.data.conftest import prepared
     ],
 )
 def test_baselines(tmp_path, monkeypatch, said, kind, settings, least, most):
-    monkeypatch.setattr("litlab.data.images.generated.COUNTS", {"train": 2000, "test": 500})
-    monkeypatch.setattr("litlab.data.text.generated.SIZES", {"train": 1000, "test": 300})
+    monkeypatch.setattr("litlab.data.generated.IMAGES", {"train": 2000, "test": 500})
+    monkeypatch.setattr("litlab.data.generated.TEXTS", {"train": 1000, "test": 300})
     monkeypatch.chdir(tmp_path)
     data = prepared(kind("generated", **settings), "fit")
     assert least < [*data.baselines().values()][-1]["test/acc"] < most

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from litlab.data.images.shard_batches import ShardBatches
-from litlab.data.length_batches import LengthBatches
-from litlab.data.sampler import EpochBatches
+from litlab.data.images.shards import ShardBatches
+from litlab.data.sampler import EpochBatches, LengthBatches
 from tests.litlab.data.conftest import refusal
 
 LENGTHS = np.random.default_rng(0).integers(5, 500, 9001)

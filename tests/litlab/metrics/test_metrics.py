@@ -6,9 +6,7 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 from torch.nn import functional as F
 from torchmetrics.classification import MulticlassAccuracy
 
-from litlab.metrics.conformal import Conformal
-from litlab.metrics.stage_metrics import StageMetrics
-from litlab.metrics.sums import RegressionErrors
+from litlab.metrics import Conformal, RegressionErrors, StageMetrics
 
 ACCURACY = {"acc": MulticlassAccuracy(3, average="micro")}
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from litlab.nn.activation_checkpointing import checkpoint_activations
+from litlab.callbacks.activation_checkpointing import checkpoint_activations
 
 
 class Block(nn.Module):

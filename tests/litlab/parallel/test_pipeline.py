@@ -9,8 +9,8 @@ import torch
 from lightning.fabric.plugins.environments import LightningEnvironment
 from torch import nn
 
+from litlab.callbacks.activation_checkpointing import checkpoint_activations
 from litlab.errors import UserError
-from litlab.nn.activation_checkpointing import checkpoint_activations
 from litlab.parallel.pipeline import Pipeline
 from tests.litlab.parallel import program
 

@@ -15,7 +15,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
-from litlab.parallel.tensors import norms_of
+from litlab.parallel.groups import norms_of
 from tests.litlab.parallel.tiny import TIME, Transformer
 
 

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from litlab.data import ExperimentData
-from litlab.data.metadata import ClassMetadata
+from litlab.data.serving import ClassMetadata
 from litlab.parallel import ParallelPlan
 from litlab.parallel.groups import data_ranks
 from litlab.tasks import Classifier

@@ -96,7 +96,7 @@ def test_a_forecast_of_nothing_is_the_level_and_a_skip_a_linear_map_of_the_last_
 
 
 def test_the_network_sees_windows_of_deviation_1():
-    network = WindowForecast(None, "revin")
+    network = WindowForecast(None, "revin", None, 8)
     network.network = lambda past, calendar: past.std(dim=1, correction=0)[:, None, :, None]
     past = 7 * torch.randn(5, 8, 2)
     expected = past.std(dim=1, correction=0) + past.mean(dim=1)

@@ -21,8 +21,7 @@ from litlab.runs.folder import ROOT, read_json, write_json, write_text
 from litlab.runs.masking import mask, mask_command
 from litlab.runs.provenance import command, now
 from litlab.runs.table import show_table
-from litlab.util.numbers import amount_of
-from litlab.util.options import Options
+from litlab.util.options import Options, amount_of
 from litlab.util.team import package, typed
 from litlab.util.text import decimals
 

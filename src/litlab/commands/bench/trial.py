@@ -17,7 +17,6 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks import LRFinder, MemorySnapshot
-from litlab.callbacks.batches import count_samples
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build
 from litlab.cli.main import run_experiment
@@ -25,7 +24,7 @@ from litlab.cli.trainer import build_trainer, has_trained
 from litlab.runs.folder import write_json
 from litlab.runs.provenance import hardware
 from litlab.util.device import has_fast_bfloat16
-from litlab.util.steps import Enough, LapTimer, is_part_of_step, steps_of_run
+from litlab.util.steps import Enough, LapTimer, count_samples, is_part_of_step, steps_of_run
 from litlab.util.team import use_package
 
 WARM_UP = 3  # steps before the first that is timed; CUDA graphs are recorded in the second

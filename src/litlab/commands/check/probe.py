@@ -11,10 +11,9 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from litlab.callbacks.batches import describe, is_finite
 from litlab.errors import UserError
 from litlab.util.device import synchronize
-from litlab.util.steps import Enough, LapTimer, epoch_steps
+from litlab.util.steps import Enough, LapTimer, describe, epoch_steps, is_finite
 from litlab.util.text import some
 
 WARM_UP = 2  # optimizer steps that are checked, not timed

@@ -3,15 +3,20 @@
 import gc
 from concurrent.futures import ThreadPoolExecutor
 
-from litlab.commands.doctor.installation import (
+from litlab.commands.doctor.checks import (
+    FAIL,
+    Check,
+    Line,
     check_compiler,
+    check_cores,
     check_devices,
+    check_disk,
+    check_memory,
     check_packages,
     check_python,
+    check_shared_memory,
     check_torch,
 )
-from litlab.commands.doctor.line import FAIL, Check, Line
-from litlab.commands.doctor.machine import check_cores, check_disk, check_memory, check_shared_memory
 from litlab.commands.doctor.processes import check_processes
 from litlab.errors import first_line, printable
 from litlab.util.options import Options

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from tempfile import TemporaryDirectory
 
-from litlab.commands.doctor.line import FAIL, OK, Line
+from litlab.commands.doctor.checks import FAIL, OK, Line
 
 SIZE = 2
 SECONDS = 60.0  # that they may take: most of it for importing torch from a slow disk

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from litlab.errors import UserError
-from litlab.util.numbers import count
-from litlab.util.options import Options
+from litlab.util.options import Options, count
 
 FORMATS = {
     "onnx": "for ONNX Runtime: the smallest to install, on most systems and languages",

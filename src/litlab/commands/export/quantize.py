@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from litlab.callbacks.qat import LINEAR, LINEAR_AND_CONVOLUTIONS, share_of
 from litlab.commands.export.graph import trace
 from litlab.data.serving import Serving
 from litlab.errors import UserError
-from litlab.nn.fake_quantize import LINEAR, LINEAR_AND_CONVOLUTIONS, share_of
 
 CALIBRATION = 32  # batches
 LEAST = 0.5  # share of the weights below which quantizing is not worth it

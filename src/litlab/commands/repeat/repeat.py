@@ -24,8 +24,7 @@ from litlab.runs.masking import mask
 from litlab.runs.provenance import now
 from litlab.runs.results import cells, spreads
 from litlab.runs.table import show_table
-from litlab.util.numbers import count
-from litlab.util.options import Options
+from litlab.util.options import Options, count
 from litlab.util.team import package
 
 REFUSED = ("--resume", "--check", "--plan", "--ckpt_path", "--print_config")

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from torch import Tensor
 
 from litlab.callbacks import evaluation
-from litlab.commands.report.figures import draw_lines, encode_figure
+from litlab.commands.report.page import draw_lines, encode_figure
 from litlab.runs.page import Section, encode, show
 from litlab.util.text import decimals
 

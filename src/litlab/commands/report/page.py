@@ -1,21 +1,120 @@
-"""The page about one run, or about several side by side."""
+"""The page about one run, or about several side by side.
 
+It is made of the files of the runs; none of their code is imported.
+"""
+
+import io
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from markupsafe import Markup
 
-from litlab.commands.report.facts import OF_A_SEED, Facts
-from litlab.commands.report.figures import Line, draw_lines
+from litlab.errors import UserError
 from litlab.runs import results
 from litlab.runs.compare import flatten_origin
-from litlab.runs.page import Section, render_page, show
-from litlab.runs.settings import differences, format_value
+from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.masking import mask
+from litlab.runs.page import Section, encode, render_page, show
+from litlab.runs.results import Curves, read_curves
+from litlab.runs.settings import differences, flatten, format_value
 from litlab.util import team
 from litlab.util.text import decimals
+from litlab.util.yaml import read_mapping
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+STYLE: Any = {"svg.hashsalt": "litlab", "svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
+Line = tuple[str, Any, Any, str]  # label, x, y, and matplotlib's format such as "C0--"
+
+
+def draw_lines(lines: Sequence[Line], x_label: str) -> str:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        labels = [label for label, *_ in lines if label]
+        figure = Figure(figsize=(4.4, 2.6 + 0.15 * len(labels)), layout="constrained")
+        axes = figure.add_subplot(xlabel=x_label)
+        for label, x, y, line in lines:
+            axes.plot(x, y, line, label=label, markersize=3)
+        if labels:
+            figure.legend(fontsize=8, frameon=False, loc="outside lower left")
+        return encode_figure(figure)
+
+
+def encode_figure(figure: "Figure") -> str:
+    """Return a figure as an address that holds it as SVG, the same each time."""
+    import matplotlib
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # names may hold a $, which would begin a formula
+    stream = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(stream, format="svg", metadata={"Date": None})
+    return encode("svg+xml", stream.getvalue())
+
+
+OF_A_SEED = ("seed_everything", "data.seed", "experiment")  # in which runs of the same settings may differ
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A run as its files describe it, secrets masked; {} where a file is missing or damaged."""
+
+    run: RunFolder
+    state: dict[str, Any]  # of status.json
+    metrics: dict[str, Any]  # of metrics.json
+    origin: dict[str, Any]  # of provenance.json
+    settings: dict[str, Any]  # of config.yaml, by dotted key
+    baselines: dict[str, dict[str, float]]  # test metrics of each baseline, by its name
+    curves: Curves  # what was logged for TensorBoard
+    problems: list[str]  # files that can't be read, a line each
+
+    @property
+    def status(self) -> str:
+        return self.state.get("status", "unknown")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return self.origin.get("data") or {}
+
+    @property
+    def generated(self) -> bool:
+        return self.data.get("generated", (self.run.path / "GENERATED_DATA.txt").is_file())
+
+
+def read_facts(run: RunFolder) -> Facts:
+    """Read the files of a run; those that are damaged are listed as problems."""
+    problems: list[str] = []
+
+    def read(reader: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        try:
+            return mask(reader(*arguments))
+        except UserError as error:
+            problems.append(str(error))
+            return {}
+
+    config = read(read_mapping, run.config)
+    baselines = read(read_json, run.path / "baselines.json")
+    names = list(baselines)[1:]  # the first row is the model's
+    return Facts(
+        run=run,
+        state=read(run.state),
+        metrics=read(read_json, run.metrics),
+        origin=read(read_json, run.provenance),
+        settings=flatten(config) if config else {},
+        baselines={name: baselines[name] for name in names},
+        curves=read_curves(run.path),
+        problems=problems,
+    )
+
 
 NOT_REAL = "The data was GENERATED, not real: the figures say nothing about the real data."
 ENDINGS = {

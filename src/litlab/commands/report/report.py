@@ -34,8 +34,7 @@ def main(arguments: list[str]) -> int:
     chosen = options.parse_args(arguments)
 
     from litlab.commands.report.evaluate import evaluate
-    from litlab.commands.report.facts import read_facts
-    from litlab.commands.report.page import build_page
+    from litlab.commands.report.page import build_page, read_facts
 
     # What the files of the runs say.
     runs = find_runs(chosen.run)

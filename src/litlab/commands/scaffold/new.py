@@ -7,11 +7,22 @@ from pathlib import Path
 
 import yaml
 
-from litlab.commands.scaffold.project import CONFIGS, find_folders
 from litlab.errors import UserError
 from litlab.runs.folder import NO_EXPERIMENT
 from litlab.util.options import Options
-from litlab.util.team import package, typed
+from litlab.util.team import package, package_folder, typed
+
+CONFIGS = Path("configs")
+
+
+def find_folders(command: str) -> tuple[Path, Path]:
+    """Return the folders of the package and of its tests, relative to the project's root."""
+    root = Path.cwd().resolve()
+    source = package_folder().resolve()
+    if not (root / CONFIGS).is_dir() or not source.is_relative_to(root):
+        raise UserError(f"{command}: run it in the project's root, where {CONFIGS}/ and src/{package()}/ are")
+    return source.relative_to(root), Path("tests") / package()
+
 
 TEMPLATES = Path(__file__).parent / "templates"
 LITLAB = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from litlab.commands.scaffold.project import find_folders
+from litlab.commands.scaffold.new import find_folders
 from litlab.errors import UserError
 from litlab.runs.provenance import GitError, git
 from litlab.util.options import Options

@@ -8,7 +8,7 @@ import numpy as np
 
 from litlab.artifact import Artifact, is_exported
 from litlab.artifact.artifact import take_arrays
-from litlab.commands.serve.batching import Answer
+from litlab.commands.serve.app import Answer
 from litlab.commands.serve.readers import Fields, Sample, choose_reader
 
 Arrays = Sequence[np.ndarray]

@@ -7,8 +7,7 @@ from functools import partial
 from litlab.artifact import is_exported
 from litlab.cli.argv import pin_run
 from litlab.errors import UserError
-from litlab.util.numbers import amount_of, count
-from litlab.util.options import Options
+from litlab.util.options import Options, amount_of, count
 from litlab.util.team import package
 
 TOKEN = "LITLAB_SERVE_TOKEN"

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from litlab.errors import UserError
-from litlab.util.numbers import count
-from litlab.util.options import Options
+from litlab.util.options import Options, count
 
 DESCRIPTION = """\
 Write the image files of an experiment into shards: a few large files for each split, in a new folder. They are read

@@ -11,8 +11,7 @@ import yaml
 from markupsafe import Markup, escape
 from optuna.trial import FrozenTrial, TrialState
 
-from litlab.commands.sweep.space import make_overlay
-from litlab.commands.sweep.spec import Spec
+from litlab.commands.sweep.spec import Spec, make_overlay
 from litlab.commands.sweep.study import list_counted
 from litlab.errors import printable
 from litlab.runs.folder import write_text

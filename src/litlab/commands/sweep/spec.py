@@ -1,11 +1,12 @@
-"""The sweep file: what it says, checked before the first trial."""
+"""The sweep file: the settings that it searches, and the rest, checked before the first trial."""
 
 import hashlib
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,12 +15,85 @@ from optuna.pruners import HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import CmaEsSampler, RandomSampler, TPESampler
 
 from litlab.cli.argv import expand, find_bases, resolve_bases
-from litlab.commands.sweep.space import Entry, Scalar, Space, list_corners, list_points, make_overlay
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
 from litlab.util.metrics import metric_direction
 from litlab.util.text import nearest
 from litlab.util.yaml import read_mapping, read_text
+
+Scalar = bool | int | float | str | None
+Point = dict[str, Scalar]  # YAML path -> value; a choice that is a block goes by its name
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is searched for one setting."""
+
+    distribution: FloatDistribution | IntDistribution | CategoricalDistribution  # its values
+    choices: dict[Scalar, Any]  # what the choices stand for in the config; {} for a range
+
+    def corners(self) -> list[Scalar]:
+        space: Any = self.distribution
+        return list(self.choices) or [space.low, space.high]
+
+    def grid(self) -> list[Scalar]:
+        space: Any = self.distribution
+        if self.choices:
+            return list(self.choices)
+        steps = round((space.high - space.low) / space.step)
+        return [space.low + number * space.step for number in range(steps + 1)]
+
+    def setting(self, value: Scalar) -> Any:
+        """Return what a value stands for: 0.15, where steps add up to 0.15000000000000002."""
+        if self.choices:
+            return self.choices[value]
+        return float(f"{value:.12g}") if isinstance(value, float) else value
+
+
+Space = dict[str, Entry]
+
+
+def list_points(space: Space, list_values: Callable[[Entry], list[Scalar]]) -> list[Point]:
+    return [dict(zip(space, values, strict=True)) for values in product(*map(list_values, space.values()))]
+
+
+def list_corners(space: Space) -> list[Point]:
+    """Return points that hold both ends of each range and every choice, with the blocks that they lie in."""
+    corners: list[Point] = []
+    for path in space:
+        around = {other: entry for other, entry in space.items() if f"{path}.".startswith(f"{other}.")}
+        corners += list_points(around, Entry.corners)
+    return corners
+
+
+def make_overlay(space: Space, point: Point) -> dict[str, Any]:
+    """Return the config overlay of a point: YAML path -> setting.
+
+    A value inside of a block that another entry has chosen is put into the block.
+    """
+    settings: dict[str, Any] = {}
+    for path in sorted(space.keys() & point.keys(), key=lambda path: path.count(".")):
+        setting = space[path].setting(point[path])
+        block = next((other for other in settings if path.startswith(f"{other}.")), None)
+        if block is None:
+            settings[path] = setting
+        else:
+            keys = path.removeprefix(f"{block}.").split(".")
+            settings[block] = _put(settings[block], keys, setting)
+    return settings
+
+
+def _put(block: Any, keys: list[str], setting: Any) -> Any:
+    """Return a block with a setting in it; paths leave ``init_args`` out, which a config needs."""
+    if not keys:
+        return setting
+    if isinstance(block, str):  # a class by its name alone
+        block = {"class_path": block}
+    block = dict(block or {})
+    if "class_path" in block and keys[0] not in ("class_path", "init_args"):
+        keys = ["init_args", *keys]
+    return {**block, keys[0]: _put(block.get(keys[0]), keys[1:], setting)}
+
 
 SAMPLERS = {
     "tpe": TPESampler,

@@ -24,8 +24,7 @@ from litlab.commands.sweep.trial import Stopped, TrialFailed, run_trial
 from litlab.errors import UserError
 from litlab.runs.children import run_children
 from litlab.runs.table import show_table
-from litlab.util.numbers import amount_of, count
-from litlab.util.options import Options
+from litlab.util.options import Options, amount_of, count
 from litlab.util.team import package, typed
 
 MOST_FAILURES = 3  # of one worker without any success

@@ -13,8 +13,7 @@ import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from optuna.exceptions import TrialPruned
 
-from litlab.commands.sweep.space import make_overlay
-from litlab.commands.sweep.spec import PRUNERS, Spec, build_part
+from litlab.commands.sweep.spec import PRUNERS, Spec, build_part, make_overlay
 from litlab.commands.sweep.study import allow_experimental, open_storage, queue_again
 from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_child

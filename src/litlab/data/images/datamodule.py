@@ -14,14 +14,13 @@ from torch import Tensor, nn
 
 from litlab.data.classes import Balance
 from litlab.data.frames import Frame, Policy, UserFile, check_file
+from litlab.data.generated import make_images
 from litlab.data.images.augment import Augment, augment_batch
 from litlab.data.images.decode import ImageMetadata, Mode, Resize, examine
 from litlab.data.images.files import find_images, list_folder, list_table
-from litlab.data.images.generated import make_images
 from litlab.data.images.public import PublicImages
 from litlab.data.images.serving import ImageServing
-from litlab.data.images.shard_batches import ShardBatches
-from litlab.data.images.shards import Shards, write_shards
+from litlab.data.images.shards import ShardBatches, Shards, write_shards
 from litlab.data.images.store import (
     LazyImages,
     ShardedImages,

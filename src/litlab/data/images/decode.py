@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from litlab.data.metadata import ClassMetadata
+from litlab.data.serving import ClassMetadata
 from litlab.errors import first_line
 
 Mode = Literal["RGB", "L"]

@@ -13,15 +13,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from litlab.data.frames import FileFormat, Policy, UserFile
+from litlab.data.generated import SERIES_COLUMNS, generate_series
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import check_finite, write_predictions
 from litlab.data.public import PublicFile
-from litlab.data.series.generated import GENERATED_COLUMNS, generate_series
 from litlab.data.series.regular import Gaps, Series, read_last_rows, read_series
-from litlab.data.series.ridge import fit_ridge
 from litlab.data.series.serving import Covariate, SeriesMetadata, SeriesServing, make_calendar, measure
-from litlab.data.series.windows import Windows, find_ends, find_starts, split_rows
-from litlab.metrics.sums import ForecastMetrics
+from litlab.data.series.windows import Windows, find_ends, find_starts, fit_ridge, split_rows
+from litlab.metrics import ForecastMetrics
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
 
@@ -131,7 +130,7 @@ class SeriesData(ExperimentData):
         self.settings: Any = self.hparams
         self.choose_source(dataset, path, fallback)
         if targets is None and self.dataset != "csv":
-            self.settings.targets = self.public.columns if self.public else GENERATED_COLUMNS
+            self.settings.targets = self.public.columns if self.public else SERIES_COLUMNS
         form = FileFormat(delimiter, decimal, tuple(missing), time_format)
         self.reading: dict[str, Any] = {"form": form, "gaps": gaps, "bad_rows": bad_rows}
         self.has_test = bool(test_fraction or fold)

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.metadata import Metadata
 from litlab.data.series.regular import Series
-from litlab.data.serving import BATCH, Serving, TensorSpec
+from litlab.data.serving import BATCH, Metadata, Serving, TensorSpec
 from litlab.errors import UserError
 
 Covariate = Literal["minute", "hour", "weekday", "day", "month"]

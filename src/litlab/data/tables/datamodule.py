@@ -11,10 +11,10 @@ from torch.utils.data import TensorDataset
 
 from litlab.data.classes import Balance, sort_classes
 from litlab.data.frames import FileFormat, Frame, Policy, UserFile, read_table
+from litlab.data.generated import make_customers
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import PREDICTED, check_finite, write_classes, write_predictions
 from litlab.data.split import SPLITS, split_samples
-from litlab.data.tables.generated import make_customers
 from litlab.data.tables.serving import TabularMetadata, TabularServing, Task, measure, read_rows
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
@@ -242,7 +242,7 @@ class TabularData(ExperimentData):
         self.sizes = {split: len(rows) for split, rows in self.table.items() if len(rows)}
         metadata = measure(self.table["train"], self.targets, self.source_name)
         if stage in ("fit", None):
-            from litlab.data.tables.leaks import warn_of_leaks
+            from litlab.data.tables.baselines import warn_of_leaks
 
             warn_of_leaks(self.table["train"], self.table["test"], self.targets, self.source_name)
         return metadata

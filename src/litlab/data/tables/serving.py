@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from litlab.data.frames import Column, FileFormat, Frame, Policy, Source, read_table
-from litlab.data.metadata import ClassMetadata
-from litlab.data.serving import BATCH, Serving, TensorSpec, class_outputs
+from litlab.data.serving import BATCH, ClassMetadata, Serving, TensorSpec, class_outputs
 from litlab.errors import UserError
 
 Task = Literal["classification", "regression"]

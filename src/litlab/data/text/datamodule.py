@@ -16,17 +16,17 @@ from torch.utils.data import Dataset
 
 from litlab.data.classes import Balance
 from litlab.data.frames import Policy, UserFile
+from litlab.data.generated import TEXT_CLASSES, make_corpus
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import write_classes
 from litlab.data.sampler import EpochSampler
-from litlab.data.scores import classification_scores
 from litlab.data.split import SPLITS, split_samples
 from litlab.data.store import fill_cache
-from litlab.data.text.generated import CLASSES, make_corpus
 from litlab.data.text.reading import compute_digest, read_corpus, read_input
 from litlab.data.text.serving import TextMetadata, TextServing
 from litlab.data.text.tokenizer import KINDS, PADDING, cut_text, encode, load_tokenizer, train_tokenizer
 from litlab.errors import UserError
+from litlab.metrics import classification_scores
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
 _VERSION = 6  # raise it when what is kept of the same texts would come out different
@@ -254,7 +254,7 @@ class TextData(ExperimentData):
         if self.dataset == "csv":
             names, corpus = read_corpus(self.files, options)
         else:
-            names = CLASSES if self.dataset else list(self.public.class_names)
+            names = TEXT_CLASSES if self.dataset else list(self.public.class_names)
             corpus = make_corpus(len(names)) if self.generated else self.public.read(self.path)
         given, labels = corpus["split"].to_numpy(), corpus["label"].to_numpy()
         fractions = options.val_fraction, options.test_fraction

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from litlab.data.metadata import ClassMetadata
-from litlab.data.serving import BATCH, TIME, Serving, TensorSpec, class_outputs
+from litlab.data.serving import BATCH, TIME, ClassMetadata, Serving, TensorSpec, class_outputs
 from litlab.data.text.tokenizer import UNKNOWN
 
 TOKENIZER = "tokenizer.json"

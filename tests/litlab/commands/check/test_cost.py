@@ -5,7 +5,7 @@ import math
 import pytest
 from lightning.pytorch import Trainer
 
-from litlab.commands.check.cost import run_length
+from litlab.commands.check.check import run_length
 
 INF = math.inf
 

@@ -6,7 +6,7 @@ from importlib import metadata
 import pytest
 import torch
 
-from litlab.commands.doctor import installation, machine, processes
+from litlab.commands.doctor import checks, processes
 from litlab.util.team import use_package
 
 NUMPY = metadata.version("numpy")
@@ -29,9 +29,9 @@ def lab(tmp_path, monkeypatch):
 
 
 def test_a_python_and_packages_that_do_not_fit_fail(lab):
-    [(status, text)] = installation.check_python()
+    [(status, text)] = checks.check_python()
     assert (status, "the project needs <3" in text) == ("FAIL", True)
-    assert list(installation.check_packages()) == [
+    assert list(checks.check_packages()) == [
         ("FAIL", f"numpy is {NUMPY}, and the project needs numpy<1; pip install 'numpy<1'"),
         ("FAIL", "nowhere is missing, and the project needs nowhere>=2; pip install 'nowhere>=2'"),
     ]
@@ -55,7 +55,7 @@ def test_why_torch_has_no_gpu(tmp_path, monkeypatch, script, status, text):
     if script:
         (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "nvidia-smi").chmod(0o755)
-    _, line = installation.check_devices()
+    _, line = checks.check_devices()
     assert (line[0], line[1].startswith(text)) == (status, True)
 
 
@@ -66,14 +66,14 @@ def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     (tmp_path / "job/step/cpu.max").write_text("max 100000\n")
     (tmp_path / "job/memory.max").write_text(f"{2**30}\n")
     (tmp_path / "own").write_text("0::/job/step\n")
-    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
-    monkeypatch.setattr(machine, "GROUP", tmp_path / "own")
-    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: range(8), raising=False)
+    monkeypatch.setattr(checks, "CGROUPS", tmp_path)
+    monkeypatch.setattr(checks, "GROUP", tmp_path / "own")
+    monkeypatch.setattr(checks.os, "sched_getaffinity", lambda process: range(8), raising=False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    assert list(machine.check_cores()) == [("ok", f"1.5 of {os.cpu_count()}")]
-    (status, text), *_ = installation.check_devices()
+    assert list(checks.check_cores()) == [("ok", f"1.5 of {os.cpu_count()}")]
+    (status, text), *_ = checks.check_devices()
     assert (status, text.partition("; ")[2]) == ("warn", "export OMP_NUM_THREADS=1")
-    [(status, text)] = machine.check_memory()
+    [(status, text)] = checks.check_memory()
     assert (status, text.partition("; ")[0]) == ("warn", "1.0 of 1.0 GiB free")
 
 

@@ -10,9 +10,9 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from litlab.callbacks import EMA, ActivationCheckpointing
-from litlab.commands.plan import estimate as plans
-from litlab.commands.plan.estimate import Devices, Estimate, Layout, estimate, layout_of, list_layouts
+from litlab.commands.plan import plan as plans
 from litlab.commands.plan.measure import measure
+from litlab.commands.plan.plan import Devices, Estimate, Layout, estimate, layout_of, list_layouts
 from litlab.errors import UserError
 from litlab.parallel import ParallelPlan
 from tests.litlab.conftest import CONFIGS

@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer
 
 from litlab.data import TextData
-from litlab.data.text import generated
+from litlab.data import generated
 from tests.litlab.data.conftest import Recorder
 
 WORDS = [f"w{number}" for number in range(30)]
@@ -81,4 +81,4 @@ def all_texts(data: TextData) -> dict[str, list[str]]:
 
 @pytest.fixture
 def few_generated(monkeypatch):
-    monkeypatch.setattr(generated, "SIZES", {"train": 40, "test": 8})
+    monkeypatch.setattr(generated, "TEXTS", {"train": 40, "test": 8})
