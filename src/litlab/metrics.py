@@ -95,7 +95,7 @@ class ForecastMetrics(Sums):
 
     def __init__(self, channels: int) -> None:
         super().__init__(5, channels)
-        self.naive_error: Tensor | None = None  # shape (channel,); with it there is mase
+        self.naive_error: Sequence[float] | None = None  # of each channel; with it there is mase
 
     def update(self, predicted: Tensor, future: Tensor) -> None:
         """Add windows.
@@ -117,7 +117,7 @@ class ForecastMetrics(Sums):
         if not width.isnan().any():
             values |= {"coverage": coverage.mean(), "interval_width": width.mean()}
         if self.naive_error is not None:
-            values["mase"] = (absolute / self.naive_error.to(absolute)).mean()
+            values["mase"] = (absolute / torch.as_tensor(self.naive_error).to(absolute)).mean()
         return values
 
 

@@ -21,6 +21,7 @@ from litlab.data.serving import Metadata, Serving
 from litlab.data.store import fill_cache
 from litlab.errors import UserError
 from litlab.parallel.groups import data_ranks
+from litlab.tasks.base import is_fact
 from litlab.types import NonNegativeInt, PositiveInt, Seed
 
 
@@ -169,6 +170,11 @@ class ExperimentData(LightningDataModule):
         """Return the class of each sample of a split, int64 of shape (samples,); None where there are no classes."""
         return None
 
+    def survey(self) -> Any:
+        """Return the `Metadata` before `setup`, as far as it costs little to know; here all of it."""
+        self.setup()
+        return self.metadata
+
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         """Make the sampler of a split or "predict", for what `samples` or `open_input` returned."""
         options = self.sampler_options(split)
@@ -255,7 +261,23 @@ class ExperimentData(LightningDataModule):
         self.metadata, self.restored = trained, True
         self._samples.clear()
 
-    # ---- what messages and reports say
+    # ---- what models, callbacks, messages and reports ask for
+
+    @property
+    def known(self) -> Any:
+        """The `Metadata`: of the checkpoint where one was loaded; before `setup` what `survey` returns."""
+        return self.metadata or self.survey()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the metadata says: ``data.num_classes`` is ``data.known.num_classes``."""
+        if is_fact(type(self), name):
+            return getattr(self.known, name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    @property
+    def has_test(self) -> bool:
+        """Whether there are samples to test on; before `setup` it is taken that there are."""
+        return not self.sizes or "test" in self.sizes
 
     @property
     def source_name(self) -> str:

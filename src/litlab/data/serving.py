@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from litlab.errors import UserError
 
+BATCH, TIME = "batch", "time"  # names of axes whose size is free
+
 
 @dataclass(frozen=True)
 class Metadata:
@@ -52,8 +54,9 @@ class ClassMetadata(Metadata):
     fixed: ClassVar[tuple[str, ...]] = ("class_names",)
     class_names: list[str]
 
-
-BATCH, TIME = "batch", "time"  # names of axes whose size is free
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
 
 
 @dataclass(frozen=True)

@@ -223,9 +223,13 @@ def is_fact(data: type, name: str) -> bool:
         name: A name that is a setting of the model, too.
 
     Returns:
-        True for a property, and for a number or several, as in ``num_classes = 3``. Words are of other use.
+        True for all of its `Metadata`, for a property, and for a number or several, as in ``num_classes = 3``. Words
+        are of other use.
     """
-    return isinstance(getattr(data, name, None), property | cached_property | int | float | list | tuple)
+    known = getattr(data, "metadata_type", object)
+    values = getattr(known, name, None), getattr(data, name, None)
+    kinds = property | cached_property | int | float | list | tuple
+    return name in getattr(known, "__dataclass_fields__", ()) or any(isinstance(value, kinds) for value in values)
 
 
 def _is_plain(value: Any) -> bool:

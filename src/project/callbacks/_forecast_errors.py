@@ -1,5 +1,6 @@
 """Errors of the forecasts of a test, by horizon step and target and by window."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,8 +30,8 @@ class ForecastErrors:
             https://doi.org/10.1016/j.ijforecast.2006.03.001), shape (channel,).
     """
 
-    def __init__(self, naive_error: Tensor) -> None:
-        self.naive_error = naive_error.cpu().double()
+    def __init__(self, naive_error: Sequence[float]) -> None:
+        self.naive_error = torch.as_tensor(naive_error).cpu().double()
         self._sums: Tensor | None = None  # (squared, absolute, covered; horizon, channel)
         self._starts: list[Tensor] = []  # (batch,) for each batch
         self._means: list[Tensor] = []  # (batch, 3, channel) for each batch

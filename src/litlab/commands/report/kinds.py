@@ -152,7 +152,7 @@ class Forecasting(Collector):
         for label, part, line in zip(labels, parts, ("C7", "C0", "C1", "C1:", "C1:"), strict=False):
             values = part[:, column]
             if hasattr(self.data, "scale"):  # in the units of the file
-                values = values * self.data.scale.cpu()[column] + self.data.mean.cpu()[column]
+                values = values * self.data.scale[column] + self.data.mean[column]
             steps = range(1 - len(part), 1) if label == "past" else range(1, len(part) + 1)
             lines.append((label, steps, values, line))
         return show.figure(draw_lines(lines, "steps ahead"), names[column])

@@ -152,9 +152,12 @@ class ImageData(ExperimentData):
             return list_folder(self.path, self.settings.bad_rows)
         return list_table(self.path, self.settings) if self.dataset == "csv" else None
 
+    def survey(self) -> ImageMetadata:
+        """Return what is known before `setup`: no colours, and `resize` only where images may be fitted."""
+        return self._surveyed
+
     @cached_property
-    def known(self) -> ImageMetadata:
-        """What is known of the data before `setup`: no colours, and `resize` only where images may be fitted."""
+    def _surveyed(self) -> ImageMetadata:
         if self.shards is not None:
             return ImageMetadata(**self.shards.about["metadata"])
         names, shape, depth = [f"class {number}" for number in range(10)], (3, 32, 32), 16
@@ -171,36 +174,6 @@ class ImageData(ExperimentData):
         return ImageMetadata(names, (channels, height, width), resize, depth, mean=[], std=[], generated=False)
 
     @property
-    def class_names(self) -> list[str]:
-        """Name of each class, in the order of the labels; those of the checkpoint where one was loaded."""
-        return (self.metadata or self.known).class_names
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return len(self.class_names)
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(channel, height, width) of the images that the model gets; of the checkpoint's where one was loaded."""
-        return (self.metadata or self.known).image_shape
-
-    @property
-    def mean(self) -> list[float]:
-        """Mean of each channel that images are normalised by; after `setup`."""
-        return self.metadata.mean
-
-    @property
-    def std(self) -> list[float]:
-        """Deviation of each channel that images are normalised by; after `setup`."""
-        return self.metadata.std
-
-    @property
-    def has_test(self) -> bool:
-        """Whether there are images to test on; before `setup` it is taken that there are."""
-        return not self.sizes or "test" in self.sizes
-
-    @property
     def description(self) -> str:
         """The data set in one line; with the numbers of images after `setup`."""
         return self.describe(f"images of {' x '.join(map(str, self.image_shape))}, {self.num_classes} classes")
@@ -210,7 +183,7 @@ class ImageData(ExperimentData):
         """Changes whenever the data or their preparation do."""
         if self.shards is not None:
             return self.shards.about["fingerprint"]
-        marks = [_VERSION, self.source_name, self.known]  # a public set is known by checksum
+        marks = [_VERSION, self.source_name, self._surveyed]  # a public set is known by checksum
         if self.listing is not None:
             marks += [self.listing.to_csv(), self.settings.bad_rows]
         return f"images-{hashlib.sha256(repr(marks).encode()).hexdigest()[:12]}"
@@ -233,12 +206,12 @@ class ImageData(ExperimentData):
         sources, labels, given = self._read_source()
         splits = np.zeros_like(given)  # bad images are in none
         stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, (len(labels), *self.image_shape))
-        for row, image in decode_all(sources, self.known, self.settings.bad_rows):
+        for row, image in decode_all(sources, self._surveyed, self.settings.bad_rows):
             stored[row], splits[row] = image, given[row]
         np.savez(folder / "facts.npz", labels=labels, splits=splits)
 
     def open(self, stage: str | None) -> ImageMetadata:
-        known = self.known
+        known = self._surveyed
         if self.shards is None:
             parts = self._split_images()
         else:
@@ -279,14 +252,14 @@ class ImageData(ExperimentData):
             return _IMAGENET if normalize == "imagenet" else normalize
         if self.metadata is not None:  # measured once: each stage has its setup
             return [self.metadata.mean, self.metadata.std]
-        return [self.known.mean, self.known.std] if self.shards else self._measure_colours()
+        return [self._surveyed.mean, self._surveyed.std] if self.shards else self._measure_colours()
 
     def _measure_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel over many training images."""
         train = self._parts["train"]
         images = train.images[train.rows[:: 1 + len(train) // _MEASURED].numpy()]
         if self.is_lazy:
-            images = (image for _, image in decode_all(images, self.known, "error"))
+            images = (image for _, image in decode_all(images, self._surveyed, "error"))
         mean, std = measure_colours(map(np.asarray, images))
         if max(std) < _FLAT / 255:
             rank_zero_info(f"warning: {self.source_name}: the images are almost of one value; look at some of them")

@@ -1,7 +1,7 @@
 """Windows of time series, for training, evaluation and forecasting."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -133,39 +133,23 @@ class SeriesData(ExperimentData):
             self.settings.targets = self.public.columns if self.public else SERIES_COLUMNS
         form = FileFormat(delimiter, decimal, tuple(missing), time_format)
         self.reading: dict[str, Any] = {"form": form, "gaps": gaps, "bad_rows": bad_rows}
-        self.has_test = bool(test_fraction or fold)
 
-    # ---- what is known before the series is read; from the checkpoint where one was loaded
+    # ---- what models and messages are told
 
-    @property
-    def known(self) -> Any:
-        """The metadata of the checkpoint where one was loaded, else the settings of the same names."""
-        return self.metadata if self.restored else self.settings
-
-    @property
-    def context_length(self) -> int:
-        return self.known.context_length
-
-    @property
-    def horizon(self) -> int:
-        return self.known.horizon
-
-    @property
-    def num_covariates(self) -> int:
-        """Number of calendar features."""
-        return 2 * len(self.known.covariates)
-
-    @property
-    def target_names(self) -> list[str]:
-        """Names of the columns to forecast: the channels."""
-        return list(self.known.targets or self.series.table)
-
-    @property
-    def num_targets(self) -> int:
-        """Number of channels."""
-        return len(self.target_names)
-
-    # ---- what is known after `setup`, or from a checkpoint
+    def survey(self) -> SeriesMetadata:
+        """Return what is known before the series is measured; a public one need not be here yet."""
+        settings = self.settings
+        names = "context_length", "horizon", "covariates", "time_column", "series_column"
+        return SeriesMetadata(
+            **{name: settings[name] for name in names},
+            targets=list(settings.targets or self.series.table),
+            freq="",
+            season=1,
+            mean=[],
+            scale=[],
+            naive_error=[],
+            generated=self.generated,
+        )
 
     @property
     def description(self) -> str:
@@ -176,21 +160,6 @@ class SeriesData(ExperimentData):
     def fingerprint(self) -> str:
         """Changes whenever a time or a number of the series does."""
         return hashlib.sha256(self.times.tobytes() + self.series.table.values.tobytes()).hexdigest()[:12]
-
-    @property
-    def mean(self) -> Tensor:
-        """Mean of each channel in the training rows, float32 (channel,): units = scaled * scale + mean."""
-        return torch.tensor(self.metadata.mean)
-
-    @property
-    def scale(self) -> Tensor:
-        """Standard deviation of each channel in the training rows, float32 (channel,)."""
-        return torch.tensor(self.metadata.scale)
-
-    @property
-    def naive_error(self) -> Tensor:
-        """Mean absolute error of the seasonal naive forecast within the training rows, scaled, float32 (channel,)."""
-        return torch.tensor(self.metadata.naive_error)
 
     @property
     def times(self) -> np.ndarray:
@@ -217,14 +186,7 @@ class SeriesData(ExperimentData):
         self._split = split_rows(series, ends)
         self._starts = find_starts(series, self._split, settings.context_length, settings.horizon)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
-        names = "context_length", "horizon", "covariates", "time_column", "series_column"
-        return SeriesMetadata(
-            **{name: settings[name] for name in names},
-            **measure(series, self._split, settings.season),
-            targets=list(series.table),
-            freq=series.freq,
-            generated=self.generated,
-        )
+        return replace(self.survey(), freq=series.freq, **measure(series, self._split, settings.season))
 
     @property
     def rows(self) -> dict[str, Tensor]:

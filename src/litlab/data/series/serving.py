@@ -49,6 +49,18 @@ class SeriesMetadata(Metadata):
     naive_error: list[float]
     generated: bool
 
+    @property
+    def target_names(self) -> list[str]:
+        return self.targets
+
+    @property
+    def num_targets(self) -> int:
+        return len(self.targets)
+
+    @property
+    def num_covariates(self) -> int:
+        return 2 * len(self.covariates)
+
 
 def measure(series: Series, split: np.ndarray, season: int | None) -> dict[str, Any]:
     """Measure the training rows of all series together.

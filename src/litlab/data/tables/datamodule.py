@@ -169,57 +169,6 @@ class TabularData(ExperimentData):
     # ---- what models and messages are told; before `setup`, too
 
     @property
-    def known(self) -> TabularMetadata:
-        """The metadata: of the checkpoint where one was loaded, else of this table."""
-        if self.metadata is None:
-            self.metadata = self.open(None)
-        return self.metadata
-
-    @property
-    def num_numbers(self) -> int:
-        return len(self.known.numbers) + len(self.known.indicated)
-
-    @property
-    def category_sizes(self) -> list[int]:
-        return [1 + len(texts) for texts in self.known.categories.values()]
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self.known.class_names or self.known.targets)
-
-    @property
-    def class_names(self) -> list[str]:
-        return self.known.class_names
-
-    @property
-    def num_classes(self) -> int:
-        self._check_task("classification", "Regressor")
-        return len(self.known.class_names)
-
-    @property
-    def target_names(self) -> list[str]:
-        self._check_task("regression", "Classifier")
-        return self.known.targets
-
-    @property
-    def target_mean(self) -> list[float]:
-        return self.known.target_mean
-
-    @property
-    def target_std(self) -> list[float]:
-        return self.known.target_std
-
-    def _check_task(self, task: Task, other: str) -> None:
-        """Refuse a model for a task that is not that of the target."""
-        if self.known.task != task:
-            names = ", ".join(self.targets)
-            raise UserError(f"model: it is for {task}, not for {names}; use --model {other}, or set data.task {task}")
-
-    @property
-    def has_test(self) -> bool:
-        return not self.table["test"].empty
-
-    @property
     def description(self) -> str:
         """The table in one line; with the numbers of rows after `setup`."""
         known = self.known

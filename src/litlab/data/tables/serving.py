@@ -49,6 +49,34 @@ class TabularMetadata(ClassMetadata):
     def category_columns(self) -> list[str]:
         return list(self.categories)
 
+    @property
+    def category_sizes(self) -> list[int]:
+        return [1 + len(texts) for texts in self.categories.values()]
+
+    @property
+    def num_numbers(self) -> int:
+        return len(self.numbers) + len(self.indicated)
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.class_names or self.targets)
+
+    @property
+    def num_classes(self) -> int:
+        self._check_task("classification", "Regressor")
+        return len(self.class_names)
+
+    @property
+    def target_names(self) -> list[str]:
+        self._check_task("regression", "Classifier")
+        return self.targets
+
+    def _check_task(self, task: Task, other: str) -> None:
+        """Refuse a model for a task that is not that of the target."""
+        if self.task != task:
+            names = ", ".join(self.targets)
+            raise UserError(f"model: it is for {task}, not for {names}; use --model {other}, or set data.task {task}")
+
     def lay_out(self, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
         """Lay the inputs of some rows out as a deployed model takes them.
 

@@ -173,51 +173,13 @@ class TextData(ExperimentData):
 
     # ---- what is known of the texts
 
-    @property
-    def known(self) -> Any:
-        """What a checkpoint or the data say, which are opened for that; of a public set what is published and set."""
-        if self.metadata is None and self.public is not None and self.dataset is None:
-            told = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
-            known = {"tokenizer": "", "padding": PADDING, "generated": False, **told, **self._pretrained_tokenizer}
-            return TextMetadata(list(self.public.class_names), **known)
-        if self.metadata is None:
-            self.setup()
-        return self.metadata
-
-    @property
-    def class_names(self) -> list[str]:
-        """Name of each class, in the order of the labels."""
-        return self.known.class_names
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return len(self.class_names)
-
-    @property
-    def vocab_size(self) -> int:
-        """Upper bound of the vocabulary: all ids are below."""
-        return self.known.vocab_size
-
-    @property
-    def padding(self) -> int:
-        """Token id behind the end of a text."""
-        return self.known.padding
-
-    @property
-    def longest(self) -> int:
-        """Most tokens of a text that count in evaluation."""
-        return self.known.longest
-
-    @property
-    def max_tokens(self) -> int:
-        """Longest piece of a text that the model reads at once."""
-        return self.known.max_tokens
-
-    @property
-    def has_test(self) -> bool:
-        """Whether there are texts to test on; before `setup` it is taken that there are."""
-        return not self.sizes or "test" in self.sizes
+    def survey(self) -> TextMetadata:
+        """Return what the texts say, which are opened for that; of a public set what is published and set."""
+        if self.public is None or self.dataset is not None:
+            return super().survey()
+        told = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
+        known = {"tokenizer": "", "padding": PADDING, "generated": False, **told, **self._pretrained_tokenizer}
+        return TextMetadata(list(self.public.class_names), **known)
 
     @property
     def description(self) -> str:

@@ -25,7 +25,7 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
     assert data.description == f"csv {path}: 62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns"
     assert data.num_covariates == 2  # sine and cosine
     scaled = scaled_wave()
-    torch.testing.assert_close(data.naive_error, (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0))
+    torch.testing.assert_close(torch.tensor(data.naive_error), (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0))
     assert [len(batch["past"]) for batch in model.seen["train", 0]] == [8] * 7  # the incomplete batch is dropped
     assert not model.all("train", "start", 0).equal(model.all("train", "start", 1))
     assert model.all("val", "start").tolist() == list(range(64, 72))
@@ -70,7 +70,9 @@ def test_baselines_on_all_test_windows(make):
     assert list(errors) == list(forecasts)
     for name, forecast in forecasts.items():
         wrong = torch.stack([forecast(scaled[:start]) - scaled[start : start + 3] for start in range(80, 98)])
-        measured = torch.stack([wrong.square().mean(), wrong.abs().mean(), (wrong.abs() / data.naive_error).mean()])
+        measured = torch.stack(
+            [wrong.square().mean(), wrong.abs().mean(), (wrong.abs() / torch.tensor(data.naive_error)).mean()]
+        )
         assert [errors[name][f"test/{key}"] for key in ("mse", "mae", "mase")] == pytest.approx(
             measured.tolist(), rel=1e-4
         )
@@ -116,7 +118,9 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tm
     batch = predict(again, str(tmp_path / "new.csv"))
     assert set(batch) == {*again.serving().names, "start"}
     expected = torch.stack([torch.arange(2.0, 14.0, 2), torch.arange(1.0, 7.0)], dim=1)
-    torch.testing.assert_close(batch["past"][0] * data.scale + data.mean, expected, atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        batch["past"][0] * torch.tensor(data.scale) + torch.tensor(data.mean), expected, atol=1e-4, rtol=0
+    )
     turns = torch.atan2(*batch["calendar"][0].T) / (2 * torch.pi) * 24 % 24
     assert (turns.round() % 24).tolist() == [19, 20, 21, 22, 23, 0, 1, 2, 3]
 
@@ -124,7 +128,8 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tm
     table = pd.read_csv(tmp_path / "out.csv")
     assert table.pop("date").tolist() == hours(3, "2026-01-01 01:00")
     assert list(table) == ["load", "load_lower", "load_upper", "heat", "heat_lower", "heat_upper"]
-    ends = (data.mean[:, None] + data.scale[:, None] * torch.tensor([0, -1, 2])).flatten()
+    mean, scale = torch.tensor([data.mean, data.scale]).unsqueeze(2)
+    ends = (mean + scale * torch.tensor([0, -1, 2])).flatten()
     np.testing.assert_allclose(table.to_numpy(), ends.expand(3, 6), rtol=1e-4)
 
 

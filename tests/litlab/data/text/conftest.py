@@ -9,8 +9,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from litlab.data import TextData
-from litlab.data import generated
+from litlab.data import TextData, generated
 from tests.litlab.data.conftest import Recorder
 
 WORDS = [f"w{number}" for number in range(30)]
