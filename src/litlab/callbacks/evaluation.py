@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MOST_CLASSES = 20  # whose numbers are in the picture
+BINS = 15  # of the confidence, as torchmetrics has for its calibration error
 
 
 class ConfusionMatrix(Callback):
-    """Draw a confusion matrix and tabulate precision, recall and F1 of each class, at the end of each test.
+    """Draw a confusion matrix and the calibration, and tabulate the classes, at the end of each test.
 
-    To the console, the loggers, and the run folder as ``confusion_matrix.png`` and ``classes.csv``. They count every
-    test sample, over all ranks. Class names are the data module's ``class_names``, if it has them.
+    To the loggers and the run folder: ``confusion_matrix.png``; ``calibration.png``, accuracy by confidence with the
+    expected calibration error (Guo et al. 2017, arXiv:1706.04599); and ``classes.csv``, which the console gets, too:
+    precision, recall and F1. They count every test sample, over all ranks. Class names are the data module's
+    ``class_names``, if it has them.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
     (batch,).
@@ -35,21 +38,26 @@ class ConfusionMatrix(Callback):
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.counts: Any = 0  # (true class, predicted class), int64
+        self.bins: Any = 0  # (bin of the confidence; samples, summed confidence, right ones)
 
     def on_test_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any, **__: Any
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        self.counts = self.counts + count_pairs(batch[1], logits.argmax(dim=1), logits.shape[1])
+        confidence, predicted = logits.float().softmax(dim=1).max(dim=1)
+        self.counts = self.counts + count_pairs(batch[1], predicted, logits.shape[1])
+        self.bins = self.bins + bin_confidences(confidence, predicted == batch[1])
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank, like the sum
         if not isinstance(self.counts, Tensor):
             return
         self.counts = trainer.strategy.reduce(self.counts, reduce_op="sum").cpu()
+        self.bins = trainer.strategy.reduce(self.bins, reduce_op="sum").cpu()
         if trainer.is_global_zero:
             names = class_names(trainer, len(self.counts))
             publish_figure(trainer, folder, "confusion_matrix", draw_confusion_matrix(self.counts, names))
+            publish_figure(trainer, folder, "calibration", draw_calibration(self.bins))
             table = tabulate_classes(self.counts, names)
             publish_table(trainer, folder, "classes", table)
             print_table("Test: each class", table)
@@ -64,6 +72,13 @@ def count_pairs(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
     every = torch.arange(classes, device=labels.device)
     is_true, is_chosen = (labels[:, None] == every).float(), (predicted[:, None] == every).float()
     return (is_true.T @ is_chosen).long()
+
+
+def bin_confidences(confidence: Tensor, is_right: Tensor) -> Tensor:
+    """Return samples, summed confidence and right predictions by bins of the confidence, float32 (bin, 3)."""
+    place = (confidence * BINS).ceil().clamp(min=1)
+    is_in = place[:, None] == torch.arange(1, BINS + 1, device=place.device)
+    return is_in.float().T @ torch.stack([torch.ones_like(place), confidence, is_right.float()], dim=1)
 
 
 class Baselines(Callback):
@@ -124,6 +139,21 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     has_numbers = len(counts) <= MOST_CLASSES
     plot_confusion_matrix(shares, figure.add_subplot(), add_text=has_numbers, labels=names, cmap="Blues")
+    return figure
+
+
+def draw_calibration(bins: Tensor) -> "Figure":
+    """Draw accuracy by confidence, by what `bin_confidences` returned."""
+    from matplotlib.figure import Figure
+
+    samples, confidence, right = bins[bins[:, 0] > 0].double().T
+    total = samples.sum()
+    error, sure, accuracy = ((right - confidence).abs().sum() / total, confidence.sum() / total, right.sum() / total)
+    title = f"calibration error {error:.3f}, mean confidence {sure:.1%}, accuracy {accuracy:.1%}"
+    figure = Figure(layout="constrained")
+    axes = figure.add_subplot(xlabel="confidence", ylabel="accuracy", title=title)
+    axes.plot([0, 1], [0, 1], "--", color="gray")
+    axes.plot(confidence / samples, right / samples, "o-")
     return figure
 
 

@@ -1,4 +1,4 @@
-"""A grid of test images with their predictions."""
+"""Grids of test images with their predictions."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 
 class ImagePlots(Callback):
-    """Draw a grid of images with their predictions at the end of each test.
+    """Draw grids of images with their predictions at the end of each test.
 
-    It goes to the loggers as a picture and to the run folder as ``test_images.png``. The images are spread evenly over
-    the test set (over the first rank's share of it). Class names and normalisation are the data module's
-    ``class_names``, ``mean`` and ``std`` (lists, one value a channel, for pixels from 0 to 1), where it has them.
-    Without ``mean`` and ``std``, pixels from 0 to 1 are shown as they are, others from the least of all to the most.
+    They go to the loggers as pictures and to the run folder: ``test_images.png``, images that are spread evenly over
+    the test set, and ``mistakes.png``, the most confident mistakes (both of the first rank's share of it). Class names
+    and normalisation are the data module's ``class_names``, ``mean`` and ``std`` (lists, one value a channel, for
+    pixels from 0 to 1), where it has them. Without ``mean`` and ``std``, pixels from 0 to 1 are shown as they are,
+    others from the least of all to the most.
 
     The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(images, labels)``, images
     (batch, channel, height, width) with 1 or 3 channels, labels (batch,).
 
     Args:
-        images: Number of test images in the grid.
+        images: Number of test images in each grid.
 
     Raises:
         UserError: Where the model's ``test_step`` returns no ``logits``, or the batches are not images.
@@ -40,6 +41,7 @@ class ImagePlots(Callback):
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._samples: list[tuple[Tensor, ...]] = []  # image, true class, probability of each class
+        self._worst: list[Tensor] = []  # of mistakes: confidence, and as above; 0 and any for what is right
         self._batches = 0
 
     def on_test_batch_end(
@@ -61,20 +63,31 @@ class ImagePlots(Callback):
         batches = sum(trainer.num_test_batches)
         chosen = pick_evenly(self.images, len(self._samples), self._batches, batches, len(images))
         self._batches += 1
+        probabilities = logits.float().softmax(dim=1)
+        confidence, predicted = probabilities.max(dim=1)
+        parts = [confidence * (predicted != labels), images, labels, probabilities]
+        if self._worst:
+            parts = [torch.cat(pair) for pair in zip(self._worst, parts, strict=True)]
+        worst = parts[0].topk(min(self.images, len(parts[0]))).indices
+        self._worst = [part[worst] for part in parts]
         if len(chosen):  # left on the device, which nothing waits for
             chosen = chosen.to(images.device, non_blocking=True)
-            parts = (images, labels, logits.float().softmax(dim=1))
-            self._samples += zip(*(part[chosen] for part in parts), strict=True)
+            self._samples += zip(images[chosen], labels[chosen], probabilities[chosen], strict=True)
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank
         if not self._samples or not trainer.is_global_zero:
             return
-        images, labels, probabilities = (torch.stack(part).cpu() for part in zip(*self._samples, strict=True))
+        names = class_names(trainer, self._samples[0][2].shape[0])
         data = getattr(trainer, "datamodule", None)
-        pixels = denormalize(images.float(), getattr(data, "mean", None), getattr(data, "std", None))
-        names = class_names(trainer, probabilities.shape[1])
-        publish_figure(trainer, folder, "test_images", draw_images(pixels, labels, probabilities, names))
+        confidence, *worst = self._worst
+        grids = {"test_images": list(map(torch.stack, zip(*self._samples, strict=True)))}
+        if confidence.any():
+            grids["mistakes"] = [part[confidence > 0] for part in worst]
+        for name, parts in grids.items():
+            images, labels, probabilities = (part.cpu() for part in parts)
+            pixels = denormalize(images.float(), getattr(data, "mean", None), getattr(data, "std", None))
+            publish_figure(trainer, folder, name, draw_images(pixels, labels, probabilities, names))
 
 
 def draw_images(pixels: Tensor, labels: Tensor, probabilities: Tensor, names: list[str]) -> "Figure":

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from pandas import DataFrame, read_csv
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from torchmetrics.functional import confusion_matrix, f1_score, precision
+from torchmetrics.functional import calibration_error, confusion_matrix, f1_score, precision
 
-from litlab.callbacks import Baselines, ConfusionMatrix
+from litlab.callbacks import Baselines, ConfusionMatrix, evaluation
 from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.recorder import Recorder, RunRecorder
@@ -32,13 +32,16 @@ def run(folder, callback, data, **options):
     return model, trainer.callback_metrics
 
 
-def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path):
+def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, monkeypatch):
+    figures = {}
+    monkeypatch.setattr(evaluation, "publish_figure", lambda *given: figures.update({given[2]: given[3]}))
     callback, data = ConfusionMatrix(), TinyData(samples=30)
     data.class_names = ["ant [1]", "bee", "cow", "dog"]
     model, _ = run(tmp_path, callback, data)
     images, labels = data.dataset.tensors
     with torch.no_grad():
-        predicted = model.eval().network(images).argmax(1)
+        probabilities = model.eval().network(images).softmax(1)
+    predicted = probabilities.argmax(1)
     assert torch.equal(callback.counts, confusion_matrix(predicted, labels, task="multiclass", num_classes=4))
     table = read_csv(tmp_path / "classes.csv")
     assert table["class"].tolist() == data.class_names
@@ -47,6 +50,9 @@ def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path):
         measured = table[name].fillna(0.0)  # none was predicted
         assert measured.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
     assert table["test samples"].sum() == 30
+    error = calibration_error(probabilities, labels, task="multiclass", num_classes=4, n_bins=15)
+    title = figures["calibration"].axes[0].get_title()
+    assert title.startswith(f"calibration error {error:.3f}, mean confidence {probabilities.amax(1).mean():.1%}")
 
 
 def test_the_model_beside_its_baselines(tmp_path, capsys):
@@ -68,8 +74,8 @@ def test_every_logger_gets_what_it_takes(tmp_path):
     events = EventAccumulator(str(tmp_path))
     events.Reload()
     tags, name = events.Tags(), "test/confusion_matrix"
-    assert tags["images"] == [name]
-    [shown], [stored] = recorder.log_image.call_args_list, run.experiment.log_image.call_args_list
+    assert tags["images"] == [name, "test/calibration"]
+    shown, stored = recorder.log_image.call_args_list[0], run.experiment.log_image.call_args_list[0]
     assert (shown.kwargs["key"], stored.args[0], stored.args[2]) == (name, "r1", f"{name}.png")
     pixels = np.asarray(Image.open(tmp_path / "confusion_matrix.png"))
     assert all(np.array_equal(pixels, picture) for picture in (*shown.kwargs["images"], stored.args[1]))

@@ -1,1 +1,1 @@
-"""The commands ``report``, pages about runs, and ``results``, tables of results in the documentation."""
+"""The command ``report``: a page about runs."""

@@ -3,6 +3,7 @@
 It is made of the files of the runs; none of their code is imported.
 """
 
+import csv
 import io
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -126,22 +127,22 @@ ENDINGS = {
 LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "overfit_batches")  # settings of trainer
 STAGES = {"val": "-", "train": "--"}  # and the line that it is drawn with
 MOST_CURVES = 9
+MOST_ROWS = 30  # of a table
 
 
-def build_page(facts: Sequence[Facts], predictions: Sequence[Section], problem: str, command: str) -> str:
-    """Return the page: what the files of each run say, and what the checkpoint of a single run showed, or a problem."""
+def build_page(facts: Sequence[Facts], command: str) -> str:
+    """Return the page: what the files of each run say, and of a single run the pictures and tables."""
     runs = {each.run.name: each for each in facts}
     only = facts[0] if len(facts) == 1 else None
     sections: list[Section] = [
         ("Results", list_results(runs)),
         ("Mean and spread over seeds", list_spreads(facts)),
-        *predictions,
+        ("Pictures and tables", list_pictures(only) if only else []),
         ("Curves", list_curves(runs)),
         ("Settings", list_settings(runs)),
         ("Cost", list_costs(runs)),
         ("Made from", list_origins(runs)),
         ("How to repeat it", list_commands(runs)),
-        ("What is left out", [show.text(problem)] if problem else []),
     ]
     lead = describe_run(only) if only else ""
     return render_page(", ".join(runs), sections, command, lead=lead, banners=list_banners(runs))
@@ -197,6 +198,21 @@ def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
         return []
     rows = [[name, *results.cells(each)] for name, each in results.spreads(facts.metrics for facts in finished).items()]
     return [show.table(["", "mean", "standard deviation", "95 % interval of the mean", "runs"], rows)]
+
+
+def list_pictures(facts: Facts) -> list[Markup]:
+    """Return what callbacks have left in the folder of a run. Links are not followed, as they may lead anywhere."""
+    files = [file for file in sorted(facts.run.path.iterdir()) if not file.is_symlink()]
+    blocks = []
+    for file in files:
+        name = file.stem.replace("_", " ")
+        if file.suffix == ".png":
+            blocks.append(show.picture(encode("png", file.read_bytes()), name))
+        elif file.suffix == ".csv" and name != "predictions":
+            lines = list(csv.reader(file.read_text(encoding="utf-8", errors="replace").splitlines()))
+            more = f", the first {MOST_ROWS} of {len(lines) - 1:,} rows" if len(lines) > MOST_ROWS + 1 else ""
+            blocks.append(show.table(lines[0], lines[1 : MOST_ROWS + 1], name + more) if lines else "")
+    return blocks
 
 
 def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:

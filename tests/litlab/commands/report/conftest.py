@@ -13,6 +13,8 @@ from litlab.runs.folder import RunFolder
 from tests.conftest import Outcome, command
 from tests.litlab.conftest import BRIEF, CONFIGS
 
+SHOWN = "[ConfusionMatrix, Baselines]"
+
 
 class Page:
     """A page of HTML, which loads nothing from elsewhere and runs nothing."""
@@ -42,7 +44,7 @@ def fitted(images, series, tmp_path_factory) -> Path:
     """Runs: images, series, table/version_0 and version_1 (another seed), and spend."""
     folder = tmp_path_factory.mktemp("reported")
     fits = [
-        ("images", "--data.dataset=folder", f"--data.path={images}", "--model.width=8"),
+        ("images", "--data.dataset=folder", f"--data.path={images}", "--model.width=8", f"--trainer.callbacks={SHOWN}"),
         ("series", "--data.dataset=csv", f"--data.path={series}", "--data.val_fraction=0.2", "--data.targets=null"),
         ("table",),
         ("table", "--seed_everything=1"),
