@@ -36,7 +36,8 @@ def test_curves_are_logged(fitted):
     assert expected <= scalars
     assert {"memory/host_gib", "time/epoch_seconds", "time/samples_per_second"} <= scalars
     assert any(name.startswith("lr-") for name in scalars)
-    assert len(events.Tags()["images"]) == 2
+    shown = {f"test/{name}" for name in ("confusion_matrix", "calibration", "test_images", "mistakes")}
+    assert set(events.Tags()["images"]) == shown
     assert len(events.Scalars("train/loss_step")) == 2 * (160 // 40)
     # Mean over the epoch: the steps' losses are of equal batches, so their mean is the epoch's.
     steps = [event.value for event in events.Scalars("train/loss_step")]

@@ -13,9 +13,9 @@ import numpy as np
 
 from litlab.errors import UserError, first_line
 
-MANIFEST, CHECKPOINT, EXAMPLE, SCRIPT = "manifest.json", "run.ckpt", "example.npz", "use.py"
+MANIFEST, EXAMPLE, SCRIPT = "manifest.json", "example.npz", "use.py"
 FILES = {"onnx": "model.onnx", "pt2": "model.pt2", "aoti": "model.aoti.pt2", "torchscript": "model.ts"}
-VERSION = 2  # of the folder
+VERSION = 3  # of the folder
 OPERATORS = "torchao.quantization.pt2e"  # defines those of quantized graphs
 Arrays = Sequence[np.ndarray]
 Run = Callable[[Arrays], list[np.ndarray]]

@@ -1,17 +1,26 @@
-"""A trained model with its preprocessing as one module, and an exported one in the place of a network."""
+"""The model of a run as it is deployed: with its preprocessing as one module."""
 
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import LightningDataModule, LightningModule
 from torch import Tensor, nn
 
-from litlab.artifact.artifact import VERSION, Run
+from litlab.artifact.artifact import VERSION
+from litlab.cli.config import Command
+from litlab.cli.fit import Experiment, build
+from litlab.cli.quiet import silence_noise
 from litlab.data import ExperimentData
 from litlab.data.serving import Serving
 from litlab.errors import UserError
 from litlab.runs.folder import RunFolder, read_json
+
+# Settings of the weights alone, on one CPU in full precision: neither plots nor compiling nor a logger.
+ALONE = (
+    "--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
+    "--trainer.precision=32-true", "--trainer.logger=false", "--trainer.callbacks=null", "--compile=null",
+    "--activation_checkpointing=null", "--vram=null", "--test_after_fit=true",
+)  # fmt: skip
 
 
 class Servable(nn.Module):
@@ -61,23 +70,24 @@ def restore(model: LightningModule, data: LightningDataModule, checkpoint: dict[
     return data.serving()
 
 
-def replace_network(model: Any, data: Any, serving: Serving, run: Run) -> None:
-    """Let an exported model predict and be tested in place of the network: same files, same metrics.
+def load_servable(run: str, settings: list[str]) -> tuple[Experiment, Servable, dict[str, Any]]:
+    """Build the model of a run, with its weights and its preprocessing, on the CPU.
 
-    Callbacks see the same batches as before; the exported model gets what these were before `transform`.
+    Args:
+        run: Run or checkpoint.
+        settings: Settings of the run that differ.
+
+    Returns:
+        The experiment, its model behind raw inputs, and what a manifest says of it.
+
+    Raises:
+        UserError: There is no such run, or it can't be deployed.
     """
-    transform = data.transform
-    kept: dict[str, Any] = {}
-
-    def keep(batch: Any, epoch: int | None) -> Any:
-        kept["batch"] = batch
-        return transform(batch, epoch)
-
-    def predict() -> Tensor:
-        serving.to(model.device)
-        raw = [tensor.contiguous().cpu().numpy() for tensor in serving.raw(kept["batch"])]
-        return serving.predicted([torch.from_numpy(array).to(model.device) for array in run(raw)])
-
-    data.transform = keep
-    model.predict_step = lambda batch, batch_idx: predict()
-    model.test_step = lambda batch, batch_idx: model.test_predictions(predict(), serving.target(kept["batch"]))
+    silence_noise()
+    command = Command(["test", "--run", run, *ALONE, *settings])
+    experiment = build(command)
+    model, checkpoint = experiment.model, experiment.checkpoint
+    assert checkpoint is not None  # of --run
+    serving = restore(model, experiment.data, checkpoint)
+    model.load_state_dict(checkpoint["state_dict"])
+    return experiment, Servable(model, serving), describe(serving, command.config.run, command.config.ckpt_path)

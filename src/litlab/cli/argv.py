@@ -11,23 +11,12 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from litlab.artifact import is_exported
 from litlab.errors import UserError
 from litlab.runs.find import choose_checkpoint, find_run, newest_resumable, owner_of
 from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.util.yaml import read_mapping as read_yaml
 
 CONFIG = ("--config", "-c")
-# An exported model computes on the CPU, in full precision, however its run was trained.
-FOR_EXPORT = (
-    "--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
-    "--trainer.precision=32-true",
-)  # fmt: skip
-# Settings of the weights alone: in addition, neither plots nor compiling nor a logger.
-ALONE = (
-    *FOR_EXPORT, "--trainer.logger=false", "--trainer.callbacks=null", "--compile=null",
-    "--activation_checkpointing=null", "--vram=null", "--test_after_fit=true",
-)  # fmt: skip
 
 
 def pin_run(argv: list[str]) -> list[str]:
@@ -45,8 +34,7 @@ def pin_run(argv: list[str]) -> list[str]:
     name, rest = take_flag("--run", flags)
     if name is None:
         return argv
-    is_pinned = os.path.isfile(name) or is_exported(name)
-    return [verb, "--run", name if is_pinned else str(find_run(name).path), *rest]
+    return [verb, "--run", name if os.path.isfile(name) else str(find_run(name).path), *rest]
 
 
 def _pin_resume(flags: list[str]) -> list[str]:
@@ -81,8 +69,6 @@ def expand(argv: list[str]) -> list[str]:
     if name is None:
         return [verb, *rest]
     path = Path(name)
-    if is_exported(path):
-        return [verb, f"--config={_config_in(path / 'run.ckpt')}", f"--run={path}", *FOR_EXPORT, *rest]
     run = owner_of(path) if path.is_file() else RunFolder(path)
     if run is None:  # a checkpoint that is in no run
         return [verb, f"--config={_config_in(path)}", f"--ckpt_path={path}", "--run=", *rest]

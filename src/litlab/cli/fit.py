@@ -11,7 +11,6 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import BasePredictionWriter
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.artifact import Artifact, is_exported
 from litlab.checkpointing.internals import release_averages
 from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.weights import check_weights, initialise
@@ -33,7 +32,6 @@ class Experiment:
     data: LightningDataModule
     model: LightningModule
     checkpoint: dict[str, Any] | None  # of --ckpt_path
-    export: Path | None  # the exported model of --run, which takes the place of the network
 
 
 def fit(argv: list[str]) -> None:
@@ -70,7 +68,7 @@ def evaluate(argv: list[str]) -> None:
     with saving_traceback(run):
         trainer = build_trainer(experiment, run)
         run_verb = trainer.validate if command.verb == "validate" else trainer.test
-        path = None if experiment.export else command.config.ckpt_path
+        path = command.config.ckpt_path
         run_verb(experiment.model, experiment.data, ckpt_path=path, weights_only=True, verbose=False)
         print_summary(trainer)
 
@@ -92,7 +90,7 @@ def predict(argv: list[str]) -> None:
                 f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks no "
                 "BasePredictionWriter; add one of them to keep what is predicted"
             )
-        path = None if experiment.export else command.config.ckpt_path
+        path = command.config.ckpt_path
         outputs = trainer.predict(experiment.model, data, ckpt_path=path, return_predictions=writes, weights_only=True)
         if writes:
             data.write_predictions(outputs, str(output))
@@ -106,27 +104,21 @@ def build(command: Command) -> Experiment:
         UserError: If there is no checkpoint to evaluate, or its weights don't fit the model.
     """
     config = command.config
-    export = Path(config.run) if config.get("run") and is_exported(config.run) else None
-    path = export / "run.ckpt" if export else config.ckpt_path
+    path = config.ckpt_path
     if path is None and command.verb != "fit":
         raise UserError(f"{command.verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE")
-    checkpoint = None if path is None else load_checkpoint(path, weights=command.verb != "fit" and export is None)
+    checkpoint = None if path is None else load_checkpoint(path, weights=command.verb != "fit")
 
     data = command.build_data()
     command.fill_from_data(data)  # null settings of the model, such as num_classes
     model = command.build_model(trained=checkpoint is not None)
 
-    if export is not None:
-        from litlab.artifact.servable import replace_network, restore
-
-        assert checkpoint is not None
-        replace_network(model, data, restore(model, data, checkpoint), Artifact(export).run)
-    elif checkpoint is not None:
+    if checkpoint is not None:
         check_weights(model, checkpoint)
     elif config.init_from is not None:
         config.init_from = str(find_checkpoint(config.init_from))  # as the run's config says it
         initialise(model, Path(config.init_from))
-    return Experiment(command, data, model, checkpoint, export)
+    return Experiment(command, data, model, checkpoint)
 
 
 def choose_output(config: Any) -> Path:

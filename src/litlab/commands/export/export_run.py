@@ -12,14 +12,13 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.utilities import rank_zero_info
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
 from litlab.artifact import Artifact
 from litlab.artifact.artifact import FILES, Run, take_arrays
-from litlab.artifact.servable import replace_network
+from litlab.artifact.servable import load_servable
 from litlab.cli.fit import Experiment
-from litlab.cli.servable import load_servable
 from litlab.cli.trainer import build_trainer, explain_untestable
 from litlab.commands.export.folder import choose_folder, get_versions, write_folder, write_manifest
 from litlab.commands.export.graph import trace, write_graph
@@ -85,7 +84,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
         }
         replace_network(experiment.model, data, serving, run)
         manifest["metrics"] = {"run": metrics, "exported": test_model(trainer, experiment)}
-        write_folder(folder, experiment, serving, run, manifest)
+        write_folder(folder, serving, run, manifest)
         shutil.rmtree(target, ignore_errors=True)  # an earlier export
     print_report(manifest)
     print(f"Exported: {target}")
@@ -125,3 +124,25 @@ def print_report(manifest: dict[str, Any]) -> None:
         table.add_row(f"ms for a batch of {size}", f"{milliseconds:.2f}", f"{exported:.2f}")
     print_table(table)
     print(f"{manifest['size_bytes'] / 2**20:.2f} MiB, loaded in {manifest['load_seconds']:.2f} s")
+
+
+def replace_network(model: Any, data: Any, serving: Serving, run: Run) -> None:
+    """Let an exported model be tested in place of the network.
+
+    Callbacks see the same batches as before; the exported model gets what these were before `transform`.
+    """
+    transform = data.transform
+    kept: dict[str, Any] = {}
+
+    def keep(batch: Any, epoch: int | None) -> Any:
+        kept["batch"] = batch
+        return transform(batch, epoch)
+
+    def predict() -> Tensor:
+        serving.to(model.device)
+        raw = [tensor.contiguous().cpu().numpy() for tensor in serving.raw(kept["batch"])]
+        return serving.predicted([torch.from_numpy(array).to(model.device) for array in run(raw)])
+
+    data.transform = keep
+    model.predict_step = lambda batch, batch_idx: predict()
+    model.test_step = lambda batch, batch_idx: model.test_predictions(predict(), serving.target(kept["batch"]))

@@ -11,21 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import yaml
 
 from litlab.artifact import is_exported
-from litlab.artifact.artifact import CHECKPOINT, EXAMPLE, FILES, MANIFEST, OPERATORS, SCRIPT, Run, read_manifest
-from litlab.cli.fit import Experiment
+from litlab.artifact.artifact import EXAMPLE, FILES, MANIFEST, OPERATORS, SCRIPT, Run, read_manifest
 from litlab.data.serving import Serving
 from litlab.errors import UserError
-from litlab.runs.masking import mask
 from litlab.util.files import check_folder
 
-# Parts of a checkpoint that are of the training, or repeat what its config says.
-LEFT_OUT = (
-    "optimizer_states", "lr_schedulers", "loops", "callbacks", "hyper_parameters", "datamodule_hyper_parameters",
-)  # fmt: skip
 LOAD = {
     "onnx": 'onnxruntime.InferenceSession(here / "{file}")',
     "pt2": 'torch.export.load(here / "{file}").module()',
@@ -77,11 +69,10 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
-def write_folder(folder: Path, experiment: Experiment, serving: Serving, run: Run, manifest: dict[str, Any]) -> None:
+def write_folder(folder: Path, serving: Serving, run: Run, manifest: dict[str, Any]) -> None:
     """Write the files beside graph and manifest, and run the script once: operators of this project would fail."""
     for name, text in serving.files().items():
         (folder / name).write_text(text, encoding="utf-8")
-    torch.save(strip_checkpoint(experiment), folder / CHECKPOINT)
     raw = [tensor.numpy() for tensor in serving.example()]
     expected = [f"expected_{spec.name}" for spec in serving.outputs]
     example: dict[str, Any] = dict(zip([*serving.names, *expected], [*raw, *run(raw)], strict=True))
@@ -110,19 +101,6 @@ def write_folder(folder: Path, experiment: Experiment, serving: Serving, run: Ru
         )
     manifest["files"] = sorted(path.name for path in folder.iterdir())
     write_manifest(folder, manifest)
-
-
-def strip_checkpoint(experiment: Experiment) -> dict[str, Any]:
-    """Return a checkpoint without weights and the state of the training: settings, and what data and model keep.
-
-    Secrets in the settings are masked, because the folder leaves the house.
-    """
-    assert experiment.checkpoint is not None
-    kept = {name: value for name, value in experiment.checkpoint.items() if name not in LEFT_OUT}
-    kept["state_dict"] = {}
-    if "config" in kept:  # masked as data: a mask in the text is not valid YAML
-        kept["config"] = yaml.safe_dump(mask(yaml.safe_load(kept["config"])), sort_keys=False, allow_unicode=True)
-    return kept
 
 
 def get_versions(options: Namespace) -> dict[str, str]:

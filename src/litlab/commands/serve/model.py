@@ -61,7 +61,7 @@ def load_model(run: str, settings: list[str], workers: int) -> Model:
         artifact, files = Artifact(Path(run)), Path(run).glob("*.json")
         return Model(artifact.manifest, {file.name: file.read_text("utf-8") for file in files}, artifact.run)
 
-    from litlab.cli.servable import load_servable
+    from litlab.artifact.servable import load_servable
 
     _, servable, manifest = load_servable(run, settings)
 

@@ -58,7 +58,8 @@ def parse_options(arguments: list[str]) -> ServeOptions:
         raise UserError(f"--port: {options.port} is none; choose one up to 65535, or 0 for a free one")
 
     options.token = os.environ.pop(TOKEN, None) or None  # processes that are started later don't find it there
-    if options.settings and is_exported(options.run):
+    if not is_exported(options.run):
+        [_, _, options.run] = pin_run(["serve", "--run", options.run])
+    elif options.settings:
         raise UserError(f"serve: {options.settings[0]} is a setting of a run, and {options.run} is an exported model")
-    [_, _, options.run] = pin_run(["serve", "--run", options.run])
     return options

@@ -13,7 +13,7 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from litlab.cli.servable import load_servable
+from litlab.artifact.servable import load_servable
 from litlab.commands.export.folder import write_manifest
 from litlab.commands.export.graph import write_graph
 from litlab.commands.serve.app import build_app
