@@ -58,11 +58,8 @@ def describe(serving: Serving, run: str | None, checkpoint: str) -> dict[str, An
 def restore(model: LightningModule, data: LightningDataModule, checkpoint: dict[str, Any]) -> Serving:
     """Give model and data what a checkpoint holds besides the weights, as the Trainer does; return their serving."""
     name = type(data).__qualname__
-    if not isinstance(data, ExperimentData) or not hasattr(model, "test_predictions"):
-        raise UserError(
-            f"--run: {type(model).__name__} on {name} can't be exported or served; it needs test_predictions(), and "
-            "the data serving() (docs/deploy.md)"
-        )
+    if not isinstance(data, ExperimentData):
+        raise UserError(f"--run: {name} has no serving(), without which nothing is exported or served (docs/deploy.md)")
     if name not in checkpoint:
         raise UserError(f"--data: the checkpoint holds nothing of a {name}; leave it out")
     model.on_load_checkpoint(checkpoint)

@@ -5,25 +5,32 @@ from typing import TYPE_CHECKING
 from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from litlab.data.images import Augment, ImageData
-    from litlab.data.images.augment import uniform
+    from litlab.data.images.augment import Augment, uniform
+    from litlab.data.images.datamodule import ImageData
+    from litlab.data.images.public import PublicImages
     from litlab.data.module import ExperimentData
     from litlab.data.predictions import write_classes
     from litlab.data.public import PublicFile
     from litlab.data.series.datamodule import PublicSeries, SeriesData
     from litlab.data.serving import ClassMetadata, Metadata, Serving, TensorSpec
     from litlab.data.tables.datamodule import TabularData
-    from litlab.data.text import TextData
+    from litlab.data.text.datamodule import TextData
+    from litlab.data.text.reading import PublicTexts
+    from litlab.data.text.tokenizer import PADDING, UNKNOWN
     from litlab.util.progress import progress_bar
 
 __all__ = [
+    "PADDING",
+    "UNKNOWN",
     "Augment",
     "ClassMetadata",
     "ExperimentData",
     "ImageData",
     "Metadata",
     "PublicFile",
+    "PublicImages",
     "PublicSeries",
+    "PublicTexts",
     "SeriesData",
     "Serving",
     "TabularData",

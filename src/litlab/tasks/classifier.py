@@ -180,16 +180,6 @@ class Classifier(ExperimentModule):
         metrics.add(loss, outputs.softmax(dim=1), target)
         return {"loss": loss, "logits": outputs}
 
-    def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
-
-        Args:
-            predicted: What `predict_step` returns: probabilities, shape (batch, classes).
-            target: Labels, shape (batch,).
-        """
-        # Logits of the same probabilities; never -inf, as its loss is NaN.
-        return self.evaluate(self.test_metrics, predicted.float().clamp(min=1e-38).log(), target)
-
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
         return self(batch).float().softmax(dim=1)

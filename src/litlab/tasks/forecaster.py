@@ -5,7 +5,6 @@ from typing import Any, Literal
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from litlab.errors import UserError
 from litlab.metrics import Conformal, ForecastMetrics, StageMetrics
@@ -120,25 +119,9 @@ class Forecaster(ExperimentModule):
         if metrics is self.val_metrics:
             self.conformal.update(outputs[..., 0], outputs[..., -1], target)
         loss = Forecaster.training_loss(self, outputs, target)  # without what a subclass adds
-        return self._add(metrics, loss, self.calibrate(outputs), target)
-
-    def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
-
-        A forecast of several quantiles has its median alone for the loss, which is half of its absolute error then.
-
-        Args:
-            predicted: What `predict_step` returns, (batch, horizon, channel, 3).
-            target: The scaled future, (batch, horizon, channel).
-        """
-        forecast, future = predicted[..., 0], target.float()
-        loss = self.loss(forecast, future) if self.quantiles is None else F.l1_loss(forecast, future) / 2
-        return self._add(self.test_metrics, loss, predicted, future)
-
-    def _add(self, metrics: StageMetrics, loss: Tensor, predicted: Tensor, future: Tensor) -> dict[str, Tensor]:
-        metrics.add(loss, predicted, future)
-        forecast, lower, upper = predicted.unbind(dim=-1)
-        return {"loss": loss, "forecast": forecast, "lower": lower, "upper": upper}
+        predicted = self.calibrate(outputs)
+        metrics.add(loss, predicted, target)
+        return {"loss": loss, **dict(zip(("forecast", "lower", "upper"), predicted.unbind(dim=-1), strict=True))}
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon, channel, 3)."""

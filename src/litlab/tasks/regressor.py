@@ -95,15 +95,6 @@ class Regressor(ExperimentModule):
         metrics.add(loss, predicted, _as_rows(target))
         return {"loss": loss, "predicted": predicted}
 
-    def test_predictions(self, predicted: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Do what `test_step` does, for a batch that something else has predicted, such as an exported model.
-
-        Args:
-            predicted: What `predict_step` returns, shape (batch, target).
-            target: Shape (batch, target) or (batch,).
-        """
-        return self.evaluate(self.test_metrics, self.standardise(predicted), target)
-
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return predictions in the units of the file, (batch, target), for a batch of inputs without a target."""
         return self.scale_back(self(batch))

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from litlab.data import PublicFile
-from litlab.data.text import PublicTexts, TextData
+from litlab.data import PublicFile, PublicTexts, TextData
 
 _URL = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 _FILES = {

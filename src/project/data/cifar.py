@@ -1,6 +1,6 @@
 """CIFAR-10 and CIFAR-100."""
 
-from litlab.data.images import ImageData, PublicImages
+from litlab.data import ImageData, PublicImages
 
 _COARSE = "airplane automobile bird cat deer dog frog horse ship truck"
 _FINE = """

@@ -4,8 +4,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from litlab.data import PublicFile, progress_bar
-from litlab.data.text import PublicTexts, TextData
+from litlab.data import PublicFile, PublicTexts, TextData, progress_bar
 
 _ARCHIVE = PublicFile(
     "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from litlab.data.text import PADDING
+from litlab.data import PADDING
 from litlab.errors import UserError
 from litlab.tasks import Classifier
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from litlab.data.text import PADDING, UNKNOWN
+from litlab.data import PADDING, UNKNOWN
 from litlab.parallel import ParallelPlan
 from project.networks.attention import EncoderBlock, MultiHeadAttention
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions

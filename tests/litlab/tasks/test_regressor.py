@@ -64,8 +64,6 @@ def test_losses_of_any_precision(loss, function):
     expected = function(model.network(inputs.double()), standardised).float()
     torch.testing.assert_close(model.batch_loss((inputs, target)).float(), expected)
     assert model.expected_loss((inputs, target)) == pytest.approx(function(0 * standardised, standardised).item())
-    exported = model.test_predictions(model.predict_step(inputs, 0), target)
-    torch.testing.assert_close(exported["loss"].float(), expected)
 
 
 def test_units_may_be_left_out_and_a_network_needs_an_output_for_each_target():

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.utilities import rank_zero_info
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.benchmark import Timer
 
 from litlab.artifact import Artifact
@@ -82,8 +82,10 @@ def export_run(options: Namespace, settings: list[str]) -> None:
             "eager": measure_speed(take_arrays(reference), serving),
             "exported": measure_speed(run, serving),
         }
-        replace_network(experiment.model, data, serving, run)
-        manifest["metrics"] = {"run": metrics, "exported": test_model(trainer, experiment)}
+        manifest["metrics"] = {"run": metrics}
+        if hasattr(experiment.model, "test_metrics"):
+            replace_network(experiment.model, data, serving, run)
+            manifest["metrics"]["exported"] = test_model(trainer, experiment)
         write_folder(folder, serving, run, manifest)
         shutil.rmtree(target, ignore_errors=True)  # an earlier export
     print_report(manifest)
@@ -117,8 +119,8 @@ def print_report(manifest: dict[str, Any]) -> None:
     classes = "" if parity["equal_classes"] is None else f", {parity['equal_classes']:.2%} equal classes"
     print(f"Compared on {parity['samples']:,} samples: largest difference {parity['difference']:.2g}{classes}.")
     table = Table("", "run", "exported")
-    for name, value in manifest["metrics"]["run"].items():
-        table.add_row(name, f"{value:.4f}", f"{manifest['metrics']['exported'][name]:.4f}")
+    for name, value in manifest["metrics"].get("exported", {}).items():
+        table.add_row(name, f"{manifest['metrics']['run'][name]:.4f}", f"{value:.4f}")
     for size, milliseconds in manifest["speed"]["eager"].items():
         exported = manifest["speed"]["exported"][size]
         table.add_row(f"ms for a batch of {size}", f"{milliseconds:.2f}", f"{exported:.2f}")
@@ -127,10 +129,7 @@ def print_report(manifest: dict[str, Any]) -> None:
 
 
 def replace_network(model: Any, data: Any, serving: Serving, run: Run) -> None:
-    """Let an exported model be tested in place of the network.
-
-    Callbacks see the same batches as before; the exported model gets what these were before `transform`.
-    """
+    """Let an exported model be tested in place of the network, on batches before `transform`; it has no loss."""
     transform = data.transform
     kept: dict[str, Any] = {}
 
@@ -138,11 +137,11 @@ def replace_network(model: Any, data: Any, serving: Serving, run: Run) -> None:
         kept["batch"] = batch
         return transform(batch, epoch)
 
-    def predict() -> Tensor:
+    def test(batch: Any, batch_idx: int) -> None:
         serving.to(model.device)
         raw = [tensor.contiguous().cpu().numpy() for tensor in serving.raw(kept["batch"])]
-        return serving.predicted([torch.from_numpy(array).to(model.device) for array in run(raw)])
+        predicted = serving.predicted([torch.from_numpy(array).to(model.device) for array in run(raw)])
+        model.test_metrics.add(torch.tensor(math.nan), predicted, serving.target(kept["batch"]))
 
     data.transform = keep
-    model.predict_step = lambda batch, batch_idx: predict()
-    model.test_step = lambda batch, batch_idx: model.test_predictions(predict(), serving.target(kept["batch"]))
+    model.test_step = test

@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
         raise UserError(f"--output: {chosen.output} is there already; name a new folder")
 
     from litlab.cli.config import Command
-    from litlab.data.images import ImageData
+    from litlab.data import ImageData
     from litlab.data.store import new_folder
 
     data = Command(["fit", *settings]).build_data()

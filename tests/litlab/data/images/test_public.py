@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import numpy as np
 
-from litlab.data.images import ImageData, PublicImages
+from litlab.data import ImageData, PublicImages
 from tests.litlab.data.conftest import prepared, refusal
 
 PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")

@@ -4,8 +4,7 @@ import hashlib
 
 import pandas as pd
 
-from litlab.data import PublicFile, TextData
-from litlab.data.text import PublicTexts
+from litlab.data import PublicFile, PublicTexts, TextData
 from tests.litlab.data.conftest import a_rank, prepared, refusal
 
 CONTENT = "".join(f'{i % 4},"Said ""it"" {i}",{"train" if i % 6 else "test"}\n' for i in range(48)).encode()
