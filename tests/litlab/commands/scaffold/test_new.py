@@ -23,7 +23,7 @@ def team() -> str:
     return "zoo"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # once in a process: its package is imported from here
 def zoo(tmp_path_factory) -> Path:
     """A project with experiments of all kinds, with data of their own and without."""
     root = plant(tmp_path_factory.mktemp("zoo"), "zoo")
