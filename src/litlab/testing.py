@@ -18,7 +18,7 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule, Tr
 
 from litlab.cli import fit
 from litlab.cli.config import Command
-from litlab.cli.quiet import silence_noise
+from litlab.cli.messages import silence_noise
 from litlab.cli.trainer import build_trainer
 
 Experiment = tuple[LightningModule, LightningDataModule, Trainer]

@@ -16,12 +16,11 @@ from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from litlab.cli.argv import CONFIG, expand, flag_value, flags_of, is_foreign, pin_run
+from litlab.cli.classes import check_names, import_all_classes, import_classes, restrict_imports
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.messages import explain
 from litlab.cli.precision import ExperimentTrainer
-from litlab.cli.resolve import import_all_classes, import_classes
 from litlab.cli.sections import OF_THE_COMMAND, add_arguments
-from litlab.cli.trust import check_names, restrict_imports
 from litlab.errors import UserError, building
 from litlab.nn.adapt import forget_weights
 from litlab.optim.schedule import plain_recipe

@@ -82,8 +82,7 @@ def run_command(package: str) -> int:
 def run_experiment(run: Callable[[list[str]], None]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; what ends it becomes one line, or keeps its traceback."""
     from litlab.cli.argv import has_flag, pin_run
-    from litlab.cli.messages import describe_error
-    from litlab.cli.quiet import silence_noise
+    from litlab.cli.messages import describe_error, silence_noise
 
     silence_noise()
     try:

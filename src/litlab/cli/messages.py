@@ -5,10 +5,12 @@ gets the file and line of the key, and the nearest name that exists. A traceback
 """
 
 import errno
+import logging
 import os
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,8 +23,7 @@ from lightning.pytorch import callbacks
 from torch import optim
 
 from litlab.cli.argv import CONFIG, flags_of
-from litlab.cli.resolve import find_classes, imported
-from litlab.cli.trust import explain_denied
+from litlab.cli.classes import explain_denied, find_classes, imported
 from litlab.errors import UserError, first_line
 from litlab.runs.folder import ROOT, RunFolder, write_text
 from litlab.util.device import is_out_of_memory
@@ -155,3 +156,26 @@ def describe_error(error: BaseException) -> str | None:
     if place and not tracebacks:
         tracebacks = ["LITLAB_TRACEBACK=1 shows where"]
     return "; ".join([": ".join([*place, line]), *tracebacks])
+
+
+TIPS = ("litlogger", "configured with model summary callbacks", "stopped: `max_epochs=", "configured so 100%")
+WARNINGS = (
+    "OptimState8bit does not implement",  # torchao, when it compiles its step
+    "To copy construct from a tensor",  # Lightning, as torchao keeps learning rates in tensors
+    ".*does not have many workers",  # batches come from memory
+    ".*not supported by the model summary",  # it counts, it need not weigh
+    "Checkpoint directory .* exists",  # a resumed run's does
+    ".*LeafSpec.*",  # Lightning with torch's pytree
+)
+
+
+def silence_noise() -> None:
+    """Leave these messages out from now on."""
+    tips = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    tips.addFilter(lambda record: not any(text in record.getMessage() for text in TIPS))
+    enums = logging.getLogger("torch.utils._pytree")
+    enums.addFilter(lambda record: "is an Enum subclass" not in record.getMessage())
+    for message in WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
+    # LRFinder sets the data up twice.
+    warnings.filterwarnings("once", message="The number of training batches", append=True)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from litlab.data.public import PublicFile
     from litlab.data.series.datamodule import PublicSeries, SeriesData
     from litlab.data.serving import ClassMetadata, Metadata, Serving, TensorSpec
+    from litlab.data.store import progress_bar
     from litlab.data.tables.datamodule import TabularData
     from litlab.data.text.datamodule import TextData
     from litlab.data.text.reading import PublicTexts
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
-    from litlab.util.progress import progress_bar
 
 __all__ = [
     "PADDING",

@@ -4,9 +4,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock
+from tqdm import tqdm
 
 from litlab.errors import UserError
 from litlab.util.files import sync
@@ -50,3 +52,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         staging.rename(folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+# Only where the work takes longer than two seconds, and only on a terminal.
+progress_bar = partial(tqdm, delay=2, disable=None)

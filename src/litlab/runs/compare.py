@@ -7,7 +7,7 @@ from typing import Any
 from litlab.runs import results
 from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import read_json
-from litlab.runs.settings import differences, flatten, format_value
+from litlab.runs.results import differences, flatten, format_value
 from litlab.runs.table import describe, format_metric, show_table
 from litlab.util.options import Options
 from litlab.util.yaml import read_mapping

@@ -1,4 +1,4 @@
-"""What a run was made from: command, code, versions, hardware, seed and data."""
+"""What a run was made from: command, code, versions, hardware, seed and data, with secrets kept out."""
 
 import hashlib
 import os
@@ -9,14 +9,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litlab import __version__
-from litlab.runs.masking import mask, mask_command
 from litlab.util import team
 
 if TYPE_CHECKING:
@@ -154,3 +155,46 @@ def _diff(root: Path) -> str:
         index = shutil.copy2(root / git("rev-parse", "--git-path", "index", at=root).strip(), folder)
         git("add", "--intent-to-add", "--", *sources, at=root, GIT_INDEX_FILE=index)
         return git(*DIFF.split(), at=root, GIT_INDEX_FILE=index)
+
+
+MASK = "***"
+# The name of a setting whose value is a secret: `hf_token`, `api_key`, `db.password`; not `pad_token` or `max_tokens`.
+NAME = (
+    r"(?!(?:[\w.-]*[_.-])?(?:pad|mask|unk|eos|bos|sep|cls|start|end|stop|special|class|image|blank)_token\b)"
+    r"(?:[\w.-]*[_.-])?(?:token|password|passwd|passphrase|secrets?|credentials?|(?:api|access|secret|private|auth)_?key)"
+)
+# `password: x`, `token=x`, `"api_key": "x"`; what is clearly not a secret (a number, null, true, a mask) stays.
+SETTING = re.compile(
+    rf"(?<![\w.-])((?:--?)?[\"']?{NAME}[\"']?\s*[:=][ \t]*)"
+    r"(?!(?:null|none|true|false|~|[\d.+-]+|\*\*\*)[\"']?\s*(?:[,})\]#]|$))"
+    r"(?:\"[^\"]*\"|'[^']*'|[^\s,;&\"'{}\[\]()]+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+# Keys of well-known services and passwords in addresses, wherever they stand.
+KEY = re.compile(
+    r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|AIza)[\w-]{16,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"
+    r"|(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)|(?<=\bBearer )[\w.~+/=-]{8,}|(?<=\bBasic )[\w.~+/=-]{8,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END|\Z)"
+)
+
+
+def mask(value: Any, name: str = "") -> Any:
+    """Replace secrets in plain data: values under a name of a secret, and those inside of texts."""
+    if isinstance(value, dict):
+        return {key: mask(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [mask(item, name) for item in value]
+    if isinstance(value, str):
+        return MASK if re.fullmatch(NAME, name, re.IGNORECASE) else mask_text(value)
+    return value
+
+
+def mask_text(text: str) -> str:
+    """Replace secrets in settings as they stand in a command line or a message."""
+    return SETTING.sub(rf"\1{MASK}", KEY.sub(MASK, text))
+
+
+def mask_command(words: Sequence[str]) -> list[str]:
+    """Replace secrets in a command line, whether given as ``--token=x`` or ``--token x``."""
+    pairs = pairwise(["", *words])
+    return [mask(word, "" if word.startswith("--") else before) for before, word in pairs]

@@ -17,9 +17,8 @@ from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger
 from litlab.errors import first_line
 from litlab.runs import results
 from litlab.runs.folder import RunFolder, read_json, write_json, write_text
-from litlab.runs.masking import mask, mask_text
-from litlab.runs.provenance import describe_origin, now
-from litlab.runs.settings import flatten
+from litlab.runs.provenance import describe_origin, mask, mask_text, now
+from litlab.runs.results import flatten
 from litlab.util import team
 from litlab.util.device import peak_gib
 

@@ -14,7 +14,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.checkpointing.internals import early_rank
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT, RunFolder, new_run, read_json
-from litlab.runs.settings import differences, flatten, format_value
+from litlab.runs.results import differences, flatten, format_value
 from litlab.util.yaml import read_mapping
 
 # What may change when a run is resumed: its end, where it runs, where its data lies.

@@ -4,11 +4,10 @@ import json
 import warnings
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
-from jsonargparse import ArgumentParser
 from lightning.pytorch import LightningModule
 from lightning.pytorch.cli import OptimizerCallable
 from lightning_utilities.core.apply_func import apply_to_collection
@@ -67,25 +66,6 @@ class ExperimentModule(LightningModule):
         self.optimizer = plain_recipe(optimizer) or torch.optim.AdamW
         self.schedule = plain_recipe(schedule)
         self.param_groups = param_groups
-
-    @classmethod
-    def for_data(cls, *network_and_data: Any, **settings: Any) -> Self:
-        """Build the model for some data, as the command line does: ``Classifier.for_data(network, data)``.
-
-        A setting that is left out, or None, and has the name of a fact of the DataModule gets its value, see `is_fact`:
-        `num_classes`, `image_shape`, `horizon` and so on.
-
-        Args:
-            *network_and_data: The network, if the model is given one, and the DataModule. Its facts that need the files
-                read them now.
-            **settings: Further settings of the model, such as its optimizer.
-        """
-        *network, data = network_and_data
-        for key in ArgumentParser().add_class_arguments(cls, "model"):  # those of its base classes, too
-            name = key.removeprefix("model.")
-            if settings.get(name) is None and is_fact(type(data), name):
-                settings[name] = getattr(data, name)
-        return cls(*network, **settings)
 
     def set_metrics(self, metrics: dict[str, Metric], further: dict[str, Metric] | None = None, **options: Any) -> None:
         """Set the metrics of each stage; options as of `StageMetrics`."""

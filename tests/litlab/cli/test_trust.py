@@ -12,7 +12,7 @@ import yaml
 from litlab.artifact import is_exported
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.cli.argv import is_foreign
-from litlab.cli.trust import check_names, restrict_imports
+from litlab.cli.classes import check_names, restrict_imports
 from litlab.errors import UserError
 from tests.litlab.conftest import CONFIGS
 

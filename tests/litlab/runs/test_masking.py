@@ -2,7 +2,7 @@
 
 import pytest
 
-from litlab.runs.masking import mask_command, mask_text
+from litlab.runs.provenance import mask_command, mask_text
 
 SECRETS = [
     "password: hunter2x",

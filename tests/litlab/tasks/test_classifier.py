@@ -99,8 +99,6 @@ def test_views_are_averaged_in_evaluation_only():
     torch.testing.assert_close(model(images), expected)
     torch.testing.assert_close(model.predict_step(images, 0), expected.softmax(dim=1))
 
-    # What an export predicts may be certain
-
 
 def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypatch):
     """The class in docs/experiments.md, from Python and by the command line."""
@@ -111,7 +109,7 @@ def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypa
     from smooth import SmoothClassifier  # pyright: ignore[reportMissingImports]
 
     still = partial(torch.optim.SGD, lr=1e-12)
-    model = SmoothClassifier.for_data(network(), Images(), smooth=0.5, optimizer=still, label_smoothing=0.5)
+    model = SmoothClassifier(network(), num_classes=3, smooth=0.5, optimizer=still, label_smoothing=0.5)
     assert model.hparams["num_classes"] == 3
     logged = fitted(model, tmp_path).callback_metrics
     logits = model(Images.images)

@@ -18,8 +18,7 @@ from litlab.commands.bench.settings import LEARNS, Facts, Side, list_candidates,
 from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_child
 from litlab.runs.folder import ROOT, read_json, write_json, write_text
-from litlab.runs.masking import mask, mask_command
-from litlab.runs.provenance import command, now
+from litlab.runs.provenance import command, mask, mask_command, now
 from litlab.runs.table import show_table
 from litlab.util.options import Options, amount_of
 from litlab.util.team import package, typed

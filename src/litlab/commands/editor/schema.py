@@ -47,10 +47,10 @@ def read_parser() -> Schema:
     from jsonargparse import set_parsing_settings
     from lightning.pytorch import LightningDataModule, LightningModule
 
+    from litlab.cli.classes import import_all_classes
     from litlab.cli.config import ExperimentParser
+    from litlab.cli.messages import silence_noise
     from litlab.cli.precision import ExperimentTrainer
-    from litlab.cli.quiet import silence_noise
-    from litlab.cli.resolve import import_all_classes
     from litlab.cli.sections import add_arguments
 
     silence_noise()

@@ -20,8 +20,7 @@ from litlab.errors import UserError
 from litlab.runs.children import run_child
 from litlab.runs.find import all_runs
 from litlab.runs.folder import ROOT, RunFolder, check_experiment, read_json, write_json, write_text
-from litlab.runs.masking import mask
-from litlab.runs.provenance import now
+from litlab.runs.provenance import mask, now
 from litlab.runs.results import cells, spreads
 from litlab.runs.table import show_table
 from litlab.util.options import Options, count

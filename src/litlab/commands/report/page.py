@@ -18,10 +18,9 @@ from litlab.errors import UserError
 from litlab.runs import results
 from litlab.runs.compare import flatten_origin
 from litlab.runs.folder import RunFolder, read_json
-from litlab.runs.masking import mask
 from litlab.runs.page import Section, encode, render_page, show
-from litlab.runs.results import Curves, read_curves
-from litlab.runs.settings import differences, flatten, format_value
+from litlab.runs.provenance import mask
+from litlab.runs.results import Curves, differences, flatten, format_value, read_curves
 from litlab.util import team
 from litlab.util.text import decimals
 from litlab.util.yaml import read_mapping

@@ -33,7 +33,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Message
 from uvicorn.config import STARTUP_FAILURE
 
-from litlab.commands.serve.options import ServeOptions
+from litlab.commands.serve.serve import ServeOptions
 from litlab.errors import UserError, first_line
 from litlab.util.team import use_package
 

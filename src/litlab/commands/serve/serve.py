@@ -1,11 +1,71 @@
 """``python -m PACKAGE serve``: a run or an exported model as an HTTP server, in processes that uvicorn supervises."""
 
+import os
 import socket
+from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
 
-from litlab.commands.serve.options import TOKEN, parse_options
+from litlab.artifact import is_exported
+from litlab.cli.argv import pin_run
 from litlab.errors import UserError
+from litlab.util.options import Options, amount_of, count
+from litlab.util.team import package
+
+TOKEN = "LITLAB_SERVE_TOKEN"
+DESCRIPTION = f"""\
+Answer HTTP requests with the model of a run, or with an exported one (docs/serve.md). There is a page
+for people at /, and for programs /predict, /info and /health. Ctrl-C stops the server.
+Who may use it: programs of this machine, or those who know the token in the variable {TOKEN}.
+All other arguments are settings of the run.
+
+  %(prog)s --run cifar
+  %(prog)s --run lightning_logs/cifar/version_0/exported/onnx --port 8080
+  {TOKEN}=... %(prog)s --run DIR --host 0.0.0.0
+"""
+
+
+@dataclass
+class ServeOptions:
+    """What is served, and how; each worker gets a copy."""
+
+    run: str = ""  # run, checkpoint or folder of an export
+    host: str = "127.0.0.1"  # address to listen on
+    port: int = 8000  # port; 0 for a free one
+    workers: int = 1  # processes, each with a model
+    batch_size: int = 32  # most requests that are computed together
+    queue: int = 128  # most requests of a worker at a time
+    timeout: float = 60.0  # seconds until a request is given up
+    max_mb: float = 10.0  # megabytes of the largest body
+    settings: list[str] = field(default_factory=list)  # settings of the run that differ
+    token: str | None = None  # what a client must know; None: nobody is asked
+    package: str = field(default_factory=package)  # the team's package
+
+
+def parse_options(arguments: list[str]) -> ServeOptions:
+    """Read the command line and the token. The run becomes its folder, as later workers must not find another one."""
+    parser = Options("serve", DESCRIPTION)
+    add, seconds, megabytes = parser.add_argument, partial(amount_of, "seconds"), partial(amount_of, "megabytes")
+    add("--run", required=True, metavar="RUN", help="run, checkpoint, or folder of an export")
+    add("--host", help="address to listen on (default: 127.0.0.1, this machine alone)")
+    add("--port", type=int, help="port (default: 8000); 0 for a free one")
+    add("--workers", metavar="N", type=count, help="processes, each with a model (default: 1)")
+    add("--batch_size", metavar="N", type=count, help="most requests computed together (default: 32)")
+    add("--queue", metavar="N", type=count, help="most requests of a worker at a time; more get 503 (default: 128)")
+    add("--timeout", metavar="S", type=seconds, help="seconds after which a request gets 504 (default: 60)")
+    add("--max_mb", metavar="MB", type=megabytes, help="megabytes of a request's body (default: 10)")
+    options = ServeOptions()
+    _, options.settings = parser.parse_known_args(arguments, options)
+    if not 0 <= options.port <= 65_535:
+        raise UserError(f"--port: {options.port} is none; choose one up to 65535, or 0 for a free one")
+
+    options.token = os.environ.pop(TOKEN, None) or None  # processes that are started later don't find it there
+    if not is_exported(options.run):
+        [_, _, options.run] = pin_run(["serve", "--run", options.run])
+    elif options.settings:
+        raise UserError(f"serve: {options.settings[0]} is a setting of a run, and {options.run} is an exported model")
+    return options
+
 
 SECONDS_TO_DRAIN = 30
 SECONDS_TO_ANSWER = 30  # for a worker, whether it is alive: imports can hold its threads up

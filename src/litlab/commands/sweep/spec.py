@@ -166,8 +166,8 @@ def build_part(classes: Mapping[str, type], settings: dict[str, Any], key: str, 
 
 def check_space(spec: Spec) -> None:
     """Parse the experiment's config with all corners of the space."""
+    from litlab.cli.classes import import_all_classes
     from litlab.cli.config import Command
-    from litlab.cli.resolve import import_all_classes
 
     import_all_classes()
     parser: Any = Command(["fit", *spec.flags()[: len(spec.base)]]).parser

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from litlab.data.module import LoaderError
 from litlab.data.sampler import EpochSampler
+from litlab.data.store import progress_bar
 from litlab.errors import UserError, first_line
 from litlab.util.files import write_atomically
-from litlab.util.progress import progress_bar
 
 
 class ShardBatches(EpochSampler):

@@ -19,8 +19,8 @@ from litlab.data.images.augment import reflect_pad
 from litlab.data.images.decode import ImageMetadata, Picture, decode
 from litlab.data.images.shards import Shards
 from litlab.data.module import LoaderError
+from litlab.data.store import progress_bar
 from litlab.metrics import classification_scores
-from litlab.util.progress import progress_bar
 
 _BLOCK = 128  # images that are handled at a time
 

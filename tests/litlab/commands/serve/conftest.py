@@ -18,7 +18,7 @@ from litlab.commands.export.folder import write_manifest
 from litlab.commands.export.graph import write_graph
 from litlab.commands.serve.app import build_app
 from litlab.commands.serve.model import Model, load_model
-from litlab.commands.serve.options import ServeOptions
+from litlab.commands.serve.serve import ServeOptions
 from litlab.util.team import use_package
 from tests.conftest import command
 from tests.litlab.conftest import BRIEF, CONFIGS

@@ -18,7 +18,7 @@ import psutil
 from starlette.testclient import TestClient
 
 from litlab.commands.serve.app import build_app
-from litlab.commands.serve.options import ServeOptions
+from litlab.commands.serve.serve import ServeOptions
 from tests.conftest import OFFLINE
 from tests.processes import Python
 

@@ -1,14 +1,19 @@
-"""Which classes and functions a config may name.
+"""Which classes and functions a config names: where they are, and what the config of somebody else may name.
 
-A YAML file that you write is code: it may name classes of any module you have. The config of a run or checkpoint may
-come from somebody else: it may only name classes of the team's package, litlab, PyTorch and Lightning, and of modules
-that ``--allow_modules`` adds. See docs/security.md.
+Only the modules of the classes that a command names are imported, so that short names find them. A YAML file that you
+write is code: it may name classes of any module you have. The config of a run or checkpoint may come from somebody
+else: it may only name classes of the team's package, litlab, PyTorch and Lightning, and of modules that
+``--allow_modules`` adds. See docs/security.md.
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from jsonargparse import Namespace, set_parsing_settings
@@ -23,9 +28,54 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from litlab.cli.resolve import imported
 from litlab.errors import UserError
-from litlab.util.team import package
+from litlab.util.team import package, package_folder
+
+ROOMS = ("callbacks", "data", "metrics", "nn", "optim", "parallel", "tasks")  # of litlab, whose classes YAML may name
+CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
+WORD = re.compile(r"(?<![\w.])[A-Z]\w*")
+
+
+@cache
+def find_classes(team: str) -> dict[str, list[str]]:
+    """Return the modules of all classes of litlab and the team's package, by class name; nothing is imported.
+
+    Args:
+        team: Import name of the team's package.
+    """
+    litlab = Path(__file__).parents[1]
+    folders = {f"litlab.{room}": litlab / room for room in ROOMS}
+    folders[team] = package_folder()
+
+    found: dict[str, list[str]] = {}
+    for parent, folder in folders.items():
+        for file in folder.rglob("*.py"):
+            module = ".".join([parent, *file.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__")
+            for name in CLASS.findall(file.read_text(encoding="utf-8")):
+                found.setdefault(name, []).append(module)
+    return found
+
+
+def import_classes(texts: Iterable[str]) -> None:
+    """Import the classes that texts such as configs and flags name, so that the parser finds them by short name."""
+    classes = find_classes(package())
+    words = {word for text in texts for word in WORD.findall(text)}
+    for word in words & classes.keys():
+        for module in classes[word]:
+            import_module(module)
+
+
+def import_all_classes() -> None:
+    """Import every class that a config could name, for help and schemas."""
+    import_classes(find_classes(package()))
+
+
+def imported(path: str) -> Any:
+    """Return what a class path leads to, as far as its module has been imported; else None."""
+    module, _, name = path.rpartition(".")
+    parent = sys.modules.get(module) or (imported(module) if "." in module else None)  # or: a method or nested class
+    return getattr(parent, name, None)
+
 
 LIBRARIES = ("litlab", "torch", "torchvision", "lightning", "torchmetrics", "torchao.optim", "timm")
 # What a config describes: a class must be one of these, and a function in its place return one, by its annotation.
