@@ -1,4 +1,4 @@
-"""Forecasts of a test: pictures, errors by horizon step and target, and a rolling-origin backtest."""
+"""Forecasts of a test: pictures, errors by horizon step and target, and over time."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from torch import Tensor
 from litlab.callbacks.evaluation import data_with, from_test_step, gather_rows, pick_evenly
 from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
 from litlab.types import PositiveInt
+from project.callbacks._figures import Window, draw_error_by_step, draw_forecasts
 from project.callbacks._forecast_errors import ForecastErrors
-from project.callbacks._forecast_figures import Window, draw_backtest, draw_error_by_step, draw_forecasts
 
 FACTS = "target_names", "times", "mean", "scale", "naive_error"  # of the data module
 
@@ -26,7 +26,7 @@ class ForecastPlots(Callback):
     - ``error_by_step.png``: mean absolute error and coverage of the interval by horizon step.
     - ``forecast_metrics.csv``: a row for each horizon step (from 1) and target: ``mse`` and ``mae`` on the scaled data,
       ``mae_units`` in the user's units, ``mase``, ``coverage``.
-    - ``backtest.png`` and ``backtest.csv``: the rolling-origin backtest (Tashman, 2000,
+    - ``backtest.csv``: the rolling-origin backtest (Tashman, 2000,
       https://doi.org/10.1016/S0169-2070(00)00065-0). A window's origin is the last row that its forecast has seen. The
       windows, in the order of their origins, are cut into periods with equally many; a row for each period: its first
       and last origin, number of windows, ``mse``, ``mae``, ``mase``, ``coverage``.
@@ -121,7 +121,6 @@ class ForecastPlots(Callback):
         order = origins.argsort(kind="stable")
         origins, errors.measures = origins[order], errors.measures[order]
         periods = np.array_split(np.arange(len(origins)), min(self.periods, len(origins)))
-        publish_figure(trainer, folder, "backtest", draw_backtest(origins, errors.measures, periods, aim))
         publish_table(trainer, folder, "backtest", errors.tabulate_periods(origins, periods))
 
     def _cut(self, times: np.ndarray, rows: np.ndarray) -> Window:

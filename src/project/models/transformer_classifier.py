@@ -97,11 +97,9 @@ class TransformerClassifier(Classifier):
                 f"model.embed_dim: {embed_dim} is not valid; it must be divisible by model.num_heads ({num_heads})"
             )
         if stem and stem % 2 == 0:
-            raise UserError(f"model.stem: {stem} is not valid; it must be 0 or an odd number, so that it has a middle")
-        if not pooling or len(set(pooling)) < len(pooling) or not set(pooling) <= {"mean", "max", "attention"}:
-            raise UserError(
-                f"model.pooling: {list(pooling)} is not valid; give one or more of mean, max and attention, each once"
-            )
+            raise UserError(f"model.stem: {stem} is not valid; it must be 0 or odd, so that it has a middle")
+        if not pooling or len(set(pooling)) < len(pooling):
+            raise UserError("model.pooling: give one or more of mean, max and attention, each once")
         network = partial(
             TextTransformer, vocab_size, max_tokens, num_classes,
             embed_dim=embed_dim, num_layers=num_layers, num_heads=num_heads,

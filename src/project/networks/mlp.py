@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 
 from litlab.types import PositiveInt
-from project.networks.dropout import spread_rates
+from project.networks.layers import spread_rates
 
 
 class MLP(nn.Module):

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from litlab.types import PositiveInt
-from project.networks.dropout import spread_rates
+from project.networks.layers import spread_rates
 
 
 class VGG(nn.Module):
@@ -22,7 +22,7 @@ class VGG(nn.Module):
         hidden: Units of each hidden linear layer; none, [], leaves a linear head.
         norm: Normalisation after each convolution, a class that is called with the number of channels, such as
             torch.nn.BatchNorm2d, torch.nn.InstanceNorm2d, torch.nn.Identity (none), or GroupNorm and LayerNorm of
-            project.networks.norms.
+            project.networks.layers.
         activation: Activation after each hidden layer, a class such as torch.nn.GELU.
         block_dropout: Probability of dropping a channel of an image after each block (Tompson et al. 2015,
             arXiv:1411.4280): one number, or one for each block, such as [0.1, 0.2, 0].

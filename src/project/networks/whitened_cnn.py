@@ -1,10 +1,10 @@
 """The network that learns CIFAR fastest here: whitened patches, three wide blocks, identity initialisation."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from litlab.types import PositiveFloat
 
 
 class WhitenedCNN(nn.Module):
@@ -20,9 +20,6 @@ class WhitenedCNN(nn.Module):
         num_classes: Number of logits.
         widths: Channels of the three blocks.
         logit_scale: What the logits are multiplied with.
-
-    Raises:
-        ValueError: If logit_scale is not above 0.
     """
 
     def __init__(
@@ -30,11 +27,9 @@ class WhitenedCNN(nn.Module):
         channels: int = 3,
         num_classes: int = 10,
         widths: tuple[int, int, int] = (32, 128, 256),
-        logit_scale: float = 1 / 9,
+        logit_scale: PositiveFloat = 1 / 9,
     ) -> None:
         super().__init__()
-        if not 0 < logit_scale < math.inf:
-            raise ValueError(f"logit_scale is {logit_scale}: it must be above 0")
         patch = channels * 4
         # Buffers: whitening is measured, not trained. It is the identity until `whiten` has seen images.
         self.filters: Tensor

@@ -30,7 +30,7 @@ def check(row, error, scale, naive):
 
 
 def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
-    for name in ("draw_forecasts", "draw_error_by_step", "draw_backtest", "publish_figure"):  # slow
+    for name in ("draw_forecasts", "draw_error_by_step", "publish_figure"):  # slow
         monkeypatch.setattr(module, name, lambda *_: None)
     data, callback, logger = TinySeries(), ForecastPlots(periods=3), CSVLogger(tmp_path, name="", version="")
     for _ in range(2):  # each test starts anew

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from project.networks.layers import GroupNorm, LayerNorm
 from project.networks.mlp import MLP
-from project.networks.norms import GroupNorm, LayerNorm
 from project.networks.vgg import VGG
 from project.networks.whitened_cnn import WhitenedCNN
 

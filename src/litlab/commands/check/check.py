@@ -69,8 +69,9 @@ def list_groups(trainer: Trainer, module: LightningModule) -> list[tuple[str, st
 def run_length(run: Trainer, batches: float, validated: bool) -> tuple[float, float, float]:
     """Return optimizer steps of an epoch, the mean where epochs differ, and steps and validations of a whole run.
 
-    They are those of a run that does not stop early; inf if there is no limit, or it is not known. `batches` are those
-    of an epoch for a single process, under its limit. Validations by time (``val_check_interval``) are not counted.
+    They are those of a run that does not stop early; inf if there is no limit, or it is not known; validations are an
+    estimate. `batches` are those of an epoch for a single process, under its limit. Validations by time
+    (``val_check_interval``) are not counted.
     """
     # Steps
     if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # a number is for each process
@@ -82,18 +83,10 @@ def run_length(run: Trainer, batches: float, validated: bool) -> tuple[float, fl
     steps = min(steps, math.inf if run.max_steps < 0 else run.max_steps)
 
     # Validations
-    every = getattr(run, "val_check_interval", None)  # missing where it is a time
-    if every is None or not validated:
-        return per_epoch, steps, 0
-    if math.isinf(steps) or math.isinf(batches):
-        return per_epoch, steps, math.inf
-    epochs = steps / per_epoch
-    if run.check_val_every_n_epoch is None:  # every that many batches, across epochs
-        return per_epoch, steps, epochs * batches // every
-    if run.check_val_every_n_epoch > 1:
-        epochs //= run.check_val_every_n_epoch
-    interval = every if isinstance(every, int) else max(1, int(batches * every))
-    return per_epoch, steps, int(epochs * (batches // interval) + 1e-6)
+    every = getattr(run, "val_check_interval", math.inf)  # missing where it is a time
+    in_epoch = batches / every if isinstance(every, int) else 1 / every
+    validations = steps / per_epoch * in_epoch / (run.check_val_every_n_epoch or 1)
+    return per_epoch, steps, validations if validated else 0
 
 
 def describe_cost(run: Trainer, second: Trainer, probe: Probe) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,9 @@
-"""Normalisation for images by the number of channels alone, as ``norm`` of a network in YAML takes it.
+"""What networks share in YAML: norms for images by the number of channels alone, and rates for one layer or each.
 
-``torch.nn.BatchNorm2d``, ``InstanceNorm2d`` and ``Identity`` (none) can be named as they are.
+``torch.nn.BatchNorm2d``, ``InstanceNorm2d`` and ``Identity`` (none) can be named as ``norm`` as they are.
 """
+
+from collections.abc import Sequence
 
 from torch import nn
 
@@ -32,3 +34,21 @@ class LayerNorm(nn.GroupNorm):
 
     def __init__(self, channels: int) -> None:
         super().__init__(1, channels)
+
+
+def spread_rates(name: str, value: float | Sequence[float], layers: int) -> list[float]:
+    """Return the rate of each layer.
+
+    Args:
+        name: The setting, for messages.
+        value: One number, or one for each layer.
+        layers: Number of layers.
+
+    Raises:
+        ValueError: If there are more or fewer numbers than layers.
+    """
+    if isinstance(value, int | float):
+        return [value] * layers
+    if len(value) != layers:
+        raise ValueError(f"{name} is {value}: give one number, or one for each of the {layers} layers")
+    return list(value)
