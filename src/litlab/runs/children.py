@@ -1,6 +1,7 @@
 """Commands in processes of their own: the fits of ``fit --seeds``, the trials of ``bench`` and ``sweep``."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,32 @@ from pathlib import Path
 from subprocess import STDOUT, Popen, TimeoutExpired
 from typing import Any
 
+from litlab.runs.find import all_runs
+from litlab.runs.folder import RunFolder
+from litlab.util.team import package
+
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # the last one: SLURM's time limit
+
+
+def run_fit(folder: Path, arguments: Sequence[str], log: Path | None = None) -> int:
+    """Run a fit, or go on where it was stopped; do nothing where it is finished.
+
+    Args:
+        folder: The experiment's folder of runs, which holds none or this one.
+        arguments: Flags of a fit that begins; one that goes on has those of its run.
+        log: As of `run_child`.
+
+    Returns:
+        The exit code of ``fit``.
+    """
+    run = next(iter(all_runs(folder)), RunFolder(folder))
+    status = run.state().get("status")
+    if status == "finished":
+        return 0
+    if status != "failed" and (run.checkpoints / "last.ckpt").is_file():
+        packages = re.findall(r"class_path: (\w+)", run.config.read_text())  # it was written here: it is not foreign
+        arguments = ["--resume", str(run.path), f"--allow_modules={','.join(sorted(set(packages)))}"]
+    return run_child(package(), "fit", *arguments, log=log)
 
 
 def run_child(module: str, *arguments: str, log: Path | None = None, seconds: float | None = None) -> int:

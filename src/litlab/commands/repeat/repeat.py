@@ -17,14 +17,13 @@ import yaml
 from litlab.cli.argv import has_flag
 from litlab.cli.config import Command
 from litlab.errors import UserError
-from litlab.runs.children import run_child
+from litlab.runs.children import run_fit
 from litlab.runs.find import all_runs
 from litlab.runs.folder import ROOT, RunFolder, check_experiment, read_json, write_json, write_text
 from litlab.runs.provenance import mask, now
 from litlab.runs.results import cells, spreads
 from litlab.runs.table import show_table
 from litlab.util.options import Options, count
-from litlab.util.team import package
 
 REFUSED = ("--resume", "--check", "--plan", "--ckpt_path", "--print_config")
 DESCRIPTION = """\
@@ -54,21 +53,13 @@ def main(arguments: list[str]) -> int:
     root = Path(command.config.trainer.default_root_dir or ".") / ROOT
     check_experiment(command.config.experiment)
     group = _find_group(root / command.config.experiment, kind, command.settings(), members)
-    allowed = [f"--allow_modules={','.join(command.trusted)}"] if command.trusted else []
     with group.lock():
         for number in members:
             _write_status(group, "running")
             folder = group.path / f"{kind}_{number}"
-            run = next(iter(all_runs(folder)), RunFolder(folder))
-            status = run.state().get("status")
-            if status == "finished":
-                continue
             print(f"\n{RunFolder(folder).name}", flush=True)
             value = f"--seed_everything={number}" if kind == "seed" else f"--data.fold={number}/{len(members)}"
-            begin = [*flags, f"--experiment={folder.relative_to(root)}", value]
-            is_stopped = status != "failed" and (run.checkpoints / "last.ckpt").is_file()
-            arguments = ["--resume", str(run.path), *allowed] if is_stopped else begin
-            code = run_child(package(), "fit", *arguments)
+            code = run_fit(folder, [*flags, f"--experiment={folder.relative_to(root)}", value])
             if code > 128:
                 _write_status(group, "interrupted")
                 print(f"{signal.Signals(code - 128).name}: stopped; the same command continues", file=sys.stderr)

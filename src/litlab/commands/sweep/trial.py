@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,9 @@ from optuna.exceptions import TrialPruned
 from litlab.commands.sweep.spec import PRUNERS, Spec, build_part, make_overlay
 from litlab.commands.sweep.study import allow_experimental, open_storage, queue_again
 from litlab.errors import UserError
-from litlab.runs.children import explain_failure, run_child
-from litlab.runs.find import all_runs
-from litlab.runs.folder import RunFolder, read_json, write_json, write_text
+from litlab.runs.children import explain_failure, run_fit
+from litlab.runs.folder import read_json, write_json, write_text
 from litlab.runs.results import spread
-from litlab.util.team import package
 from litlab.util.text import nearest
 
 
@@ -58,36 +55,27 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
 
 def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
     folder = trial / f"seed_{seed}"
-    run = next(iter(all_runs(folder)), RunFolder(folder))
-    status = run.state().get("status")
-    if status != "finished":
-        report = {
-            "class_path": f"{__name__}.ReportTrial",
-            "init_args": {"folder": str(folder), "metric": spec.metric},
-        }
-        arguments = [
-            *spec.flags(),
-            f"--config={trial / 'trial.yaml'}",
-            f"--seed_everything={seed}",
-            f"--experiment=sweeps/{spec.name}/{trial.name}/{folder.name}",
-            "--test_after_fit=false",
-            *spec.arguments,
-            f"--config={folder / 'report.yaml'}",
-        ]
-        if status != "failed" and (run.checkpoints / "last.ckpt").is_file():
-            packages = re.findall(r"class_path: (\w+)", run.config.read_text())  # the sweep has written it: not foreign
-            arguments = ["--resume", str(run.path), f"--allow_modules={','.join(sorted(set(packages)))}"]
-        else:
-            for name in ("validations.json", "pruned"):
-                (folder / name).unlink(missing_ok=True)
-        write_json(folder / "job.json", job)
-        write_text(folder / "report.yaml", yaml.safe_dump({"trainer": {"callbacks+": [report]}}))
-        log = folder / "fit.log"
-        code = run_child(package(), "fit", *arguments, log=log)
-        if code > 128:
-            raise Stopped(code)
-        if code:
-            raise TrialFailed(explain_failure(code, log))
+    report = {
+        "class_path": f"{__name__}.ReportTrial",
+        "init_args": {"folder": str(folder), "metric": spec.metric},
+    }
+    write_json(folder / "job.json", job)
+    write_text(folder / "report.yaml", yaml.safe_dump({"trainer": {"callbacks+": [report]}}))
+    arguments = [
+        *spec.flags(),
+        f"--config={trial / 'trial.yaml'}",
+        f"--seed_everything={seed}",
+        f"--experiment=sweeps/{spec.name}/{trial.name}/{folder.name}",
+        "--test_after_fit=false",
+        *spec.arguments,
+        f"--config={folder / 'report.yaml'}",
+    ]
+    log = folder / "fit.log"
+    code = run_fit(folder, arguments, log)
+    if code > 128:
+        raise Stopped(code)
+    if code:
+        raise TrialFailed(explain_failure(code, log))
 
     if (folder / "pruned").exists():
         raise TrialPruned
@@ -115,6 +103,9 @@ class ReportTrial(Callback):
         if not trainer.is_global_zero or not job or not psutil.pid_exists(job["processes"][0]):
             return
         self._processes = job["processes"]
+        if trainer.ckpt_path is None:  # what a fit has left that failed
+            for name in ("validations.json", "pruned"):
+                (self._folder / name).unlink(missing_ok=True)
         if job["reports"]:
             with allow_experimental():
                 pruner = build_part(PRUNERS, job["pruner"], "pruner")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from litlab.checkpointing.io import load_torch_file
-from litlab.commands.repeat import repeat
+from litlab.runs import children
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.results import spreads
 from tests.conftest import Outcome
@@ -90,7 +90,7 @@ def recorded(run, monkeypatch) -> Callable[..., list[tuple[str, ...]]]:
     def repeat_fits(*arguments: str, code: int = 0) -> list[tuple[str, ...]]:
         called: list[tuple[str, ...]] = []
 
-        def leave_run(package: str, *words: str) -> int:
+        def leave_run(package: str, *words: str, log: None) -> int:
             called.append(words)
             [name] = [word.partition("=")[2] for word in words if word.startswith("--experiment=")]
             status = "failed" if code and len(called) == 1 else "finished"
@@ -98,7 +98,7 @@ def recorded(run, monkeypatch) -> Callable[..., list[tuple[str, ...]]]:
             write_run(Path("lightning_logs"), f"{name}/version_{number}", status=status, test={"test/acc": 0.5})
             return int(status == "failed")
 
-        monkeypatch.setattr(repeat, "run_child", leave_run)
+        monkeypatch.setattr(children, "run_child", leave_run)
         assert run(*FIT, *arguments).code == code
         return called
 
