@@ -43,7 +43,6 @@ class LRFinder(Callback):
         min_lr: Where the search starts.
         max_lr: Where it ends, if the loss is finite until there.
         num_training_steps: Optimizer steps of the search, 20 at least. Short data is gone through several times.
-        train: Whether the training follows. false: the fit ends with the search.
 
     Raises:
         UserError: In a fit, if the model has no ``lr``, the run has several processes or manual optimization, or no
@@ -55,12 +54,10 @@ class LRFinder(Callback):
         min_lr: PositiveFloat = 1e-6,
         max_lr: PositiveFloat = 10.0,
         num_training_steps: PositiveInt = 100,
-        train: bool = True,
     ) -> None:
         self.min_lr = min_lr
         self.max_lr = max_lr
         self.num_training_steps = num_training_steps
-        self.train = train
         self.lr: float | None = None  # that was found
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -95,7 +92,6 @@ class LRFinder(Callback):
         model.lr = self.lr
         trainer.fit_loop._combined_loader = None  # it may have been made to count the steps
         trainer.strategy.setup_optimizers(trainer)  # with a schedule that counts them anew
-        trainer.should_stop = trainer.should_stop or not self.train
 
         rank_zero_info(f"LRFinder: lr is {self.lr} instead of {before}")
         figure = draw_lr_curve(rates, losses, self.lr)

@@ -17,7 +17,7 @@ from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
 from litlab.cli.messages import saving_traceback
-from litlab.cli.trainer import build_trainer, explain_untestable, has_trained, print_summary
+from litlab.cli.trainer import build_trainer, check_trained, explain_untestable, print_summary
 from litlab.errors import UserError
 from litlab.runs.find import find_checkpoint
 from litlab.runs.record import log_results
@@ -53,8 +53,8 @@ def fit(argv: list[str]) -> None:
     with start_run(config) as run, saving_traceback(run):
         trainer = build_trainer(experiment, run)
         trainer.fit(model, data, ckpt_path=config.ckpt_path, weights_only=True)
-        if has_trained(trainer):  # not only searched
-            test_best(trainer, experiment)
+        check_trained(trainer)
+        test_best(trainer, experiment)
         log_results(trainer)
         print_summary(trainer)
 

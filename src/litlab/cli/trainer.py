@@ -135,21 +135,13 @@ def lighten_steps(trainer: Trainer) -> None:
         keep_freed_memory()
 
 
-def has_trained(trainer: Trainer) -> bool:
-    """Return whether a fit has seen a batch.
-
-    Raises:
-        UserError: If it has not, and was to do more than to search with its finders.
-    """
-    if trainer.fit_loop.epoch_loop.batch_progress.total.completed > 0:
-        return True
-    callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-    if any(isinstance(callback, LRFinder) and not callback.train for callback in callbacks):
-        return False
-    raise UserError(
-        "fit: nothing was trained, as there was no training batch or no time; check the training data, "
-        "data.batch_size, trainer.limit_train_batches and trainer.max_time"
-    )
+def check_trained(trainer: Trainer) -> None:
+    """Refuse a fit that has seen no batch."""
+    if trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0:
+        raise UserError(
+            "fit: nothing was trained, as there was no training batch or no time; check the training data, "
+            "data.batch_size, trainer.limit_train_batches and trainer.max_time"
+        )
 
 
 def explain_untestable(model: LightningModule, data: LightningDataModule) -> str | None:

@@ -20,7 +20,7 @@ from litlab.callbacks import LRFinder, MemorySnapshot
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build
 from litlab.cli.main import run_experiment
-from litlab.cli.trainer import build_trainer, has_trained
+from litlab.cli.trainer import build_trainer, check_trained
 from litlab.runs.folder import write_json
 from litlab.runs.provenance import hardware
 from litlab.util.device import has_fast_bfloat16
@@ -92,7 +92,7 @@ def run_trial(file: Path, steps: int, argv: list[str]) -> None:
     trainer.callbacks = [clock, *filter(_costs_time, trainer.callbacks)]  # set up first
     with suppress(Enough):
         trainer.fit(experiment.model, experiment.data)
-    has_trained(trainer)
+    check_trained(trainer)
 
     trial = {"rates": clock.rates, "startup": clock.startup}
     facts = {**describe_experiment(experiment, trainer), "run_samples": clock.run_samples}

@@ -61,7 +61,7 @@ def encode_figure(figure: "Figure") -> str:
     return encode("svg+xml", stream.getvalue())
 
 
-OF_A_SEED = ("seed_everything", "data.seed", "experiment")  # in which runs of the same settings may differ
+OF_A_MEMBER = ("seed_everything", "data.seed", "data.fold", "experiment")  # in which runs of a group may differ
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def build_page(facts: Sequence[Facts], command: str) -> str:
     only = facts[0] if len(facts) == 1 else None
     sections: list[Section] = [
         ("Results", list_results(runs)),
-        ("Mean and spread over seeds", list_spreads(facts)),
+        ("Mean and spread", list_spreads(facts)),
         ("Pictures and tables", list_pictures(only) if only else []),
         ("Curves", list_curves(runs)),
         ("Settings", list_settings(runs)),
@@ -190,10 +190,8 @@ def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
 
 def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
     finished = [facts for facts in runs if facts.status == "finished"]
-    seeds = {facts.origin.get("seed") for facts in finished}
-    fingerprints = {facts.data.get("fingerprint") for facts in finished}
     different = differences([facts.settings for facts in finished]).keys()
-    if len(seeds) < max(2, len(finished)) or len(fingerprints) > 1 or different - set(OF_A_SEED):
+    if len(finished) < 2 or different - set(OF_A_MEMBER):
         return []
     rows = [[name, *results.cells(each)] for name, each in results.spreads(facts.metrics for facts in finished).items()]
     return [show.table(["", "mean", "standard deviation", "95 % interval of the mean", "runs"], rows)]

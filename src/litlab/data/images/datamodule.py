@@ -284,9 +284,6 @@ class ImageData(ExperimentData):
     def labels(self, split: str) -> Tensor:
         return self._parts[split].labels
 
-    def missing_split(self, split: str) -> str:
-        return f"data: there are no {split} images; add some, or take some for it (data.val_fraction, data.fold)"
-
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
         if self.is_lazy or "test" not in self.sizes:

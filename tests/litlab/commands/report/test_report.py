@@ -89,5 +89,5 @@ def test_several_runs(report, logs):
     assert Path("lightning_logs/reports/table-version_0_table-version_1_spend.html").is_file()
     page = report(*names[:2])
     assert page.source == report(*names[:2]).source  # each time the same
-    mean, *_, count = cells(page.section("mean-and-spread-over-seeds"), "test/acc")
+    mean, *_, count = cells(page.section("mean-and-spread"), "test/acc")
     assert (mean, count) == (f"{np.mean(runs):.4g}", "2")
