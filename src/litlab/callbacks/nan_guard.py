@@ -1,61 +1,45 @@
-"""Losses and gradients that are not finite stop the run or are skipped, and reach no checkpoint.
+"""Losses and gradients that are not finite stop the run, and reach no checkpoint.
 
 Lightning has ``detect_anomaly``, which makes every step several times slower, and no guard of checkpoints.
 """
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.parallel.groups import copy_all, local_part, norms_of, shards
+from litlab.parallel.groups import local_part, norms_of, shards
 
 IN_A_ROW = 50  # bad steps that stop the run in any case
 
 
 class NaNGuard(Callback):
-    """Stop at a NaN or infinite loss or gradient, or skip the step; no checkpoint has what it made of the weights.
+    """Stop at a NaN or infinite loss or gradient; no checkpoint has what it made of the weights.
 
     A step is bad if its loss or the norm of its whole gradient, before clipping, is not finite. On the CPU it is found
     before the optimizer's step. On a device nothing waits to find out: the outcome is read every
     ``trainer.log_every_n_steps`` steps and before each checkpoint.
 
-    ``skip`` waits for the device in each step, and leaves weights, optimizer state and the network's buffers
-    (statistics of batch norms) as they were, and says so; 50 in a row stop the run. LBFGS, which evaluates a loss
-    several times, would continue with the bad one: use ``stop``.
-
     With ``16-mixed``, infinite gradients are how the scaler finds its scale, and it skips these steps, and those with a
     bad loss: only 50 in a row count.
 
-    Args:
-        action: What to do at a bad step.
-
     Raises:
-        UserError: In training, for a bad step under ``stop``; when saving, for weights that are not finite.
+        UserError: In training, for a bad step; when saving, for weights that are not finite.
     """
 
-    def __init__(self, action: Literal["stop", "skip"] = "stop") -> None:
-        self.action = action
-        self.skipped = 0  # steps
-        self._in_a_row = 0
+    def __init__(self) -> None:
+        self._in_a_row = 0  # bad steps
         self._loss: Tensor | None = None  # sum over the batches of the step
         self._unread: list[tuple[str, Tensor]] = []  # of each step: where it is, its loss and norm
-        self._buffers: list[Tensor] = []
-        self._good_buffers: list[Tensor] = []  # as they were before the step
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._scales = getattr(trainer.precision_plugin, "scaler", None) is not None
-        self._read_every = trainer.log_every_n_steps or IN_A_ROW  # pyright: ignore[reportAttributeAccessIssue]
-        if self.action == "skip" or trainer.strategy.root_device.type == "cpu":
-            self._read_every = 1
-        if self.action == "skip":
-            self._buffers = [buffer for buffer in pl_module.buffers() if buffer.is_floating_point()]
-            self._good_buffers = [buffer.clone() for buffer in self._buffers]
+        is_cpu = trainer.strategy.root_device.type == "cpu"
+        self._read_every = 1 if is_cpu else trainer.log_every_n_steps or IN_A_ROW  # pyright: ignore[reportAttributeAccessIssue]
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
         noted = loss.detach()
@@ -77,16 +61,8 @@ class NaNGuard(Callback):
             torch.distributed.all_reduce(norm)
         place = f"step {trainer.global_step} (epoch {trainer.current_epoch}, batch {trainer.fit_loop.batch_idx})"
         self._unread.append((place, torch.stack([loss.to(norm), norm])))
-        if len(self._unread) < self._read_every:
-            return
-
-        # Without gradients optimizers pass over parameters. A scaler skips the step by itself.
-        if self._read_steps():
-            copy_all(self._good_buffers, self._buffers)
-        elif not self._scales:
-            copy_all(self._buffers, self._good_buffers)
-            for parameter in parameters:
-                parameter.grad = None
+        if len(self._unread) >= self._read_every:
+            self._read_steps()
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._read_steps()
@@ -98,26 +74,17 @@ class NaNGuard(Callback):
                 "model.optimizer.lr"
             )
 
-    def _read_steps(self) -> bool:
-        """Wait for the device, and judge the steps since it was last read; return whether the last one is good."""
+    def _read_steps(self) -> None:
+        """Wait for the device, and judge the steps since it was last read."""
         unread, self._unread = self._unread, []
         for place, values in unread:
             loss, norm = values.tolist()
-            if math.isfinite(loss + norm):
-                self._in_a_row = 0
-                continue
-            self._in_a_row += 1
-            problem = f"nan_guard: the loss is {loss} and the norm of the gradient {norm} at {place}"
-            stops = self.action == "stop" and not self._scales
-            if stops or self._in_a_row >= IN_A_ROW:
+            self._in_a_row = 0 if math.isfinite(loss + norm) else self._in_a_row + 1
+            if self._in_a_row >= (IN_A_ROW if self._scales else 1):
                 raise UserError(
-                    f"{problem}; lower model.optimizer.lr, set trainer.gradient_clip_val, look at the data of this "
-                    "batch, or set nan_guard.action: skip"
+                    f"nan_guard: the loss is {loss} and the norm of the gradient {norm} at {place}; lower "
+                    "model.optimizer.lr, set trainer.gradient_clip_val, or look at the data of this batch"
                 )
-            if not self._scales:
-                self.skipped += 1
-                rank_zero_info(f"{problem}: the step is skipped ({self.skipped} so far)")
-        return self._in_a_row == 0
 
 
 def norm_of_all(tensors: list[Tensor]) -> Tensor:
