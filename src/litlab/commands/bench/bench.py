@@ -5,7 +5,6 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -17,8 +16,8 @@ from litlab.commands.bench.compare import Trial, Trials, choose_best, explain, s
 from litlab.commands.bench.settings import LEARNS, Facts, Side, list_candidates, read_sides, title
 from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_child
-from litlab.runs.folder import ROOT, read_json, write_json, write_text
-from litlab.runs.provenance import command, mask, mask_command, now
+from litlab.runs.folder import ROOT, read_json, write_text
+from litlab.runs.provenance import mask_command, now
 from litlab.runs.table import show_table
 from litlab.util.options import Options, amount_of
 from litlab.util.team import package, typed
@@ -114,10 +113,8 @@ def main(arguments: list[str]) -> int:
 
     if bench.facts is not None:
         show_trials(trials, bench.facts)
-        best = choose_best(trials, bench.facts.run_samples)
-        write_record(trials, best, bench.facts)
         if not chosen.compare and not bench.signum:
-            write_overlay(trials, best, bench.facts, flags)
+            write_overlay(trials, choose_best(trials, bench.facts.run_samples), bench.facts, flags)
     if bench.signum:
         print(f"{signal.Signals(bench.signum).name}: stopped", file=sys.stderr)
         return 128 + bench.signum
@@ -134,12 +131,6 @@ def show_trials(trials: Trials, facts: Facts) -> None:
             cells = [decimals(trial.rate), quartiles, f"{trial.rate / first.rate:.2f}", f"{trial.startup:.1f} s"]
         rows.append([title(side), *cells, "" if trial is first else explain(trial, first, facts.run_samples)])
     show_table(COLUMNS, rows, facts.heading)
-
-
-def write_record(trials: Trials, best: Side, facts: Facts) -> None:
-    measured = {title(side): asdict(trial) for side, trial in trials.items()}
-    record = {"date": now(), "command": command(), **asdict(facts), "trials": measured, "best": title(best)}
-    write_json(FOLDER / facts.experiment / "bench.json", mask(record))
 
 
 def write_overlay(trials: Trials, best: Side, facts: Facts, flags: list[str]) -> None:

@@ -11,8 +11,7 @@ from litlab.commands.bench.settings import Change
 from tests.litlab.commands.bench.test_compare import CPU
 from tests.litlab.conftest import CONFIGS
 
-RECORD = Path("lightning_logs/bench/images/bench.json")
-OVERLAY = RECORD.with_suffix(".yaml")
+OVERLAY = Path("lightning_logs/bench/images/bench.yaml")
 
 
 @pytest.fixture
@@ -42,10 +41,6 @@ def test_the_overlay_holds_what_pays_and_failures_are_results(bench, tmp_path, m
     assert yaml.safe_load(text) == {"channels_last": True}
     assert "# python -m auks fit" in text
     assert {path.name for path in (tmp_path / "lightning_logs").iterdir()} == {"bench"}
-    record = json.loads(RECORD.read_text())
-    measured = [trial["rates"] for trial in record["trials"].values() if not trial["reason"]]
-    assert [len(rates) for rates in measured] == [10, 10]
-    assert record["run_samples"] == 1000 * 4 * 40
 
 
 def test_a_first_trial_that_takes_too_long(bench, tmp_path):
@@ -84,5 +79,4 @@ def test_ctrl_c_shows_what_there_is_and_leaves_the_overlay(bench, tmp_path, monk
     assert done.code == 130, done.err
     assert "SIGINT: stopped" in done.err
     assert "quartiles" in done.out
-    assert list(json.loads((tmp_path / RECORD).read_text())["trials"]) == ["baseline"]
     assert earlier.read_text() == "channels_last: true"
