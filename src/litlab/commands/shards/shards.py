@@ -7,8 +7,8 @@ from litlab.util.options import Options, count
 
 DESCRIPTION = """\
 Write the image files of an experiment into shards: a few large files for each split, in a new folder. They are read
-from there by --data.dataset shards, also from object storage once you have copied the folder (docs/streaming.md). All
-other arguments are settings. Every image is decoded first, which finds damaged ones, unless --data.cache is none.
+from there by --data.dataset shards (docs/streaming.md). All other arguments are settings. Every image is decoded first,
+which finds damaged ones, unless --data.cache is none.
 
   %(prog)s --config configs/mine.yaml --data.dataset folder --data.path DIR --data.cache none --output SHARDS
 """

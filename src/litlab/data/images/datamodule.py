@@ -55,7 +55,7 @@ class ImageData(ExperimentData):
             `generated` for made-up ones; null: what `path` tells, or the public data set that the class is named for.
         path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it. `csv`: the CSV,
             Parquet, Excel or JSON lines file, or a frame; its file names are relative to its folder. `shards`: their
-            folder, or an address such as ``s3://bucket/folder``. Public: folder to download to (`data` where null).
+            folder. Public: folder to download to (`data` where null).
         file_column: Column of the image file names.
         label_column: Column of the class names.
         split_column: Column that says train, val or test; null splits the rows 80/10/10, stratified by class.
@@ -83,7 +83,7 @@ class ImageData(ExperimentData):
         fallback: `generated` uses made-up images where a public set can't be downloaded, and says so; null stops there.
         cache: `decoded`: images are decoded once and stay in memory, or in the cache where it is too small; `none`:
             your own are decoded whenever they come into a batch, by `num_workers`, as those in shards always are.
-        cache_dir: Folder for the decoded images, and for shards of object storage once they have been read.
+        cache_dir: Folder for the decoded images.
         shuffle_shards: How many shards are shuffled together: more is more random, and reads more files at once.
         **loader: num_workers, pin_memory, persistent_workers, prefetch_factor and drop_last, as of `ExperimentData`.
 
@@ -137,7 +137,7 @@ class ImageData(ExperimentData):
         if self.dataset == "shards":
             if fold or balance:
                 raise UserError("data.fold, data.balance: shards come as they were written; leave them out")
-            self.shards = Shards(str(path), self.cache_dir)
+            self.shards = Shards(self.path)
         self.is_lazy = self.shards is not None or cache == "none"
         if transform and not self.is_lazy:
             raise UserError("data.transform: it is for images that are decoded for each batch; add --data.cache none")

@@ -1,11 +1,9 @@
-"""Shards: image files in a few large ones, in a folder or whatever storage fsspec reaches, and batches of them.
+"""Shards: image files in a few large ones, and batches of them.
 
 A shard is the bytes of its images, one behind the other. What else is known is in one file, which is read with
 ``weights_only``: nothing in shards can run code, whoever has written them.
 """
 
-import io
-import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,17 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
-from fsspec.core import url_to_fs
-from fsspec.implementations.local import LocalFileSystem
-from fsspec.utils import tokenize
 from torch import Tensor
 
 from litlab.data.module import LoaderError
 from litlab.data.sampler import EpochSampler
 from litlab.data.store import progress_bar
 from litlab.errors import UserError, first_line
-from litlab.util.files import write_atomically
 
 
 class ShardBatches(EpochSampler):
@@ -78,12 +71,11 @@ class Shards:
     """The shards of a data set, whose images are read by their numbers, in any process.
 
     Args:
-        where: Their folder, or an address such as ``s3://bucket/folder``.
-        cache_dir: Folder where shards of object storage are kept.
+        folder: Where they are.
     """
 
-    def __init__(self, where: str, cache_dir: Path) -> None:
-        self.where, self.cache_dir = os.path.expanduser(where), cache_dir
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     @cached_property
     def about(self) -> dict[str, Any]:
@@ -92,11 +84,10 @@ class Shards:
         Raises:
             UserError: There are no shards, they can't be read, or are of another version.
         """
-        with _explain_unreadable(self.where):
-            storage, path = url_to_fs(f"{self.where}/about.pt")
-            about = torch.load(io.BytesIO(storage.cat_file(path)), weights_only=True)
+        with _explain_unreadable(self.folder):
+            about = torch.load(self.folder / "about.pt", weights_only=True)
         if about.get("version") != VERSION:
-            raise UserError(f"data.path: {self.where} holds no shards of version {VERSION}; write them again")
+            raise UserError(f"data.path: {self.folder} holds no shards of version {VERSION}; write them again")
         return about
 
     def sizes(self, split: str) -> list[int]:
@@ -107,13 +98,13 @@ class Shards:
         """Return images by their numbers, int64 of shape (images,).
 
         Raises:
-            LoaderError: A shard is missing, too short or out of reach.
+            LoaderError: A shard is missing or too short.
         """
-        folder, places = f"{self.where}/{split}", self.about["splits"][split]["places"]
+        folder, places = self.folder / split, self.about["splits"][split]["places"]
         images = []
         with _explain_unreadable(folder):
             for shard, begin, end in places[index].tolist():
-                content = _map(f"{folder}/{shard}.bin", self.cache_dir, self.about["fingerprint"])[begin:end].tobytes()
+                content = _map(folder / f"{shard}.bin")[begin:end].tobytes()
                 if len(content) < end - begin:
                     raise EOFError(f"{shard}.bin is cut off")
                 images.append(content)
@@ -155,23 +146,14 @@ def write_shards(
 
 
 @contextmanager
-def _explain_unreadable(where: str) -> Iterator[None]:
-    """Make one line of whatever goes wrong with a file or address."""
+def _explain_unreadable(where: Path) -> Iterator[None]:
+    """Make one line of whatever goes wrong with a file."""
     try:
         yield
-    except Exception as error:  # the clients of object storage have many
+    except Exception as error:  # torch.load has many
         raise LoaderError(f"data.path: {where} can't be read ({first_line(error)})") from error
 
 
 @lru_cache(maxsize=64)
-def _map(where: str, cache_dir: Path, fingerprint: str) -> np.ndarray:
-    """Map a shard into memory; one of object storage is fetched before, by one process at a time, and kept."""
-    storage, path = url_to_fs(where)
-    if not isinstance(storage, LocalFileSystem):
-        kept = cache_dir / "shards" / tokenize(where, fingerprint)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{kept}.lock"):
-            if not kept.exists():
-                write_atomically(kept, lambda stream: stream.write(storage.cat_file(path)))
-        path = kept
-    return np.memmap(path, np.uint8, "r")
+def _map(file: Path) -> np.ndarray:
+    return np.memmap(file, np.uint8, "r")

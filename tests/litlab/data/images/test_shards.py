@@ -1,13 +1,10 @@
-"""Images in shards: written, read here and from storage by any number of processes and workers, damaged."""
+"""Images in shards: written, read by any number of processes and workers, damaged."""
 
 import shutil
-from collections import Counter
 from pathlib import Path
 
-import fsspec
 import pytest
 import torch
-from fsspec.implementations.memory import MemoryFileSystem
 
 from litlab.commands.shards.shards import main
 from litlab.data import ImageData
@@ -43,17 +40,6 @@ def shards(photos, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def fetched(shards, monkeypatch):
-    """The same shards are at memory://shards; how often each file there is fetched."""
-    counts, cat_file = Counter(), MemoryFileSystem.cat_file
-    monkeypatch.setattr(MemoryFileSystem, "cat_file", lambda *args: (counts.update(args[1:]), cat_file(*args))[1])
-    memory = fsspec.filesystem("memory")
-    memory.put(str(shards), "/shards", recursive=True)
-    yield counts
-    memory.rm("/shards", recursive=True)
-
-
 def list_images(batches):
     """All images by their bytes, with their classes, sorted."""
     return sorted(
@@ -75,23 +61,6 @@ def test_every_image_once_whatever_the_ranks_and_workers(shards, photos, tmp_pat
     original = write(photos, tmp_path / "again")
     assert list_images(batches) == list_images([original.samples("train")[torch.arange(54)]])
     assert not data.labels("train").equal(original.labels("train")), "files can be sorted by class"
-
-
-def test_those_of_object_storage_are_fetched_once_and_anew_where_they_are_written_again(
-    shards, fetched, photos, tmp_path
-):
-    def open_it():
-        return prepared(ImageData("shards", "memory://shards", cache_dir=str(tmp_path / "cache"), **SETTINGS))
-
-    near, far = prepared(ImageData("shards", str(shards), **SETTINGS)), open_it()
-    index = torch.tensor([7, 3, 9, 7])
-    for _ in range(2):
-        assert far.samples("test")[index]["image"].equal(near.samples("test")[index]["image"])
-    assert set(fetched.values()) == {1}, "each file once"
-
-    write(photos, tmp_path / "again", mode="L")
-    fsspec.filesystem("memory").put(f"{tmp_path / 'again'}/", "/shards", recursive=True)
-    assert open_it().samples("test")[index]["image"].shape == (4, 1, *SIZE)
 
 
 def test_what_is_known_of_the_images_is_known_of_the_shards(shards, photos, tmp_path):
