@@ -32,7 +32,7 @@ EVALUATE = """\
 {what} A run knows its config; flags change settings.
 
   --run last                   the newest run; also: an experiment (its newest run), a run's folder,
-                               best, a checkpoint
+                               a checkpoint
   --ckpt_path last             the last checkpoint of that run instead of its best
 {more}
 Changed most often:

@@ -22,7 +22,7 @@ An experiment is a YAML file. Add overlays and flags; later ones win:
   {command} fit --config configs/mine.yaml --config configs/with/ema.yaml --trainer.max_epochs 3
   {command} fit --config configs/mine.yaml --check      try a few steps, estimate time and memory
 
-A run is named by its folder, its experiment (the newest run), last, best, or a checkpoint; it knows its own config:
+A run is named by its folder, its experiment (the newest run), last, or a checkpoint; it knows its own config:
   {command} fit --resume last
   {command} test --run mine
   {command} predict --run mine/version_3 --input photos/ --output predictions.csv

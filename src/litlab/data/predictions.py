@@ -1,8 +1,7 @@
-"""Files of predictions: CSV, Parquet, Excel or JSON lines, written in one step or not at all."""
+"""Files of predictions: CSV or Parquet, written in one step or not at all."""
 
 import io
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from litlab.errors import UserError, first_line
 from litlab.util.files import write_atomically
 
 PREDICTED = "predicted_"  # what the columns of a regression's predictions begin with
-SUFFIXES = (".csv", ".parquet", ".xlsx", ".jsonl")
+SUFFIXES = (".csv", ".parquet")
 
 
 def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -26,14 +25,11 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
     check_output(path)
     frame, buffer = pd.DataFrame(dict(columns)), io.BytesIO()
-    writers = {
-        ".csv": partial(frame.to_csv, index=False, float_format="%.7g"),
-        ".parquet": partial(frame.to_parquet, index=False),
-        ".xlsx": partial(frame.to_excel, index=False),
-        ".jsonl": partial(frame.to_json, orient="records", lines=True),
-    }
     try:
-        writers[path.suffix](buffer)
+        if path.suffix == ".parquet":
+            frame.to_parquet(buffer, index=False)
+        else:
+            frame.to_csv(buffer, index=False, float_format="%.7g")
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda stream: stream.write(buffer.getvalue()))
     except (ImportError, OSError) as error:

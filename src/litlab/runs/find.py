@@ -9,7 +9,7 @@ from litlab.errors import UserError
 from litlab.runs.folder import ROOT, RunFolder, owner_of, read_json
 from litlab.util.text import nearest
 
-RUN_HELP = "a run or its folder, an experiment (its newest run), last, best, or a checkpoint"
+RUN_HELP = "a run or its folder, an experiment (its newest run), last, or a checkpoint"
 
 
 def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
@@ -38,8 +38,7 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
     """Find a run by what the user typed.
 
     Args:
-        text: ``last`` (the newest run), ``best`` (of the newest run's experiment, the run with the best value of the
-            metric that it monitors), a run folder, a checkpoint in it, or an experiment, which stands for its newest
+        text: ``last`` (the newest run), a run folder, a checkpoint in it, or an experiment, which stands for its newest
             run, those of its groups included. Folders may be given as they are or from ``lightning_logs`` on: ``mine``,
             ``mine/version_3``, ``mine/seeds_0/seed_1``.
         groups: Whether the folder of a group, ``mine/seeds_0``, stands for the group and not for its newest run.
@@ -57,8 +56,8 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
             return next((run for run in runs if experiment_of(run) == path), runs[0])
 
     runs = all_runs()
-    if runs and text in ("last", "best"):
-        return runs[0] if text == "last" else _find_best(runs)
+    if runs and text == "last":
+        return runs[0]
     experiments = {RunFolder(experiment_of(run)).name for run in runs}
     known = experiments | {run.name for run in runs}
     listed = f"; the experiments in {ROOT} are {', '.join(sorted(experiments)) or 'none yet'}"
@@ -91,17 +90,6 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
 def experiment_of(run: RunFolder) -> Path:
     """Return the folder of the experiment that a run belongs to, also for a run in a group."""
     return Path(re.sub(r"/(seeds|folds)_\d+(/(seed|fold)_\d+)?$", "", str(run.path.parent)))
-
-
-def _find_best(runs: list[RunFolder]) -> RunFolder:
-    """Return the best run of the newest run's experiment, by what the newest of them with a best value monitors."""
-    experiment = experiment_of(runs[0])
-    bests = {run: _best_of(run) for run in runs if experiment_of(run) == experiment}
-    newest = next(filter(None, bests.values()), None)
-    if newest is None:
-        raise UserError(f"best: no run of {experiment} has monitored a metric yet; give a run's name")
-    values = {run: best["value"] for run, best in bests.items() if best.get("monitor") == newest["monitor"]}
-    return (max if newest["mode"] == "max" else min)(values, key=values.__getitem__)
 
 
 def _best_of(run: RunFolder) -> dict[str, Any]:

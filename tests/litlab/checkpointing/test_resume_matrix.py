@@ -12,6 +12,7 @@ from itertools import product
 import pytest
 
 from litlab.data import ImageData
+from litlab.data.images.shards import write_shards
 from litlab.data.store import new_folder
 from tests.litlab.checkpointing.resuming import AT_CHECKPOINTS, EPOCHS, Cell, Resuming
 from tests.litlab.conftest import CONFIGS
@@ -73,7 +74,7 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
     data = ImageData("folder", str(images), cache="none", cache_dir=str(folder))
     data.setup()
     with new_folder(folder / "images") as staging:
-        data.write_shards(staging, 50_000)
+        write_shards(data, staging, 50_000)
 
     # The config of an experiment, its data, and a batch with which an epoch has BATCHES.
     cut = ["--data.max_tokens=16", "--data.long_texts=crop"]

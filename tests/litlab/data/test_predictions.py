@@ -7,7 +7,7 @@ import torch
 from litlab.data.predictions import SUFFIXES, check_output, write_classes
 from tests.litlab.data.conftest import refusal
 
-READERS = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".xlsx": pd.read_excel}
+READERS = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -15,7 +15,7 @@ def test_a_file_holds_what_its_name_says(tmp_path, suffix):
     """`--output a.parquet` held CSV."""
     path = tmp_path / "folder" / f"out{suffix}"
     write_classes(path, {"row": [2, 3]}, ["cat", "dog"], torch.tensor([[0.25, 0.75], [1.0, 0.0]]))
-    frame = pd.read_json(path, lines=True) if suffix == ".jsonl" else READERS[suffix](path)
+    frame = READERS[suffix](path)
     columns = {"row": [2, 3], "prediction": ["dog", "cat"], "probability": [0.75, 1.0]}
     assert frame.to_dict("list") == {**columns, "cat": [0.25, 1.0], "dog": [0.75, 0.0]}
 
@@ -25,4 +25,4 @@ def test_what_is_not_finite_is_not_written(tmp_path):
     message = refusal(write_classes, tmp_path / "out.csv", {"file": ["a", "b"]}, ["x", "y"], outputs)
     assert message.startswith("predict: the model's output for b (1 in all) is NaN or infinite, so no file")
     assert not any(tmp_path.iterdir())
-    assert "ends in none of .csv, .parquet, .xlsx, .jsonl; " in refusal(check_output, tmp_path / "out.txt")
+    assert "ends in none of .csv, .parquet; " in refusal(check_output, tmp_path / "out.txt")

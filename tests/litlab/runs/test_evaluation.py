@@ -11,7 +11,7 @@ from tests.litlab.runs.conftest import error, scalars
 def test_a_run_is_tested_by_its_name(run, folder):
     before, config = read_json(folder.metrics), folder.config.read_bytes()
     write_json(folder.metrics, {**before, "test": None})
-    done = run("test", "--run", "best")
+    done = run("test", "--run", "last")
     assert done.code == 0, done.err
     assert read_json(folder.metrics) == {**before, "test_checkpoint": before["best"]["checkpoint"]}
     assert folder.config.read_bytes() == config

@@ -9,7 +9,6 @@ from tests.litlab.runs.make import write, write_group, write_run
 
 RUNS = {
     "last": "cifar/version_0",
-    "best": "cifar/seeds_0/seed_1/version_0",
     "cifar": "cifar/version_0",
     "night": "night/text/version_0",
     "cifar/version_10": "cifar/version_10",

@@ -25,6 +25,7 @@ def main(arguments: list[str]) -> int:
 
     from litlab.cli.config import Command
     from litlab.data import ImageData
+    from litlab.data.images.shards import write_shards
     from litlab.data.store import new_folder
 
     data = Command(["fit", *settings]).build_data()
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
     with new_folder(chosen.output) as folder:
         data.prepare_data()
         data.setup()
-        data.write_shards(folder, chosen.shard_mb * 1_000_000)
+        write_shards(data, folder, chosen.shard_mb * 1_000_000)
 
     print(f"Written: {chosen.output}, from {data.description}")
     return 0

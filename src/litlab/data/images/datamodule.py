@@ -20,7 +20,7 @@ from litlab.data.images.decode import ImageMetadata, Mode, Resize, examine
 from litlab.data.images.files import find_images, list_folder, list_table
 from litlab.data.images.public import PublicImages
 from litlab.data.images.serving import ImageServing
-from litlab.data.images.shards import ShardBatches, Shards, write_shards
+from litlab.data.images.shards import ShardBatches, Shards
 from litlab.data.images.store import (
     LazyImages,
     ShardedImages,
@@ -99,7 +99,7 @@ class ImageData(ExperimentData):
 
     shards: Shards | None = None  # that the images lie in
     _serving: Any = None
-    _parts: dict[str, Any]  # images of each split, after `setup`
+    parts: dict[str, Any]  # images of each split, after `setup`
 
     def __init__(
         self,
@@ -220,10 +220,10 @@ class ImageData(ExperimentData):
                 rows = torch.arange(len(part["labels"]))
                 parts[split] = ShardedImages(self.shards, split), rows, part["labels"]
         kind = partial(LazyImages, form=known) if self.is_lazy else StoredImages
-        self._parts = {split: kind(*part) for split, part in parts.items()}
+        self.parts = {split: kind(*part) for split, part in parts.items()}
         if self.is_lazy:
-            self._parts["train"].transforms = self.transforms
-        self.sizes = {split: len(part) for split, part in self._parts.items()}
+            self.parts["train"].transforms = self.transforms
+        self.sizes = {split: len(part) for split, part in self.parts.items()}
         mean, std = self._choose_colours()
         return replace(known, resize=known.resize or self.settings.resize, mean=mean, std=std, generated=self.generated)
 
@@ -256,7 +256,7 @@ class ImageData(ExperimentData):
 
     def _measure_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel over many training images."""
-        train = self._parts["train"]
+        train = self.parts["train"]
         images = train.images[train.rows[:: 1 + len(train) // _MEASURED].numpy()]
         if self.is_lazy:
             images = (image for _, image in decode_all(images, self._surveyed, "error"))
@@ -266,7 +266,7 @@ class ImageData(ExperimentData):
         return [mean, std]
 
     def samples(self, split: str) -> StoredImages:
-        part = self._parts[split]
+        part = self.parts[split]
         if self.is_lazy:
             return part
         size = part.images[0].nbytes * len(part)
@@ -282,13 +282,13 @@ class ImageData(ExperimentData):
         return ShardBatches(sizes, self.batch_size, together, **self.sampler_options(split))
 
     def labels(self, split: str) -> Tensor:
-        return self._parts[split].labels
+        return self.parts[split].labels
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
         if self.is_lazy or "test" not in self.sizes:
             return {}
-        return {"nearest class mean": classify_by_mean(self._parts["train"], self._parts["test"])}
+        return {"nearest class mean": classify_by_mean(self.parts["train"], self.parts["test"])}
 
     # ---- from batches to predictions
 
@@ -332,16 +332,3 @@ class ImageData(ExperimentData):
         """
         files = list(map(str, self._predicted))
         write_classes(Path(path), {"file": files}, self.class_names, torch.cat(outputs).cpu())
-
-    def write_shards(self, folder: Path, size: int) -> None:
-        """Write the image files of all splits into shards; after `setup`.
-
-        Args:
-            folder: The folder of the shards, which is there.
-            size: Bytes of a shard, which can be larger by one image.
-        """
-        if self.listing is None:
-            raise UserError("shards: they are for image files of your own; set data.path")
-        files = self.listing["file"].to_numpy()
-        splits = {split: (files[part.rows], part.labels) for split, part in self._parts.items()}
-        write_shards(folder, size, splits, self.state_dict())

@@ -5,7 +5,7 @@ A shard is the bytes of its images, one behind the other. What else is known is 
 """
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -111,27 +111,27 @@ class Shards:
         return images
 
 
-def write_shards(
-    folder: Path, size: int, splits: Mapping[str, tuple[np.ndarray, Tensor]], metadata: dict[str, Any]
-) -> None:
+def write_shards(data: Any, folder: Path, size: int) -> None:
     """Write image files into shards, those to train on in random order, as folders are sorted by class.
 
     Args:
+        data: An `ImageData`, set up.
         folder: The folder of the shards, which is there.
         size: Bytes of a shard, which can be larger by one image.
-        splits: Files of each split, and their classes, int64 of shape (images,).
-        metadata: What is known of the images.
     """
+    if data.listing is None:
+        raise UserError("shards: they are for image files of your own; set data.path")
     known = {}
-    for split, (files, labels) in splits.items():
-        order = torch.arange(len(files))
+    for split, part in data.parts.items():
+        order = torch.arange(len(part))
         if split == "train":
-            order = torch.randperm(len(files), generator=torch.Generator().manual_seed(0))
+            order = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
+        files = data.listing["file"].to_numpy()[part.rows[order]]
         (folder / split).mkdir()
 
         # The shard of each image, and where it begins and ends there.
         places, shard, end = [], 0, 0
-        for file in progress_bar(files[order.numpy()], desc=f"writing {split}"):
+        for file in progress_bar(files, desc=f"writing {split}"):
             if end >= size:
                 shard, end = shard + 1, 0
             content = file.read_bytes()
@@ -139,9 +139,9 @@ def write_shards(
                 stream.write(content)
             begin, end = end, end + len(content)
             places.append([shard, begin, end])
-        known[split] = {"places": torch.tensor(places), "labels": labels[order]}
+        known[split] = {"places": torch.tensor(places), "labels": part.labels[order]}
 
-    about = {"version": VERSION, "fingerprint": secrets.token_hex(8), "metadata": metadata, "splits": known}
+    about = {"version": VERSION, "fingerprint": secrets.token_hex(8), "metadata": data.state_dict(), "splits": known}
     torch.save(about, folder / "about.pt")
 
 

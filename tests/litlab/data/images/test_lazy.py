@@ -7,6 +7,7 @@ import torch
 from torchvision.transforms import v2
 
 from litlab.data import Augment
+from litlab.data.images.shards import write_shards
 from litlab.data.module import LoaderError
 from litlab.data.store import new_folder
 from tests.litlab.conftest import CONFIGS
@@ -46,7 +47,7 @@ def open_source(photos, make, tmp_path):
             return make(photos, cache="none", image_size=(8, 6), **settings)
         if not (tmp_path / "shards").exists():
             with new_folder(tmp_path / "shards") as folder:
-                prepared(make(photos, cache="none", image_size=(8, 6))).write_shards(folder, 2000)
+                write_shards(prepared(make(photos, cache="none", image_size=(8, 6))), folder, 2000)
         return make(tmp_path / "shards", dataset="shards", **settings)
 
     return open_it

@@ -8,6 +8,7 @@ import torch
 
 from litlab.commands.shards.shards import main
 from litlab.data import ImageData
+from litlab.data.images.shards import write_shards
 from litlab.data.store import new_folder
 from tests.litlab.data.conftest import a_rank, prepared, refusal
 from tests.litlab.data.images.conftest import write_image
@@ -19,7 +20,7 @@ SETTINGS = {"batch_size": 7, "shuffle_shards": 2}
 def write(photos, folder, size=700, **settings):
     data = ImageData("folder", str(photos), cache="none", image_size=SIZE, cache_dir=str(folder.parent), **settings)
     with new_folder(folder) as staging:
-        prepared(data).write_shards(staging, size)
+        write_shards(prepared(data), staging, size)
     return data
 
 
@@ -77,7 +78,7 @@ def test_what_can_not_be_is_refused(shards, tmp_path):
         assert refusal(ImageData, "shards", str(shards), **setting).startswith("data.fold, data.balance: ")
     assert refusal(main, ["--output", str(shards)]).startswith(f"--output: {shards} ")
     made = prepared(ImageData("generated", image_size=SIZE, cache_dir=str(tmp_path / "cache")))
-    assert refusal(made.write_shards, tmp_path, 1).endswith("set data.path")
+    assert refusal(write_shards, made, tmp_path, 1).endswith("set data.path")
 
 
 def test_a_folder_appears_when_it_is_whole(photos, tmp_path):
@@ -86,7 +87,7 @@ def test_a_folder_appears_when_it_is_whole(photos, tmp_path):
     prepared(data)
     next(copy.glob("test/b/*")).unlink()
     with pytest.raises(FileNotFoundError), new_folder(tmp_path / "half") as staging:
-        data.write_shards(staging, 700)
+        write_shards(data, staging, 700)
     assert {path.name for path in tmp_path.iterdir()} <= {"photos", "cache"}
 
 
