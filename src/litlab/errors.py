@@ -27,6 +27,11 @@ def first_line(error: BaseException) -> str:
     return lines[0].rstrip(":") if lines else type(error).__name__
 
 
+def list_causes(error: BaseException) -> list[BaseException]:
+    """Return an exception and those that it comes from, the first one last."""
+    return [error] if error.__cause__ is None else [error, *list_causes(error.__cause__)]
+
+
 @contextmanager
 def building(key: str) -> Iterator[None]:
     """Note on an exception which part of the config was being built, such as ``model.optimizer``."""

@@ -148,7 +148,7 @@ def draw_calibration(bins: Tensor) -> "Figure":
 
     samples, confidence, right = bins[bins[:, 0] > 0].double().T
     total = samples.sum()
-    error, sure, accuracy = ((right - confidence).abs().sum() / total, confidence.sum() / total, right.sum() / total)
+    error, sure, accuracy = (right - confidence).abs().sum() / total, confidence.sum() / total, right.sum() / total
     title = f"calibration error {error:.3f}, mean confidence {sure:.1%}, accuracy {accuracy:.1%}"
     figure = Figure(layout="constrained")
     axes = figure.add_subplot(xlabel="confidence", ylabel="accuracy", title=title)

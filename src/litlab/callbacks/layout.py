@@ -1,6 +1,4 @@
-"""How a process computes: the layout of convolutions in memory, and the number of threads."""
-
-from typing import Any
+"""The layout of convolutions in memory."""
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -21,23 +19,3 @@ class ChannelsLast(Callback):
         for tensor in (*pl_module.parameters(), *pl_module.buffers()):
             if tensor.ndim == 4:  # Module.to takes volumes, too, and fails with them
                 tensor.data = tensor.detach().to(memory_format=torch.channels_last)
-
-
-class Threads(Callback):
-    """Set how many threads torch computes with on the CPU, in every process of a run.
-
-    Lightning sets a number of its own in processes that it starts, so that it has to be set in each, after that.
-
-    Args:
-        number: The number.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._before = torch.get_num_threads()
-        torch.set_num_threads(self.number)
-
-    def teardown(self, *_: Any, **__: Any) -> None:
-        torch.set_num_threads(self._before)

@@ -68,19 +68,21 @@ def evaluate(argv: list[str]) -> None:
     with saving_traceback(run):
         trainer = build_trainer(experiment, run)
         run_verb = trainer.validate if command.verb == "validate" else trainer.test
-        path = command.config.ckpt_path
-        run_verb(experiment.model, experiment.data, ckpt_path=path, weights_only=True, verbose=False)
+        run_verb(
+            experiment.model, experiment.data, ckpt_path=command.config.ckpt_path, weights_only=True, verbose=False
+        )
         print_summary(trainer)
 
 
 def predict(argv: list[str]) -> None:
     """Read ``--input``, predict and write ``--output``; or leave both to a callback."""
     command = Command(argv)
+    config = command.config
     experiment = build(command)
     data: Any = experiment.data
     writes = hasattr(data, "write_predictions")
-    output = choose_output(command.config) if writes else None
-    data.predict_input = command.config.input
+    output = choose_output(config) if writes else None
+    data.predict_input = config.input
 
     with saving_traceback(None):
         trainer = build_trainer(experiment, None)
@@ -90,8 +92,9 @@ def predict(argv: list[str]) -> None:
                 f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks no "
                 "BasePredictionWriter; add one of them to keep what is predicted"
             )
-        path = command.config.ckpt_path
-        outputs = trainer.predict(experiment.model, data, ckpt_path=path, return_predictions=writes, weights_only=True)
+        outputs = trainer.predict(
+            experiment.model, data, return_predictions=writes, ckpt_path=config.ckpt_path, weights_only=True
+        )
         if writes:
             data.write_predictions(outputs, str(output))
             rank_zero_info(f"Predictions: {output}")
@@ -122,12 +125,7 @@ def build(command: Command) -> Experiment:
 
 
 def choose_output(config: Any) -> Path:
-    """Return the file that ``predict`` writes.
-
-    Raises:
-        UserError: If there is no input, or the file would replace something else, or is of a kind that can't be
-            written.
-    """
+    """Return the file that ``predict`` writes; refuse one that would replace something else."""
     from litlab.data.predictions import check_output, is_predictions
 
     if not config.input:

@@ -24,7 +24,7 @@ from torch import optim
 
 from litlab.cli.argv import CONFIG, flags_of
 from litlab.cli.classes import explain_denied, find_classes, imported
-from litlab.errors import UserError, first_line
+from litlab.errors import UserError, first_line, list_causes
 from litlab.runs.folder import ROOT, RunFolder, write_text
 from litlab.util.device import is_out_of_memory
 from litlab.util.team import package
@@ -136,9 +136,7 @@ def describe_error(error: BaseException) -> str | None:
     Args:
         error: What ended the command.
     """
-    causes = [error]
-    while causes[-1].__cause__ is not None:
-        causes.append(causes[-1].__cause__)
+    causes = list_causes(error)
     for cause in causes:
         if isinstance(cause, UserError):
             return str(cause)

@@ -6,9 +6,9 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
 from litlab.callbacks.early_stopping import RunEarlyStopping
-from litlab.callbacks.layout import ChannelsLast, Threads
+from litlab.callbacks.layout import ChannelsLast
 from litlab.checkpointing.callback import RunCheckpoint
-from litlab.types import PositiveFloat, PositiveInt
+from litlab.types import PositiveFloat
 
 # Settings of a command, which are not part of the config that a run keeps.
 OF_THE_COMMAND = (
@@ -63,7 +63,6 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         "--channels_last", type=bool, default=False,
         help="Whether convolutions keep their channels last in memory: often faster, same results up to rounding.",
     )  # fmt: skip
-    add("--threads", type=PositiveInt | None, default=None, help="Threads of each process. null: torch's choice.")
     add("--ckpt_path", type=str | None, default=None, help="Checkpoint whose weights are used; of a run: best or last.")
     add(
         "--allow_modules", type=str | None, default=None,
@@ -99,6 +98,4 @@ def section_callbacks(built: Namespace) -> list[Callback]:
         callbacks.remove(built.compile)
     if built.channels_last:
         callbacks.insert(0, ChannelsLast())  # before an average copies the weights
-    if built.threads is not None:
-        callbacks.append(Threads(built.threads))
     return callbacks

@@ -45,7 +45,7 @@ def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
     config = command.config.clone()
     if run is not None:
         resume_loggers([logger for logger in _as_list(config.trainer.logger) if not isinstance(logger, bool)], run)
-    built = command.build("trainer", *SECTIONS, "channels_last", "threads", config=config)
+    built = command.build("trainer", *SECTIONS, "channels_last", config=config)
     settings: dict[str, Any] = dict(built.trainer)
 
     if command.verb == "predict":  # one process writes the file

@@ -20,7 +20,7 @@ from litlab.util.yaml import read_mapping
 # What may change when a run is resumed: its end, where it runs, where its data lies.
 MAY_CHANGE = re.compile(
     r"trainer\.(max_epochs|max_steps|max_time|accelerator|devices|num_nodes|strategy|enable_progress_bar)"
-    r"|trainer\.default_root_dir|test_after_fit|threads|experiment"
+    r"|trainer\.default_root_dir|test_after_fit|experiment"
     r"|data\.(path|test_path|cache_dir|num_workers|pin_memory|persistent_workers|prefetch_factor)"
 )
 

@@ -1,4 +1,4 @@
-"""Channels last in memory, threads, and what a fit that failed leaves behind."""
+"""Channels last in memory, and what a fit that failed leaves behind."""
 
 from copy import deepcopy
 
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from litlab.callbacks import QAT, ActivationCheckpointing, OptimizerInBackward
-from litlab.callbacks.layout import ChannelsLast, Threads
+from litlab.callbacks.layout import ChannelsLast
 from tests.litlab.callbacks.tiny import Failing, Tiny, are_equal, fit, make_trainer
 
 
@@ -21,16 +21,6 @@ def test_the_layout_changes_and_nothing_else(tmp_path):
     assert not output.is_contiguous()
     torch.testing.assert_close(output, plain, check_stride=False)
     assert are_equal(before, model.state_dict())
-
-
-def test_threads_are_those_of_the_run_alone(tmp_path):
-    class Counting(Tiny):
-        def on_train_start(self):
-            self.threads = torch.get_num_threads()
-
-    before, model = torch.get_num_threads(), Counting()
-    fit(tmp_path, model, Threads(before + 1))
-    assert (model.threads, torch.get_num_threads()) == (before + 1, before)
 
 
 @pytest.mark.parametrize("callback", [ActivationCheckpointing("network.0"), OptimizerInBackward(), QAT()])

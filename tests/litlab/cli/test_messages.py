@@ -33,7 +33,6 @@ COMMANDS = {
     "fit --config mine.yaml --model.label_smoothing=1": "model.label_smoothing: 1 is not valid; it must be at least 0",
     "fit --config mine.yaml --model.schedule.scheduler=CosineAnealingLR": "there is no class 'CosineAnealingLR'; did",
     "fit --config mine.yaml --model.optimizer=os.system": "Expected 'os.system' to be a function that returns",
-    "fit --config mine.yaml --threads=0": "threads: 0 is not valid; it must be at least 1",
     "fit --config mine.yaml --seed_everything=-1": "seed_everything: -1 is not valid; give 0 to 4294967295",
     "fit --config mine.yaml clip.yaml": "clip.yaml: there is no such setting; a config file follows --config",
     "fit --config mine.yaml --ckpt_path=nope.ckpt": "checkpoint nope.ckpt: it can't be read ([Errno 2] No such file",

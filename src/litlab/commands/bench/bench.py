@@ -28,7 +28,7 @@ TURNS = 5  # of --compare, at most
 REFUSED = ("--resume", "--ckpt_path", "--check", "--plan", "--seeds", "--folds", "--print_config")
 DESCRIPTION = """\
 Run an experiment for a few steps under several settings, each in a process of its own: compile mode, channels_last, a
-fused optimizer, threads and loader workers; with --allow also precision and batch size. All other arguments are those
+fused optimizer and loader workers; with --allow also precision and batch size. All other arguments are those
 of `fit`. The best are written as an overlay, lightning_logs/bench/EXPERIMENT/bench.yaml (docs/bench.md).
 
   %(prog)s --config configs/mine.yaml

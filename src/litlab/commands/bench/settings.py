@@ -20,7 +20,6 @@ WITH_VALUE = {
     "compile": "compile=default",
     "channels_last": "channels_last=true",
     "fused": "fused=true",
-    "bf16": "precision=bf16-mixed",
 }
 BASELINE = "baseline"  # the experiment as its config has it
 
@@ -95,9 +94,6 @@ def list_candidates(facts: Facts, allowed: list[str]) -> list[Change]:
     order: list[tuple[str, Any, bool]] = [
         # On a CPU without units for bfloat16 it is many times slower.
         ("precision", "bf16-mixed" if facts.bfloat16 else "16-mixed", facts.bfloat16 or not is_cpu),
-        ("threads", cores, is_cpu),
-        ("threads", max(1, cores // 2), is_cpu),
-        ("threads", 1, is_cpu),
         ("fused", True, True),
         ("channels_last", True, facts.convolutions),
         ("compile", "default", True),

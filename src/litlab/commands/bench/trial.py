@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks import LRFinder, MemorySnapshot
@@ -109,7 +108,6 @@ def describe_experiment(experiment: Experiment, trainer: Trainer) -> dict[str, A
         "precision": str(trainer.precision),
         "compile": compiled and compiled.init_args.mode,
         "channels_last": config.channels_last,
-        "threads": torch.get_num_threads(),
     }
     return {
         "experiment": config.experiment,

@@ -206,10 +206,6 @@ def count_cores() -> float:
     return cores
 
 
-def check_cores() -> Iterator[Line]:
-    yield OK, f"{count_cores():g} of {os.cpu_count()}"
-
-
 def check_memory() -> Iterator[Line]:
     import psutil
 

@@ -8,7 +8,6 @@ from litlab.commands.doctor.checks import (
     Check,
     Line,
     check_compiler,
-    check_cores,
     check_devices,
     check_disk,
     check_memory,
@@ -22,7 +21,7 @@ from litlab.errors import first_line, printable
 from litlab.util.options import Options
 
 DESCRIPTION = """\
-Check this machine: Python, packages, torch, devices, compiler, cores, memory, disk and processes that
+Check this machine: Python, packages, torch, devices, compiler, memory, disk and processes that
 compute together. Nothing is installed, downloaded or changed.
 
 Each line is ok, warn (runs work, but slower or not in all ways) or FAIL (something will not run), and says
@@ -39,7 +38,6 @@ CHECKS: dict[str, tuple[Check, str]] = {
     "torch": (check_torch, "pip install --force-reinstall torch torchvision, both from the same index"),
     "devices": (check_devices, "install a torch that is built for them (pytorch.org/get-started)"),
     "compiler": (check_compiler, "install g++"),
-    "cores": (check_cores, INSTALL),
     "memory": (check_memory, INSTALL),
     "/dev/shm": (check_shared_memory, "docker run --shm-size 8g, or --ipc host"),
     "disk": (check_disk, "make room, or work in another folder"),

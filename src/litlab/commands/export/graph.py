@@ -17,7 +17,7 @@ from torch.fx import GraphModule
 
 from litlab.artifact.servable import Servable
 from litlab.data.serving import BATCH, Serving
-from litlab.errors import UserError, first_line
+from litlab.errors import UserError, first_line, list_causes
 
 
 def trace(module: nn.Module, serving: Serving) -> ExportedProgram:
@@ -83,10 +83,8 @@ def _write_onnx(program: ExportedProgram, serving: Serving, path: Path, opset: i
             output_names=[spec.name for spec in serving.outputs],
         )
     except torch.onnx.errors.OnnxExporterError as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
-        raise UserError(f"export: ONNX can't express the model ({first_line(cause)}); choose --format pt2") from error
+        reason = first_line(list_causes(error)[-1])
+        raise UserError(f"export: ONNX can't express the model ({reason}); choose --format pt2") from error
     assert graph is not None
     onnx = graph.model
     check_axes(serving, [list(value.shape or ()) for value in onnx.graph.inputs])

@@ -157,7 +157,7 @@ def plan_command(command: Any) -> None:
     layout = layout_of(settings.strategy)
     for name in ("logger", "plugins", "profiler"):  # they may start something
         settings[name] = None
-    built = command.build("trainer", *SECTIONS, "channels_last", "threads")
+    built = command.build("trainer", *SECTIONS, "channels_last")
     callbacks = [*section_callbacks(built), *(built.trainer.callbacks or [])]
     callbacks = [callback for callback in callbacks if getattr(callback, "part_of_step", False)]
     is_gpu = settings.accelerator != "cpu"

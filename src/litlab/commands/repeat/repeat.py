@@ -122,7 +122,6 @@ def _write_status(group: RunFolder, status: str) -> None:
         "val": means,
         "test": {name: means[name] for name in metrics[0]["test"] or {}},
         "deviation": {name: spread.deviation for name, spread in found.items()},
-        "interval": {name: spread.interval for name, spread in found.items()},
         "seconds": sum(each["seconds"] for each in metrics),
         **{name: max(each[name] for each in metrics) for name in LARGEST},
     })  # fmt: skip

@@ -23,7 +23,6 @@ from litlab.data.images.serving import ImageServing
 from litlab.data.images.shards import ShardBatches, Shards
 from litlab.data.images.store import (
     LazyImages,
-    ShardedImages,
     StoredImages,
     classify_by_mean,
     decode_all,
@@ -218,7 +217,7 @@ class ImageData(ExperimentData):
             parts = {}
             for split, part in self.shards.about["splits"].items():
                 rows = torch.arange(len(part["labels"]))
-                parts[split] = ShardedImages(self.shards, split), rows, part["labels"]
+                parts[split] = partial(self.shards.read, split), rows, part["labels"]
         kind = partial(LazyImages, form=known) if self.is_lazy else StoredImages
         self.parts = {split: kind(*part) for split, part in parts.items()}
         if self.is_lazy:

@@ -17,7 +17,6 @@ from torch.utils.data import Dataset
 from litlab.data.frames import Policy, drop_bad_rows
 from litlab.data.images.augment import reflect_pad
 from litlab.data.images.decode import ImageMetadata, Picture, decode
-from litlab.data.images.shards import Shards
 from litlab.data.module import LoaderError
 from litlab.data.store import progress_bar
 from litlab.metrics import classification_scores
@@ -121,7 +120,7 @@ class LazyImages(StoredImages):
     """Images that are decoded whenever they come into a batch.
 
     Args:
-        images: A NumPy array of files or pixels, or `ShardedImages`.
+        images: A NumPy array of files or pixels, or what returns some by their rows, as `Shards.read`.
         rows: As of `StoredImages`.
         labels: As of `StoredImages`.
         form: The format that they get.
@@ -141,7 +140,8 @@ class LazyImages(StoredImages):
             LoaderError: An image is damaged, or unlike the others, or a transform returns no uint8.
         """
         images = []
-        for number, source in zip(index.tolist(), self.images[rows.numpy()], strict=True):
+        sources: Any = self.images(rows) if callable(self.images) else self.images[rows.numpy()]
+        for number, source in zip(index.tolist(), sources, strict=True):
             image = decode(source, self.form, partial(self._change, number) if self.transforms else None)
             if isinstance(image, str):
                 name = source if isinstance(source, Path) else f"image {number}"
@@ -163,17 +163,6 @@ class LazyImages(StoredImages):
                 "normalises, which is done afterwards"
             )
         return to_pil_image(image)
-
-
-@dataclass
-class ShardedImages:
-    """Images of a split in shards, taken by their numbers."""
-
-    shards: Shards
-    split: str
-
-    def __getitem__(self, numbers: np.ndarray) -> list[bytes]:
-        return self.shards.read(self.split, numbers)
 
 
 def classify_by_mean(train: StoredImages, test: StoredImages) -> dict[str, float]:

@@ -69,13 +69,13 @@ def test_ctrl_c_shows_what_there_is_and_leaves_the_overlay(bench, tmp_path, monk
     def run_child(module, package, file, steps, *flags, **_):
         measured = {"trial": {"rates": [1.0] * 5}, "steps": 1, "facts": asdict(CPU)}
         Path(file).write_text(json.dumps(measured))
-        return 130 if "--threads=1" in flags else 0
+        return 130 if "--channels_last=true" in flags else 0
 
     monkeypatch.setattr("litlab.commands.bench.bench.run_child", run_child)
     earlier = tmp_path / OVERLAY
     earlier.parent.mkdir(parents=True)
     earlier.write_text("channels_last: true")
-    done = bench("--compare=baseline,threads=1,threads=2")
+    done = bench("--compare=baseline,channels_last,compile")
     assert done.code == 130, done.err
     assert "SIGINT: stopped" in done.err
     assert "quartiles" in done.out

@@ -8,7 +8,7 @@ import pytest
 from litlab.commands.bench.compare import Trial, choose_best, explain, is_faster, pays, search, take_turns
 from litlab.commands.bench.settings import Change, Facts, Side, list_candidates, read_sides
 
-THREADS, LAST, COMPILE = Change("threads", "1"), Change("channels_last", "true"), Change("compile", "default")
+FUSED, LAST, COMPILE = Change("fused", "true"), Change("channels_last", "true"), Change("compile", "default")
 
 
 def trial(rate: float, spread: float = 0.01, startup: float = 1.0) -> Trial:
@@ -35,21 +35,21 @@ class Bench:
 
 
 def test_changes_that_gain_alone_are_joined_the_largest_first():
-    bench = Bench(threads=1.1, channels_last=1.4, compile=0.9)
-    assert bench.search(THREADS, COMPILE, LAST) == (LAST, THREADS)
-    alone, again, joined = [(THREADS,), (COMPILE,), (LAST,)], [(), (THREADS,), (LAST,)], [(), (LAST, THREADS)]
+    bench = Bench(fused=1.1, channels_last=1.4, compile=0.9)
+    assert bench.search(FUSED, COMPILE, LAST) == (LAST, FUSED)
+    alone, again, joined = [(FUSED,), (COMPILE,), (LAST,)], [(), (FUSED,), (LAST,)], [(), (LAST, FUSED)]
     assert bench.made == [(), *alone, *again, *again, *joined, *joined]
 
 
 def test_nothing_is_chosen_by_chance():
-    failing = Bench(threads=0)
-    assert failing.search(THREADS) == ()
-    take_turns([(), (THREADS,)], 2, failing.trials, failing.measure)
-    assert failing.made == [(), (THREADS,), (), ()]  # what fails is left out
+    failing = Bench(fused=0)
+    assert failing.search(FUSED) == ()
+    take_turns([(), (FUSED,)], 2, failing.trials, failing.measure)
+    assert failing.made == [(), (FUSED,), (), ()]  # what fails is left out
     bench, speeds = Bench(), iter([100, 150, 150, 100, 150, 100])  # a machine that gets faster after the baseline
     bench.measure = lambda side: trial(next(speeds))
-    assert bench.search(THREADS) == ()
-    assert choose_best({(): trial(100), (THREADS,): trial(150)}, math.inf) == ()  # it was tried once
+    assert bench.search(FUSED) == ()
+    assert choose_best({(): trial(100), (FUSED,): trial(150)}, math.inf) == ()  # it was tried once
 
 
 def test_a_gain_is_beyond_the_noise_and_longer_than_a_longer_start():
@@ -65,7 +65,7 @@ def test_a_gain_is_beyond_the_noise_and_longer_than_a_longer_start():
 CPU = Facts(
     "images", bfloat16=False, convolutions=False, run_samples=1e6,
     hardware={"device": "cpu", "device_name": "mine", "cores": 2},
-    current={"threads": 2, "precision": "32-true", "compile": None, "channels_last": False, "num_workers": 0,
+    current={"precision": "32-true", "compile": None, "channels_last": False, "num_workers": 0,
              "batch_size": 64, "fused": None},
 )  # fmt: skip
 UNITS = replace(CPU, convolutions=True, bfloat16=True, current=CPU.current | {"fused": True, "compile": "default"})
@@ -75,9 +75,9 @@ GPU = replace(CPU, convolutions=True, hardware={"device": "cuda", "cores": 16})
 @pytest.mark.parametrize(
     ("facts", "allowed", "names"),
     [
-        (CPU, [], "threads=1 fused=true compile=default num_workers=1"),
+        (CPU, [], "fused=true compile=default num_workers=1"),
         (UNITS, ["precision", "batch_size"],
-         "precision=bf16-mixed threads=1 channels_last=true num_workers=1 batch_size=128"),
+         "precision=bf16-mixed channels_last=true num_workers=1 batch_size=128"),
         (GPU, ["precision"],
          "precision=16-mixed fused=true channels_last=true compile=default num_workers=2 num_workers=4 "
          "compile=reduce-overhead compile=max-autotune"),
@@ -88,6 +88,6 @@ def test_candidates(facts, allowed, names):
 
 
 def test_sides_as_they_are_typed():
-    sides = read_sides("baseline,compile + threads=1, eager+with/ema.yaml,baseline")
-    assert sides[:2] == [(), (COMPILE, THREADS)]
+    sides = read_sides("baseline,compile + fused=true, eager+with/ema.yaml,baseline")
+    assert sides[:2] == [(), (COMPILE, FUSED)]
     assert [change.flag for change in sides[2]] == ["--compile.mode=null", "--config=with/ema.yaml"]

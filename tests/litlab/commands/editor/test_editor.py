@@ -19,7 +19,7 @@ RIGHT = [
     "trainer: {callbacks+: [EMA, {class_path: mine.Callback, init_args: {anything: 1}}]}",
     "model: mine.models.Model",
     "model: {init_args: {label_smoothing: 0.1, optimizer: {init_args: {fused: true}}}}",
-    "{ema: {decay: 0.9}, swa: null, seed_everything: true, threads: 1, resume: last}",
+    "{ema: {decay: 0.9}, swa: null, seed_everything: true, resume: last}",
 ]
 WRONG = {
     "modle: {}": ": 'modle' does not match",
