@@ -35,15 +35,7 @@ SHIPPED = [
 ]  # fmt: skip
 IS_WHOLE = PACKAGE == "project" and all(config.is_file() for config in SHIPPED)  # nothing was renamed or deleted
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
-LONGEST = {
-    "test_new.py",
-    "test_readme.py",
-    "test_removal.py",
-    "test_rename.py",
-    "test_seeds.py",
-    "test_sweep.py",
-    "test_tutorials.py",
-}
+LONGEST = {"test_new.py", "test_readme.py", "test_removal.py", "test_rename.py", "test_sweep.py", "test_tutorials.py"}
 IMAGES = ["--data.dataset=folder", "--data.path={images}", "--data.batch_size=40"]
 TEXTS = ["--data.dataset=csv", "--data.path={texts}", "--data.batch_size=32"]
 SERIES = [

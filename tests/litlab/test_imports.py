@@ -24,7 +24,6 @@ SLOW = {"matplotlib", "optuna", "PIL", "plotly", "scipy", "sklearn", "tensorboar
 LATE = (
     "litlab.data.images.decode",
     "litlab.data.tables.baselines",
-    "litlab.data.tables.baselines",
     "litlab.commands.sweep",
 )
 

@@ -37,7 +37,6 @@ class Settings(HyperparametersMixin):
         widths: list[PositiveInt] | None = None,
         pair: tuple[ClosedUnitInterval, OpenUnitInterval] = (0.0, 0.5),
         workers: NonNegativeInt = 0,
-        either: PositiveInt | HalfOpenUnitInterval = 0.5,
         kernel: Kernel = 5,
     ) -> None:
         super().__init__()
@@ -52,10 +51,10 @@ def parser() -> ArgumentParser:
 
 def test_what_is_kept_is_plain():
     made = parser()
-    flags = ("size=4", "rate=1e-3", "share=0", "limit=9", "widths=[1, 2]", "pair=[1, 0.25]", "either=3", "kernel=4")
+    flags = ("size=4", "rate=1e-3", "share=0", "limit=9", "widths=[1, 2]", "pair=[1, 0.25]", "kernel=4")
     kept = dict(made.instantiate(made.parse_args([f"--data.{flag}" for flag in flags])).data.hparams)
     assert kept == {"size": 4, "rate": 1e-3, "share": 0.0, "limit": 9, "widths": [1, 2], "pair": (1.0, 0.25),
-                    "workers": 0, "either": 3, "kernel": 4}  # fmt: skip
+                    "workers": 0, "kernel": 4}  # fmt: skip
     torch.save(kept, stream := io.BytesIO())
     stream.seek(0)
     assert torch.load(stream, weights_only=True) == kept  # nothing but plain numbers
@@ -73,7 +72,6 @@ REFUSED = {
     "limit=0": "is not valid; it must be at least 1",
     "widths=[4, 0]": "0 is not valid; it must be at least 1",
     "pair=[2, 0.5]": "2 is not valid; it must be at least 0 and at most 1",
-    "either=-1": "is not valid; it must be at least 1",
     "kernel=8": "8 is not valid; it must be at least 3 and at most 7",
 }
 

@@ -1,8 +1,11 @@
-"""Every shipped config runs."""
+"""Shipped configs and sweeps, what `fit --plan` says to add, a network of timm by YAML."""
 
 import pytest
 
-from tests.conftest import SHIPPED, settings_of
+from litlab.cli.config import Command
+from litlab.commands.plan.plan import Devices, Layout
+from litlab.commands.sweep.spec import check_space, read_spec
+from tests.conftest import CONFIGS, SHIPPED, settings_of
 from tests.template.overlays import config_of
 
 
@@ -16,3 +19,31 @@ def test_experiment(run, short, tmp_path, config):
     assert (folder / "checkpoints/last.ckpt").is_file()
     if monitor := config_of(folder)["checkpoint"]["init_args"]["monitor"]:
         assert monitor.replace("val/", "test/") in done.out
+
+
+FURTHER = ("forecast", "optimizers", "text", "regularisation", "schedules")
+
+
+@pytest.mark.parametrize("name", ["cifar", *(pytest.param(name, marks=pytest.mark.matrix) for name in FURTHER)])
+def test_sweep_fits_its_config(name):
+    """Every path and value, by the parser of fit."""
+    check_space(read_spec(CONFIGS / f"sweeps/{name}.yaml"))
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout("fsdp2"), Layout("fsdp2", 2), Layout("pipeline")], ids=str)
+def test_what_it_says_to_add_is_there(layout, monkeypatch):
+    monkeypatch.chdir(CONFIGS.parent)
+    flags = layout.flags(Devices(1, 2, 2**30))
+    assert Command(["fit", "--config=configs/text.yaml", *flags]).config.trainer.strategy != "auto"
+
+
+pytest.importorskip("timm")
+
+
+def test_it_is_fitted_trained_and_tested_again(run, short):
+    config = CONFIGS / "cifar.yaml"
+    network = '{"class_path": "timm.create_model", "init_args": {"model_name": "resnet10t", "pretrained": false}}'
+    model = ["--model=Classifier", f"--model.network={network}", "--model.optimizer=torch.optim.AdamW"]
+    done = run("fit", "--config", config, *short(config), *model, "--data.mode=L", "--test_after_fit=false")
+    assert done.code == 0, done.err
+    assert "test/acc" in run("test", "--run=last").out

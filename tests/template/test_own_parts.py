@@ -30,9 +30,6 @@ def test_callback_optimizer_and_residual_network(run, short, tmp_path):
     folder = tmp_path / "lightning_logs/mlp/version_0"
     assert json.loads((folder / "metrics.json").read_text())["epochs"] == 1  # the callback has ended it
 
-    names = "own_parts.SignSGD", "own_parts.ResidualMLP"
-    assert all(f"class_path: {name}\n" in (folder / "config.yaml").read_text() for name in names)
-
 
 def test_a_head_for_each_target_of_a_table(run, tmp_path):
     (tmp_path / "table.csv").write_text(

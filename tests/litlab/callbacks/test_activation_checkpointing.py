@@ -1,11 +1,15 @@
 """Which blocks are computed again, in a fit alone; tests/litlab/nn has what they compute."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm
 from torchvision.models import resnet18
 
 from litlab.callbacks import EMA, ActivationCheckpointing
+from litlab.callbacks.activation_checkpointing import checkpoint_activations
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, are_equal, fit
 
@@ -32,3 +36,50 @@ def test_which_blocks():
     assert changed == [f"network.layer{number}.{block}" for number in (1, 2, 3, 4) for block in (0, 1)]
     with pytest.raises(UserError, match=r"^activation_checkpointing\.blocks: "):
         ActivationCheckpointing().setup(None, Tiny(), "fit")
+
+
+class Block(nn.Module):
+    """Draws, has statistics, and perhaps a weight that depends on a buffer which each forward pass changes."""
+
+    def __init__(self, spectral: bool = True) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        linear = nn.Linear(8, 8)
+        self.layers = nn.Sequential(spectral_norm(linear) if spectral else linear, nn.BatchNorm1d(8), nn.Dropout(0.3))
+
+    def forward(self, x, *, scale):
+        return x + scale * self.layers(x).relu()
+
+
+def train(block, steps=3):
+    """Losses of some steps, and the state afterwards."""
+    optimizer = torch.optim.SGD(block.parameters(), lr=0.1)
+    losses = []
+    for step in range(steps):
+        torch.manual_seed(step)
+        loss = block(torch.randn(5, 8), scale=0.5).square().mean()
+        optimizer.zero_grad()
+        loss.backward(retain_graph=True)
+        loss.backward()  # computes again, with the same numbers
+        losses += [loss.detach(), torch.rand(1)]  # what is drawn afterwards is the same too
+        optimizer.step()
+    return losses, block.state_dict()
+
+
+def test_same_numbers():
+    block, runs = Block(), []
+    checkpoint_activations(block)
+    twin = copy.deepcopy(block)
+    twin.layers[1].register_forward_hook(lambda *_: runs.append(1))
+    torch.testing.assert_close(train(twin), train(Block()), rtol=0, atol=0)
+    assert len(runs) == 3 * 3, "once more in each backward pass"
+    assert block.state_dict()["layers.1.num_batches_tracked"] == 0, "the copy is of its own"
+
+
+@pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
+def test_same_numbers_compiled():
+    block, plain = Block(False), Block(False)
+    checkpoint_activations(block)
+    compiled = torch.compile(block, backend="aot_eager")
+    torch.testing.assert_close(train(compiled, steps=1)[0], train(plain, steps=1)[0])
+    torch.testing.assert_close(block.state_dict(), plain.state_dict())

@@ -1,4 +1,4 @@
-"""Freezing by name and epoch; tests/litlab/parallel thaws with several processes."""
+"""Which parameters are trained when, channels last in memory, and what a fit that failed leaves behind."""
 
 from copy import deepcopy
 from itertools import pairwise
@@ -6,9 +6,11 @@ from itertools import pairwise
 import pytest
 import torch
 from lightning.pytorch import Callback
+from torch import nn
 
-from litlab.callbacks import Freeze, FreezeRule
-from tests.litlab.callbacks.tiny import Tiny, fit
+from litlab.callbacks import QAT, ActivationCheckpointing, Freeze, FreezeRule, OptimizerInBackward
+from litlab.callbacks.layout import ChannelsLast
+from tests.litlab.callbacks.tiny import Failing, Tiny, are_equal, fit, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of training batches")
 
@@ -35,3 +37,24 @@ def test_gradually_and_never(tmp_path):
     changed = [{name for name in new if not torch.equal(old[name], new[name])} for old, new in pairwise(kept.states)]
     norm = {name for name in kept.states[0] if name.startswith("network.1.")}
     assert changed == [{"network.4.weight"}, {"network.4.weight"} | norm]
+
+
+def test_the_layout_changes_and_nothing_else(tmp_path):
+    model = Tiny(network=nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)))
+    model.of_volumes = nn.Conv3d(2, 2, 3)  # stays as it is
+    images, before = torch.randn(2, 3, 8, 8), deepcopy(model.state_dict())
+    plain = model.network(images)
+    ChannelsLast().setup(make_trainer(tmp_path), model, "fit")
+    output = model.network(images)
+    assert not output.is_contiguous()
+    torch.testing.assert_close(output, plain, check_stride=False)
+    assert are_equal(before, model.state_dict())
+
+
+@pytest.mark.parametrize("callback", [ActivationCheckpointing("network.0"), OptimizerInBackward(), QAT()])
+def test_a_fit_that_failed_leaves_the_model_as_it_was(tmp_path, callback):
+    model = Failing()
+    with pytest.raises(ZeroDivisionError):
+        fit(tmp_path, model, callback)
+    assert not any("forward" in vars(module) for module in model.modules())
+    assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())

@@ -58,18 +58,10 @@ class TinyData(LightningDataModule):
 
 
 def make_trainer(folder, **options) -> Trainer:
-    """Return a quiet CPU trainer that writes below `folder`, or into the logger given."""
-    defaults = {
-        "accelerator": "cpu",
-        "max_epochs": 1,
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "log_every_n_steps": 1,
-        "default_root_dir": folder,
-    }
-    return Trainer(**(defaults | options))
+    """Return a CPU trainer that prints nothing and leaves nothing but what is asked for."""
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    defaults = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1, **dict.fromkeys(quiet, False)}
+    return Trainer(default_root_dir=folder, **(defaults | options))
 
 
 def fit(folder, model, *callbacks, data=None, resume=None, **options) -> Trainer:

@@ -18,6 +18,7 @@ from litlab.data.module import ExperimentData
 from litlab.data.sampler import EpochBatches
 from litlab.data.serving import Metadata
 from litlab.tasks import Classifier
+from tests.litlab.callbacks.tiny import make_trainer
 
 BATCHES = 5  # of an epoch; with an accumulation of two the last one is a step of its own
 
@@ -80,11 +81,8 @@ class Draws(Classifier):
 
 
 def trainer(folder: Path, *callbacks: Callback, **settings) -> Trainer:
-    return Trainer(
-        default_root_dir=folder, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False,
-        use_distributed_sampler=False, callbacks=[ExactResume(), *callbacks],
-        **{"max_epochs": 2, "accumulate_grad_batches": 2, "logger": False, **settings},
-    )  # fmt: skip
+    defaults = {"max_epochs": 2, "accumulate_grad_batches": 2, "enable_checkpointing": True}
+    return make_trainer(folder, callbacks=[ExactResume(), *callbacks], **{**defaults, **settings})
 
 
 def saving(folder: Path, **options) -> RunCheckpoint:

@@ -51,7 +51,6 @@ SAVING: dict[str, dict[str, Any]] = {
 }
 EXTRAS: dict[str, dict[str, Any]] = {
     "": {},
-    "none": {"accumulate_grad_batches": 1},
     "unvalidated": {"limit_val_batches": 0},
     "often": {"val_check_interval": 2},
     "rare": {"check_val_every_n_epoch": 2},

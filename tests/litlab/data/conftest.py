@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 
 from litlab.errors import UserError
+from tests.litlab.callbacks.tiny import make_trainer
 
 
 class Recorder(LightningModule):
@@ -48,24 +50,9 @@ class Recorder(LightningModule):
         return torch.cat([batch[1] for batch in self.seen[stage, epoch]])
 
 
-@pytest.fixture
-def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
-    def make(**options) -> Trainer:
-        return Trainer(
-            **{
-                "accelerator": "cpu",
-                "logger": False,
-                "enable_progress_bar": False,
-                "enable_model_summary": False,
-                "enable_checkpointing": False,
-                "use_distributed_sampler": False,
-                "default_root_dir": tmp_path,
-                "max_epochs": 1,
-                **options,
-            }
-        )
-
-    return make
+@pytest.fixture(name="make_trainer")
+def make_trainer_here(tmp_path: Path) -> Callable[..., Trainer]:
+    return partial(make_trainer, tmp_path, use_distributed_sampler=False)
 
 
 def a_rank(rank: int, ranks: int = 2) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""Public files, from a file:// address in place of a server; and what takes their place."""
+"""Public files, and folders of prepared data, which are whole or not there."""
 
 import hashlib
 
@@ -6,6 +6,7 @@ import pytest
 
 from litlab.data import PublicFile
 from litlab.data.public import Unavailable
+from litlab.data.store import fill_cache
 from litlab.errors import UserError
 
 
@@ -32,3 +33,22 @@ def test_a_file_is_downloaded_once_and_what_is_damaged_is_not_taken(tmp_path):
     with pytest.raises(Unavailable, match=r"sent is not the file that was expected \(checksum\)"):
         download(b"something else")
     assert not any(file.parent.iterdir())
+
+
+def test_a_cache_is_not_there_before_it_is_whole(tmp_path):
+    folder = tmp_path / "pets"
+
+    def stop(staging):
+        (staging / "images.npy").write_bytes(b"half")
+        assert not folder.exists()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fill_cache(folder, stop)
+    (tmp_path / ".pets-killed").mkdir()  # by a process that was killed
+    (tmp_path / ".other-killed").mkdir()
+    assert not folder.exists()
+    fill_cache(folder, lambda staging: (staging / "images.npy").write_bytes(b"whole"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", ".other-killed", "pets"]
+    assert folder.stat().st_mode & 0o777 == 0o755  # it may be shared
+    fill_cache(folder, lambda _: pytest.fail("it is there"))

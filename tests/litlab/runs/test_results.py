@@ -1,9 +1,12 @@
-"""Metrics of runs: names, directions, mean and spread over seeds."""
+"""What runs have logged, and fits in processes of their own."""
+
+import signal
 
 import pytest
 from scipy import stats
 
 from litlab.runs import results
+from litlab.runs.children import explain_failure, run_child
 
 
 def test_what_was_monitored_says_which_value_is_better():
@@ -18,3 +21,19 @@ def test_the_interval_is_that_of_students_t():
     assert results.cells(spread) == ["0.8878", "0.0025", "0.8815 to 0.8941", "3"]
     assert results.cells(results.spread([0.5])) == ["0.5", "-", "-", "1"]
     assert results.plus_minus(0.88712, 0.00213) == "0.8871 ± 0.0021"
+
+
+def test_a_child_that_a_signal_has_stopped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stop.py").write_text("import os, signal\nos.kill(os.getppid(), signal.SIGUSR1)\n")
+    assert run_child("stop") == 128 + signal.SIGUSR1
+
+
+def test_a_failure_is_one_line(tmp_path):
+    log = tmp_path / "log"
+    assert run_child("json.tool", "--none.json", log=log) == 2
+    assert explain_failure(2, log).startswith("exit code 2: ")
+    assert "--none.json" in explain_failure(2, log)
+    log.write_text("loading\nerror: data.path: it is not there\nbye\n")
+    assert explain_failure(2, log) == "data.path: it is not there"
+    assert explain_failure(-9, log).startswith("killed by SIGKILL")

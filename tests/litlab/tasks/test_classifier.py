@@ -15,7 +15,7 @@ from litlab.errors import UserError
 from litlab.nn.ensemble import Ensemble
 from litlab.tasks import Classifier
 from tests.conftest import ROOT
-from tests.litlab.tasks.tiny_series import make_trainer
+from tests.litlab.callbacks.tiny import make_trainer
 
 SHAPE = (3, 8, 8)
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")

@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from litlab.callbacks import EMA
 from litlab.errors import UserError
 from litlab.tasks import Forecaster
-from tests.litlab.tasks.tiny_series import TinySeries, everything, make_trainer
+from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.tasks.tiny_series import TinySeries, everything
 
 QUANTILES = [0.1, 0.5, 0.9]
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")

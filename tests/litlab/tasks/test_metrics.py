@@ -9,7 +9,7 @@ from torchmetrics.classification import MulticlassAccuracy
 from torchmetrics.utilities import dim_zero_cat
 
 from litlab.tasks import Classifier
-from tests.litlab.tasks.tiny_series import make_trainer
+from tests.litlab.callbacks.tiny import make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*logging interval")
 

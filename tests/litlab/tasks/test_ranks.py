@@ -9,9 +9,10 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from litlab.tasks import Classifier
 from tests.conftest import ROOT
+from tests.litlab.callbacks.tiny import make_trainer
 from tests.litlab.tasks.test_forecaster import build
 from tests.litlab.tasks.test_metrics import own_metrics
-from tests.litlab.tasks.tiny_series import TinySeries, make_trainer
+from tests.litlab.tasks.tiny_series import TinySeries
 from tests.processes import Python, ranks
 
 pytestmark = pytest.mark.filterwarnings(
@@ -64,7 +65,7 @@ sys.path.insert(0, sys.argv[1])
 warnings.simplefilter("ignore")
 from tests.litlab.tasks.test_ranks import evaluate
 
-results = evaluate(sys.argv[2], devices=2, strategy="ddp")
+results = evaluate(sys.argv[2], devices=2, strategy="ddp", use_distributed_sampler=False)
 with open(f"{sys.argv[2]}/{os.environ['LOCAL_RANK']}.json", "w") as file:
     json.dump(results, file)
 """

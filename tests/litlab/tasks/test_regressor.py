@@ -11,7 +11,7 @@ from torchmetrics.regression import MeanAbsolutePercentageError
 
 from litlab.errors import UserError
 from litlab.tasks import Regressor
-from tests.litlab.tasks.tiny_series import make_trainer
+from tests.litlab.callbacks.tiny import make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 MEAN, STD = torch.tensor([100.0, -3.0]), torch.tensor([20.0, 0.5])

@@ -1,7 +1,7 @@
-"""The smallest data that a forecaster works with, and a Trainer that is quiet."""
+"""The smallest data that a forecaster works with."""
 
 import torch
-from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 
@@ -57,10 +57,3 @@ def everything(data: TinySeries, number: int) -> dict[str, torch.Tensor]:
     """All windows of a stage as one batch."""
     windows = data.stage(number)
     return {name: torch.stack([window[name] for window in windows]) for name in windows[0]}
-
-
-def make_trainer(folder, **options) -> Trainer:
-    """A CPU trainer that prints nothing and leaves nothing but what is asked for."""
-    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary", "use_distributed_sampler")
-    defaults = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1, **dict.fromkeys(quiet, False)}
-    return Trainer(default_root_dir=folder, **(defaults | options))

@@ -1,14 +1,23 @@
-"""Small helpers: random numbers, steps of a run, tables in narrow terminals."""
+"""Helpers that all rooms share: random numbers, steps, tables, memory, directions of metrics, YAML."""
 
 import math
+import sys
 
+import pytest
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from rich.table import Table
+from torch import nn
+from torchmetrics.classification import MulticlassAccuracy, MulticlassHingeLoss
 
+from litlab.errors import UserError
+from litlab.metrics import StageMetrics
+from litlab.util.metrics import choose_mode, metric_direction
 from litlab.util.splitmix import GOLDEN, next_number
 from litlab.util.steps import count_steps
 from litlab.util.text import print_table
+from litlab.util.yaml import find_line, read_mapping
+from tests.processes import Python
 
 REFERENCE = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]  # of the published generator, from state 0
 
@@ -41,3 +50,99 @@ def test_a_table_is_wider_than_the_terminal_rather_than_cut(monkeypatch, capsys)
     table.add_row("some words " * 5, "--trainer.strategy.tensor_parallel_size=2 --trainer.devices=4")
     print_table(table)
     assert "--trainer.strategy.tensor_parallel_size=2 " in capsys.readouterr().out
+
+
+FAULTS = """
+import resource
+import torch
+from litlab.util.device import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(5):
+        torch.ones(2**24)  # 64 MiB: 16,384 pages, or fewer where they are huge
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+torch.ones(2**24)
+print(faults(), keep_freed_memory(), [faults() for _ in range(5)][-1])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is a setting of glibc")
+def test_freed_memory_is_kept(tmp_path):
+    (tmp_path / "faults.py").write_text(FAULTS)
+    before, kept, after = Python(tmp_path / "faults.py", cwd=tmp_path).communicate()[0].split()
+    if kept == "False":
+        pytest.skip("this libc has no mallopt")
+    assert 2 * int(after) < int(before)
+    assert int(after) < 100
+
+
+KNOWN = {
+    "val/loss": "min",
+    "train/acc": "max",
+    "test/r2": "max",
+    "val/mae_price": "min",
+    "val/r2_price": "max",
+    "test/mse_5": "min",
+    "val/mine": "min",
+    "val/loss_of_mine": "max",
+}
+UNKNOWN = ["val/coverage", "loss", "val/accident", "val/loss_weighted", "epoch"]
+
+
+def test_direction():
+    model = nn.Module()
+    further = {"mine": MulticlassHingeLoss(3), "loss_of_mine": MulticlassAccuracy(3)}
+    model.val_metrics = StageMetrics("val", {"acc": MulticlassAccuracy(3)}, further=further)
+    assert {name: metric_direction(name, model) for name in [*KNOWN, *UNKNOWN]} == KNOWN | dict.fromkeys(UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("mode", "monitor", "says"),
+    [
+        ("max", "val/loss", "val/loss is better when lower; set min, or leave mode out"),
+        (None, "val/score", "it is not known whether val/score is better when lower or higher; set"),
+    ],
+)
+def test_mode(mode, monitor, says):
+    assert choose_mode("checkpoint.mode", None, "val/acc") == "max"
+    assert choose_mode("checkpoint.mode", "min", "val/score") == "min"
+    with pytest.raises(UserError, match=f"^checkpoint.mode: {says}"):
+        choose_mode("checkpoint.mode", mode, monitor)
+
+
+def test_what_values_mean(tmp_path):
+    file = tmp_path / "a.yaml"
+    text = "a: 1e-3\nb: -1E4\nc: .5\nd: 1_000\ne: .inf\nf: 2024-01-31\ng: 1,5\nh: 7\ni: 0x10\nj: Grüße\n"
+    file.write_text(text, encoding="utf-8-sig")
+    values = [0.001, -10000.0, 0.5, 1000, float("inf"), "2024-01-31", "1,5", 7, 16, "Grüße"]
+    assert list(read_mapping(file).values()) == values
+    file.write_text("base: &b {x: 1, y: [1, 2]}\nuse: {<<: *b, x: 2}\n")
+    assert read_mapping(file)["use"] == {"x": 2, "y": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("trainer: {a: 1}\nx: 1\ntrainer: {b: 2}\n", ":3: not valid YAML: trainer is there twice"),
+        ("a: !!python/object/apply:os.system [ls]\n", ":1: not valid YAML: could not determine a constructor"),
+        ("a: 1\n---\nb: 2\n", "a.yaml:2: not valid YAML: but found another document"),
+        ("", ": it holds no keys and values; write some, such as trainer: {max_epochs: 3}"),
+        ("name: Grüße".encode("latin-1"), ": it can't be read (it is not UTF-8); give a YAML file in UTF-8"),
+    ],
+    ids=range(5),
+)
+def test_a_mistake_is_one_line_with_its_place(tmp_path, content, says):
+    file = tmp_path / "a.yaml"
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(UserError) as caught:
+        read_mapping(file)
+    assert says in str(caught.value)
+
+
+def test_the_line_of_a_key_is_found_through_classes(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("model:\n  class_path: Mine\n  init_args:\n    optimizer:\n      init_args:\n        lr: 1\n")
+    assert find_line(file, "model.optimizer.lr") == 6
+    assert find_line(file, "model.optimizer.beta") is None

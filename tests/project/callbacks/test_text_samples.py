@@ -10,10 +10,10 @@ from litlab.errors import UserError
 from project.callbacks.text_samples import TextSamples
 from tests.litlab.callbacks.tiny import Tiny, make_trainer
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:html5lib's sanitizer:DeprecationWarning"),  # TensorBoard's own
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers",
+    "ignore:html5lib's sanitizer:DeprecationWarning",  # TensorBoard's own
+)
 
 
 class Texts(LightningDataModule):

@@ -10,7 +10,8 @@ from litlab.callbacks import EMA
 from litlab.testing import ModuleContract
 from project.models.lstm_forecaster import LSTMForecaster
 from tests.conftest import CONFIGS
-from tests.litlab.tasks.tiny_series import TinySeries, everything, make_trainer
+from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.tasks.tiny_series import TinySeries, everything
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 SIZES = {"context_length": 12, "horizon": 6, "num_targets": 2}

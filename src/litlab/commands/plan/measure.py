@@ -62,8 +62,6 @@ class Ledger(TorchDispatchMode):
         # Numbers are made up: no decision of a step depends on one, as it would have to wait for the device.
         if func is aten._local_scalar_dense.default and getattr(args[0], "constant", 1) is None:
             return 1
-        if func is aten.equal.default:
-            return False
         result = func(*args, **(kwargs or {}))
         for tensor in tree_iter(result):
             if isinstance(tensor, Tensor):

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch import LightningDataModule
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from litlab.commands.check.check import check
 from litlab.tasks import Classifier
+from tests.litlab.callbacks.tiny import make_trainer
 
 
 class Data(LightningDataModule):
@@ -74,10 +75,8 @@ def checked(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
 
     def check_it(module: Classifier, data: LightningDataModule | None = None, callbacks=(), **settings) -> str:
-        run = Trainer(
-            accelerator="cpu", logger=TensorBoardLogger(tmp_path), callbacks=[ModelCheckpoint(), *callbacks],
-            enable_progress_bar=False, enable_model_summary=False, **{"max_epochs": 3, **settings},
-        )  # fmt: skip
+        kept = {"logger": TensorBoardLogger(tmp_path), "enable_checkpointing": True}
+        run = make_trainer(tmp_path, callbacks=[ModelCheckpoint(), *callbacks], **{"max_epochs": 3, **kept, **settings})
         check(run, module, data or Data())
         assert not list(tmp_path.iterdir())
         return " ".join(capsys.readouterr().out.split())

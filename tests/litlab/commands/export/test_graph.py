@@ -1,11 +1,13 @@
-"""What torch.export can't trace is told in one line; free sizes stay free."""
+"""What torch.export can't trace is told in one line; free sizes stay free; a script that must work."""
 
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch import LightningModule
 from torch import nn
 
 from litlab.artifact.servable import Servable
+from litlab.commands.export.folder import write_folder
 from litlab.commands.export.graph import check_axes, trace
 from litlab.data.serving import BATCH, TIME, Serving, TensorSpec
 from litlab.errors import UserError
@@ -76,3 +78,10 @@ def test_axes_are_compared():
     for shape in ([2, 3], ["s0", 4], ["s0", "s1"]):
         with pytest.raises(RuntimeError, match="the graph's input 'rows' has the shape"):
             check_axes(Rows(), [shape])
+
+
+def test_a_script_that_fails_in_a_process_of_its_own_is_refused(tmp_path):
+    """Here the graph is missing."""
+    manifest = {"format": "onnx", "versions": {}}
+    with pytest.raises(UserError, match=r"^export: use\.py fails without this project \(.*model\.onnx"):
+        write_folder(tmp_path, Rows(), lambda arrays: [np.ones((2, 1))], manifest)
