@@ -29,7 +29,6 @@ pytestmark = pytest.mark.filterwarnings(
 EPOCHS = 4
 WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}  # than 10 below the best: always
 SCHEDULERS: dict[str, Any] = {
-    "step": partial(lr_scheduler.StepLR, step_size=2, gamma=0.7),
     "cosine": lr_scheduler.CosineAnnealingLR,
     "one-cycle": partial(lr_scheduler.OneCycleLR, max_lr=0.1),
     "plateau": partial(lr_scheduler.ReduceLROnPlateau, **WORSE),

@@ -34,11 +34,9 @@ class Texts(LightningDataModule):
         return DataLoader(samples, batch_size=self.batch_size)
 
     def sample_index(self, split, batch_idx):
-        assert split == "test"
         return self.order.split(self.batch_size)[batch_idx]
 
     def text(self, split, index):
-        assert split == "test"
         return f"text {index}\n| <b>*{'x' * 400}"
 
 
