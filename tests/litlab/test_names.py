@@ -57,7 +57,7 @@ def test_functions_begin_with_a_verb():
 
 
 def test_lines_are_thin():
-    """A docstring counts as one token."""
+    """A docstring counts as one token, an f-string as several from Python 3.12 on."""
     tokens, lines = 0, set()
     for file in FILES:
         with tokenize.open(file) as stream:
@@ -65,4 +65,4 @@ def test_lines_are_thin():
                 if token.string.strip() and token.type != tokenize.COMMENT:
                     tokens += 1
                     lines.add((file, token.start[0]))
-    assert tokens < 9.35 * len(lines)
+    assert tokens < 9.85 * len(lines)
