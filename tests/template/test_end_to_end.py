@@ -38,7 +38,6 @@ def test_curves_are_logged(fitted):
     assert any(name.startswith("lr-") for name in scalars)
     shown = {f"test/{name}" for name in ("confusion_matrix", "calibration", "test_images", "mistakes")}
     assert set(events.Tags()["images"]) == shown
-    assert len(events.Scalars("train/loss_step")) == 2 * (160 // 40)
     # Mean over the epoch: the steps' losses are of equal batches, so their mean is the epoch's.
     steps = [event.value for event in events.Scalars("train/loss_step")]
     assert events.Scalars("train/loss")[0].value == pytest.approx(sum(steps[:4]) / 4, rel=1e-4)

@@ -22,6 +22,7 @@ def cells(section: str, first: str) -> list[str]:
 def test_image_classifier(report, images_run):
     (images_run.path / "mine.csv").write_text("step,error\n" + "1,<b>2</b>\n" * 40)
     (images_run.path / "predictions.csv").write_text("secret\n1\n")
+    (images_run.path / "baselines.json").write_text('{"SmallCNN": {}, "mean": {"test/acc": 0.125}}')
     (images_run.path / "link.csv").symlink_to(images_run.path / "mine.csv")
     before = {path: path.read_bytes() for path in images_run.path.rglob("*") if path.is_file()}
     page = report("images/version_0")
@@ -31,7 +32,7 @@ def test_image_classifier(report, images_run):
 
     # What the test of the run has counted, and what callbacks have left.
     accuracy = read_json(images_run.metrics)["test"]["test/acc"]
-    assert cells(page.section("results"), "test/acc")[0] == f"{accuracy:.4g}"
+    assert cells(page.section("results"), "test/acc") == [f"{accuracy:.4g}", "0.125"]
     shown = page.section("pictures-and-tables")
     recalls = [float(cells(shown, f"class_{number}")[2]) for number in range(10)]
     assert np.mean(recalls) == pytest.approx(accuracy, abs=1e-3)

@@ -37,6 +37,7 @@ def read(tmp_path):
         ({"metrics": "val/acc"}, "metrics: there is no such key; did you mean 'metric'?"),
         ({"name": "x" * 300}, "name: it becomes a folder"),
         ({"direction": "minimize"}, "direction: minimize gives the worst val/acc; set maximize"),
+        ({"metric": "val/mine"}, "direction: it is not known which val/mine is better"),
         ({"seeds": True}, "seeds: True is not valid"),
         ({"sampler": "grid"}, "space.model.optimizer.lr: a grid needs a step"),
         ({"settings": {"seed_everything": 3}}, "seed_everything: the sweep sets it"),
