@@ -193,9 +193,7 @@ class ExperimentData(LightningDataModule):
 
     def missing_split(self, split: str) -> str:
         """Return what to say where a split is asked for that has no samples."""
-        return (
-            f"data: there are no {split} {self.item}; add some, or take some for it (data.{split}_fraction, data.fold)"
-        )
+        return f"data: there are no {split} {self.item}; add some, or take some for it (data.val_fraction, data.fold)"
 
     def widest(self, batch: Any) -> Any:
         """Return a training batch as large as batches of this data get: `fit --plan` looks at it for its shapes."""

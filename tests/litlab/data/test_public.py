@@ -1,4 +1,4 @@
-"""Public files, and folders of prepared data, which are whole or not there."""
+"""Downloads of public files and folders of prepared data: each is complete, or does not exist."""
 
 import hashlib
 

@@ -27,7 +27,6 @@ GIB = 2**30
 Line = tuple[str, str]  # status; what there is, and after a semicolon what to do
 Check = Callable[[], Iterator[Line]]
 
-
 CGROUPS = Path("/sys/fs/cgroup")
 GROUP = Path("/proc/self/cgroup")  # which of them this process is in
 SHARED = Path("/dev/shm")  # tensors go through it from loader workers to the training; NCCL uses it, too
