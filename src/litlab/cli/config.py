@@ -15,7 +15,7 @@ from jsonargparse.typing import register_type
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from litlab.cli.argv import CONFIG, expand, flag_value, flags_of, is_foreign, pin_run
+from litlab.cli.argv import CONFIG, ONLY_FLAGS, flag_value, flags_of, has_flag, read_command_line
 from litlab.cli.classes import check_names, import_all_classes, import_classes, restrict_imports
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.messages import explain
@@ -79,22 +79,19 @@ class Command(LightningCLI):
 
     Attributes:
         config: The settings by section.
-        argv: The command line in which runs and bases are flags.
-        typed: The command line as it was given.
+        line: The command line, read: its run, and the flags in which runs and bases are flags.
     """
 
     config: Namespace
 
     def __init__(self, argv: list[str]) -> None:
-        self.verb = argv[0]
-        self.typed = argv
-        self.argv = expand(pin_run(argv))
-        self.foreign = is_foreign(self.argv)
-        self.trusted = restrict_imports(self.foreign, flag_value("--allow_modules", self.argv))
-        if any(flag.endswith("help") for flag, _ in flags_of(self.argv)):
+        line = self.line = read_command_line(argv)
+        self.verb = line.verb
+        self.trusted = restrict_imports(line.is_foreign, flag_value("--allow_modules", line.flags))
+        if any(flag.endswith("help") for flag, _ in flags_of(line.flags)):
             import_all_classes()
         else:
-            import_classes(_texts(self.argv))
+            import_classes(_texts(line.flags))
         super().__init__(
             LightningModule,
             LightningDataModule,
@@ -104,7 +101,7 @@ class Command(LightningCLI):
             parser_class=ExperimentParser,
             parser_kwargs={
                 "usage": f"{typed(self.verb)} [--config FILE ...] [--key value ...]",
-                "parser_mode": "yaml" if self.foreign else "yaml with variables",
+                "parser_mode": "yaml" if line.is_foreign else "yaml with variables",
             },
             seed_everything_default=0,
             auto_configure_optimizers=False,
@@ -116,14 +113,17 @@ class Command(LightningCLI):
         parser.description = FIRST_SCREEN[self.verb]
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        parser.argv = self.argv  # pyright: ignore[reportAttributeAccessIssue]
-        self.config = parser.parse_args(self.argv[1:])
+        parser.argv = self.line.flags  # pyright: ignore[reportAttributeAccessIssue]
+        self.config = parser.parse_args(self.line.flags)
+        for key in ONLY_FLAGS:
+            if self.config.get(key) and not has_flag(self.line.flags, f"--{key}"):
+                raise UserError(f"{key}: a config file can't set it; give it as the flag --{key}")
         for key in NEEDED:
             if self.config[key] is None:
                 raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
         if not 0 <= self.config.seed_everything < 2**32:
             raise UserError(f"seed_everything: {self.config.seed_everything} is not valid; give 0 to {2**32 - 1}")
-        if self.foreign:
+        if self.line.is_foreign:
             check_names(self.config, self.trusted)
         settings = self.config.data.get("init_args", Namespace())
         if "seed" in settings and settings.seed is None:
@@ -175,10 +175,14 @@ class Command(LightningCLI):
                 if value is None and is_fact(type(data), name):
                     part[key] = getattr(data, name)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self, config: Namespace | None = None) -> dict[str, Any]:
         """Return the settings as plain data, without those that belong to the command alone."""
-        text = self.parser.dump(self.config, format="json", skip_none=False, skip_validation=True)
+        text = self.parser.dump(config or self.config, format="json", skip_none=False, skip_validation=True)
         return {name: value for name, value in json.loads(text).items() if name not in OF_THE_COMMAND}
+
+    def settings_of(self, file: Path) -> dict[str, Any]:
+        """Return what a config file alone would set, of a run that this command has read."""
+        return self.settings(self.parser.parse_args([f"--config={file}"]))
 
 
 def _texts(argv: list[str]) -> Iterator[str]:

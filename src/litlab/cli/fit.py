@@ -3,6 +3,7 @@
 Each step is a function to step into or to put a breakpoint on; none is hidden in the hooks of a framework.
 """
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,11 @@ from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
-from litlab.cli.messages import saving_traceback
 from litlab.cli.trainer import build_trainer, check_trained, explain_untestable, print_summary
 from litlab.errors import UserError
+from litlab.runs.changes import check_settings
 from litlab.runs.find import find_checkpoint
-from litlab.runs.record import log_results
-from litlab.runs.start import choose_run, is_finished, start_run
+from litlab.runs.run import Run, saving_traceback
 
 
 @dataclass
@@ -36,8 +36,9 @@ class Experiment:
 
 def fit(argv: list[str]) -> None:
     """Train, then test the best checkpoint."""
-    command = Command(argv)  # runs and bases become flags, then all is parsed, once
+    command = Command(argv)  # runs and bases become flags, then all is parsed
     config = command.config
+    sys.argv[1:] = command.line.pinned  # with which Lightning starts the other processes
     if config.plan is not None:
         import_command("--plan")(command)
         return
@@ -47,31 +48,30 @@ def fit(argv: list[str]) -> None:
     if config.check:
         import_command("--check")(build_trainer(experiment, None), model, data)
         return
-    if config.resume is not None and is_finished(command):
-        return
 
-    with start_run(config) as run, saving_traceback(run):
+    with Run.start(command) as run:
+        if run.is_finished:
+            return
         trainer = build_trainer(experiment, run)
         trainer.fit(model, data, ckpt_path=config.ckpt_path, weights_only=True)
         check_trained(trainer)
         test_best(trainer, experiment)
-        log_results(trainer)
-        print_summary(trainer)
+    print_summary(trainer)
 
 
 def evaluate(argv: list[str]) -> None:
     """Validate or test a checkpoint; the results go into its run."""
     command = Command(argv)
+    sys.argv[1:] = command.line.pinned
     experiment = build(command)
-    run = choose_run(command)
 
-    with saving_traceback(run):
+    with Run.join(command) as run:
         trainer = build_trainer(experiment, run)
         run_verb = trainer.validate if command.verb == "validate" else trainer.test
         run_verb(
             experiment.model, experiment.data, ckpt_path=command.config.ckpt_path, weights_only=True, verbose=False
         )
-        print_summary(trainer)
+    print_summary(trainer)
 
 
 def predict(argv: list[str]) -> None:
@@ -84,7 +84,7 @@ def predict(argv: list[str]) -> None:
     output = choose_output(config) if writes else None
     data.predict_input = config.input
 
-    with saving_traceback(None):
+    with saving_traceback():
         trainer = build_trainer(experiment, None)
         callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
         if not writes and not any(isinstance(callback, BasePredictionWriter) for callback in callbacks):
@@ -104,7 +104,8 @@ def build(command: Command) -> Experiment:
     """Build the data, the model with what it must know of the data, and load the checkpoint; nothing is run.
 
     Raises:
-        UserError: If there is no checkpoint to evaluate, or its weights don't fit the model.
+        UserError: If there is no checkpoint to evaluate, its weights don't fit the model, or a run is resumed with
+            other settings than its own.
     """
     config = command.config
     path = config.ckpt_path
@@ -114,6 +115,8 @@ def build(command: Command) -> Experiment:
 
     data = command.build_data()
     command.fill_from_data(data)  # null settings of the model, such as num_classes
+    if command.verb == "fit" and command.line.run is not None:
+        check_settings(command)
     model = command.build_model(trained=checkpoint is not None)
 
     if checkpoint is not None:

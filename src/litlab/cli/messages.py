@@ -9,10 +9,7 @@ import logging
 import os
 import re
 import sys
-import traceback
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,6 @@ from torch import optim
 from litlab.cli.argv import CONFIG, flags_of
 from litlab.cli.classes import explain_denied, find_classes, imported
 from litlab.errors import UserError, first_line, list_causes
-from litlab.runs.folder import ROOT, RunFolder, write_text
 from litlab.util.device import is_out_of_memory
 from litlab.util.team import package
 from litlab.util.text import nearest
@@ -115,19 +111,6 @@ def _find_place(key: str, argv: list[str]) -> str:
 
 
 # What ends a command
-
-
-@contextmanager
-def saving_traceback(run: RunFolder | None) -> Iterator[None]:
-    """Keep the traceback of what ends a run in its folder, and note on the exception where it is."""
-    file = ROOT / "traceback.txt" if run is None else run.traceback
-    try:
-        yield
-    except Exception as error:
-        with suppress(UserError):  # a full disk: the exception itself is what must be seen
-            write_text(file, "".join(traceback.format_exception(error)))
-            error.add_note(f"traceback in {file}")
-        raise
 
 
 def describe_error(error: BaseException) -> str | None:

@@ -12,8 +12,8 @@ from litlab.types import PositiveFloat
 
 # Settings of a command, which are not part of the config that a run keeps.
 OF_THE_COMMAND = (
-    "config", "base", "resume", "run", "check", "plan", "plan_memory", "input", "output", "allow_modules", "ckpt_path",
-    "print_config",
+    "config", "base", "resume", "run", "check", "plan", "plan_memory", "input", "output", "allow_modules",
+    "data_changed", "ckpt_path", "print_config",
 )  # fmt: skip
 
 # By section: the callback that it configures, whether it is on by default, and its help.
@@ -71,6 +71,8 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         "timm. Only as a flag.",
     )  # fmt: skip
 
+    help_ = "Accept that the data of the run has other contents now. Only as a flag."
+    add("--data_changed", action="store_true", help=help_)
     add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")
     if verb == "fit":
         help_ = "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."

@@ -23,7 +23,9 @@ from litlab.cli.config import Command
 from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.errors import UserError, building
 from litlab.runs.folder import RunFolder
-from litlab.runs.record import RunRecord, resume_loggers
+from litlab.runs.loggers import resume_loggers
+from litlab.runs.record import RunRecord
+from litlab.runs.run import Run
 from litlab.runs.signals import StopSignals
 from litlab.util.device import keep_freed_memory
 
@@ -34,17 +36,18 @@ STEP_HOOKS = (
 )  # fmt: skip
 
 
-def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
+def build_trainer(experiment: Any, run: Run | None) -> Trainer:
     """Build the Trainer that the config describes, with the callbacks of its sections.
 
     Args:
         experiment: The `litlab.cli.fit.Experiment`.
-        run: The folder for what it writes; None: it writes nothing.
+        run: The run whose folder it writes into; None: it writes nothing.
     """
+    folder = run and run.folder
     command, checkpoint = experiment.command, experiment.checkpoint
     config = command.config.clone()
-    if run is not None:
-        resume_loggers([logger for logger in _as_list(config.trainer.logger) if not isinstance(logger, bool)], run)
+    if folder is not None:
+        resume_loggers([logger for logger in _as_list(config.trainer.logger) if not isinstance(logger, bool)], folder)
     built = command.build("trainer", *SECTIONS, "channels_last", config=config)
     settings: dict[str, Any] = dict(built.trainer)
 
@@ -52,8 +55,8 @@ def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
         settings |= {"strategy": "auto", "devices": 1, "num_nodes": 1}
     if getattr(experiment.data, "shares_samples", False):  # among processes, without padding
         settings["use_distributed_sampler"] = False
-    settings["logger"] = [] if run is None else build_loggers(command, settings["logger"], run, checkpoint)
-    settings["callbacks"] = arrange_callbacks(experiment, built, settings)
+    settings["logger"] = [] if folder is None else build_loggers(command, settings["logger"], folder, checkpoint)
+    settings["callbacks"] = arrange_callbacks(experiment, built, settings, run)
     if settings["enable_checkpointing"] is None:
         settings["enable_checkpointing"] = _has(settings["callbacks"], Checkpoint)
 
@@ -81,7 +84,7 @@ def build_loggers(command: Command, named: Any, run: RunFolder, checkpoint: dict
     return [own, *further]
 
 
-def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any]) -> list[Callback]:
+def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any], run: Run | None) -> list[Callback]:
     """Put the callbacks of a command in order: finders, sections, those of the machinery, and ``trainer.callbacks``.
 
     A progress bar or LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's.
@@ -90,6 +93,7 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
         experiment: The `litlab.cli.fit.Experiment`.
         built: The config, its sections built.
         settings: The Trainer's arguments.
+        run: As of `build_trainer`.
 
     Raises:
         UserError: If two of them exclude each other, or one can't be resumed.
@@ -108,8 +112,8 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
     if settings["enable_progress_bar"] is not False and not _has(named, LightningProgressBar):
         shown.append(ProgressBar())
 
-    record = RunRecord(command.settings)
-    own = [FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]
+    record = [RunRecord(run)] if run is not None else []
+    own = [FreeGradients(), ExactResume(), *record, StopSignals(), RunSummary()]
     return [*finders, *section_callbacks(built), *shown, *own, *named]
 
 

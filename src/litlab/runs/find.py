@@ -28,10 +28,19 @@ def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
     return sorted(runs, key=lambda run: (str(read_json(run.status).get("started")), run.name), reverse=True)
 
 
-def newest_resumable(root: Path, experiment: str) -> RunFolder | None:
-    """Return the newest run of an experiment that has a ``last.ckpt``."""
+def newest_resumable(root: Path, experiment: str, needs_job: bool = False) -> RunFolder | None:
+    """Return the run of an experiment that can be resumed: this SLURM job's, else the newest with a ``last.ckpt``.
+
+    Args:
+        root: The folder of all runs.
+        experiment: Its name.
+        needs_job: Whether only a run of this job will do.
+    """
     runs = [run for run in all_runs(root / experiment) if run.path.parent == root / experiment]
-    return next((run for run in runs if (run.checkpoints / "last.ckpt").is_file()), None)
+    runs = [run for run in runs if (run.checkpoints / "last.ckpt").is_file()]
+    job = os.environ.get("SLURM_JOB_ID")
+    own = [run for run in runs if job and read_json(run.status).get("slurm_job_id") == job]
+    return next(iter(own if needs_job else own or runs), None)
 
 
 def find_run(text: str, groups: bool = False) -> RunFolder:

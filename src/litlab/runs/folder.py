@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +53,24 @@ class RunFolder:
         return os.path.isfile(self.group)
 
     def state(self) -> dict[str, Any]:
-        """Return what ``status.json`` says; ``status`` is ``killed`` for a run that never wrote its end and is over.
+        """Return what ``status.json`` says, and how a run ended that never wrote its end: killed, or failed on a rank.
 
         Raises:
             UserError: If the file can't be read.
         """
         state = read_json(self.status)
-        if state.get("status") == "running" and not self._is_locked():
+        if state.get("status") == "running" and not self.is_locked():
             state["status"] = "killed"
+            started = state.get("started")
+            failed = started and self.find_failed_rank(datetime.fromisoformat(started).timestamp())
+            if failed:
+                state |= {"status": "failed", "reason": summarise_traceback(failed)}
         return state
+
+    def find_failed_rank(self, since: float) -> Path | None:
+        """Return the traceback of the process above rank zero that failed first after a time."""
+        files = [file for file in self.path.glob("traceback_rank_*.txt") if file.stat().st_mtime >= since]
+        return min(files, key=lambda file: file.stat().st_mtime, default=None)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -77,7 +87,7 @@ class RunFolder:
         except Timeout:
             raise UserError(f"{self.name}: another process trains it; wait until it ends, or stop it") from None
 
-    def _is_locked(self) -> bool:
+    def is_locked(self) -> bool:
         """Return whether a process trains the run, on this machine or another one."""
         try:
             with os.fdopen(os.open(self.path / ".lock", os.O_RDONLY | os.O_NONBLOCK)) as file:
@@ -102,6 +112,13 @@ def new_run(root: Path, experiment: str) -> RunFolder:
             return run
         except FileExistsError:
             number += 1
+
+
+def summarise_traceback(file: Path) -> str:
+    """Return which rank has left a traceback, and the line of its exception."""
+    last_frame = file.read_text(encoding="utf-8").rpartition("\n  File ")[2]
+    lines = [line for line in last_frame.splitlines()[1:] if line[:1].strip()]
+    return f"rank {file.stem.rpartition('_')[2]}: {lines[0] if lines else 'failed'}"
 
 
 def check_experiment(name: str) -> None:

@@ -6,9 +6,11 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks import VRAM, Compile, RunSummary
-from litlab.runs.folder import write_json
+from litlab.runs.folder import RunFolder, write_json
 from litlab.runs.record import RunRecord
+from litlab.runs.run import Run
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.runs.make import command
 
 
 class Scripted(Tiny):
@@ -20,11 +22,12 @@ class Scripted(Tiny):
 
 def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     write_json(tmp_path / "metrics.json", {"seconds": 5400.0})  # an hour and a half were spent before
+    record = RunRecord(Run(command(), RunFolder(tmp_path)))
     summary, checkpoint = RunSummary(), ModelCheckpoint(monitor="val/score", mode="max")
     trainer = make_trainer(
         tmp_path, max_epochs=3, num_sanity_val_steps=0, logger=TensorBoardLogger(tmp_path, "", ""),
         enable_checkpointing=True,
-        callbacks=[VRAM(), Compile("default", backend="eager"), RunRecord(), summary, checkpoint],
+        callbacks=[VRAM(), Compile("default", backend="eager"), record, summary, checkpoint],
     )  # fmt: skip
     model, data = Scripted(), TinyData()
     data.generated, data.description = True, "10 noise images"

@@ -11,7 +11,7 @@ import yaml
 
 from litlab.artifact import is_exported
 from litlab.checkpointing.callback import RunCheckpoint
-from litlab.cli.argv import is_foreign
+from litlab.cli.argv import read_command_line
 from litlab.cli.classes import check_names, restrict_imports
 from litlab.errors import UserError
 from tests.litlab.conftest import CONFIGS
@@ -119,8 +119,8 @@ def test_only_allow_modules_trusts_a_module(run, series, tmp_path, evil, trained
 
 def test_the_config_of_a_run_is_foreign_under_its_own_name_too(tmp_path, trained):
     folder = run_folder(tmp_path, trained)
-    assert is_foreign(["fit", "--config", f"{folder}/config.yaml"])
-    assert not is_foreign(["fit", f"--config={CONFIGS / 'images.yaml'}"])
+    assert read_command_line(["fit", "--config", f"{folder}/config.yaml"]).is_foreign
+    assert not read_command_line(["fit", f"--config={CONFIGS / 'images.yaml'}"]).is_foreign
     (folder / "manifest.json").write_text('{"format": "aoti"}')
     assert not is_exported(folder), "which would be loaded as native code"
 

@@ -1,14 +1,26 @@
-"""Run folders written by hand, as `RunRecord` and the command line leave them."""
+"""Run folders written by hand, as `Run` and the command line leave them, and a command that makes one."""
 
 import json
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import yaml
 
 from litlab.runs.folder import RunFolder
 
+CONFIG = {"data": {"api_key": "hunter2x", "size": 3}}
 COMMIT = "1234567890abcdef1234567890abcdef12345678"
+
+
+def command(verb: str = "fit", run: RunFolder | None = None, data_changed: bool = False) -> Any:
+    """What a `Run` asks of a parsed command line."""
+    trainer = SimpleNamespace(default_root_dir=None, logger=None, fast_dev_run=False)
+    config = SimpleNamespace(trainer=trainer, experiment="tiny", data_changed=data_changed)
+    line = SimpleNamespace(run=run, is_auto=False)
+    settings = {"settings": lambda: CONFIG, "settings_of": lambda file: CONFIG}
+    return SimpleNamespace(verb=verb, config=config, line=line, **settings)
 
 
 def write_run(

@@ -169,7 +169,7 @@ def plan_command(command: Any) -> None:
     print(f"Plan for {config.plan} devices of {devices.memory / GIB:.3g} GiB. Nothing is run.")
     print(f"model: {config.model.class_path}, {precision}")
     print(f"batch: {describe(batch)} on each device")
-    show(estimates, devices, take_flag("--plan_memory", take_flag("--plan", command.typed)[1])[1])
+    show(estimates, devices, take_flag("--plan_memory", take_flag("--plan", command.line.pinned)[1])[1])
 
 
 def read_devices(text: str, gib: float) -> Devices:

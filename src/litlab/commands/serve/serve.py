@@ -7,8 +7,8 @@ from functools import partial
 from ipaddress import ip_address
 
 from litlab.artifact import is_exported
-from litlab.cli.argv import pin_run
 from litlab.errors import UserError
+from litlab.runs.find import find_run
 from litlab.util.options import Options, amount_of, count
 from litlab.util.team import package
 
@@ -61,7 +61,7 @@ def parse_options(arguments: list[str]) -> ServeOptions:
 
     options.token = os.environ.pop(TOKEN, None) or None  # processes that are started later don't find it there
     if not is_exported(options.run):
-        [_, _, options.run] = pin_run(["serve", "--run", options.run])
+        options.run = options.run if os.path.isfile(options.run) else str(find_run(options.run).path)
     elif options.settings:
         raise UserError(f"serve: {options.settings[0]} is a setting of a run, and {options.run} is an exported model")
     return options
