@@ -181,7 +181,7 @@ class Run:
             first = self.folder and self.folder.find_failed_rank(self._clock)
             if first and is_first_process():  # of which this process only sees that it is gone
                 error.add_note(f"traceback in {first} of the process that failed first")
-                reason = f"{mask_text(summarise_traceback(first))}; then, on rank 0, {reason}"
+                reason = mask_text(summarise_traceback(first))
             if self._trainer is not None:
                 place = locate_failure(self._trainer, error)
         in_test = self._trainer is not None and self._trainer.state.fn == "test"
