@@ -8,20 +8,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import BasePredictionWriter
+from jsonargparse import Namespace
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint, LearningRateMonitor
+from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.checkpointing.internals import release_averages
+from litlab.callbacks.gradients import FreeGradients
+from litlab.callbacks.layout import ChannelsLast
+from litlab.callbacks.lr_finder import find_learning_rate
+from litlab.callbacks.progress import ProgressBar
+from litlab.callbacks.summary import RunSummary
+from litlab.checkpointing.internals import log_at_step, release_averages
 from litlab.checkpointing.io import load_checkpoint
+from litlab.checkpointing.resume import ExactResume, make_resumable
 from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
-from litlab.cli.trainer import build_trainer, check_trained, explain_untestable, print_summary
-from litlab.errors import UserError
+from litlab.cli.trainer import (
+    as_list,
+    build_settings,
+    check_trained,
+    choose_checkpoint_io,
+    explain_untestable,
+    has_callback,
+    lighten_steps,
+    print_summary,
+)
+from litlab.errors import UserError, building
 from litlab.runs.changes import check_settings
 from litlab.runs.find import find_checkpoint
+from litlab.runs.record import RunRecord
 from litlab.runs.run import Run, saving_traceback
+from litlab.runs.signals import StopSignals
 
 
 @dataclass
@@ -53,6 +72,8 @@ def fit(argv: list[str]) -> None:
         if run.is_finished:
             return
         trainer = build_trainer(experiment, run)
+        if config.ckpt_path is None:
+            find_learning_rate(trainer, model, data)  # only with an LRFinder: a training before it
         trainer.fit(model, data, ckpt_path=config.ckpt_path, weights_only=True)
         check_trained(trainer)
         test_best(trainer, experiment)
@@ -125,6 +146,74 @@ def build(command: Command) -> Experiment:
         config.init_from = str(find_checkpoint(config.init_from))  # as the run's config says it
         initialise(model, Path(config.init_from))
     return Experiment(command, data, model, checkpoint)
+
+
+def build_trainer(experiment: Experiment, run: Run | None) -> Trainer:
+    """Build the Trainer that the config describes.
+
+    Args:
+        experiment: What it is to train or evaluate.
+        run: The run whose folder it writes into; None: it writes nothing.
+    """
+    checkpoint, verb = experiment.checkpoint, experiment.command.verb
+    built, settings = build_settings(experiment, run)
+    settings["callbacks"] = list_callbacks(built, settings, run, is_resumed=verb == "fit" and checkpoint is not None)
+    if settings["enable_checkpointing"] is None:
+        settings["enable_checkpointing"] = has_callback(settings["callbacks"], Checkpoint)
+
+    with building("trainer"):
+        trainer = experiment.command.trainer_class(**settings)
+    choose_checkpoint_io(trainer)
+    lighten_steps(trainer)
+    if checkpoint is not None and verb != "fit":  # where results belong in the curves of the run
+        log_at_step(trainer, checkpoint.get("global_step", 0))
+    return trainer
+
+
+def list_callbacks(built: Namespace, settings: dict[str, Any], run: Run | None, is_resumed: bool) -> list[Callback]:
+    """Return all callbacks in the order in which they run; Lightning moves the checkpoints to the end.
+
+    A progress bar or LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's.
+
+    Args:
+        built: The config, its sections built.
+        settings: The Trainer's arguments.
+        run: As of `build_trainer`.
+        is_resumed: Whether a fit continues from a checkpoint.
+
+    Raises:
+        UserError: If two of them exclude each other, or one can't be resumed.
+    """
+    if built.ema is not None and built.swa is not None:
+        raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
+    named = make_resumable(as_list(settings["callbacks"]), is_resumed)
+    shows_rates = settings["logger"] and not has_callback(named, LearningRateMonitor)
+    shows_progress = settings["enable_progress_bar"] is not False and not has_callback(named, LightningProgressBar)
+    compiles = built.compile is not None and built.compile.mode is not None
+    callbacks = [
+        ChannelsLast() if built.channels_last else None,  # before an average copies the weights
+        built.checkpoint,
+        built.early_stopping,
+        built.freeze,
+        built.ema,
+        built.swa,
+        # The gradient: as it is, whether it is finite, clipped.
+        built.grad_norms,
+        built.nan_guard,
+        built.agc,
+        built.activation_checkpointing,
+        built.compile if compiles else None,
+        built.vram,
+        LearningRateMonitor() if shows_rates else None,
+        ProgressBar() if shows_progress else None,
+        FreeGradients(),
+        ExactResume(),
+        RunRecord(run) if run is not None else None,
+        StopSignals(),
+        RunSummary(),
+        *named,
+    ]
+    return [callback for callback in callbacks if callback is not None]
 
 
 def choose_output(config: Any) -> Path:

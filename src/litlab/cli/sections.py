@@ -1,12 +1,10 @@
 """What a verb takes besides model, data and trainer: sections that configure a callback, and a few flags."""
 
-from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
 from litlab.callbacks.early_stopping import RunEarlyStopping
-from litlab.callbacks.layout import ChannelsLast
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.types import PositiveFloat
 
@@ -27,7 +25,6 @@ SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
     ),
     "ema": (EMA, False, "Average of the weights, which is validated and kept. null: none."),
     "swa": (SWA, False, "Mean of the last epochs' weights, which is validated and kept. null: none."),
-    # The three that look at the gradient, in this order: as it is, whether it is finite, clipped.
     "grad_norms": (GradNorms, False, "Logs the norm of each parameter's gradient. {}: on, null: off."),
     "nan_guard": (NaNGuard, True, "What to do when a loss or gradient is not a number. null: nothing."),
     "agc": (AGC, False, "Adaptive clipping, by the norms of the weights. null: none."),
@@ -87,17 +84,3 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         add("--input", type=str | None, default=None, help="File or folder to predict.")
         help_ = "File to write, instead of predictions.csv in the run's folder."
         add("--output", type=str | None, default=None, help=help_)
-
-
-def section_callbacks(built: Namespace) -> list[Callback]:
-    """Return the callbacks of a config's sections and flags.
-
-    Args:
-        built: The config, its sections built.
-    """
-    callbacks = [built[name] for name in SECTIONS if built[name] is not None]
-    if built.compile is not None and built.compile.mode is None:
-        callbacks.remove(built.compile)
-    if built.channels_last:
-        callbacks.insert(0, ChannelsLast())  # before an average copies the weights
-    return callbacks

@@ -17,9 +17,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks import LRFinder, MemorySnapshot
 from litlab.cli.config import Command
-from litlab.cli.fit import Experiment, build
+from litlab.cli.fit import Experiment, build, build_trainer
 from litlab.cli.main import run_experiment
-from litlab.cli.trainer import build_trainer, check_trained
+from litlab.cli.trainer import check_trained
 from litlab.runs.folder import write_json
 from litlab.runs.provenance import hardware
 from litlab.util.device import has_fast_bfloat16

@@ -18,8 +18,8 @@ from torch.utils.benchmark import Timer
 from litlab.artifact import Artifact
 from litlab.artifact.artifact import FILES, Run, take_arrays
 from litlab.artifact.servable import load_servable
-from litlab.cli.fit import Experiment
-from litlab.cli.trainer import build_trainer, explain_untestable
+from litlab.cli.fit import Experiment, build_trainer
+from litlab.cli.trainer import explain_untestable
 from litlab.commands.export.folder import choose_folder, get_versions, write_folder, write_manifest
 from litlab.commands.export.graph import trace, write_graph
 from litlab.commands.export.parity import compare
