@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,31 +32,31 @@ NEEDED = ("trainer", "model", "data", "seed_everything", "experiment", "test_aft
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")  # ${NAME}, of the environment
 
-register_type(torch.device)
-yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
 
-load_yaml = get_loader("yaml")
+@cache
+def prepare_jsonargparse() -> None:
+    """Tell jsonargparse, and YAML, what they don't know; for all parsers of this process, once."""
+    register_type(torch.device)
+    yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
+    load_yaml = get_loader("yaml")
+
+    def load_setting(text: str) -> Any:
+        """Load YAML, or the word None, which jsonargparse (4.53) makes of ``--model.network.weights null``."""
+        return None if text == "None" else load_yaml(text)
+
+    def load_with_variables(text: str) -> Any:
+        """Load YAML in which ``${NAME}`` stands for a variable of the environment."""
+        return load_setting(VARIABLE.sub(fill_variable, text))
+
+    set_loader("yaml", load_setting, (yaml.YAMLError,))
+    # Not for the configs of others: they could have what they find there sent or written somewhere.
+    set_loader("yaml with variables", load_with_variables, (yaml.YAMLError,))
 
 
-def load_setting(text: str) -> Any:
-    """Load YAML, or the word None, which jsonargparse (4.53) makes of ``--model.network.weights null``."""
-    return None if text == "None" else load_yaml(text)
-
-
-def load_with_variables(text: str) -> Any:
-    """Load YAML in which ``${NAME}`` stands for a variable of the environment."""
-
-    def fill(variable: re.Match[str]) -> str:
-        if variable[1] not in os.environ:
-            raise UserError(f"{variable[0]}: there is no such environment variable; set it, or write its value")
-        return os.environ[variable[1]]
-
-    return load_setting(VARIABLE.sub(fill, text))
-
-
-set_loader("yaml", load_setting, (yaml.YAMLError,))
-# Not for the configs of others: they could have what they find there sent or written somewhere.
-set_loader("yaml with variables", load_with_variables, (yaml.YAMLError,))
+def fill_variable(variable: re.Match[str]) -> str:
+    if variable[1] not in os.environ:
+        raise UserError(f"{variable[0]}: there is no such environment variable; set it, or write its value")
+    return os.environ[variable[1]]
 
 
 class ExperimentParser(LightningArgumentParser):
@@ -85,6 +86,7 @@ class Command(LightningCLI):
     config: Namespace
 
     def __init__(self, argv: list[str]) -> None:
+        prepare_jsonargparse()
         line = self.line = read_command_line(argv)
         self.verb = line.verb
         self.trusted = restrict_imports(line.is_foreign, flag_value("--allow_modules", line.flags))
@@ -131,6 +133,9 @@ class Command(LightningCLI):
 
     def instantiate_classes(self) -> None:
         """Leave building to `litlab.cli.fit`, which says in which order it happens."""
+
+    def _set_seed(self) -> None:
+        """Leave seeding to it, too."""
 
     def build(self, *keys: str, config: Namespace | None = None) -> Namespace:
         """Build the classes of some sections.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint, LearningRateMonitor
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.utilities import rank_zero_info
@@ -23,6 +23,7 @@ from litlab.checkpointing.internals import log_at_step, release_averages
 from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.resume import ExactResume, make_resumable
 from litlab.checkpointing.weights import check_weights, initialise
+from litlab.cli.argv import has_flag
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
 from litlab.cli.trainer import (
@@ -53,24 +54,27 @@ class Experiment:
     checkpoint: dict[str, Any] | None  # of --ckpt_path
 
 
-def fit(argv: list[str]) -> None:
-    """Train, then test the best checkpoint."""
+def fit(argv: list[str]) -> int:
+    """Train, then test the best checkpoint; return the exit code."""
+    if has_flag(argv, "--seeds", "--folds"):  # one fit after the other, each in a process of its own
+        return import_command("--seeds")(argv[1:])
+
     command = Command(argv)  # runs and bases become flags, then all is parsed
     config = command.config
     sys.argv[1:] = command.line.pinned  # with which Lightning starts the other processes
     if config.plan is not None:
         import_command("--plan")(command)
-        return
+        return 0
 
     experiment = build(command)
     data, model = experiment.data, experiment.model
     if config.check:
         import_command("--check")(build_trainer(experiment, None), model, data)
-        return
+        return 0
 
     with Run.start(command) as run:
         if run.is_finished:
-            return
+            return 0
         trainer = build_trainer(experiment, run)
         if config.ckpt_path is None:
             find_learning_rate(trainer, model, data)  # only with an LRFinder: a training before it
@@ -78,9 +82,10 @@ def fit(argv: list[str]) -> None:
         check_trained(trainer)
         test_best(trainer, experiment)
     print_summary(trainer)
+    return 0
 
 
-def evaluate(argv: list[str]) -> None:
+def evaluate(argv: list[str]) -> int:
     """Validate or test a checkpoint; the results go into its run."""
     command = Command(argv)
     sys.argv[1:] = command.line.pinned
@@ -93,9 +98,10 @@ def evaluate(argv: list[str]) -> None:
             experiment.model, experiment.data, ckpt_path=command.config.ckpt_path, weights_only=True, verbose=False
         )
     print_summary(trainer)
+    return 0
 
 
-def predict(argv: list[str]) -> None:
+def predict(argv: list[str]) -> int:
     """Read ``--input``, predict and write ``--output``; or leave both to a callback."""
     command = Command(argv)
     config = command.config
@@ -119,6 +125,7 @@ def predict(argv: list[str]) -> None:
         if writes:
             data.write_predictions(outputs, str(output))
             rank_zero_info(f"Predictions: {output}")
+    return 0
 
 
 def build(command: Command) -> Experiment:
@@ -134,6 +141,7 @@ def build(command: Command) -> Experiment:
         raise UserError(f"{command.verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE")
     checkpoint = None if path is None else load_checkpoint(path, weights=command.verb != "fit")
 
+    seed_everything(config.seed_everything, workers=True)
     data = command.build_data()
     command.fill_from_data(data)  # null settings of the model, such as num_classes
     if command.verb == "fit" and command.line.run is not None:

@@ -83,7 +83,7 @@ class TrialClock(LapTimer):
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
-def run_trial(file: Path, steps: int, argv: list[str]) -> None:
+def run_trial(file: Path, steps: int, argv: list[str]) -> int:
     """Fit with a clock, which ends it, and write what it has measured as JSON."""
     experiment = build(Command([*argv, *NOTHING_ELSE]))
     trainer: Any = build_trainer(experiment, None)
@@ -96,6 +96,7 @@ def run_trial(file: Path, steps: int, argv: list[str]) -> None:
     trial = {"rates": clock.rates, "startup": clock.startup}
     facts = {**describe_experiment(experiment, trainer), "run_samples": clock.run_samples}
     write_json(file, {"trial": trial, "steps": clock.steps, "facts": facts})
+    return 0
 
 
 def describe_experiment(experiment: Experiment, trainer: Trainer) -> dict[str, Any]:
