@@ -22,6 +22,7 @@ from litlab.errors import UserError
 from litlab.runs.find import find_checkpoint
 from litlab.runs.record import log_results
 from litlab.runs.start import choose_run, is_finished, start_run
+from litlab.util.files import check_replaceable, record_digests
 
 
 @dataclass
@@ -95,8 +96,9 @@ def predict(argv: list[str]) -> None:
         outputs = trainer.predict(
             experiment.model, data, return_predictions=writes, ckpt_path=config.ckpt_path, weights_only=True
         )
-        if writes:
+        if output is not None:
             data.write_predictions(outputs, str(output))
+            record_digests(output)
             rank_zero_info(f"Predictions: {output}")
 
 
@@ -126,14 +128,13 @@ def build(command: Command) -> Experiment:
 
 def choose_output(config: Any) -> Path:
     """Return the file that ``predict`` writes; refuse one that would replace something else."""
-    from litlab.data.predictions import check_output, is_predictions
+    from litlab.data.predictions import check_output
 
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")
     path = Path(config.output or Path(config.run or "", "predictions.csv")).expanduser()
     check_output(path)
-    if path.is_symlink() or (path.exists() and not (path.is_file() and is_predictions(path))):
-        raise UserError(f"--output: {path} exists and does not hold predictions; choose another file")
+    check_replaceable(path)
     return path
 
 

@@ -15,6 +15,7 @@ from litlab import parallel  # noqa: F401 - its strategies have names
 from litlab.callbacks.gradients import FreeGradients
 from litlab.callbacks.lr_finder import LRFinder
 from litlab.callbacks.progress import ProgressBar
+from litlab.callbacks.reporting import check_files
 from litlab.callbacks.summary import RunSummary
 from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
@@ -59,6 +60,8 @@ def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
 
     with building("trainer"):
         trainer = command.trainer_class(**settings)
+    if run is not None and command.verb != "validate":  # which writes no pictures
+        check_files(trainer, run.path)
     choose_checkpoint_io(trainer)
     lighten_steps(trainer)
     if checkpoint is not None and command.verb != "fit":  # where results belong in the curves of the run
