@@ -50,6 +50,8 @@ class LRFinder(Callback):
             rate lets the loss fall.
     """
 
+    files = ("lr_finder.png",)
+
     def __init__(
         self,
         min_lr: PositiveFloat = 1e-6,

@@ -9,6 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.memory import VRAM
 from litlab.callbacks.reporting import run_folder
+from litlab.util.files import write_output
 from litlab.util.text import print_table
 
 
@@ -40,7 +41,7 @@ class RunSummary(Callback):
         folder = run_folder(trainer)  # on every rank: it is broadcast
         if folder is not None and trainer.is_global_zero:
             for name, text in self._warnings.items():
-                (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+                write_output(folder / f"{name}.txt", text)
             note = folder / "RANDOM_WEIGHTS.txt"  # of the fit, where a test follows by itself
             if note.is_file():
                 self._warnings[note.stem] = note.read_text(encoding="utf-8")
@@ -81,7 +82,9 @@ class RunSummary(Callback):
 
         # On what, and what it took.
         if self._start is not None:
-            rows["data"] = str(getattr(trainer.datamodule, "description", "-"))  # pyright: ignore[reportAttributeAccessIssue]
+            data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+            if hasattr(data, "description"):
+                rows["data"] = str(data.description)
             seconds_before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks)  # of `RunRecord`
             rows["epochs"] = str(trainer.current_epoch)
             rows["minutes"] = f"{(seconds_before + self._end - self._start) / 60:.2f}"

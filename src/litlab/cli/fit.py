@@ -18,6 +18,7 @@ from litlab.callbacks.gradients import FreeGradients
 from litlab.callbacks.layout import ChannelsLast
 from litlab.callbacks.lr_finder import find_learning_rate
 from litlab.callbacks.progress import ProgressBar
+from litlab.callbacks.reporting import check_files
 from litlab.callbacks.summary import RunSummary
 from litlab.checkpointing.internals import log_at_step, release_averages
 from litlab.checkpointing.io import load_checkpoint
@@ -42,6 +43,7 @@ from litlab.runs.find import find_checkpoint
 from litlab.runs.record import RunRecord
 from litlab.runs.run import Run, saving_traceback
 from litlab.runs.signals import StopSignals
+from litlab.util.files import check_replaceable, record_digests
 
 
 @dataclass
@@ -122,8 +124,9 @@ def predict(argv: list[str]) -> int:
         outputs = trainer.predict(
             experiment.model, data, return_predictions=writes, ckpt_path=config.ckpt_path, weights_only=True
         )
-        if writes:
+        if output is not None:
             data.write_predictions(outputs, str(output))
+            record_digests(output)
             rank_zero_info(f"Predictions: {output}")
     return 0
 
@@ -171,6 +174,8 @@ def build_trainer(experiment: Experiment, run: Run | None) -> Trainer:
 
     with building("trainer"):
         trainer = experiment.command.trainer_class(**settings)
+    if run is not None and run.folder is not None and verb != "validate":  # which writes no pictures
+        check_files(trainer, run.folder.path)
     choose_checkpoint_io(trainer)
     lighten_steps(trainer)
     if checkpoint is not None and verb != "fit":  # where results belong in the curves of the run
@@ -226,14 +231,13 @@ def list_callbacks(built: Namespace, settings: dict[str, Any], run: Run | None, 
 
 def choose_output(config: Any) -> Path:
     """Return the file that ``predict`` writes; refuse one that would replace something else."""
-    from litlab.data.predictions import check_output, is_predictions
+    from litlab.data.predictions import check_output
 
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")
     path = Path(config.output or Path(config.run or "", "predictions.csv")).expanduser()
     check_output(path)
-    if path.is_symlink() or (path.exists() and not (path.is_file() and is_predictions(path))):
-        raise UserError(f"--output: {path} exists and does not hold predictions; choose another file")
+    check_replaceable(path)
     return path
 
 

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.folder import ROOT, RunFolder, owner_of, read_json
+from litlab.runs.folder import ROOT, RunFolder, owner_of, read_json, read_or_note, read_record
 from litlab.util.text import nearest
 
 RUN_HELP = "a run or its folder, an experiment (its newest run), last, or a checkpoint"
 
 
 def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
-    """Return all runs below a folder, the newest first. Links are not followed.
+    """Return all runs below a folder, the newest first, those of unknown age last.
+
+    Links are not followed.
 
     Args:
         root: The folder.
@@ -25,7 +27,11 @@ def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
         if run.is_run() or (groups and run.is_group() and run.path != root):
             names.clear()
             runs.append(run)
-    return sorted(runs, key=lambda run: (str(read_json(run.status).get("started")), run.name), reverse=True)
+    return sorted(runs, key=_find_start, reverse=True)
+
+
+def _find_start(run: RunFolder) -> tuple[str, str]:
+    return read_or_note([], read_record, run.status).get("started") or "", run.name
 
 
 def newest_resumable(root: Path, experiment: str, needs_job: bool = False) -> RunFolder | None:

@@ -36,6 +36,8 @@ class ImagePlots(Callback):
         UserError: Where the model's ``test_step`` returns no ``logits``, or the batches are not images.
     """
 
+    files = ("test_images.png", "mistakes.png")
+
     def __init__(self, images: PositiveInt = 32) -> None:
         self.images = images
 

@@ -51,3 +51,7 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     assert rows["GENERATED_DATA"].startswith("GENERATED, not real: 10 noise images")
     assert "10 noise images" in (tmp_path / "GENERATED_DATA.txt").read_text()
     assert (tmp_path / "RANDOM_WEIGHTS.txt").read_text() == model.stand_in
+
+    del data.description
+    summary.print_summary(trainer)
+    assert "│ data " not in capsys.readouterr().out

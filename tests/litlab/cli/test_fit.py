@@ -77,10 +77,5 @@ def test_what_a_library_says_while_building_is_a_line(run, settings, monkeypatch
         run(*command)
 
 
-def test_predictions_replace_predictions_and_nothing_else(run, folder, series, tmp_path):
-    command = ["predict", "--run", "series", "--input", series]
-    for _ in range(2):
-        assert run(*command, "--output", "new/predictions.csv").code == 0
-    assert "--input: it is not set" in error(run(*command[:3]))
-    (tmp_path / "mine.csv").write_text("file,label\na.png,cat\n")
-    assert "mine.csv exists and does not hold predictions" in error(run(*command, "--output", "mine.csv"))
+def test_predict_needs_an_input(run, folder):
+    assert "--input: it is not set" in error(run("predict", "--run", "series"))

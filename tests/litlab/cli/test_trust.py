@@ -26,14 +26,14 @@ def calls(path: str, /, **init_args: Any) -> dict[str, Any]:
 
 LATER = "lightning.pytorch.callbacks.LambdaCallback"  # calls something later
 TOUCH = {"command": "touch MARK"}
-WRITE = calls("litlab.runs.folder.write_text", path="MARK", text="written")
+WRITE = calls("litlab.util.files.write_text", path="MARK", text="written")
 # What stands in the place of the optimizer or of a callback; what the line says of it.
 FOREIGN: dict[str, tuple[str, Any, str]] = {
     "command": ("optimizer", calls("os.system", **TOUCH), f"{ALLOW} os"),
     "command through torch": ("optimizer", calls("torch.os.system", **TOUCH), ""),
     "a module of the folder": ("optimizer", "evil_module.Optimizer", f"{ALLOW} evil_module"),
     "torch.load": ("optimizer", calls("torch.load", f="evil.pkl", weights_only=False), MAY_NOT),
-    "a function of ours": ("optimizer", WRITE, f"model.optimizer: {MAY_NOT} litlab.runs.folder.write_text"),
+    "a function of ours": ("optimizer", WRITE, f"model.optimizer: {MAY_NOT} litlab.util.files.write_text"),
     "a class of ours elsewhere": ("optimizer", calls("litlab.data.ImageData", dataset="generated"), ""),
     "callable of torch": ("callbacks", calls(LATER, setup="torch.save"), f"{MAY_NOT} torch.serialization.save"),
     "callable with arguments": ("callbacks", calls(LATER, setup=WRITE), MAY_NOT),

@@ -36,7 +36,7 @@ def write_run(
     run.config.write_text(yaml.safe_dump({"seed_everything": 0, "model": model, "ckpt_path": None}))
     failed = {"reason": "RuntimeError: it broke", "place": {"epoch": 1, "line": "a.py:7"}} if status == "failed" else {}
     write(run.status, status=status, started=started, ended=None, **failed)
-    write(run.metrics, val={"val/acc": best - 0.1, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12, seconds=90.0,
+    write(run.metrics, val={monitor: best, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12, seconds=90.0,
           peak_memory_gib=1.25,
           best={"monitor": monitor, "mode": mode, "value": best, "checkpoint": "e.ckpt"})  # fmt: skip
     if generated:
@@ -56,7 +56,7 @@ def write_group(root: Path, name: str, best: list[float], kind: str = "seed", ho
     started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(timespec="seconds")
     write(group.status, status="finished", members=f"{len(best)} of 3", started=started)
     metrics = json.loads((group.path / f"{kind}_0/version_0/metrics.json").read_text())
-    metrics["best"]["value"] = sum(best) / len(best)
+    metrics["best"]["value"] = metrics["val"]["val/acc"] = sum(best) / len(best)
     write(group.metrics, **metrics, deviation={"val/acc": 0.05})
     group.config.write_text((group.path / f"{kind}_0/version_0/config.yaml").read_text())
     write(group.provenance, commit=COMMIT, dirty=False)

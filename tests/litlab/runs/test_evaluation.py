@@ -22,8 +22,10 @@ def test_a_run_is_tested_by_its_name(run, folder):
     metrics = folder.metrics.read_bytes()
     assert "the results are not saved" in run("test", "--run", "last", "--data.test_fraction=0.3").err
     assert folder.metrics.read_bytes() == metrics
-    assert run("validate", "--run", "last", "--ckpt_path", "last").code == 0
-    assert read_json(folder.metrics)["val_checkpoint"] == "last.ckpt"
+    for verb in ("validate", "test"):  # all numbers of a run are those of its best checkpoint
+        done = run(verb, "--run", "last", "--ckpt_path", "last")
+        assert (done.code, "The results are not saved: last.ckpt is not" in done.err) == (0, True)
+        assert folder.metrics.read_bytes() == metrics
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
 
 

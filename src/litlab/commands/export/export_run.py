@@ -26,6 +26,7 @@ from litlab.commands.export.parity import compare
 from litlab.commands.export.quantize import check_kind, quantize
 from litlab.data.serving import Serving
 from litlab.data.store import new_folder
+from litlab.util.files import check_replaceable, record_digests
 from litlab.util.text import print_table
 
 # Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The kernels are the
@@ -87,6 +88,8 @@ def export_run(options: Namespace, settings: list[str]) -> None:
             replace_network(experiment.model, data, serving, run)
             manifest["metrics"]["exported"] = test_model(trainer, experiment)
         write_folder(folder, serving, run, manifest)
+        record_digests(folder)
+        check_replaceable(target)
         shutil.rmtree(target, ignore_errors=True)  # an earlier export
     print_report(manifest)
     print(f"Exported: {target}")

@@ -71,7 +71,11 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
         f"--config={folder / 'report.yaml'}",
     ]
     log = folder / "fit.log"
-    code = run_fit(folder, arguments, log)
+    try:
+        code = run_fit(folder, arguments, log)
+        validations: Any = read_json(folder / "validations.json").values()
+    except UserError as error:  # a file is damaged
+        raise TrialFailed(str(error)) from error
     if code > 128:
         raise Stopped(code)
     if code:
@@ -79,7 +83,6 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
 
     if (folder / "pruned").exists():
         raise TrialPruned
-    validations: Any = read_json(folder / "validations.json").values()
     finite = list(filter(math.isfinite, validations))
     if not finite:
         raise TrialFailed(f"{spec.metric}: no validation was finite, or there was none")
