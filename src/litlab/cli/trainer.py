@@ -6,7 +6,7 @@ from typing import Any
 from jsonargparse import Namespace
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
+from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor, ModelSummary
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities.model_helpers import is_overridden
@@ -15,11 +15,12 @@ from litlab import parallel  # noqa: F401 - its strategies have names
 from litlab.callbacks.gradients import FreeGradients
 from litlab.callbacks.lr_finder import LRFinder
 from litlab.callbacks.progress import ProgressBar
-from litlab.callbacks.summary import RunSummary
+from litlab.callbacks.summary import ModelTable, RunSummary
 from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.checkpointing.resume import ExactResume, make_resumable
 from litlab.cli.config import Command
+from litlab.cli.preflight import Preflight
 from litlab.cli.sections import SECTIONS, section_callbacks
 from litlab.errors import UserError, building
 from litlab.runs.folder import RunFolder
@@ -107,9 +108,11 @@ def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any
         shown.append(LearningRateMonitor())
     if settings["enable_progress_bar"] is not False and not _has(named, LightningProgressBar):
         shown.append(ProgressBar())
+    if settings["enable_model_summary"] is not False and not _has(named, ModelSummary):
+        shown.append(ModelTable())
 
     record = RunRecord(command.settings)
-    own = [FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]
+    own = [Preflight(), FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]
     return [*finders, *section_callbacks(built), *shown, *own, *named]
 
 
