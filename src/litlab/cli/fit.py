@@ -17,6 +17,7 @@ from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
 from litlab.cli.messages import saving_traceback
+from litlab.cli.preflight import check_used
 from litlab.cli.trainer import build_trainer, check_trained, explain_untestable, print_summary
 from litlab.errors import UserError
 from litlab.runs.find import find_checkpoint
@@ -44,6 +45,7 @@ def fit(argv: list[str]) -> None:
 
     experiment = build(command)
     data, model = experiment.data, experiment.model
+    check_used(model)
     if config.check:
         import_command("--check")(build_trainer(experiment, None), model, data)
         return
