@@ -10,7 +10,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
-from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint, LearningRateMonitor
+from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint, LearningRateMonitor, ModelSummary
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.utilities import rank_zero_info
 
@@ -19,7 +19,7 @@ from litlab.callbacks.layout import ChannelsLast
 from litlab.callbacks.lr_finder import find_learning_rate
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.reporting import check_files
-from litlab.callbacks.summary import RunSummary
+from litlab.callbacks.summary import ModelTable, RunSummary
 from litlab.checkpointing.internals import log_at_step, release_averages
 from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.resume import ExactResume, make_resumable
@@ -27,6 +27,7 @@ from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.argv import has_flag
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
+from litlab.cli.preflight import Preflight, check_used
 from litlab.cli.trainer import (
     as_list,
     build_settings,
@@ -70,6 +71,7 @@ def fit(argv: list[str]) -> int:
 
     experiment = build(command)
     data, model = experiment.data, experiment.model
+    check_used(model)
     if config.check:
         import_command("--check")(build_trainer(experiment, None), model, data)
         return 0
@@ -202,6 +204,7 @@ def list_callbacks(built: Namespace, settings: dict[str, Any], run: Run | None, 
     named = make_resumable(as_list(settings["callbacks"]), is_resumed)
     shows_rates = settings["logger"] and not has_callback(named, LearningRateMonitor)
     shows_progress = settings["enable_progress_bar"] is not False and not has_callback(named, LightningProgressBar)
+    shows_model = settings["enable_model_summary"] is not False and not has_callback(named, ModelSummary)
     compiles = built.compile is not None and built.compile.mode is not None
     callbacks = [
         ChannelsLast() if built.channels_last else None,  # before an average copies the weights
@@ -219,6 +222,8 @@ def list_callbacks(built: Namespace, settings: dict[str, Any], run: Run | None, 
         built.vram,
         LearningRateMonitor() if shows_rates else None,
         ProgressBar() if shows_progress else None,
+        ModelTable() if shows_model else None,
+        Preflight(),
         FreeGradients(),
         ExactResume(),
         RunRecord(run) if run is not None else None,

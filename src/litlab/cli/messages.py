@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import sys
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from jsonargparse import ArgumentParser
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import callbacks
 from torch import optim
+from torch._dynamo.exc import TorchDynamoException
 
+from litlab.callbacks.compile import explain_failure
 from litlab.cli.argv import CONFIG, flags_of
 from litlab.cli.classes import explain_denied, find_classes, imported
 from litlab.errors import UserError, first_line, list_causes
@@ -42,6 +45,8 @@ OUT_OF_MEMORY = (
     "out of memory: try half of --data.batch_size with twice --trainer.accumulate_grad_batches, or "
     "--trainer.precision bf16-mixed"
 )
+# Modules of Lightning (2.6.6) that refuse settings by a ValueError or RuntimeError.
+REFUSING = ("/pytorch/loops/fit_loop.py", "/pytorch/callbacks/early_stopping.py")
 SHORTENED = (ValueError, MisconfigurationException, ImportError, OSError)  # what a constructor says of its arguments
 
 
@@ -80,6 +85,8 @@ def explain(message: str, parser: Any) -> str:
             text = f"{classes[-1].rpartition('.')[2]} has no '{found[2]}'{nearest(found[2], names)}"
     elif found := re.match(r"Importing '(.+)' is not allowed", text):
         text = explain_denied(found[1])
+    elif found := re.fullmatch(r"No module named '(\w+)'", text):
+        text = f"the package {found[1]} is not installed; install it, or correct the path"
     elif found := re.match(r"module '(.+)' has no attribute '(.+)'", text):
         text = f"{found[1]} has no '{found[2]}'{nearest(found[2], dir(sys.modules[found[1]]))}"
     elif found := re.match(r"Expected a dot import path string: (.+)", text):
@@ -127,9 +134,11 @@ def describe_error(error: BaseException) -> str | None:
     place = [note.removeprefix("building ") for note in notes if note.startswith("building ")][:1]
     if is_out_of_memory(error):
         line = OUT_OF_MEMORY
+    elif isinstance(error, TorchDynamoException):
+        line = explain_failure(error)
     elif place and isinstance(causes[-1], SHORTENED):
         line = first_line(causes[-1])
-    elif isinstance(error, MisconfigurationException) or getattr(error, "errno", None) in OF_THE_SYSTEM:
+    elif is_refusal(error) or getattr(error, "errno", None) in OF_THE_SYSTEM:
         line = first_line(error)
     else:
         return None
@@ -137,6 +146,12 @@ def describe_error(error: BaseException) -> str | None:
     if place and not tracebacks:
         tracebacks = ["LITLAB_TRACEBACK=1 shows where"]
     return "; ".join([": ".join([*place, line]), *tracebacks])
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether Lightning refuses a setting, by the exception or by the file that raises it."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return isinstance(error, MisconfigurationException) or "".join(files[-1:]).endswith(REFUSING)
 
 
 TIPS = ("litlogger", "configured with model summary callbacks", "stopped: `max_epochs=", "configured so 100%")

@@ -2,10 +2,12 @@
 
 import os
 
+import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks import VRAM, Compile, RunSummary
+from litlab.callbacks.summary import ModelTable
 from litlab.runs.folder import RunFolder, write_json
 from litlab.runs.record import RunRecord
 from litlab.runs.run import Run
@@ -55,3 +57,18 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     del data.description
     summary.print_summary(trainer)
     assert "│ data " not in capsys.readouterr().out
+
+
+class Called(Tiny):
+    def forward(self, images):
+        return self.network(images)
+
+
+def test_flops_are_shown_where_they_are_counted(tmp_path, capsys):
+    for example in (None, torch.zeros(2, 3, 8, 8)):
+        model = Called()
+        model.example_input_array = example
+        make_trainer(tmp_path, callbacks=[ModelTable()]).fit(model, TinyData())
+        out = capsys.readouterr().out
+        assert "700 parameters, 700 of them trained" in out
+        assert ("FLOPs" in out) == (example is not None)

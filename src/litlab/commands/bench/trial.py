@@ -19,6 +19,7 @@ from litlab.callbacks import LRFinder, MemorySnapshot
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build, build_trainer
 from litlab.cli.main import run_experiment
+from litlab.cli.preflight import Preflight
 from litlab.cli.trainer import check_trained
 from litlab.runs.folder import write_json
 from litlab.runs.provenance import hardware
@@ -123,7 +124,7 @@ def _costs_time(callback: Callback) -> bool:
     """Return whether a callback belongs in a trial: all but those that search, write, or need a logger."""
     if type(callback).__module__.startswith("lightning."):
         return is_part_of_step(callback)
-    return not isinstance(callback, LRFinder | MemorySnapshot)
+    return not isinstance(callback, LRFinder | MemorySnapshot | Preflight)
 
 
 if __name__ == "__main__":
