@@ -20,14 +20,15 @@ what was changed, and undo it.
 
   %(prog)s acme
 """
-# litlab's. The first two never mention it; the others test what is shipped, and are left out under another name.
+# litlab's. The first two never mention the package; the others test what is shipped, and are left
+# out under another name.
 UPSTREAM = ("src/litlab/", "tests/litlab/", "tests/template/", "tests/conftest.py")
 # Where NAME is the package and not the word. PARTS are the modules in it, and in its tests.
 RULES = (
     r"(?<=src/)NAME\b|(?<=tests[/.])NAME\b",
-    r"(?:(?<=-m\s)|(?<=-m\", \")|(?<=-m', '))NAME\b",  # python -m NAME, over a line's end too, and as a list of words
+    r"(?:(?<=-m\s)|(?<=-m\", \")|(?<=-m', '))NAME\b",  # python -m NAME, also at a line's end, or as words
     r"(?<=\bfrom )NAME(?= import|\.)",
-    r"(?<=\bimport )(?<![\w.] import )NAME\b",  # but not what another module calls so: from common import NAME
+    r"(?<=\bimport )(?<![\w.] import )NAME\b",  # not: from common import NAME
     r"(?<![\w./-])NAME(?=[./](?:PARTS)\b)",  # a class path, or a file
     r"(?<=`)NAME(?=`|/)",
     r"(?<=\")NAME(?=\"(?!:)|\[)",  # a whole string that is no key, such as "module": "NAME", or with extras
