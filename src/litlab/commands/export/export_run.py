@@ -57,8 +57,8 @@ def export_run(options: Namespace, settings: list[str]) -> None:
     with new_folder(target) as folder:
         # Quantize, trace and write.
         module: nn.Module = reference
+        reference.model.trainer = None  # pyright: ignore[reportAttributeAccessIssue]  # it can't be copied
         if options.quantize:
-            reference.model.trainer = None  # pyright: ignore[reportAttributeAccessIssue]  # it can't be copied
             training = map(serving.raw, data.train_dataloader())
             module = quantize(copy.deepcopy(reference), serving, options.quantize, training)
         program = None if options.format == "torchscript" else trace(module, serving)
