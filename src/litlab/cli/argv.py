@@ -31,7 +31,7 @@ class CommandLine:
             which must not find another one.
         flags: What the parser reads.
         run: The run that is resumed or evaluated.
-        is_auto: Whether ``--resume auto`` has found no run, so that a new one begins.
+        is_auto: Whether it says ``--resume auto``: it does not know of a run that another process is starting.
         is_foreign: Whether the config is that of a run or checkpoint, which may be somebody else's.
     """
 
@@ -77,7 +77,7 @@ def read_command_line(argv: list[str]) -> CommandLine:
         which, expanded = take_flag("--ckpt_path", expanded)
         checkpoint = choose_checkpoint(run, name if os.path.isfile(str(name)) else which)
     own = [f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{key}={run.path}"]
-    return CommandLine(verb, pinned, [*own, *expanded], run, is_foreign=True)
+    return CommandLine(verb, pinned, [*own, *expanded], run, is_auto=name == "auto", is_foreign=True)
 
 
 def _find_evaluated(name: str | None) -> RunFolder | None:

@@ -88,9 +88,11 @@ class Run:
             elif not is_first_process():
                 folder = resumed or RunFolder(root / command.config.experiment / "version_of_rank_0")
             else:
+                experiment = RunFolder(root / command.config.experiment)
                 if command.line.is_auto and "SLURM_JOB_ID" not in os.environ:
-                    # Of two that find nothing to resume, one starts; jobs of SLURM know theirs.
-                    stack.enter_context(RunFolder(root / command.config.experiment).lock())
+                    # Of several processes one starts a run; jobs of SLURM know theirs.
+                    stack.enter_context(experiment.lock())
+                    refuse_second(experiment)
                 folder = resumed or new_run(root, command.config.experiment)
                 stack.enter_context(folder.lock())
             run = cls(command, folder)
@@ -219,6 +221,13 @@ class Run:
         elif self._trainer is not None:  # earlier, all processes fail alike
             rank = self._trainer.global_rank
             save_traceback(error, self.folder.path / f"traceback_rank_{rank}.txt")
+
+
+def refuse_second(experiment: RunFolder) -> None:
+    """Refuse ``--resume auto`` while another process trains a run of the experiment, or starts one."""
+    for folder in experiment.path.glob("version_*"):
+        if RunFolder(folder).is_locked():
+            raise UserError(f"{RunFolder(folder).name}: another process trains it; wait until it ends, or stop it")
 
 
 def is_first_process() -> bool:

@@ -233,12 +233,13 @@ def test_other_data_than_the_run_was_trained_on_is_refused(make, folder):
         go_on(verb, data_changed=True)
 
 
-def test_of_two_fits_that_find_nothing_to_resume_one_starts(make, folder):
-    auto = command()
-    auto.line.is_auto = True
-    with Run.start(auto) as run:
+@pytest.mark.parametrize("is_auto", [True, False])
+def test_what_another_process_is_starting_is_not_started_again(make, folder, is_auto):
+    first, second = command(), command()
+    first.line.is_auto, second.line.is_auto = is_auto, True
+    with Run.start(first) as run:
         make(run, max_epochs=1).fit(Tiny(), Data())
-        with pytest.raises(UserError, match="another process trains it"), Run.start(auto):
+        with pytest.raises(UserError, match="another process trains it"), Run.start(second):
             pass
     assert [path.name for path in folder.path.parent.iterdir() if path.is_dir()] == ["version_0"]
 
