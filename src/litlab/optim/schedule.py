@@ -122,7 +122,7 @@ class Schedule:
             if isinstance(rate, int | float):
                 arguments[name] = [rate * group.get("lr_scale", 1.0) for group in groups]
         if values.get("max_lr") is inspect.Parameter.empty:
-            arguments["max_lr"] = [float(group["lr"]) for group in groups]  # not a tensor that changes
+            arguments["max_lr"] = [group["lr"] for group in groups]
 
         # Keywords given here replace the None that stands for them in what the command line built.
         with building(KEY):

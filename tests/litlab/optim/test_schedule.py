@@ -103,15 +103,6 @@ def test_epochs_of_a_run_that_ends_by_steps(tmp_path, monkeypatch, end, length):
         assert trainer.lr_scheduler_configs[0].scheduler.T_max == length
 
 
-def test_the_peak_of_a_rate_in_a_tensor_stays():
-    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=torch.tensor(0.5))
-    scheduler = Schedule(torchs.OneCycleLR, "step").configure(optimizer, length=10)["scheduler"]
-    for _ in range(10):
-        optimizer.step()
-        scheduler.step()
-    assert optimizer.param_groups[0]["max_lr"] == 0.5
-
-
 def test_warmup_rises_then_falls_and_keeps_ratios():
     optimizer, rates = two_groups(), []
     scheduler = WarmupDecay(optimizer, warmup=0.2, final=0.1, total_steps=99)
