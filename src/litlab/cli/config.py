@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import nullcontext
 from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,11 +17,12 @@ from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from litlab.cli.argv import CONFIG, expand, flag_value, flags_of, is_foreign, pin_run
-from litlab.cli.classes import check_names, import_all_classes, import_classes, restrict_imports
+from litlab.cli.classes import import_all_classes, import_classes
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.messages import explain
 from litlab.cli.precision import ExperimentTrainer
 from litlab.cli.sections import OF_THE_COMMAND, add_arguments
+from litlab.cli.trust import check_config, load_weights_only, restrict_imports
 from litlab.errors import UserError, building
 from litlab.nn.adapt import forget_weights
 from litlab.optim.schedule import plain_recipe
@@ -90,7 +92,7 @@ class Command(LightningCLI):
         self.typed = argv
         self.argv = expand(pin_run(argv))
         self.foreign = is_foreign(self.argv)
-        self.trusted = restrict_imports(self.foreign, flag_value("--allow_modules", self.argv))
+        self.allowed = restrict_imports(self.foreign, flag_value("--allow_modules", self.argv))
         if any(flag.endswith("help") for flag, _ in flags_of(self.argv)):
             import_all_classes()
         else:
@@ -124,7 +126,7 @@ class Command(LightningCLI):
         if not 0 <= self.config.seed_everything < 2**32:
             raise UserError(f"seed_everything: {self.config.seed_everything} is not valid; give 0 to {2**32 - 1}")
         if self.foreign:
-            check_names(self.config, self.trusted)
+            check_config(self.config, self.allowed)
         settings = self.config.data.get("init_args", Namespace())
         if "seed" in settings and settings.seed is None:
             settings.seed = int(self.config.seed_everything)  # one seed for weights, order and augmentation
@@ -144,7 +146,7 @@ class Command(LightningCLI):
         """
         config = config or self.config
         self.config_dump = self.settings()  # Lightning's own dump would check every setting once more
-        with building(keys[0]):
+        with building(keys[0]), load_weights_only() if self.foreign else nullcontext():
             built: Any = self.parser.instantiate_classes(Namespace({key: config[key] for key in keys}).clone())
         return built
 

@@ -7,6 +7,7 @@ gets the file and line of the key, and the nearest name that exists. A traceback
 import errno
 import logging
 import os
+import pickle
 import re
 import sys
 import traceback
@@ -23,9 +24,11 @@ from lightning.pytorch import callbacks
 from torch import optim
 
 from litlab.cli.argv import CONFIG, flags_of
-from litlab.cli.classes import explain_denied, find_classes, imported
+from litlab.cli.classes import find_classes, imported
+from litlab.cli.trust import explain_denied
 from litlab.errors import UserError, first_line, list_causes
 from litlab.runs.folder import ROOT, RunFolder, write_text
+from litlab.runs.provenance import mask_text
 from litlab.util.device import is_out_of_memory
 from litlab.util.team import package
 from litlab.util.text import nearest
@@ -125,7 +128,7 @@ def saving_traceback(run: RunFolder | None) -> Iterator[None]:
         yield
     except Exception as error:
         with suppress(UserError):  # a full disk: the exception itself is what must be seen
-            write_text(file, "".join(traceback.format_exception(error)))
+            write_text(file, mask_text("".join(traceback.format_exception(error))))
             error.add_note(f"traceback in {file}")
         raise
 
@@ -144,6 +147,8 @@ def describe_error(error: BaseException) -> str | None:
     place = [note.removeprefix("building ") for note in notes if note.startswith("building ")][:1]
     if is_out_of_memory(error):
         line = OUT_OF_MEMORY
+    elif place and isinstance(causes[-1], pickle.UnpicklingError):
+        line = f"a file of weights holds other things, or is damaged; look into {torch.hub.get_dir()}/checkpoints"
     elif place and isinstance(causes[-1], SHORTENED):
         line = first_line(causes[-1])
     elif isinstance(error, MisconfigurationException) or getattr(error, "errno", None) in OF_THE_SYSTEM:

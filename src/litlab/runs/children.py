@@ -33,8 +33,8 @@ def run_fit(folder: Path, arguments: Sequence[str], log: Path | None = None) -> 
     if status == "finished":
         return 0
     if status != "failed" and (run.checkpoints / "last.ckpt").is_file():
-        packages = re.findall(r"class_path: (\w+)", run.config.read_text())  # it was written here: it is not foreign
-        arguments = ["--resume", str(run.path), f"--allow_modules={','.join(sorted(set(packages)))}"]
+        packages = {package(), *re.findall(r"class_path: (\w+)", run.config.read_text())}  # it was written here
+        arguments = ["--resume", str(run.path), f"--allow_modules={','.join(sorted(packages))}"]
     return run_child(package(), "fit", *arguments, log=log)
 
 
