@@ -3,10 +3,8 @@
 import json
 import os
 import re
-from collections.abc import Iterator
 from contextlib import nullcontext
 from enum import Enum
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -16,7 +14,7 @@ from jsonargparse.typing import register_type
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from litlab.cli.argv import CONFIG, expand, flag_value, flags_of, is_foreign, pin_run
+from litlab.cli.argv import expand, flag_value, flags_of, is_foreign, pin_run, read_texts
 from litlab.cli.classes import import_all_classes, import_classes
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.messages import explain
@@ -96,7 +94,7 @@ class Command(LightningCLI):
         if any(flag.endswith("help") for flag, _ in flags_of(self.argv)):
             import_all_classes()
         else:
-            import_classes(_texts(self.argv))
+            import_classes(read_texts(self.argv))
         super().__init__(
             LightningModule,
             LightningDataModule,
@@ -181,9 +179,3 @@ class Command(LightningCLI):
         """Return the settings as plain data, without those that belong to the command alone."""
         text = self.parser.dump(self.config, format="json", skip_none=False, skip_validation=True)
         return {name: value for name, value in json.loads(text).items() if name not in OF_THE_COMMAND}
-
-
-def _texts(argv: list[str]) -> Iterator[str]:
-    for flag, value in flags_of(argv):
-        is_file = flag in CONFIG and os.path.isfile(value)
-        yield Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value

@@ -8,6 +8,7 @@ the list below, and stand where that kind belongs; nothing is deduced from annot
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -30,6 +31,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import Metric
 
+from litlab.cli.argv import expand, flag_value, is_foreign, read_texts
 from litlab.cli.classes import ROOMS, imported
 from litlab.cli.sections import SECTIONS
 from litlab.errors import UserError
@@ -161,6 +163,19 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
         allowlist = [package(), *OWN, *IMPORTS, *modules]
         set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=allowlist)
     return modules
+
+
+def list_modules(flags: Sequence[str]) -> str:
+    """Return what the user's own flags and configs name or allow, as ``--allow_modules`` takes it.
+
+    A fit of theirs that goes on may name the same.
+    """
+    argv = expand(["fit", *flags])
+    text = "" if is_foreign(argv) else "\n".join(read_texts(argv))
+    named = [path.split(".") for path in re.findall(r"\w+(?:\.\w+)*(?=\.\w)", text)]
+    valid = [path for path in named if all(map(str.isidentifier, path))]
+    modules = {".".join(path) for path in valid if path[0] not in NOT_ALLOWED}
+    return ",".join([flag_value("--allow_modules", argv) or "", *sorted(modules)])
 
 
 def load_weights_only() -> AbstractContextManager[Any]:

@@ -21,7 +21,7 @@ from litlab.artifact import is_exported
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.cli import trust
 from litlab.cli.argv import is_foreign
-from litlab.cli.trust import check_config, find_kind, restrict_imports
+from litlab.cli.trust import check_config, find_kind, list_modules, restrict_imports
 from litlab.commands.serve.model import load_model
 from litlab.errors import UserError
 from tests.litlab.conftest import CONFIGS
@@ -195,6 +195,15 @@ def test_a_checkpoint_names_no_file_outside_of_its_folder(tmp_path):
     paths = dict.fromkeys(("best_model_path", "kth_best_model_path", "last_model_path"), name)
     keep.load_state_dict({**keep.state_dict(), **paths, "best_k_models": {name: 0.0}})
     assert list(keep.best_k_models) == [keep.best_model_path] == [str(tmp_path / "victim.ckpt")]
+
+
+def test_a_fit_of_ones_own_that_goes_on_may_name_what_ones_files_and_flags_do(tmp_path, trained):
+    (tmp_path / "mine.yaml").write_text("data: {class_path: mylib.data.Mine, init_args: {share: 0.5, path: os.path}}")
+    flags = [f"--config={tmp_path / 'mine.yaml'}", "--model=nets.Mine", "--allow_modules=other"]
+    allowed = list_modules(flags).split(",")
+    assert {"other", "mylib.data", "nets"} <= {*restrict_imports(True, ",".join(allowed))}
+    assert not {"os", "torch", "litlab"} & {*allowed}
+    assert list_modules([f"--config={run_folder(tmp_path, trained)}/config.yaml"]) == ""
 
 
 @pytest.mark.parametrize("name", ["os", "*"])
