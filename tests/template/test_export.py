@@ -70,6 +70,7 @@ def export(fitted, run, monkeypatch):
     def export(name, form, *flags):
         folder = fitted(name)
         monkeypatch.chdir(folder)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         key = str(folder), name, form, *flags
         if key not in exports:
             output = folder / "exported" / str(len(exports))

@@ -7,6 +7,7 @@ Nothing is written here, and nothing is remembered.
 
 import os
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -207,6 +208,13 @@ def flag_value(name: str, argv: list[str]) -> str | None:
 def has_flag(argv: list[str], *names: str) -> bool:
     """Return whether one of some flags is given."""
     return any(flag in names for flag, _ in flags_of(argv))
+
+
+def read_texts(argv: list[str]) -> Iterator[str]:
+    """Yield what the flags of a command line say, of config files their text."""
+    for flag, value in flags_of(argv):
+        is_file = flag in CONFIG and os.path.isfile(value)
+        yield Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value
 
 
 def take_flag(name: str, argv: list[str]) -> tuple[str | None, list[str]]:

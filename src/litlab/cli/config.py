@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from contextlib import nullcontext
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -16,12 +16,13 @@ from jsonargparse.typing import register_type
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from litlab.cli.argv import CONFIG, ONLY_FLAGS, flag_value, flags_of, has_flag, read_command_line
-from litlab.cli.classes import check_names, import_all_classes, import_classes, restrict_imports
+from litlab.cli.argv import ONLY_FLAGS, flag_value, flags_of, has_flag, read_command_line, read_texts
+from litlab.cli.classes import import_all_classes, import_classes
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.messages import explain
 from litlab.cli.precision import ExperimentTrainer
 from litlab.cli.sections import OF_THE_COMMAND, add_arguments
+from litlab.cli.trust import check_config, load_weights_only, restrict_imports
 from litlab.errors import UserError, building
 from litlab.nn.adapt import forget_weights
 from litlab.optim.schedule import plain_recipe
@@ -89,11 +90,11 @@ class Command(LightningCLI):
         prepare_jsonargparse()
         line = self.line = read_command_line(argv)
         self.verb = line.verb
-        self.trusted = restrict_imports(line.is_foreign, flag_value("--allow_modules", line.flags))
+        self.allowed = restrict_imports(line.is_foreign, flag_value("--allow_modules", line.flags))
         if any(flag.endswith("help") for flag, _ in flags_of(line.flags)):
             import_all_classes()
         else:
-            import_classes(_texts(line.flags))
+            import_classes(read_texts(line.flags))
         super().__init__(
             LightningModule,
             LightningDataModule,
@@ -126,7 +127,7 @@ class Command(LightningCLI):
         if not 0 <= self.config.seed_everything < 2**32:
             raise UserError(f"seed_everything: {self.config.seed_everything} is not valid; give 0 to {2**32 - 1}")
         if self.line.is_foreign:
-            check_names(self.config, self.trusted)
+            check_config(self.config, self.allowed)
         settings = self.config.data.get("init_args", Namespace())
         if "seed" in settings and settings.seed is None:
             settings.seed = int(self.config.seed_everything)  # one seed for weights, order and augmentation
@@ -149,7 +150,7 @@ class Command(LightningCLI):
         """
         config = config or self.config
         self.config_dump = self.settings()  # Lightning's own dump would check every setting once more
-        with building(keys[0]):
+        with building(keys[0]), load_weights_only() if self.line.is_foreign else nullcontext():
             built: Any = self.parser.instantiate_classes(Namespace({key: config[key] for key in keys}).clone())
         return built
 
@@ -188,9 +189,3 @@ class Command(LightningCLI):
     def settings_of(self, file: Path) -> dict[str, Any]:
         """Return what a config file alone would set, of a run that this command has read."""
         return self.settings(self.parser.parse_args([f"--config={file}"]))
-
-
-def _texts(argv: list[str]) -> Iterator[str]:
-    for flag, value in flags_of(argv):
-        is_file = flag in CONFIG and os.path.isfile(value)
-        yield Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value

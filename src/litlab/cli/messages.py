@@ -7,6 +7,7 @@ gets the file and line of the key, and the nearest name that exists. A traceback
 import errno
 import logging
 import os
+import pickle
 import re
 import sys
 import traceback
@@ -23,7 +24,8 @@ from torch._dynamo.exc import TorchDynamoException
 
 from litlab.callbacks.compile import explain_failure
 from litlab.cli.argv import CONFIG, flags_of
-from litlab.cli.classes import explain_denied, find_classes, imported
+from litlab.cli.classes import find_classes, imported
+from litlab.cli.trust import explain_denied
 from litlab.errors import UserError, first_line, list_causes
 from litlab.util.device import is_out_of_memory
 from litlab.util.team import package
@@ -136,6 +138,8 @@ def describe_error(error: BaseException) -> str | None:
         line = OUT_OF_MEMORY
     elif isinstance(error, TorchDynamoException):
         line = explain_failure(error)
+    elif place and isinstance(causes[-1], pickle.UnpicklingError):
+        line = f"a file of weights holds other things, or is damaged; look into {torch.hub.get_dir()}/checkpoints"
     elif place and isinstance(causes[-1], SHORTENED):
         line = first_line(causes[-1])
     elif is_refusal(error) or getattr(error, "errno", None) in OF_THE_SYSTEM:

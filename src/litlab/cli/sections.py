@@ -63,9 +63,8 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
     add("--ckpt_path", type=str | None, default=None, help="Checkpoint whose weights are used; of a run: best or last.")
     add(
         "--allow_modules", type=str | None, default=None,
-        help="Modules, separated by commas, whose classes the config of a run or checkpoint may name in addition to "
-        "those of this project, litlab, torch, torchvision, lightning, torchmetrics, torchao.optim and "
-        "timm. Only as a flag.",
+        help="Modules, separated by commas, that the config of a run or checkpoint may name in addition to those of "
+        "docs/security.md. Only as a flag.",
     )  # fmt: skip
 
     help_ = "Accept that the data of the run has other contents now. Only as a flag."

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from litlab.runs.provenance import mask
 from litlab.util.metrics import metric_direction
 from litlab.util.text import decimals
 
@@ -146,9 +147,9 @@ def flatten(config: Any, key: str = "") -> dict[str, Any]:
 
 
 def differences(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return the values of the keys that are not the same everywhere; None where a key is missing."""
+    """Return the values of the keys that are not the same everywhere, secrets masked; None where a key is missing."""
     rows = {key: [flat.get(key) for flat in settings] for key in chain(*settings)}
-    return {key: row for key, row in rows.items() if row.count(row[0]) < len(row)}
+    return {key: mask(row, key) for key, row in rows.items() if row.count(row[0]) < len(row)}
 
 
 def format_value(value: Any) -> str:

@@ -247,7 +247,7 @@ def saving_traceback(file: Path = ROOT / "traceback.txt") -> Iterator[None]:
 
 def save_traceback(error: Exception, file: Path) -> None:
     with suppress(UserError):  # a full disk: the exception itself is what must be seen
-        write_text(file, "".join(traceback.format_exception(error)))
+        write_text(file, mask_text("".join(traceback.format_exception(error))))
         error.add_note(f"traceback in {file}")
 
 

@@ -18,6 +18,7 @@ from torch.utils.benchmark import Timer
 from litlab.artifact import Artifact
 from litlab.artifact.artifact import FILES, Run, take_arrays
 from litlab.artifact.servable import load_servable
+from litlab.artifact.trusted import remember
 from litlab.cli.fit import Experiment, build_trainer
 from litlab.cli.trainer import explain_untestable
 from litlab.commands.export.folder import choose_folder, get_versions, write_folder, write_manifest
@@ -91,6 +92,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
         record_digests(folder)
         check_replaceable(target)
         shutil.rmtree(target, ignore_errors=True)  # an earlier export
+    remember(target)
     print_report(manifest)
     print(f"Exported: {target}")
 

@@ -16,6 +16,7 @@ import yaml
 
 from litlab.cli.argv import has_flag
 from litlab.cli.config import Command
+from litlab.cli.trust import list_modules
 from litlab.errors import UserError
 from litlab.runs.children import run_fit
 from litlab.runs.find import all_runs
@@ -67,7 +68,8 @@ def main(arguments: list[str]) -> int:
             folder = group.path / f"{kind}_{number}"
             print(f"\n{RunFolder(folder).name}", flush=True)
             value = f"--seed_everything={number}" if kind == "seed" else f"--data.fold={number}/{len(members)}"
-            code = run_fit(folder, [*flags, f"--experiment={folder.relative_to(root)}", value])
+            fit = [*flags, f"--experiment={folder.relative_to(root)}", value]
+            code = run_fit(folder, fit, list_modules(flags))
             if code > 128:
                 _write_status(group, "interrupted")
                 print(f"{signal.Signals(code - 128).name}: stopped; the same command continues", file=sys.stderr)

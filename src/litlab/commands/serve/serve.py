@@ -5,8 +5,10 @@ import socket
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 
 from litlab.artifact import is_exported
+from litlab.artifact.trusted import check_trusted
 from litlab.errors import UserError
 from litlab.runs.find import find_run
 from litlab.util.options import Options, amount_of, count
@@ -30,6 +32,7 @@ class ServeOptions:
     """What is served, and how; each worker gets a copy."""
 
     run: str = ""  # run, checkpoint or folder of an export
+    trust: bool = False  # whether an export that is code may be loaded
     host: str = "127.0.0.1"  # address to listen on
     port: int = 8000  # port; 0 for a free one
     workers: int = 1  # processes, each with a model
@@ -47,6 +50,7 @@ def parse_options(arguments: list[str]) -> ServeOptions:
     parser = Options("serve", DESCRIPTION)
     add, seconds, megabytes = parser.add_argument, partial(amount_of, "seconds"), partial(amount_of, "megabytes")
     add("--run", required=True, metavar="RUN", help="run, checkpoint, or folder of an export")
+    add("--trust", action="store_true", help="load an export of others that is code, as torch's formats are")
     add("--host", help="address to listen on (default: 127.0.0.1, this machine alone)")
     add("--port", type=int, help="port (default: 8000); 0 for a free one")
     add("--workers", metavar="N", type=count, help="processes, each with a model (default: 1)")
@@ -92,6 +96,8 @@ def main(arguments: list[str]) -> int:
         address, options.port = listening.getsockname()[:2]
         if options.token is None and not ip_address(address).is_loopback:
             raise UserError(f"--host: {options.host} is open to others; set a token in {TOKEN}, or leave --host out")
+        if is_exported(options.run):
+            check_trusted(Path(options.run), options.trust)
         config = uvicorn.Config(
             partial(create_app, options), factory=True, workers=options.workers, headers=HEADERS, log_level="warning",
             access_log=False, server_header=False, proxy_headers=False, ws="none",

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import psutil
 from starlette.testclient import TestClient
+from uvicorn.supervisors import Multiprocess
 
 from litlab.commands.serve.app import build_app
 from litlab.commands.serve.serve import ServeOptions
@@ -69,6 +71,26 @@ def test_refusals(run, tmp_path):
     [printed] = process.printed()
     assert printed.startswith("error: export/manifest.json: it is damaged")
     assert "Traceback" not in printed
+
+
+def test_code_of_others_is_trusted_once(run, exported, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = shutil.copytree(exported, tmp_path / "export")
+    monkeypatch.setattr(Multiprocess, "run", lambda self: None)  # it does not begin
+
+    def asked(*flags: str) -> bool:
+        done = run("serve", "--run", folder, "--port", 0, *flags)
+        return done.code == 2 and "torchscript is code that runs with your rights" in done.err
+
+    assert [asked(), asked("--trust"), asked()] == [True, False, False]
+    with (folder / "model.ts").open("ab") as graph:  # another one
+        graph.write(b"x")
+    assert asked()
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc")  # where nothing can be remembered
+    assert [asked("--trust"), asked()] == [False, True]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": "onnx"}))
+    assert not asked()
 
 
 def serve(answer, **options) -> TestClient:
