@@ -18,8 +18,9 @@ from litlab.artifact.trusted import remember
 from litlab.commands.export.folder import write_manifest
 from litlab.commands.export.graph import write_graph
 from litlab.commands.serve.app import build_app
+from litlab.commands.serve.batcher import Batcher
 from litlab.commands.serve.model import Model, load_model
-from litlab.commands.serve.serve import ServeOptions
+from litlab.commands.serve.options import ServeOptions
 from litlab.util.team import use_package
 from tests.conftest import command
 from tests.litlab.conftest import BRIEF, CONFIGS
@@ -120,7 +121,7 @@ def client(models) -> Iterator[Callable[..., TestClient]]:
 
         def connect(kind: str) -> TestClient:
             model = models(kind)
-            app = build_app(model.manifest, model.answer, ServeOptions(package="auks"))
+            app = build_app(model.manifest, Batcher(model.answer, 32), ServeOptions(package="auks"))
             return stack.enter_context(TestClient(app, base_url="http://localhost"))
 
         yield connect
