@@ -38,13 +38,15 @@ class AttentionPlot(Callback):
         self.texts = texts
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._drawn: list[tuple[Tensor, ...]] = []  # ids, label, probabilities, weights (strip, token)
-        self._weights: dict[nn.Module, Tensor] = {}  # of the texts chosen in a batch
+        self.strips: list[Tensor] = []  # of each text that was drawn, (strip, token)
+        # Of each text: ids, label, probabilities, weights (strip, query, key); on the device, for which nothing waits.
+        self._texts: list[tuple[Tensor, ...]] = []
+        self._weights: dict[nn.Module, Tensor] = {}  # of those chosen in a batch
         self._watching = ExitStack()
         parts = list(pl_module.modules())
         heads = [part for part in parts if isinstance(part, MultiHeadAttention)][-1:]
         poolings = [part for part in parts if isinstance(part, Pooling) and "attention" in part.kinds][-1:]
-        self._parts: list[MultiHeadAttention | Pooling] = [*heads, *poolings]
+        self._parts: list[nn.Module] = [*heads, *poolings]
         self._patch = next((part.size for part in parts if isinstance(part, Patches)), 1)
         if not self._parts:
             rank_zero_info("AttentionPlot: the network has no MultiHeadAttention, so there is no picture of it.")
@@ -56,14 +58,14 @@ class AttentionPlot(Callback):
         if not self._parts:
             return
         batches = sum(trainer.num_test_batches)
-        self._chosen = pick_evenly(self.texts, len(self._drawn), batch_idx, batches, len(batch[1])).tolist()
-        if not self._chosen:
+        chosen = pick_evenly(self.texts, len(self._texts), batch_idx, batches, len(batch[1]))
+        if not len(chosen):
             return
+        self._chosen = chosen.to(batch[1].device, non_blocking=True)
         if "torch._dynamo" in sys.modules:  # it would be compiled again, with the hooks
             self._watching.enter_context(torch.compiler.set_stance("force_eager"))
         for part in self._parts:
-            keep: Any = self._keep
-            self._watching.enter_context(part.register_forward_pre_hook(keep, with_kwargs=True))
+            self._watching.enter_context(part.register_forward_pre_hook(self._keep, with_kwargs=True))
 
     def _keep(self, part: Any, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
         """Keep the weights of the chosen texts, (text, strip, query, key), of the first call in a batch.
@@ -77,8 +79,8 @@ class AttentionPlot(Callback):
             mask = kwargs.get("mask")
             if mask is not None and mask.ndim == 4 and len(mask) > 1:
                 mask = mask[self._chosen]
-            _, weights = math_attention(*part.project(x, *others), mask)
-        self._weights.setdefault(part, weights.float().cpu())
+            _, weights = math_attention(*part.project(x, *others), mask=mask)
+        self._weights.setdefault(part, weights.float())
 
     def on_test_batch_end(
         self,
@@ -93,23 +95,26 @@ class AttentionPlot(Callback):
         if not self._weights:
             return
         chances = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)").float().softmax(dim=1)
-        for number, sample in enumerate(self._chosen):
-            ids = batch[0]["ids"][sample].cpu()
-            length = int((ids != PADDING).sum().clamp(min=1))
-            real = -(-length // self._patch)
-            strips = [weights[number, :, :real, :real].mean(dim=1) for weights in self._weights.values()]
-            self._drawn.append((ids[:length], batch[1][sample].cpu(), chances[sample].cpu(), torch.cat(strips)))
+        texts = (part[self._chosen] for part in (batch[0]["ids"], batch[1], chances))
+        self._texts += zip(*texts, *self._weights.values(), strict=True)
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank
-        if not self._drawn or not trainer.is_global_zero:
+        if not self._texts or not trainer.is_global_zero:
             return
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_str(data_with(self, trainer, "metadata").metadata.tokenizer)
-        figure, grid = make_axes(len(self._drawn), 1, 12, 1.8 * len(self._drawn))
-        for axes, (ids, label, chances, strips) in zip(grid.flat, self._drawn, strict=True):
-            words = [tokenizer.decode([token]) for token in ids[: strips.shape[1] * self._patch].tolist()]
+        figure, grid = make_axes(len(self._texts), 1, 12, 1.8 * len(self._texts))
+        for axes, text in zip(grid.flat, self._texts, strict=True):
+            ids, label, chances, *weights = (part.cpu() for part in text)
+            length = max(1, int((ids != PADDING).sum()))
+            real = -(-length // self._patch)
+            strips = torch.cat([part[:, :real, :real].mean(dim=1) for part in weights])
+            self.strips.append(strips)
+
+            read = ids[: min(length, strips.shape[1] * self._patch)]
+            words = [tokenizer.decode([token]) for token in read.tolist()]
             starts = range(0, len(words), self._patch)
             labels = [" ".join(words[start : start + self._patch]) for start in starts][:MOST_TOKENS]
             heads = len(strips) - sum(isinstance(part, Pooling) for part in self._parts)
