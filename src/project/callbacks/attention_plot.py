@@ -25,7 +25,8 @@ class AttentionPlot(Callback):
 
     ``attention.png`` in the run folder and the loggers has a strip for each head of the last block, the mean of what
     all tokens of the text give to a token, and one for attention pooling, where the network has it. The texts are
-    spread evenly over the first rank's share of the test; long ones are shown up to token `MOST_TOKENS`.
+    spread evenly over the first rank's share of the test; long ones are shown up to token `MOST_TOKENS`. With
+    tensor parallelism these are the heads of the first rank; in a pipeline there is no picture.
 
     The network is made of `MultiHeadAttention`, `Pooling` or both. The model's ``test_step`` returns ``logits``; a
     batch is ``({"ids": (batch, time)}, labels)``; the data module has a ``metadata.tokenizer``, as `TextData` has.
@@ -58,7 +59,8 @@ class AttentionPlot(Callback):
         if not self._parts:
             return
         batches = sum(trainer.num_test_batches)
-        chosen = pick_evenly(self.texts, len(self._texts), batch_idx, batches, len(batch[1]))
+        self._size = len(batch[1])
+        chosen = pick_evenly(self.texts, len(self._texts), batch_idx, batches, self._size)
         if not len(chosen):
             return
         self._chosen = chosen.to(batch[1].device, non_blocking=True)
@@ -68,10 +70,13 @@ class AttentionPlot(Callback):
             self._watching.enter_context(part.register_forward_pre_hook(self._keep, with_kwargs=True))
 
     def _keep(self, part: Any, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
-        """Keep the weights of the chosen texts, (text, strip, query, key), of the first call in a batch.
+        """Keep the weights of the chosen texts, (text, strip, query, key).
 
-        A text that is longer than the network takes is read in two windows.
+        Of texts that are longer than the network takes they are those of the first window; the stages of a pipeline,
+        which see parts of a batch, are left out.
         """
+        if part in self._weights or len(args[0]) != self._size:
+            return
         x, *others = (arg[self._chosen] for arg in args)
         if isinstance(part, Pooling):
             weights = part.weigh(x, *others).mT[:, None]
@@ -80,7 +85,7 @@ class AttentionPlot(Callback):
             if mask is not None and mask.ndim == 4 and len(mask) > 1:
                 mask = mask[self._chosen]
             _, weights = math_attention(*part.project(x, *others), mask=mask)
-        self._weights.setdefault(part, weights.float())
+        self._weights[part] = weights.float()
 
     def on_test_batch_end(
         self,
