@@ -35,6 +35,8 @@ class AttentionPlot(Callback):
         texts: Number of texts.
     """
 
+    files = ("attention.png",)
+
     def __init__(self, texts: PositiveInt = 6) -> None:
         self.texts = texts
 

@@ -45,7 +45,6 @@ def test_the_last_step_of_an_epoch_may_be_shorter():
         ({"max_steps": 14, "max_epochs": 1}, 1),
         ({"max_time": {"seconds": 60}, "max_epochs": -1}, math.inf),
     ],
-    ids=str,
 )
 def test_epochs_of_a_run_of_seven_batches(monkeypatch, settings, epochs):
     trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, **settings)
