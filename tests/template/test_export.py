@@ -15,6 +15,7 @@ from packaging.version import Version
 
 from litlab.artifact import Artifact
 from litlab.artifact.servable import load_servable
+from litlab.artifact.trusted import check_trusted
 from litlab.commands.export import export_run
 from litlab.commands.export.folder import choose_folder
 from litlab.commands.export.graph import trace
@@ -100,6 +101,7 @@ EXPORTS = [
 def test_an_export_answers_like_the_run(name, form, export):
     done, folder = export(name, form)
     assert done.code == 0, done.err
+    check_trusted(folder, trust=False)  # it was exported here
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["parity"]["difference"] <= (1e-4 if form in ("onnx", "aoti") else 1e-5)
     before, after = manifest["metrics"]["run"], manifest["metrics"]["exported"]

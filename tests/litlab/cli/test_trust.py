@@ -243,8 +243,8 @@ PARENTS = {  # of each kind that takes something, where it stands
 }
 SOME = (
     "builtins", "os", "subprocess", "torch.fx.graph_module", "torch.hub", "torch.jit", "torch.serialization",
-    "torch.nn.modules.loss", "torch.optim", "lightning.pytorch.callbacks", "lightning.pytorch.strategies",
-    "litlab.artifact", "litlab.runs.folder", "litlab.nn", "litlab.tasks", "auks.images",
+    "torch.nn.functional", "torch.nn.modules.loss", "torch.optim", "lightning.pytorch.callbacks",
+    "lightning.pytorch.strategies", "litlab.artifact", "litlab.runs.folder", "litlab.nn", "litlab.tasks", "auks.images",
 )  # fmt: skip
 ALL = ("torch", "torchvision", "lightning", "torchmetrics", "timm", "torchao", "litlab", "auks")
 
