@@ -116,7 +116,8 @@ def _drop_repeated(flags: list[str], run: RunFolder) -> list[str]:
     fresh = []
     for flag, value in flags_of(flags):
         appends = flag.endswith("+") or flag in CONFIG
-        if newest.get(flag) != value and not (appends and (flag, value) in before):
+        is_repeated = newest.get(flag) == value or (appends and (flag, value) in before)
+        if not is_repeated or flag.lstrip("-") in ONLY_FLAGS:
             fresh.append(f"{flag}={value}" if value else flag)
     return fresh
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from filelock import FileLock
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.runs.folder import RunFolder, read_json, write_json
 from litlab.runs.run import Run
@@ -65,11 +64,7 @@ class RunRecord(Callback):
         elif self._run.folder is not None and trainer.is_global_zero:
             stage = "test" if trainer.testing else "val"
             checkpoint = Path(trainer.ckpt_path).name if trainer.ckpt_path else None
-            best = (read_json(self._run.folder.metrics).get("best") or {}).get("checkpoint")
-            if None not in (best, checkpoint) and best != checkpoint:
-                rank_zero_info(f"The results are not saved: {checkpoint} is not {best}, the best of its run")
-            else:
-                self._update({stage: metrics, f"{stage}_checkpoint": checkpoint})
+            self._update({stage: metrics, f"{stage}_checkpoint": checkpoint})
 
     on_test_end = on_validation_end
 

@@ -111,8 +111,8 @@ class Run:
         """
         changes = find_changes(command, command.line.run) if command.line.run else {}
         run = cls(command, command.line.run if saves_results(command, changes) else None)
-        if any(key.startswith("data") and is_of_results(key) for key in changes):
-            run._trained = None  # other data is what they are for
+        if any(key.startswith("data") and (is_of_results(key) or key.endswith("path")) for key in changes):
+            run._trained = None  # it is asked for other data
         with run._recording_end(is_new=False):
             yield run
 

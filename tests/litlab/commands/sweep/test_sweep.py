@@ -94,6 +94,8 @@ def test_a_damaged_file_fails_its_trial(tmp_path, monkeypatch):
         path = tmp_path / file[0] / "seed_0" / file
         path.parent.mkdir(parents=True)
         path.write_text(content)
+        for name in ("trial", "report"):
+            path.parent.with_name(f"{name}.yaml").write_text("experiment: tiny")
         with pytest.raises(TrialFailed, match=f"{file}: it holds no JSON object"):
             _fit(spec, tmp_path / file[0], 0, {})
 
