@@ -198,7 +198,12 @@ def local_part(tensor: Tensor) -> Tensor:
 
 
 def norms_of(tensors: list[Tensor]) -> Tensor:
-    """Return the L2 norm of each tensor, shape (tensor,), in float32, as float16 would overflow, or float64."""
+    """Return the L2 norm of each tensor, shape (tensor,), in float32, as float16 would overflow, or float64.
+
+    ``torch.nn.utils.get_total_norm`` overflows in float16.
+    """
+    if not tensors:
+        return torch.zeros(0)
     is_double = any(tensor.dtype == torch.float64 for tensor in tensors)
     return torch.stack(torch._foreach_norm(tensors, 2, torch.float64 if is_double else torch.float32))
 
