@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.cli import OptimizerCallable
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
@@ -89,6 +89,13 @@ class ExperimentModule(LightningModule):
         inputs = apply_to_collection(inputs, Tensor, cast)
         outputs = self.network(**inputs[0]) if isinstance(inputs[0], dict) else self.network(*inputs)
         return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+
+    def configure_callbacks(self) -> list[Callback]:
+        """Put `EpochMeans` before all callbacks of the Trainer; extend it to return some of your own."""
+        callbacks: Any = self.trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+        if not any(isinstance(callback, EpochMeans) for callback in callbacks):
+            callbacks.insert(0, EpochMeans())
+        return []
 
     def on_fit_start(self) -> None:
         """Compare model and data: a checkpoint or a setting may be for other data.
@@ -203,6 +210,30 @@ class ExperimentModule(LightningModule):
         # They are the same on all ranks already; sync_dist only tells Lightning so.
         self.log_dict(metrics.compute(), sync_dist=True)
         metrics.reset()
+
+
+class EpochMeans(Callback):
+    """Let callbacks see the means of an epoch as it ends, in ``trainer.callback_metrics``.
+
+    The module logs them in its own hooks, which Lightning calls after those of the callbacks.
+    """
+
+    # Lightning calls these at every step, 2 µs each, and skips what can't be called.
+    on_train_batch_start = on_before_zero_grad = on_before_backward = None  # pyright: ignore[reportAssignmentType]
+    on_after_backward = on_before_optimizer_step = on_train_batch_end = None  # pyright: ignore[reportAssignmentType]
+
+    def _show(self, trainer: Trainer, metrics: StageMetrics | None) -> None:
+        if metrics is not None:  # of an ExperimentModule that has called `set_metrics`
+            trainer.callback_metrics.update(metrics.compute())
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._show(trainer, getattr(pl_module, "train_metrics", None))
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._show(trainer, getattr(pl_module, "val_metrics", None))
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._show(trainer, getattr(pl_module, "test_metrics", None))
 
 
 def is_fact(data: type, name: str) -> bool:
