@@ -149,7 +149,7 @@ class DataGroups(ModelParallelStrategy):
         self.model.load_state_dict(parts, strict=strict)
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        state = getattr(optimizer, "_optimizer", optimizer).state_dict()
+        state = optimizer.state_dict()
         return {**state, "state": self.gathered(state["state"])}
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
