@@ -22,11 +22,10 @@ from torch import nn
 from litlab.callbacks import NaNGuard
 from litlab.checkpointing.resume import ExactResume
 from litlab.cli.config import Command
-from litlab.cli.fit import build
-from litlab.cli.trainer import build_trainer
+from litlab.cli.fit import build, build_trainer
 from litlab.runs.record import RunRecord
+from litlab.runs.run import Run
 from litlab.runs.signals import StopSignals
-from litlab.runs.start import start_run
 from litlab.util.team import use_package
 
 STEPS = 2000
@@ -116,7 +115,7 @@ def ours(survives: bool) -> float:
         ])  # fmt: skip
         experiment = build(command)
         experiment.model.__class__ = timed(type(experiment.model), seconds)  # the clock costs all sides the same
-        with start_run(command.config) as run:
+        with Run.start(command) as run:
             trainer = build_trainer(experiment, run)
             if not survives:
                 trainer.callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, SURVIVAL)]

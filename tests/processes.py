@@ -147,11 +147,13 @@ class Child(Python):
 
 
 # Forked from a process that has imported `tests` of this tree. Rewriting asserts would take 12 seconds.
-PYTEST = """
+PYTEST = f"""
+import os
 import sys
 import pytest
 for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
     del sys.modules[name]
+del os.environ["{SERVER}"]
 sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--assert=plain", "--basetemp=temporary", *sys.argv[1:]]))
 """
 

@@ -19,7 +19,6 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule, Tr
 from litlab.cli import fit
 from litlab.cli.config import Command
 from litlab.cli.messages import silence_noise
-from litlab.cli.trainer import build_trainer
 
 Experiment = tuple[LightningModule, LightningDataModule, Trainer]
 SMALL = (
@@ -32,7 +31,7 @@ def build_experiment(*flags: str) -> Experiment:
     """Return the model, data and Trainer that a command line of ``fit`` describes, connected and not run."""
     silence_noise()
     experiment = fit.build(Command(["fit", *flags]))
-    trainer = build_trainer(experiment, None)
+    trainer = fit.build_trainer(experiment, None)
     experiment.model.trainer = experiment.data.trainer = trainer
     trainer.strategy.connect(experiment.model)
     return experiment.model, experiment.data, trainer

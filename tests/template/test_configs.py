@@ -17,6 +17,7 @@ def test_experiment(run, short, tmp_path, config):
     assert done.code == 0, done.err
     folder = tmp_path / f"lightning_logs/{experiment}/version_0"
     assert (folder / "checkpoints/last.ckpt").is_file()
+    assert Command(["test", "--run", str(folder)]).foreign  # and yet it names nothing that is refused
     if monitor := config_of(folder)["checkpoint"]["init_args"]["monitor"]:
         assert monitor.replace("val/", "test/") in done.out
 

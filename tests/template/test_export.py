@@ -3,6 +3,7 @@
 import copy
 import json
 import shutil
+from argparse import Namespace
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,9 @@ from packaging.version import Version
 
 from litlab.artifact import Artifact
 from litlab.artifact.servable import load_servable
+from litlab.artifact.trusted import check_trusted
 from litlab.commands.export import export_run
+from litlab.commands.export.folder import choose_folder
 from litlab.commands.export.graph import trace
 from litlab.errors import UserError
 from tests.conftest import CONFIGS, Outcome, command
@@ -68,6 +71,7 @@ def export(fitted, run, monkeypatch):
     def export(name, form, *flags):
         folder = fitted(name)
         monkeypatch.chdir(folder)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         key = str(folder), name, form, *flags
         if key not in exports:
             output = folder / "exported" / str(len(exports))
@@ -97,6 +101,7 @@ EXPORTS = [
 def test_an_export_answers_like_the_run(name, form, export):
     done, folder = export(name, form)
     assert done.code == 0, done.err
+    check_trusted(folder, trust=False)  # it was exported here
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["parity"]["difference"] <= (1e-4 if form in ("onnx", "aoti") else 1e-5)
     before, after = manifest["metrics"]["run"], manifest["metrics"]["exported"]
@@ -152,7 +157,7 @@ def assert_nothing_kept(done: Outcome, folder: Path, message: str) -> None:
     assert done.code == 2, done.err
     assert message in done.err.splitlines()[-1]
     assert not folder.exists()
-    assert not list(folder.parent.glob(".*")), "nothing half-written"
+    assert not list(folder.parent.glob(f".{folder.name}*")), "nothing half-written"
 
 
 def test_a_graph_with_other_weights_is_not_kept(export, monkeypatch):
@@ -193,15 +198,13 @@ def test_damaged_and_strange_folders_are_refused_in_one_line(exported):
     assert "compiled for torch 2.9.1, here is " in refusal()
 
 
-def test_a_folder_with_other_files_is_left_alone(exported, run, fitted, tmp_path, monkeypatch):
-    monkeypatch.chdir(fitted("tabular"))
-    other = tmp_path / "mine"
-    other.mkdir()
-    (other / "manifest.json").write_text('{"name": "a page", "files": 3}')
-    refusals = {exported: "holds other files; choose another place", other: "it is damaged, or not of this version"}
-    for folder, message in refusals.items():
-        (folder / "notes.txt").write_text("all of it")
-        done = run("export", "--run", "tabular", "--format", "onnx", "--output", folder)
-        assert done.code == 2
-        assert message in done.err.splitlines()[-1]
-        assert (folder / "notes.txt").read_text() == "all of it"
+def test_an_export_is_replaced_until_something_in_it_is_changed(export):
+    _, folder = export("tabular", "onnx")
+    options = Namespace(output=folder, format="onnx", quantize=None)
+    assert choose_folder(options, None) == folder
+    notes = folder / "notes.txt"
+    notes.touch()
+    with pytest.raises(UserError, match="something else is there, or it was changed"):
+        choose_folder(options, None)
+    notes.unlink()
+    assert choose_folder(options, None) == folder

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from litlab.util.files import write_output
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -47,8 +48,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
     monkeypatch.setattr("litlab.commands.export.export_run.export_run", lambda *_: None)
     monkeypatch.setattr("uvicorn.supervisors.Multiprocess.run", lambda supervisor: None)
     best = clone / "lightning_logs/sweeps/forecast/best.yaml"
-    best.parent.mkdir(parents=True)
-    best.write_text("model.hidden_size: 32\n")
+    write_output(best, "model.hidden_size: 32\n")
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
     assert len(projects) >= 13
     verbs = {shlex.split(command)[3] for command in projects}

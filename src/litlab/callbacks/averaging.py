@@ -5,11 +5,13 @@ the first update, and tests the raw weights when ``trainer.test(ckpt_path=...)``
 StochasticWeightAveraging validates and saves the raw weights.
 """
 
+import math
 import sys
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from litlab.errors import UserError
@@ -24,6 +26,7 @@ from litlab.parallel.groups import (
     share_buffers,
 )
 from litlab.types import HalfOpenUnitInterval
+from litlab.util.steps import epochs_of_run
 
 
 class AveragedWeights(Callback):
@@ -73,7 +76,7 @@ class AveragedWeights(Callback):
         self.updates += 1
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.on_train_end(trainer, pl_module)
+        self.put_in(pl_module)
         if self._weights:
             share_buffers(trainer)  # a checkpoint has those of the first process
 
@@ -82,7 +85,10 @@ class AveragedWeights(Callback):
         self._weights = {}
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put the average into the model."""
+        self.put_in(pl_module)
+
+    def put_in(self, pl_module: LightningModule) -> None:
+        """Put the average into the model, once there is one."""
         if self.updates:
             self._weights = {name: copy_of(value) for name, value in tensors_of(pl_module).items()}
             set_tensors(pl_module, self.average)
@@ -155,21 +161,28 @@ class SWA(AveragedWeights):
     training hardly worked.
 
     Args:
-        start: Share of the run's epochs (``trainer.max_epochs``) that are over when the averaging starts.
+        start: Share of the run's epochs that are over when the averaging starts. The run ends with
+            ``trainer.max_epochs`` or ``max_steps``, which may cut its last epoch short.
 
     Raises:
-        UserError: In a fit, if the strategy shards the weights in a way of its own.
+        UserError: In a fit, if the strategy shards the weights in a way of its own, or the length
+            of the run is not known.
     """
 
     def __init__(self, start: HalfOpenUnitInterval = 0.75) -> None:
         self.start = start
+        self._first_epoch = 0  # that is averaged
 
     def has_begun(self, trainer: Trainer) -> bool:
         """Return whether the epoch is averaged. A run that is resumed for longer goes on with its average."""
-        return self.updates > 0 or trainer.current_epoch >= int(self.start * (trainer.max_epochs or 0))
+        return self.updates > 0 or trainer.current_epoch >= self._first_epoch
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
+        epochs = epochs_of_run(trainer)
+        if math.isinf(epochs):
+            raise UserError("swa.start: it is a share of the run, whose length is not known; set trainer.max_epochs")
+        self._first_epoch = int(self.start * epochs)
         self.on_train_epoch_start(trainer, pl_module)  # which a resumed run may be in the middle of
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -180,8 +193,17 @@ class SWA(AveragedWeights):
                 schedule.frequency = sys.maxsize  # it takes no further step
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
-        if trainer.is_last_batch and self.has_begun(trainer):
+        is_last = trainer.is_last_batch or trainer.global_step == trainer.max_steps
+        if is_last and self.has_begun(trainer):
             self.update(pl_module, 1 / (self.updates + 1))
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        super().on_train_end(trainer, pl_module)
+        if not self.updates:
+            rank_zero_info(
+                f"warning: swa: the run ended before epoch {self._first_epoch + 1}, the first that is "
+                "averaged: its weights are those of the last step"
+            )
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:

@@ -9,9 +9,10 @@ import torch._functorch.config
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed, InvalidBackend
 from torch._dynamo.utils import calculate_time_spent, counters, get_compilation_metrics
 
-from litlab.errors import UserError
+from litlab.errors import UserError, first_line
 from litlab.nn.selection import find_blocks, select_modules
 from litlab.parallel.plan import networks
 from litlab.types import ClosedUnitInterval
@@ -73,6 +74,7 @@ class Compile(Callback):
         self._changes = ExitStack()  # of the process, undone when the run ends
         self._seconds_before = calculate_time_spent()["total_wall_time"]
         self._graphs_before = len(get_compilation_metrics())
+        self._is_told = False
 
     @property
     def seconds(self) -> float:
@@ -133,7 +135,8 @@ class Compile(Callback):
     on_validation_batch_start = on_test_batch_start = on_predict_batch_start = on_train_batch_start
 
     def teardown(self, *_: Any, **__: Any) -> None:
-        if self.graph_breaks:
+        if self.graph_breaks and not self._is_told:  # of a fit, not again of the test that follows
+            self._is_told = True
             graphs = get_compilation_metrics()[self._graphs_before :]
             guards, breaks = sum(graph.guard_count or 0 for graph in graphs), counters["graph_break"].total()
             rank_zero_info(f"compile: {len(graphs)} graphs with {guards:,} guards, {breaks} graph breaks")
@@ -158,3 +161,15 @@ def compile_in_place(module: nn.Module, **options: Any) -> None:
 
     original = module._call_impl
     module._compiled_call_impl = torch.compile(call, **options)
+
+
+def explain_failure(error: BaseException) -> str:
+    """Return one line for what ``torch.compile`` raises: what is wrong, where, and what to set."""
+    cause = getattr(error, "inner_exception", error)
+    is_backend = isinstance(error, BackendCompilerFailed | InvalidBackend)
+    stack = [] if is_backend else getattr(error, "real_stack", None) or []
+    place = "".join(f" in {frame.filename}:{frame.lineno}" for frame in stack[-1:])
+    key, advice = "fullgraph", "change that line, set it to false"
+    if is_backend:
+        key, advice = "backend", "correct that"
+    return f"compile.{key}: {first_line(cause).rstrip('.')}{place}; {advice}, or set compile.mode: null"

@@ -22,6 +22,10 @@ class RunEarlyStopping(EarlyStopping):
     """
 
     def __init__(self, monitor: str, mode: Literal["min", "max"] | None = None, **options: Any) -> None:
+        # A metric of the validation is looked at after each; Lightning misses it at the end of an
+        # epoch without one.
+        if options.get("check_on_train_epoch_end") is None and monitor.startswith(("train", "val")):
+            options["check_on_train_epoch_end"] = monitor.startswith("train")
         super().__init__(monitor, mode=mode or "min", **options)
         self._given_mode = mode
 

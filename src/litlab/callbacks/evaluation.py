@@ -12,6 +12,7 @@ from litlab import metrics
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
 from litlab.errors import UserError
 from litlab.parallel.groups import data_group
+from litlab.util.files import write_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,6 +36,8 @@ class ConfusionMatrix(Callback):
     Raises:
         UserError: If the model's ``test_step`` returns no ``logits``.
     """
+
+    files = ("confusion_matrix.png", "calibration.png", "classes.csv")
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.counts: Any = 0  # (true class, predicted class), int64
@@ -89,6 +92,8 @@ class Baselines(Callback):
     with the model in its first row, goes to the console and the loggers, and to the run folder as ``baselines.json``.
     """
 
+    files = ("baselines.json",)
+
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         data: Any = getattr(trainer, "datamodule", None)
         limit: Any = trainer.limit_test_batches  # pyright: ignore[reportAttributeAccessIssue]
@@ -105,7 +110,7 @@ class Baselines(Callback):
             print_table("Test: the model beside its baselines", table)
             publish_table(trainer, None, "baselines", table)
             if folder is not None:
-                (folder / "baselines.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+                write_output(folder / "baselines.json", json.dumps(results, indent=2) + "\n")
         trainer.strategy.barrier("baselines")
 
 

@@ -42,7 +42,7 @@ class Freeze(Callback):
         rules: The first one that matches a parameter counts. What none matches is trained.
 
     Raises:
-        UserError: At the start of a fit, if a pattern matches nothing.
+        UserError: At the start of a fit, if a pattern matches nothing, or nothing is left to train.
     """
 
     part_of_step = True
@@ -61,6 +61,13 @@ class Freeze(Callback):
             selected = select_parameters(pl_module, rule.params, f"freeze.rules[{number}]").values()
             self._starts |= dict.fromkeys(self._starts.keys() & selected, start)
 
+        first = min(self._starts.values(), default=0.0)
+        if first > 0:
+            until = "for good" if math.isinf(first) else "in the first epoch"
+            raise UserError(
+                f"freeze.rules: they freeze all parameters {until}; give some of them epochs: 0 in a "
+                "rule before the others"
+            )
         if shards(trainer.strategy) and not {0, math.inf}.issuperset(self._starts.values()):
             raise UserError(
                 "freeze.rules: trainer.strategy shards parameters, which can't be unfrozen; use ddp or one device, or "

@@ -37,7 +37,8 @@ class LRFinder(Callback):
     The range test of Smith 2017 (arXiv:1506.01186), on a copy of the model. Parameter
     groups, and the rates of an optimizer that has several, keep their proportions. The schedule plays no part in the
     search and starts from the rate found. The curve goes to the loggers and to ``lr_finder.png`` in the run folder. A
-    resumed run keeps the rate, which is in the state of the optimizer.
+    resumed run keeps the rate, which is in the state of the optimizer. The command line searches before the fit; in
+    Python, call `find_learning_rate`.
 
     Args:
         min_lr: Where the search starts.
@@ -49,6 +50,8 @@ class LRFinder(Callback):
             rate lets the loss fall.
     """
 
+    files = ("lr_finder.png",)
+
     def __init__(
         self,
         min_lr: PositiveFloat = 1e-6,
@@ -59,11 +62,26 @@ class LRFinder(Callback):
         self.max_lr = max_lr
         self.num_training_steps = num_training_steps
         self.lr: float | None = None  # that was found
+        self._figure: Figure | None = None
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.ckpt_path is not None:  # pyright: ignore[reportAttributeAccessIssue]
-            return
-        model: Any = pl_module
+        """Publish the curve, now that the loggers have begun."""
+        if self._figure is not None:
+            publish_figure(trainer, run_folder(trainer), "lr_finder", self._figure, stage="fit")
+        elif trainer.ckpt_path is None:  # pyright: ignore[reportAttributeAccessIssue]
+            raise UserError(
+                "trainer.callbacks: LRFinder has not searched yet; call find_learning_rate(trainer, model, data) of "
+                "litlab.callbacks.lr_finder before trainer.fit"
+            )
+
+    def search(self, trainer: Trainer, model: Any, data: Any) -> None:
+        """Find the rate with a copy of the model, and give it to the model.
+
+        Args:
+            trainer: The trainer of the fit that follows.
+            model: The model, with a property ``lr``.
+            data: Its DataModule.
+        """
         before = getattr(model, "lr", None)
         is_single = isinstance(trainer.strategy, SingleDeviceStrategy)
         if not (before and is_single and model.automatic_optimization):
@@ -71,15 +89,13 @@ class LRFinder(Callback):
                 "trainer.callbacks: LRFinder needs a model with an lr, automatic optimization and one process; with "
                 "more, search with --trainer.devices 1 --trainer.strategy auto, then set the rate that it tells"
             )
-
-        # Search
         rates = np.geomspace(self.min_lr, self.max_lr, self.num_training_steps)
         sweep = Sweep(rates / before)
         callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
         chosen = [callback for callback in callbacks if is_part_of_step(callback)]
-        module, parts = copy.deepcopy((pl_module, chosen))  # at once, so that the callbacks know the copy
-        data = copy.copy(trainer.datamodule)  # pyright: ignore[reportAttributeAccessIssue]
+        module, parts = copy.deepcopy((model, chosen))  # at once, so that the callbacks know the copy
         build_second_trainer(trainer, [*parts, sweep]).fit(module, datamodule=data)
+
         rates, losses = rates[: len(sweep.losses)], np.array(sweep.losses)
         self.lr = suggest_rate(rates, losses)
         if self.lr is None:
@@ -87,15 +103,25 @@ class LRFinder(Callback):
                 f"trainer.callbacks: LRFinder found no rate that lets the loss fall in {len(losses)} steps; set min_lr "
                 "lower, max_lr higher, or more num_training_steps"
             )
-
-        # Train with the rate
         model.lr = self.lr
-        trainer.fit_loop._combined_loader = None  # it may have been made to count the steps
-        trainer.strategy.setup_optimizers(trainer)  # with a schedule that counts them anew
-
         rank_zero_info(f"LRFinder: lr is {self.lr} instead of {before}")
-        figure = draw_lr_curve(rates, losses, self.lr)
-        publish_figure(trainer, run_folder(trainer), "lr_finder", figure, stage="fit")
+        self._figure = draw_lr_curve(rates, losses, self.lr)
+
+
+def find_learning_rate(trainer: Trainer, model: LightningModule, data: Any) -> None:
+    """Search the learning rate of a fit that begins, if the trainer has an `LRFinder`: a training before the training.
+
+    Args:
+        trainer: The trainer of the fit.
+        model: The model, which gets the rate.
+        data: Its DataModule.
+
+    Raises:
+        UserError: As of `LRFinder`.
+    """
+    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(callback, LRFinder):
+            callback.search(trainer, model, data)
 
 
 class Sweep(Callback):

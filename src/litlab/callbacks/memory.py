@@ -12,6 +12,7 @@ from litlab.callbacks.reporting import run_folder
 from litlab.parallel.groups import data_ranks
 from litlab.types import PositiveInt
 from litlab.util.device import GIB, peak_host_gib, synchronize
+from litlab.util.files import check_replaceable, stage_output, write_output
 from litlab.util.steps import count_samples
 
 
@@ -95,6 +96,8 @@ class MemorySnapshot(Callback):
             rank_zero_info("MemorySnapshot: it needs a CUDA GPU and a run folder, and records nothing")
             return
         self._path = str(folder / f"memory-{trainer.global_rank}")
+        for suffix in (".pickle", "-oom.pickle", ".txt"):
+            check_replaceable(Path(self._path + suffix))
         torch.cuda.memory._record_memory_history()
 
     def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
@@ -111,7 +114,8 @@ class MemorySnapshot(Callback):
 
     def _write(self, suffix: str) -> None:
         if self._path:
-            torch.cuda.memory._dump_snapshot(self._path + suffix)
+            with stage_output(Path(self._path + suffix)) as file:
+                torch.cuda.memory._dump_snapshot(str(file))
             torch.cuda.memory._record_memory_history(enabled=None)
-            Path(f"{self._path}.txt").write_text(torch.cuda.memory_summary(), encoding="utf-8")
+            write_output(Path(f"{self._path}.txt"), torch.cuda.memory_summary())
             rank_zero_info(f"MemorySnapshot: {self._path}{suffix}, for https://pytorch.org/memory_viz")

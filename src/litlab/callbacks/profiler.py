@@ -15,6 +15,7 @@ from torch.profiler import record_function
 
 from litlab.types import NonNegativeInt, PositiveInt
 from litlab.util.device import synchronize
+from litlab.util.files import check_replaceable, stage_output, write_output
 
 LOADER, COPY, TRANSFORM = "waiting for data", "copying to the device", "transform"
 FORWARD, BACKWARD, OPTIMIZER, OTHER = "forward", "backward", "optimizer", "callbacks and the rest"
@@ -85,6 +86,13 @@ class StepProfiler(Profiler):
         self._recorders: list[torch.profiler.profile] = []
         self._recording = ExitStack()  # of the last one, while it records
 
+    def setup(self, *arguments: Any, **options: Any) -> None:
+        """Refuse, before the training, to replace what is not a report of this project."""
+        super().setup(*arguments, **options)
+        if self.dirpath and self._stage == "fit":
+            check_replaceable(self._name_file(".txt"))
+            check_replaceable(self._name_file(".pt.trace.json"))
+
     def start(self, action_name: str) -> None:
         """Begin an action, which may be the first of a step."""
         method = action_name.rpartition(".")[2]
@@ -123,13 +131,16 @@ class StepProfiler(Profiler):
         operations = averages.table(f"self_{device}_time_total", row_limit=15)
         text = f"Where the time of a training step goes\n\n{shares}\n\n{operations}"
         if self.dirpath:
-            path = str(Path(self.dirpath) / self._prepare_filename(extension=""))
-            Path(f"{path}.txt").write_text(text, encoding="utf-8")
+            write_output(self._name_file(".txt"), text)
             for number, recorder in enumerate(self._recorders):
                 suffix = f".{number}" if number else ""
-                recorder.export_chrome_trace(f"{path}{suffix}.pt.trace.json")
+                with stage_output(self._name_file(f"{suffix}.pt.trace.json")) as file:
+                    recorder.export_chrome_trace(str(file))
         if self.local_rank == 0:
             print(text)
+
+    def _name_file(self, suffix: str) -> Path:
+        return Path(self.dirpath or "", self._prepare_filename(extension=suffix))
 
     def _begin_step(self) -> None:
         if self._done == self.skip + self.steps and len(self._recorders) < self.repeat:

@@ -4,12 +4,15 @@ TensorBoard, W&B and MLflow take pictures and tables; a logger of your own does 
 ``log_table``, or MLflow's ``run_id`` and client. Everything but `run_folder` is called on rank zero.
 """
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from tqdm import tqdm
+
+from litlab.util.files import check_replaceable, write_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,6 +34,18 @@ def run_folder(trainer: Trainer) -> Path | None:
     return Path(folder)
 
 
+def check_files(trainer: Trainer, folder: Path) -> None:
+    """Refuse a run in whose folder something stands in the place of what a callback is to write.
+
+    Args:
+        trainer: The trainer, whose callbacks may name what they write in ``files``.
+        folder: The run folder.
+    """
+    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        for name in getattr(callback, "files", ()):
+            check_replaceable(folder / name)
+
+
 def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Figure", stage: str = "test") -> None:
     """Save a figure as ``NAME.png`` and log it as ``STAGE/NAME``.
 
@@ -40,6 +55,9 @@ def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Fi
         name: Name of the figure.
         figure: The figure, made with matplotlib's objects: pyplot keeps a global state.
         stage: What stands before the name in the loggers.
+
+    Raises:
+        UserError: Something else is there, or it was changed since it was written.
     """
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -54,7 +72,9 @@ def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Fi
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[:, :, :3]  # (height, width, colour)
     if folder is not None:
-        Image.fromarray(pixels).save(folder / f"{name}.png")
+        content = io.BytesIO()
+        Image.fromarray(pixels).save(content, "png")
+        write_output(folder / f"{name}.png", content.getvalue())
 
     key, step = f"{stage}/{name}", trainer.global_step
     loggers: list[Any] = trainer.loggers
@@ -75,9 +95,12 @@ def publish_table(trainer: Trainer, folder: Path | None, name: str, table: "Data
         folder: The run folder; None: no file is written.
         name: Name of the table.
         table: The table; its index is left out.
+
+    Raises:
+        UserError: As of `publish_figure`.
     """
     if folder is not None:
-        table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
+        write_output(folder / f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))
     key, step = f"test/{name}", trainer.global_step
     text = f"```\n{as_text(table)}\n```"  # in Markdown
     loggers: list[Any] = trainer.loggers

@@ -5,11 +5,33 @@ import time
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import RichModelSummary
 
 from litlab.callbacks.compile import Compile
 from litlab.callbacks.memory import VRAM
 from litlab.callbacks.reporting import run_folder
+from litlab.util.files import write_output
 from litlab.util.text import print_table
+
+
+class ModelTable(RichModelSummary):
+    """Lightning's table of the model's parts, with FLOPs where they are counted.
+
+    They are where the model has an ``example_input_array``; of others Lightning (2.6.6) shows 0.
+    """
+
+    @staticmethod
+    def summarize(  # pyright: ignore[reportIncompatibleMethodOverride]
+        summary_data: list[tuple[str, list[str]]], *totals: Any, total_flops: int, **options: Any
+    ) -> None:
+        from rich.table import Table
+
+        columns = {name: cells for name, cells in summary_data if total_flops or name != "FLOPs"}
+        table = Table(*columns)
+        for row in zip(*columns.values(), strict=True):
+            table.add_row(*row)
+        print_table(table)
+        print(f"{totals[0]:,} parameters, {totals[1]:,} of them trained, {totals[2]:.3g} MB", flush=True)
 
 
 class RunSummary(Callback):
@@ -40,7 +62,7 @@ class RunSummary(Callback):
         folder = run_folder(trainer)  # on every rank: it is broadcast
         if folder is not None and trainer.is_global_zero:
             for name, text in self._warnings.items():
-                (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+                write_output(folder / f"{name}.txt", text)
             note = folder / "RANDOM_WEIGHTS.txt"  # of the fit, where a test follows by itself
             if note.is_file():
                 self._warnings[note.stem] = note.read_text(encoding="utf-8")
@@ -81,7 +103,9 @@ class RunSummary(Callback):
 
         # On what, and what it took.
         if self._start is not None:
-            rows["data"] = str(getattr(trainer.datamodule, "description", "-"))  # pyright: ignore[reportAttributeAccessIssue]
+            data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+            if hasattr(data, "description"):
+                rows["data"] = str(data.description)
             seconds_before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks)  # of `RunRecord`
             rows["epochs"] = str(trainer.current_epoch)
             rows["minutes"] = f"{(seconds_before + self._end - self._start) / 60:.2f}"

@@ -91,6 +91,11 @@ class RunCheckpoint(ModelCheckpoint):
         folder = os.path.join(self.dirpath, "") if self.dirpath else ""
         return folder + path[len(folder) :].replace("/", "_")
 
+    @property
+    def step_saved(self) -> int:
+        """The optimizer step after which the newest of the best checkpoints was written."""
+        return self._last_global_step_saved
+
     # The last state
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -12,6 +12,9 @@ from litlab.checkpointing.io import fill_shards, read_checkpoint
 from litlab.errors import UserError
 from litlab.util.text import some
 
+# Where training scripts keep weights: Lightning and timm, torchvision and detectron2, PyTorch's
+# tutorials, SlowFast. The first of them counts.
+KEYS = ("state_dict", "model", "model_state_dict", "model_state")
 PREFIXES = r"\b(?:_orig_mod|module)\."  # of torch.compile and DDP
 
 
@@ -62,8 +65,8 @@ def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
     """Return the weights of a file by the names that a model has.
 
     Args:
-        path: A checkpoint of Lightning, or what ``torch.save`` wrote: a ``state_dict``, as it is or under the key
-            ``state_dict`` or ``model``, of the model or of its ``network``.
+        path: A checkpoint of Lightning, or what ``torch.save`` wrote: a ``state_dict`` of the model or of its
+            ``network``, as it is or under a key. Where there are several, the first of `KEYS` is used.
         known: The model's names. What DDP and torch.compile put into names is left out where the model lacks it.
 
     Raises:
@@ -71,9 +74,8 @@ def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
     """
     content = read_checkpoint(path, mmap=True)
     if isinstance(content, dict):
-        content = fill_shards(path, content, ["state_dict"])
-        content = content.get("state_dict", content.get("model", content))
-    if not isinstance(content, dict) or not any(isinstance(value, Tensor) for value in content.values()):
+        content = pick_weights(path, fill_shards(path, content, ["state_dict"]))
+    if not has_weights(content):
         raise UserError(f"init_from: {path} has no weights; give a checkpoint or a file with a state_dict")
 
     weights: dict[str, Tensor] = {}
@@ -85,3 +87,25 @@ def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
     if any(re.search(PREFIXES, name) for name in content.keys() - weights.keys()):
         rank_zero_info(f"{path}: _orig_mod. and module. are left out of the names.")
     return weights
+
+
+def pick_weights(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """Return what lies under the key with weights, or all of it if there is no such key."""
+    keys = [key for key, value in content.items() if has_weights(value)]
+    if not keys:
+        return content
+    best = next((key for key in KEYS if key in keys), keys[0])
+    if best not in KEYS and len(keys) > 1:
+        raise UserError(
+            f"init_from: {path} has weights under {some(keys)}; save those that you mean in a file "
+            f'of their own: torch.save(torch.load("{path}")["{best}"], "weights.pt")'
+        )
+    if best != "state_dict" and len(keys) > 1:
+        rank_zero_info(f"{path} has weights under {some(keys)}: {best} is taken.")
+    return content[best]
+
+
+def has_weights(content: Any) -> bool:
+    """Return whether it is a ``state_dict``: other dictionaries, as of random states, have no floats."""
+    values = content.values() if isinstance(content, dict) else ()
+    return any(isinstance(value, Tensor) and value.is_floating_point() for value in values)

@@ -1,4 +1,4 @@
-"""Runs and base configs become flags: a command line goes in, one that the parser reads comes out.
+"""The command line is read once: runs and base configs become flags that the parser reads.
 
 ``fit --resume mine`` is ``fit --config RUN/config.yaml --ckpt_path RUN/checkpoints/last.ckpt --resume RUN``, and
 ``test --run mine`` the same with the best checkpoint. A config that says ``base: other.yaml`` is read behind that file.
@@ -7,7 +7,9 @@ Nothing is written here, and nothing is remembered.
 
 import os
 from argparse import ArgumentParser
-from itertools import chain, pairwise
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,80 +19,115 @@ from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.util.yaml import read_mapping as read_yaml
 
 CONFIG = ("--config", "-c")
+ONLY_FLAGS = ("resume", "run", "allow_modules", "data_changed")  # a config file could not be read before them
 
 
-def pin_run(argv: list[str]) -> list[str]:
-    """Return a command line that names its run by the folder, as its other processes must not find another one.
+@dataclass(frozen=True)
+class CommandLine:
+    """A command line of ``fit``, ``validate``, ``test`` or ``predict``.
+
+    Attributes:
+        verb: The command.
+        pinned: The words of the command, with its run named by its folder: what starts the other processes of the run,
+            which must not find another one.
+        flags: What the parser reads.
+        run: The run that is resumed or evaluated.
+        is_auto: Whether it says ``--resume auto``: it does not know of a run that another process is starting.
+        is_foreign: Whether the config is that of a run or checkpoint, which may be somebody else's.
+    """
+
+    verb: str
+    pinned: list[str]
+    flags: list[str]
+    run: RunFolder | None = None
+    is_auto: bool = False
+    is_foreign: bool = False
+
+
+def read_command_line(argv: list[str]) -> CommandLine:
+    """Read a command line.
 
     Args:
         argv: The verb and its flags. ``--resume`` and ``--run`` may say ``last``, ``auto``, an experiment or a run.
 
     Raises:
-        UserError: If there is no such run.
+        UserError: If there is no such run, or a file is missing or can't be read.
     """
     verb, *flags = argv
+    key = "--resume" if verb == "fit" else "--run"
+    name, rest = take_flag(key, flags)
     if verb == "fit":
-        return [verb, *_pin_resume(flags)]
-    name, rest = take_flag("--run", flags)
-    if name is None:
-        return argv
-    return [verb, "--run", name if os.path.isfile(name) else str(find_run(name).path), *rest]
+        run, rest = _choose_resumed(name, rest)
+    else:
+        run = _find_evaluated(name)
 
-
-def _pin_resume(flags: list[str]) -> list[str]:
-    name, rest = take_flag("--resume", flags)
-    requeued = name is None and int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
-    if name not in (None, "auto"):
-        return ["--resume", str(find_run(name).path), *rest]
-    if name is None and not requeued:
-        return flags
-
-    root = Path(flag_value("--trainer.default_root_dir", rest) or ".") / ROOT
-    run = newest_resumable(root, _find_experiment(rest))
-    if run is None or (requeued and read_json(run.status).get("slurm_job_id") != os.environ.get("SLURM_JOB_ID")):
-        return rest
-    # The run has its own settings; of the command only a new end of the training counts, and whom it trusts.
-    kept = [pair for pair in flags_of(rest) if pair[0].startswith(("--trainer.max_", "--allow_modules"))]
-    return ["--resume", str(run.path), *chain.from_iterable(kept)]
-
-
-def expand(argv: list[str]) -> list[str]:
-    """Return a command line in which runs and bases are flags.
-
-    Args:
-        argv: The verb and its flags, as `pin_run` returns them.
-
-    Raises:
-        UserError: If a file is missing or can't be read.
-    """
-    verb, *flags = argv
-    names_run = "--resume" if verb == "fit" else "--run"
-    name, rest = take_flag(names_run, _with_bases(flags))
-    if name is None:
-        return [verb, *rest]
-    path = Path(name)
-    run = owner_of(path) if path.is_file() else RunFolder(path)
-    if run is None:  # a checkpoint that is in no run
-        return [verb, f"--config={_config_in(path)}", f"--ckpt_path={path}", "--run=", *rest]
+    if name and run is None and verb != "fit":  # a checkpoint that is in no run
+        own = [f"--config={_config_in(Path(name))}", f"--ckpt_path={name}", "--run="]
+        return CommandLine(verb, argv, [*own, *_with_bases(rest)], is_foreign=True)
+    expanded = _with_bases(rest)
+    if run is None:
+        is_foreign = any(is_of_run(Path(value)) for flag, value in flags_of(expanded) if flag in CONFIG)
+        return CommandLine(verb, [verb, *rest], expanded, is_auto=name == "auto", is_foreign=is_foreign)
 
     read_yaml(run.config)  # which says what is wrong with it
-    if verb != "fit":
-        which, rest = take_flag("--ckpt_path", rest)
-        checkpoint = choose_checkpoint(run, name if path.is_file() else which)
+    pinned = [verb, key, str(run.path), *rest]
+    if verb == "fit":
+        checkpoint = _checkpoint_to_resume(run)
     else:
-        from litlab.checkpointing.io import newest_checkpoint
+        pinned[2] = str(name) if os.path.isfile(str(name)) else pinned[2]
+        which, expanded = take_flag("--ckpt_path", expanded)
+        checkpoint = choose_checkpoint(run, name if os.path.isfile(str(name)) else which)
+    own = [f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{key}={run.path}"]
+    return CommandLine(verb, pinned, [*own, *expanded], run, is_auto=name == "auto", is_foreign=True)
 
-        checkpoint = newest_checkpoint(run.checkpoints)
-        if checkpoint is None:
-            raise UserError(f"{run.name}: there is no checkpoint to resume from in {run.checkpoints}; start a new run")
-    return [verb, f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{names_run}={run.path}", *rest]
+
+def _find_evaluated(name: str | None) -> RunFolder | None:
+    """Return the run that ``--run`` names; None for a checkpoint that is in no run."""
+    if not name:
+        return None
+    return owner_of(Path(name)) if os.path.isfile(name) else find_run(name)
 
 
-def is_foreign(argv: list[str]) -> bool:
-    """Return whether an expanded command line reads the config of a run or checkpoint, which may be somebody else's."""
-    if has_flag(argv, "--resume", "--run"):
-        return True
-    return any(is_of_run(Path(value)) for flag, value in flags_of(argv) if flag in CONFIG)
+def _choose_resumed(name: str | None, flags: list[str]) -> tuple[RunFolder | None, list[str]]:
+    """Return the run that a fit resumes, if any, and the flags that count in addition to its own settings.
+
+    A job that SLURM has put back into the queue resumes its run by itself, as with ``--resume auto``.
+    """
+    is_requeued = name is None and int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
+    if name not in (None, "auto"):
+        return find_run(str(name)), flags
+    if name is None and not is_requeued:
+        return None, flags
+    root = Path(flag_value("--trainer.default_root_dir", flags) or ".") / ROOT
+    run = newest_resumable(root, _find_experiment(flags), needs_job=is_requeued)
+    return (None, flags) if run is None else (run, _drop_repeated(flags, run))
+
+
+def _drop_repeated(flags: list[str], run: RunFolder) -> list[str]:
+    """Return the flags that were not typed when the run was started: those are in its config already.
+
+    The command that starts a run can so be the one that continues it, also where a flag appends to a list. Whatever
+    else it says is compared with the run's settings, as with ``--resume last``.
+    """
+    origin = read_json(run.provenance)
+    fits = [origin, *origin.get("continued", [])]
+    before = [pair for fit in fits for pair in flags_of(fit.get("command", []))]
+    newest = dict(before)
+    fresh = []
+    for flag, value in flags_of(flags):
+        appends = flag.endswith("+") or flag in CONFIG
+        if newest.get(flag) != value and not (appends and (flag, value) in before):
+            fresh.append(f"{flag}={value}" if value else flag)
+    return fresh
+
+
+def _checkpoint_to_resume(run: RunFolder) -> Path:
+    from litlab.checkpointing.io import newest_checkpoint
+
+    checkpoint = newest_checkpoint(run.checkpoints)
+    if checkpoint is None:
+        raise UserError(f"{run.name}: there is no checkpoint to resume from in {run.checkpoints}; start a new run")
+    return checkpoint
 
 
 def _config_in(file: Path) -> str:
@@ -171,6 +208,13 @@ def flag_value(name: str, argv: list[str]) -> str | None:
 def has_flag(argv: list[str], *names: str) -> bool:
     """Return whether one of some flags is given."""
     return any(flag in names for flag, _ in flags_of(argv))
+
+
+def read_texts(argv: list[str]) -> Iterator[str]:
+    """Yield what the flags of a command line say, of config files their text."""
+    for flag, value in flags_of(argv):
+        is_file = flag in CONFIG and os.path.isfile(value)
+        yield Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value
 
 
 def take_flag(name: str, argv: list[str]) -> tuple[str | None, list[str]]:

@@ -3,8 +3,9 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from contextlib import nullcontext
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,12 +16,13 @@ from jsonargparse.typing import register_type
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from litlab.cli.argv import CONFIG, expand, flag_value, flags_of, is_foreign, pin_run
-from litlab.cli.classes import check_names, import_all_classes, import_classes, restrict_imports
+from litlab.cli.argv import ONLY_FLAGS, flag_value, flags_of, has_flag, read_command_line, read_texts
+from litlab.cli.classes import import_all_classes, import_classes
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.messages import explain
 from litlab.cli.precision import ExperimentTrainer
 from litlab.cli.sections import OF_THE_COMMAND, add_arguments
+from litlab.cli.trust import check_config, load_weights_only, restrict_imports
 from litlab.errors import UserError, building
 from litlab.nn.adapt import forget_weights
 from litlab.optim.schedule import plain_recipe
@@ -31,31 +33,31 @@ NEEDED = ("trainer", "model", "data", "seed_everything", "experiment", "test_aft
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")  # ${NAME}, of the environment
 
-register_type(torch.device)
-yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
 
-load_yaml = get_loader("yaml")
+@cache
+def prepare_jsonargparse() -> None:
+    """Tell jsonargparse, and YAML, what they don't know; for all parsers of this process, once."""
+    register_type(torch.device)
+    yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
+    load_yaml = get_loader("yaml")
+
+    def load_setting(text: str) -> Any:
+        """Load YAML, or the word None, which jsonargparse (4.53) makes of ``--model.network.weights null``."""
+        return None if text == "None" else load_yaml(text)
+
+    def load_with_variables(text: str) -> Any:
+        """Load YAML in which ``${NAME}`` stands for a variable of the environment."""
+        return load_setting(VARIABLE.sub(fill_variable, text))
+
+    set_loader("yaml", load_setting, (yaml.YAMLError,))
+    # Not for the configs of others: they could have what they find there sent or written somewhere.
+    set_loader("yaml with variables", load_with_variables, (yaml.YAMLError,))
 
 
-def load_setting(text: str) -> Any:
-    """Load YAML, or the word None, which jsonargparse (4.53) makes of ``--model.network.weights null``."""
-    return None if text == "None" else load_yaml(text)
-
-
-def load_with_variables(text: str) -> Any:
-    """Load YAML in which ``${NAME}`` stands for a variable of the environment."""
-
-    def fill(variable: re.Match[str]) -> str:
-        if variable[1] not in os.environ:
-            raise UserError(f"{variable[0]}: there is no such environment variable; set it, or write its value")
-        return os.environ[variable[1]]
-
-    return load_setting(VARIABLE.sub(fill, text))
-
-
-set_loader("yaml", load_setting, (yaml.YAMLError,))
-# Not for the configs of others: they could have what they find there sent or written somewhere.
-set_loader("yaml with variables", load_with_variables, (yaml.YAMLError,))
+def fill_variable(variable: re.Match[str]) -> str:
+    if variable[1] not in os.environ:
+        raise UserError(f"{variable[0]}: there is no such environment variable; set it, or write its value")
+    return os.environ[variable[1]]
 
 
 class ExperimentParser(LightningArgumentParser):
@@ -79,22 +81,20 @@ class Command(LightningCLI):
 
     Attributes:
         config: The settings by section.
-        argv: The command line in which runs and bases are flags.
-        typed: The command line as it was given.
+        line: The command line, read: its run, and the flags in which runs and bases are flags.
     """
 
     config: Namespace
 
     def __init__(self, argv: list[str]) -> None:
-        self.verb = argv[0]
-        self.typed = argv
-        self.argv = expand(pin_run(argv))
-        self.foreign = is_foreign(self.argv)
-        self.trusted = restrict_imports(self.foreign, flag_value("--allow_modules", self.argv))
-        if any(flag.endswith("help") for flag, _ in flags_of(self.argv)):
+        prepare_jsonargparse()
+        line = self.line = read_command_line(argv)
+        self.verb = line.verb
+        self.allowed = restrict_imports(line.is_foreign, flag_value("--allow_modules", line.flags))
+        if any(flag.endswith("help") for flag, _ in flags_of(line.flags)):
             import_all_classes()
         else:
-            import_classes(_texts(self.argv))
+            import_classes(read_texts(line.flags))
         super().__init__(
             LightningModule,
             LightningDataModule,
@@ -104,7 +104,7 @@ class Command(LightningCLI):
             parser_class=ExperimentParser,
             parser_kwargs={
                 "usage": f"{typed(self.verb)} [--config FILE ...] [--key value ...]",
-                "parser_mode": "yaml" if self.foreign else "yaml with variables",
+                "parser_mode": "yaml" if line.is_foreign else "yaml with variables",
             },
             seed_everything_default=0,
             auto_configure_optimizers=False,
@@ -116,21 +116,27 @@ class Command(LightningCLI):
         parser.description = FIRST_SCREEN[self.verb]
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        parser.argv = self.argv  # pyright: ignore[reportAttributeAccessIssue]
-        self.config = parser.parse_args(self.argv[1:])
+        parser.argv = self.line.flags  # pyright: ignore[reportAttributeAccessIssue]
+        self.config = parser.parse_args(self.line.flags)
+        for key in ONLY_FLAGS:
+            if self.config.get(key) and not has_flag(self.line.flags, f"--{key}"):
+                raise UserError(f"{key}: a config file can't set it; give it as the flag --{key}")
         for key in NEEDED:
             if self.config[key] is None:
                 raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
         if not 0 <= self.config.seed_everything < 2**32:
             raise UserError(f"seed_everything: {self.config.seed_everything} is not valid; give 0 to {2**32 - 1}")
-        if self.foreign:
-            check_names(self.config, self.trusted)
+        if self.line.is_foreign:
+            check_config(self.config, self.allowed)
         settings = self.config.data.get("init_args", Namespace())
         if "seed" in settings and settings.seed is None:
             settings.seed = int(self.config.seed_everything)  # one seed for weights, order and augmentation
 
     def instantiate_classes(self) -> None:
         """Leave building to `litlab.cli.fit`, which says in which order it happens."""
+
+    def _set_seed(self) -> None:
+        """Leave seeding to it, too."""
 
     def build(self, *keys: str, config: Namespace | None = None) -> Namespace:
         """Build the classes of some sections.
@@ -144,7 +150,7 @@ class Command(LightningCLI):
         """
         config = config or self.config
         self.config_dump = self.settings()  # Lightning's own dump would check every setting once more
-        with building(keys[0]):
+        with building(keys[0]), load_weights_only() if self.line.is_foreign else nullcontext():
             built: Any = self.parser.instantiate_classes(Namespace({key: config[key] for key in keys}).clone())
         return built
 
@@ -175,13 +181,11 @@ class Command(LightningCLI):
                 if value is None and is_fact(type(data), name):
                     part[key] = getattr(data, name)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self, config: Namespace | None = None) -> dict[str, Any]:
         """Return the settings as plain data, without those that belong to the command alone."""
-        text = self.parser.dump(self.config, format="json", skip_none=False, skip_validation=True)
+        text = self.parser.dump(config or self.config, format="json", skip_none=False, skip_validation=True)
         return {name: value for name, value in json.loads(text).items() if name not in OF_THE_COMMAND}
 
-
-def _texts(argv: list[str]) -> Iterator[str]:
-    for flag, value in flags_of(argv):
-        is_file = flag in CONFIG and os.path.isfile(value)
-        yield Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value
+    def settings_of(self, file: Path) -> dict[str, Any]:
+        """Return what a config file alone would set, of a run that this command has read."""
+        return self.settings(self.parser.parse_args([f"--config={file}"]))

@@ -79,21 +79,16 @@ def run_command(package: str) -> int:
     return answer(run, sys.argv[2:])
 
 
-def run_experiment(run: Callable[[list[str]], None]) -> int:
+def run_experiment(run: Callable[[list[str]], int]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; what ends it becomes one line, or keeps its traceback."""
-    from litlab.cli.argv import has_flag, pin_run
     from litlab.cli.messages import describe_error, silence_noise
 
     silence_noise()
     try:
-        if sys.argv[1] == "fit" and has_flag(sys.argv[2:], "--seeds", "--folds"):
-            return import_command("--seeds")(sys.argv[2:])
-        sys.argv[1:] = pin_run(sys.argv[1:])  # which Lightning starts the other processes of a run with
-        run(sys.argv[1:])
+        return run(sys.argv[1:])
     except Exception as error:
         line = describe_error(error)
         if line is None or os.environ.get("LITLAB_TRACEBACK"):
             raise
         print(f"error: {line}", file=sys.stderr)
         return 2
-    return 0

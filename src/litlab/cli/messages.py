@@ -7,12 +7,11 @@ gets the file and line of the key, and the nearest name that exists. A traceback
 import errno
 import logging
 import os
+import pickle
 import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,13 @@ from jsonargparse import ArgumentParser
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import callbacks
 from torch import optim
+from torch._dynamo.exc import TorchDynamoException
 
+from litlab.callbacks.compile import explain_failure
 from litlab.cli.argv import CONFIG, flags_of
-from litlab.cli.classes import explain_denied, find_classes, imported
+from litlab.cli.classes import find_classes, imported
+from litlab.cli.trust import explain_denied
 from litlab.errors import UserError, first_line, list_causes
-from litlab.runs.folder import ROOT, RunFolder, write_text
 from litlab.util.device import is_out_of_memory
 from litlab.util.team import package
 from litlab.util.text import nearest
@@ -46,6 +47,8 @@ OUT_OF_MEMORY = (
     "out of memory: try half of --data.batch_size with twice --trainer.accumulate_grad_batches, or "
     "--trainer.precision bf16-mixed"
 )
+# Modules of Lightning (2.6.6) that refuse settings by a ValueError or RuntimeError.
+REFUSING = ("/pytorch/loops/fit_loop.py", "/pytorch/callbacks/early_stopping.py")
 SHORTENED = (ValueError, MisconfigurationException, ImportError, OSError)  # what a constructor says of its arguments
 
 
@@ -84,6 +87,8 @@ def explain(message: str, parser: Any) -> str:
             text = f"{classes[-1].rpartition('.')[2]} has no '{found[2]}'{nearest(found[2], names)}"
     elif found := re.match(r"Importing '(.+)' is not allowed", text):
         text = explain_denied(found[1])
+    elif found := re.fullmatch(r"No module named '(\w+)'", text):
+        text = f"the package {found[1]} is not installed; install it, or correct the path"
     elif found := re.match(r"module '(.+)' has no attribute '(.+)'", text):
         text = f"{found[1]} has no '{found[2]}'{nearest(found[2], dir(sys.modules[found[1]]))}"
     elif found := re.match(r"Expected a dot import path string: (.+)", text):
@@ -117,19 +122,6 @@ def _find_place(key: str, argv: list[str]) -> str:
 # What ends a command
 
 
-@contextmanager
-def saving_traceback(run: RunFolder | None) -> Iterator[None]:
-    """Keep the traceback of what ends a run in its folder, and note on the exception where it is."""
-    file = ROOT / "traceback.txt" if run is None else run.traceback
-    try:
-        yield
-    except Exception as error:
-        with suppress(UserError):  # a full disk: the exception itself is what must be seen
-            write_text(file, "".join(traceback.format_exception(error)))
-            error.add_note(f"traceback in {file}")
-        raise
-
-
 def describe_error(error: BaseException) -> str | None:
     """Return the line to print for what a person can put right; None for a bug, which is shown with its traceback.
 
@@ -144,9 +136,13 @@ def describe_error(error: BaseException) -> str | None:
     place = [note.removeprefix("building ") for note in notes if note.startswith("building ")][:1]
     if is_out_of_memory(error):
         line = OUT_OF_MEMORY
+    elif isinstance(error, TorchDynamoException):
+        line = explain_failure(error)
+    elif place and isinstance(causes[-1], pickle.UnpicklingError):
+        line = f"a file of weights holds other things, or is damaged; look into {torch.hub.get_dir()}/checkpoints"
     elif place and isinstance(causes[-1], SHORTENED):
         line = first_line(causes[-1])
-    elif isinstance(error, MisconfigurationException) or getattr(error, "errno", None) in OF_THE_SYSTEM:
+    elif is_refusal(error) or getattr(error, "errno", None) in OF_THE_SYSTEM:
         line = first_line(error)
     else:
         return None
@@ -154,6 +150,12 @@ def describe_error(error: BaseException) -> str | None:
     if place and not tracebacks:
         tracebacks = ["LITLAB_TRACEBACK=1 shows where"]
     return "; ".join([": ".join([*place, line]), *tracebacks])
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Return whether Lightning refuses a setting, by the exception or by the file that raises it."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return isinstance(error, MisconfigurationException) or "".join(files[-1:]).endswith(REFUSING)
 
 
 TIPS = ("litlogger", "configured with model summary callbacks", "stopped: `max_epochs=", "configured so 100%")

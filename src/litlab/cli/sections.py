@@ -1,19 +1,17 @@
 """What a verb takes besides model, data and trainer: sections that configure a callback, and a few flags."""
 
-from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
 from litlab.callbacks.early_stopping import RunEarlyStopping
-from litlab.callbacks.layout import ChannelsLast
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.types import PositiveFloat
 
 # Settings of a command, which are not part of the config that a run keeps.
 OF_THE_COMMAND = (
-    "config", "base", "resume", "run", "check", "plan", "plan_memory", "input", "output", "allow_modules", "ckpt_path",
-    "print_config",
+    "config", "base", "resume", "run", "check", "plan", "plan_memory", "input", "output", "allow_modules",
+    "data_changed", "ckpt_path", "print_config",
 )  # fmt: skip
 
 # By section: the callback that it configures, whether it is on by default, and its help.
@@ -27,7 +25,6 @@ SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
     ),
     "ema": (EMA, False, "Average of the weights, which is validated and kept. null: none."),
     "swa": (SWA, False, "Mean of the last epochs' weights, which is validated and kept. null: none."),
-    # The three that look at the gradient, in this order: as it is, whether it is finite, clipped.
     "grad_norms": (GradNorms, False, "Logs the norm of each parameter's gradient. {}: on, null: off."),
     "nan_guard": (NaNGuard, True, "What to do when a loss or gradient is not a number. null: nothing."),
     "agc": (AGC, False, "Adaptive clipping, by the norms of the weights. null: none."),
@@ -66,11 +63,12 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
     add("--ckpt_path", type=str | None, default=None, help="Checkpoint whose weights are used; of a run: best or last.")
     add(
         "--allow_modules", type=str | None, default=None,
-        help="Modules, separated by commas, whose classes the config of a run or checkpoint may name in addition to "
-        "those of this project, litlab, torch, torchvision, lightning, torchmetrics, torchao.optim and "
-        "timm. Only as a flag.",
+        help="Modules, separated by commas, that the config of a run or checkpoint may name in addition to those of "
+        "docs/security.md. Only as a flag.",
     )  # fmt: skip
 
+    help_ = "Accept that the data of the run has other contents now. Only as a flag."
+    add("--data_changed", action="store_true", help=help_)
     add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")
     if verb == "fit":
         help_ = "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
@@ -85,17 +83,3 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         add("--input", type=str | None, default=None, help="File or folder to predict.")
         help_ = "File to write, instead of predictions.csv in the run's folder."
         add("--output", type=str | None, default=None, help=help_)
-
-
-def section_callbacks(built: Namespace) -> list[Callback]:
-    """Return the callbacks of a config's sections and flags.
-
-    Args:
-        built: The config, its sections built.
-    """
-    callbacks = [built[name] for name in SECTIONS if built[name] is not None]
-    if built.compile is not None and built.compile.mode is None:
-        callbacks.remove(built.compile)
-    if built.channels_last:
-        callbacks.insert(0, ChannelsLast())  # before an average copies the weights
-    return callbacks

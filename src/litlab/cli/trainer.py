@@ -1,4 +1,4 @@
-"""The Trainer of a command: its loggers, plugins and callbacks, in the order in which they act."""
+"""What a command's Trainer is built from, besides its callbacks: settings, loggers, how checkpoints are written."""
 
 from contextlib import nullcontext
 from importlib import import_module
@@ -7,26 +7,18 @@ from typing import Any
 from jsonargparse import Namespace
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor
-from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.profilers import PassThroughProfiler
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from litlab import parallel  # noqa: F401 - its strategies have names
-from litlab.callbacks.gradients import FreeGradients
-from litlab.callbacks.lr_finder import LRFinder
-from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.summary import RunSummary
-from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
-from litlab.checkpointing.resume import ExactResume, make_resumable
-from litlab.cli.config import Command
-from litlab.cli.sections import SECTIONS, section_callbacks
-from litlab.errors import UserError, building
+from litlab.cli.sections import SECTIONS
+from litlab.errors import UserError
 from litlab.runs.folder import RunFolder
-from litlab.runs.record import RunRecord, resume_loggers
-from litlab.runs.signals import StopSignals
+from litlab.runs.loggers import resume_loggers
+from litlab.runs.run import Run
 from litlab.util.device import keep_freed_memory
 
 # Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
@@ -36,17 +28,19 @@ STEP_HOOKS = (
 )  # fmt: skip
 
 
-def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
-    """Build the Trainer that the config describes, with the callbacks of its sections.
+def build_settings(experiment: Any, run: Run | None) -> tuple[Namespace, dict[str, Any]]:
+    """Build what the config says of the Trainer: its sections, and its arguments without litlab's callbacks.
 
     Args:
         experiment: The `litlab.cli.fit.Experiment`.
-        run: The folder for what it writes; None: it writes nothing.
+        run: The run whose folder it writes into; None: it writes nothing.
     """
-    command, checkpoint = experiment.command, experiment.checkpoint
+    folder = run and run.folder
+    command = experiment.command
     config = command.config.clone()
-    if run is not None:
-        resume_loggers([logger for logger in _as_list(config.trainer.logger) if not isinstance(logger, bool)], run)
+    named = config.trainer.logger
+    if folder is not None:
+        resume_loggers([logger for logger in as_list(named) if not isinstance(logger, bool)], folder)
     built = command.build("trainer", *SECTIONS, "channels_last", config=config)
     settings: dict[str, Any] = dict(built.trainer)
 
@@ -54,65 +48,25 @@ def build_trainer(experiment: Any, run: RunFolder | None) -> Trainer:
         settings |= {"strategy": "auto", "devices": 1, "num_nodes": 1}
     if getattr(experiment.data, "shares_samples", False):  # among processes, without padding
         settings["use_distributed_sampler"] = False
-    settings["logger"] = [] if run is None else build_loggers(command, settings["logger"], run, checkpoint)
-    settings["callbacks"] = arrange_callbacks(experiment, built, settings)
-    if settings["enable_checkpointing"] is None:
-        settings["enable_checkpointing"] = _has(settings["callbacks"], Checkpoint)
-
-    with building("trainer"):
-        trainer = command.trainer_class(**settings)
-    choose_checkpoint_io(trainer)
-    lighten_steps(trainer)
-    if checkpoint is not None and command.verb != "fit":  # where results belong in the curves of the run
-        log_at_step(trainer, checkpoint.get("global_step", 0))
-    return trainer
+    loggers = settings["logger"]
+    settings["logger"] = [] if folder is None else build_loggers(experiment, loggers, folder)
+    return built, settings
 
 
-def build_loggers(command: Command, named: Any, run: RunFolder, checkpoint: dict[str, Any] | None) -> list[Logger]:
+def build_loggers(experiment: Any, named: Any, run: RunFolder) -> list[Logger]:
     """Return TensorBoard in the run folder, and what ``trainer.logger`` names in addition.
 
     Args:
-        command: The command.
+        experiment: The `litlab.cli.fit.Experiment`. What was logged after the checkpoint that a fit continues from is
+            hidden.
         named: The loggers that the config names, built.
         run: The run's folder.
-        checkpoint: The checkpoint that a fit continues from: what was logged after it is hidden.
     """
-    step = checkpoint["global_step"] if command.verb == "fit" and checkpoint is not None else None
+    resumed = experiment.checkpoint if experiment.command.verb == "fit" else None
+    step = resumed and resumed["global_step"]
     own = TensorBoardLogger(run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step)
-    further = [logger for logger in _as_list(named) if not isinstance(logger, TensorBoardLogger | bool)]
+    further = [logger for logger in as_list(named) if not isinstance(logger, TensorBoardLogger | bool)]
     return [own, *further]
-
-
-def arrange_callbacks(experiment: Any, built: Namespace, settings: dict[str, Any]) -> list[Callback]:
-    """Put the callbacks of a command in order: finders, sections, those of the machinery, and ``trainer.callbacks``.
-
-    A progress bar or LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's.
-
-    Args:
-        experiment: The `litlab.cli.fit.Experiment`.
-        built: The config, its sections built.
-        settings: The Trainer's arguments.
-
-    Raises:
-        UserError: If two of them exclude each other, or one can't be resumed.
-    """
-    command = experiment.command
-    if built.ema is not None and built.swa is not None:
-        raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
-    resumes = command.verb == "fit" and experiment.checkpoint is not None
-    named = make_resumable(_as_list(settings["callbacks"]), resumes)
-    finders = [callback for callback in named if isinstance(callback, LRFinder)]
-    named = [callback for callback in named if callback not in finders]
-
-    shown: list[Callback] = []
-    if settings["logger"] and not _has(named, LearningRateMonitor):
-        shown.append(LearningRateMonitor())
-    if settings["enable_progress_bar"] is not False and not _has(named, LightningProgressBar):
-        shown.append(ProgressBar())
-
-    record = RunRecord(command.settings)
-    own = [FreeGradients(), ExactResume(), record, StopSignals(), RunSummary()]
-    return [*finders, *section_callbacks(built), *shown, *own, *named]
 
 
 def choose_checkpoint_io(trainer: Trainer) -> None:
@@ -173,9 +127,9 @@ def print_summary(trainer: Trainer) -> None:
             callback.print_summary(trainer)
 
 
-def _as_list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _has(callbacks: list[Callback], kind: type[Callback]) -> bool:
+def has_callback(callbacks: list[Callback], kind: type[Callback]) -> bool:
     return any(isinstance(callback, kind) for callback in callbacks)

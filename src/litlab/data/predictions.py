@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from litlab.errors import UserError, first_line
-from litlab.util.files import write_atomically
+from litlab.util.files import write_text
 
 PREDICTED = "predicted_"  # what the columns of a regression's predictions begin with
 SUFFIXES = (".csv", ".parquet")
@@ -30,10 +30,9 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
             frame.to_parquet(buffer, index=False)
         else:
             frame.to_csv(buffer, index=False, float_format="%.7g")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda stream: stream.write(buffer.getvalue()))
-    except (ImportError, OSError) as error:
+    except ImportError as error:
         raise UserError(f"--output: {path} can't be written ({first_line(error)})") from error
+    write_text(path, buffer.getvalue())
 
 
 def check_output(path: Path) -> None:
@@ -75,14 +74,3 @@ def check_finite(outputs: Tensor, names: Sequence[Any]) -> None:
             f"predict: the model's output for {names[wrong[0]]} ({len(wrong)} in all) is NaN or infinite, so no file "
             "is written; try trainer.precision 32-true or another checkpoint"
         )
-
-
-def is_predictions(path: Path) -> bool:
-    """Return whether a file may have been written by ``predict``, by its columns; also True for an empty one."""
-    from litlab.data.frames import read_frame
-
-    try:
-        columns = read_frame(path, setting="--output").columns
-    except UserError:
-        return path.stat().st_size == 0
-    return any(name.startswith("predict") or name.endswith("_lower") for name in columns)

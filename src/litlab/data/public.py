@@ -48,8 +48,11 @@ class PublicFile:
         from torch.hub import download_url_to_file
 
         path = root / self.name
+        is_there = os.path.lexists(path)
         if self.is_intact(path):
             return
+        if is_there:
+            raise UserError(f"{path}: it is not the public file (checksum); delete it, or replace it")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with socket_timeout(10), tempfile.TemporaryDirectory(prefix=".download-", dir=path.parent) as folder:
@@ -58,9 +61,7 @@ class PublicFile:
                 if not self.is_intact(staged):
                     raise Unavailable(f"what {self.url} sent is not the file that was expected (checksum)")
                 staged.replace(path)
-        except (Unavailable, OSError) as error:
-            if path.exists():
-                raise UserError(f"{path}: it is not the public file (checksum); delete it, or replace it") from error
+        except OSError as error:
             raise Unavailable(str(error)) from error
 
 

@@ -92,11 +92,18 @@ def divide_groups(optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dic
     groups = list(optimizer.param_groups)
     optimizer.param_groups.clear()
     for group in groups:
+        # A rate may be a tensor, as optimizers with a compiled step have it: its value is compared,
+        # and each new group gets one of its own.
+        rate = group["lr"]
+        number = float(rate)
         parts = defaultdict(list)
         for parameter in group["params"]:
-            parts[tuple(settings_of(parameter, group).items())].append(parameter)
+            parts[tuple(settings_of(parameter, {**group, "lr": number}).items())].append(parameter)
         for settings, parameters in parts.items():
-            optimizer.add_param_group({**group, **dict(settings), "params": parameters})
+            new = {**group, "lr": number, **dict(settings), "params": parameters}
+            if isinstance(rate, torch.Tensor):
+                new["lr"] = torch.full_like(rate, new["lr"])
+            optimizer.add_param_group(new)
 
 
 def set_rate(group: dict[str, Any], rate: float) -> None:

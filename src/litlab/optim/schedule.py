@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, ReduceLROnPlateau
 
-from litlab.errors import building
+from litlab.errors import UserError, building
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt
 from litlab.util.metrics import choose_mode
 
@@ -87,9 +87,7 @@ class Schedule:
     def __post_init__(self) -> None:
         self.scheduler = plain_recipe(self.scheduler)
 
-    def configure(
-        self, optimizer: Optimizer, steps: float, epochs: int, model: nn.Module | None = None
-    ) -> dict[str, Any]:
+    def configure(self, optimizer: Optimizer, length: float, model: nn.Module | None = None) -> dict[str, Any]:
         """Build the scheduler.
 
         The rates that OneCycleLR and CyclicLR set for all groups alike are scaled for each one; a ``max_lr`` that is
@@ -97,22 +95,28 @@ class Schedule:
 
         Args:
             optimizer: The optimizer whose learning rate it drives.
-            steps: Optimizer steps in the whole run, infinite if unknown.
-            epochs: Epochs in the whole run, -1 if unknown.
+            length: Optimizer steps of the whole run, or with the interval `epoch` its epochs; inf if
+                it is not known.
             model: The model that logs what ReduceLROnPlateau monitors.
 
         Returns:
             What ``LightningModule.configure_optimizers`` returns as ``lr_scheduler``.
 
         Raises:
-            UserError: If ReduceLROnPlateau waits for the wrong direction of a metric.
+            UserError: If the scheduler has no length, or one that the run exceeds; if
+                ReduceLROnPlateau waits for the wrong direction of a metric.
         """
         # What the run and the optimizer say
         arguments: dict[str, Any] = {}
-        name, length = missing_length(self.scheduler), steps if self.interval == "step" else epochs
-        if name is not None and 0 <= length < math.inf:
-            arguments[name] = max(1, int(length) // self.frequency)
+        name = missing_length(self.scheduler)
         values, groups = arguments_of(self.scheduler), optimizer.param_groups
+        if name is not None and length < math.inf:
+            arguments[name] = max(1, math.ceil(length) // self.frequency)
+        elif name is not None and values[name] is inspect.Parameter.empty:
+            raise UserError(
+                f"{KEY}: {name} is left out, and the length of the run is not known; set it, or "
+                f"trainer.max_{self.interval}s"
+            )
         for name in ("max_lr", "base_lr"):
             rate = values.get(name)
             if isinstance(rate, int | float):
@@ -125,6 +129,11 @@ class Schedule:
             scheduler = self.scheduler(optimizer, **arguments)  # pyright: ignore[reportCallIssue]
         if isinstance(scheduler, ReduceLROnPlateau) and self.monitor:
             choose_mode(f"{KEY}.mode", scheduler.mode, self.monitor, model)
+        if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < length // self.frequency:
+            raise UserError(
+                f"{KEY}: OneCycleLR ends after {scheduler.total_steps} steps, and the run makes "
+                f"{length // self.frequency:.0f}; leave its length out, or make it as long"
+            )
         return {
             "scheduler": scheduler,
             "interval": self.interval,

@@ -1,7 +1,6 @@
 """Commands in processes of their own: the fits of ``fit --seeds``, the trials of ``bench`` and ``sweep``."""
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,12 +16,13 @@ from litlab.util.team import package
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # the last one: SLURM's time limit
 
 
-def run_fit(folder: Path, arguments: Sequence[str], log: Path | None = None) -> int:
+def run_fit(folder: Path, arguments: Sequence[str], allowed: str, log: Path | None = None) -> int:
     """Run a fit, or go on where it was stopped; do nothing where it is finished.
 
     Args:
         folder: The experiment's folder of runs, which holds none or this one.
         arguments: Flags of a fit that begins; one that goes on has those of its run.
+        allowed: Modules that its config may name then, besides those that any run may.
         log: As of `run_child`.
 
     Returns:
@@ -33,8 +33,7 @@ def run_fit(folder: Path, arguments: Sequence[str], log: Path | None = None) -> 
     if status == "finished":
         return 0
     if status != "failed" and (run.checkpoints / "last.ckpt").is_file():
-        packages = re.findall(r"class_path: (\w+)", run.config.read_text())  # it was written here: it is not foreign
-        arguments = ["--resume", str(run.path), f"--allow_modules={','.join(sorted(set(packages)))}"]
+        arguments = ["--resume", str(run.path), f"--allow_modules={allowed}"]
     return run_child(package(), "fit", *arguments, log=log)
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from litlab.runs import results
 from litlab.runs.find import RUN_HELP, find_run
-from litlab.runs.folder import read_json
 from litlab.runs.results import differences, flatten, format_value
-from litlab.runs.table import describe, format_metric, show_table
+from litlab.runs.table import describe, format_metric, print_problems, show_table
 from litlab.util.options import Options
 from litlab.util.yaml import read_mapping
 
@@ -29,9 +28,11 @@ def main(arguments: list[str]) -> int:
     options.add_argument("run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds or folds")
     runs = [find_run(text, groups=True) for text in options.parse_args(arguments).run]
     names = [run.name for run in runs]
+    rows = [describe(run) for run in runs]
     show_settings(names, [flatten(read_mapping(run.config)) for run in runs], "Settings that differ")
-    show_table(["", *names], compare_metrics([describe(run) for run in runs]), "\nMetrics")
-    show_settings(names, [flatten_origin(read_json(run.provenance)) for run in runs], "\nMade from")
+    show_table(["", *names], compare_metrics(rows), "\nMetrics")
+    show_settings(names, list(map(flatten_origin, rows)), "\nMade from")
+    print_problems(rows)
     return 0
 
 

@@ -1,6 +1,5 @@
 """``python -m PACKAGE consolidate``: a sharded checkpoint as one file."""
 
-from litlab.errors import UserError
 from litlab.runs.find import RUN_HELP, find_checkpoint
 from litlab.util.options import Options
 
@@ -22,12 +21,12 @@ def main(arguments: list[str]) -> int:
     import torch
 
     from litlab.checkpointing.io import AtomicCheckpointIO
-    from litlab.util.files import write_atomically
+    from litlab.util.files import check_replaceable, stage_output
 
     output = path.with_suffix(".pt")
-    if output.exists():
-        raise UserError(f"consolidate: {output} exists; move it away")
+    check_replaceable(output)
     checkpoint = AtomicCheckpointIO().load_checkpoint(path)
-    write_atomically(output, lambda stream: torch.save(checkpoint, stream))
+    with stage_output(output) as file, file.open("wb") as stream:
+        torch.save(checkpoint, stream)
     print(f"Written: {output} ({output.stat().st_size / 2**20:,.1f} MiB, after step {checkpoint['global_step']})")
     return 0

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.folder import ROOT, RunFolder, owner_of, read_json
+from litlab.runs.folder import ROOT, RunFolder, owner_of, read_json, read_or_note, read_record
 from litlab.util.text import nearest
 
 RUN_HELP = "a run or its folder, an experiment (its newest run), last, or a checkpoint"
 
 
 def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
-    """Return all runs below a folder, the newest first. Links are not followed.
+    """Return all runs below a folder, the newest first, those of unknown age last.
+
+    Links are not followed.
 
     Args:
         root: The folder.
@@ -25,13 +27,26 @@ def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
         if run.is_run() or (groups and run.is_group() and run.path != root):
             names.clear()
             runs.append(run)
-    return sorted(runs, key=lambda run: (str(read_json(run.status).get("started")), run.name), reverse=True)
+    return sorted(runs, key=_find_start, reverse=True)
 
 
-def newest_resumable(root: Path, experiment: str) -> RunFolder | None:
-    """Return the newest run of an experiment that has a ``last.ckpt``."""
+def _find_start(run: RunFolder) -> tuple[str, str]:
+    return read_or_note([], read_record, run.status).get("started") or "", run.name
+
+
+def newest_resumable(root: Path, experiment: str, needs_job: bool = False) -> RunFolder | None:
+    """Return the run of an experiment that can be resumed: this SLURM job's, else the newest with a ``last.ckpt``.
+
+    Args:
+        root: The folder of all runs.
+        experiment: Its name.
+        needs_job: Whether only a run of this job will do.
+    """
     runs = [run for run in all_runs(root / experiment) if run.path.parent == root / experiment]
-    return next((run for run in runs if (run.checkpoints / "last.ckpt").is_file()), None)
+    runs = [run for run in runs if (run.checkpoints / "last.ckpt").is_file()]
+    job = os.environ.get("SLURM_JOB_ID")
+    own = [run for run in runs if job and read_json(run.status).get("slurm_job_id") == job]
+    return next(iter(own if needs_job else own or runs), None)
 
 
 def find_run(text: str, groups: bool = False) -> RunFolder:

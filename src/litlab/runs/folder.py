@@ -4,13 +4,14 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.util.files import write_atomically
+from litlab.util.files import write_text
 
 ROOT = Path("lightning_logs")
 # A part that a name can't have: it means something else on the command line, or in a run. `/x` and `~` lead elsewhere.
@@ -45,22 +46,31 @@ class RunFolder:
 
     def is_run(self) -> bool:
         """Return whether there is a run in the folder; one that failed before its data was ready leaves none."""
-        return os.path.isfile(self.status) and not self.is_group()
+        return os.path.lexists(self.status) and not self.is_group()
 
     def is_group(self) -> bool:
         """Return whether the folder holds several runs, which differ in one setting."""
-        return os.path.isfile(self.group)
+        return os.path.lexists(self.group)
 
     def state(self) -> dict[str, Any]:
-        """Return what ``status.json`` says; ``status`` is ``killed`` for a run that never wrote its end and is over.
+        """Return what ``status.json`` says, and how a run ended that never wrote its end: killed, or failed on a rank.
 
         Raises:
             UserError: If the file can't be read.
         """
-        state = read_json(self.status)
-        if state.get("status") == "running" and not self._is_locked():
+        state = read_record(self.status)
+        if state.get("status") == "running" and not self.is_locked():
             state["status"] = "killed"
+            started = state.get("started")
+            failed = started and self.find_failed_rank(datetime.fromisoformat(started).timestamp())
+            if failed:
+                state |= {"status": "failed", "reason": summarise_traceback(failed)}
         return state
+
+    def find_failed_rank(self, since: float) -> Path | None:
+        """Return the traceback of the process above rank zero that failed first after a time."""
+        files = [file for file in self.path.glob("traceback_rank_*.txt") if file.stat().st_mtime >= since]
+        return min(files, key=lambda file: file.stat().st_mtime, default=None)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -77,7 +87,7 @@ class RunFolder:
         except Timeout:
             raise UserError(f"{self.name}: another process trains it; wait until it ends, or stop it") from None
 
-    def _is_locked(self) -> bool:
+    def is_locked(self) -> bool:
         """Return whether a process trains the run, on this machine or another one."""
         try:
             with os.fdopen(os.open(self.path / ".lock", os.O_RDONLY | os.O_NONBLOCK)) as file:
@@ -102,6 +112,13 @@ def new_run(root: Path, experiment: str) -> RunFolder:
             return run
         except FileExistsError:
             number += 1
+
+
+def summarise_traceback(file: Path) -> str:
+    """Return which rank has left a traceback, and the line of its exception."""
+    last_frame = file.read_text(encoding="utf-8").rpartition("\n  File ")[2]
+    lines = [line for line in last_frame.splitlines()[1:] if line[:1].strip()]
+    return f"rank {file.stem.rpartition('_')[2]}: {lines[0] if lines else 'failed'}"
 
 
 def check_experiment(name: str) -> None:
@@ -132,12 +149,50 @@ def read_json(path: Path) -> dict[str, Any]:
     if not os.path.lexists(path):
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except (OSError, ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         raise UserError(f"{path}: it holds no JSON object; restore it, or delete it")
     return content
+
+
+# What keys of status.json, metrics.json and provenance.json hold, where they are there.
+NUMBER = int | float
+TEXTS = ("status", "started", "members", "commit", "test_checkpoint", "val_checkpoint")
+NUMBERS = ("seconds", "peak_memory_gib", "epochs", "steps")
+BLOCKS = ("val", "test", "deviation", "best", "place", "versions", "hardware", "data")
+TYPES = dict.fromkeys(TEXTS, str) | dict.fromkeys(NUMBERS, NUMBER) | dict.fromkeys(BLOCKS, dict)
+BEST = {"monitor": str, "mode": str, "value": NUMBER}
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read ``status.json``, ``metrics.json`` or ``provenance.json``; {} if there is no such file.
+
+    Raises:
+        UserError: If it can't be read, or a key holds what no run writes there.
+    """
+    content = read_json(path)
+    wrong = [key for key, kind in TYPES.items() if not isinstance(content.get(key), kind | None)]
+    if not wrong:
+        for key in ("val", "test"):
+            if not all(isinstance(value, NUMBER) for value in (content.get(key) or {}).values()):
+                wrong.append(key)
+        best = content.get("best")
+        if best and not all(isinstance(best.get(key), kind) for key, kind in BEST.items()):
+            wrong.append("best")
+    if wrong:
+        raise UserError(f"{path}: '{wrong[0]}' is not what a run writes there; restore it, or delete it")
+    return content
+
+
+def read_or_note(problems: list[str], reader: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """Return what a reader reads; {} where it refuses the file, and add why to `problems`."""
+    try:
+        return reader(*arguments)
+    except UserError as error:
+        problems.append(str(error))
+        return {}
 
 
 # Writing
@@ -146,16 +201,3 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file as `write_text` does."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file atomically: a reader sees the old content or the new. Its folder is made if need be.
-
-    Raises:
-        UserError: If it can't be written, as with a full disk.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda stream: stream.write(text.encode(errors="surrogateescape")))
-    except OSError as error:
-        raise UserError(f"{path}: it can't be written ({error.strerror}); make room, or make it writable") from error

@@ -190,7 +190,10 @@ def mask(value: Any, name: str = "") -> Any:
 
 
 def mask_text(text: str) -> str:
-    """Replace secrets in settings as they stand in a command line or a message."""
+    """Replace secrets in settings as they stand in a command line or a message, and those of environment variables."""
+    for name, value in os.environ.items():
+        if len(value) > 7 and value in text and re.fullmatch(NAME, name, re.IGNORECASE):
+            text = text.replace(value, MASK)
     return SETTING.sub(rf"\1{MASK}", KEY.sub(MASK, text))
 
 

@@ -9,19 +9,26 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from litlab.runs.provenance import mask
 from litlab.util.metrics import metric_direction
 from litlab.util.text import decimals
 
 
 def values(metrics: dict[str, Any]) -> dict[str, float]:
-    """Return all metrics of a run by name: the final ones of validation and test, the best one where it was monitored.
+    """Return the metrics of a run by name, all of one checkpoint: that which was tested, else the best.
 
     Args:
         metrics: The content of ``metrics.json``.
     """
-    found = {**(metrics.get("val") or {}), **(metrics.get("test") or {})}
-    best = metrics.get("best")
-    return {**found, best["monitor"]: best["value"]} if best else found
+    test, best = metrics.get("test") or {}, metrics.get("best") or {}
+    file_of_best = best.get("checkpoint")
+    file = (metrics.get("test_checkpoint") if test else None) or file_of_best
+    file_of_val = metrics.get("val_checkpoint") or file_of_best
+
+    found = {best["monitor"]: best["value"]} if best and file == file_of_best else {}
+    if file_of_val == file or None in (file, file_of_val):
+        found |= metrics.get("val") or {}
+    return found | test
 
 
 def test_name(metrics: dict[str, Any]) -> str | None:
@@ -75,7 +82,7 @@ def spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
     """Return the spread of each metric over those runs that have it.
 
     Args:
-        runs: The content of their ``metrics.json``. As everywhere, the monitored metric is that of the best checkpoint.
+        runs: The content of their ``metrics.json``.
     """
     found = [values(run) for run in runs]
     return {name: spread([row[name] for row in found if name in row]) for name in dict.fromkeys(chain(*found))}
@@ -140,15 +147,17 @@ def flatten(config: Any, key: str = "") -> dict[str, Any]:
 
 
 def differences(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return the values of the keys that are not the same everywhere; None where a key is missing."""
+    """Return the values of the keys that are not the same everywhere, secrets masked; None where a key is missing."""
     rows = {key: [flat.get(key) for flat in settings] for key in chain(*settings)}
-    return {key: row for key, row in rows.items() if row.count(row[0]) < len(row)}
+    return {key: mask(row, key) for key, row in rows.items() if row.count(row[0]) < len(row)}
 
 
 def format_value(value: Any) -> str:
     """Return the value of a setting as YAML has it; ``-`` for null, or where it is missing."""
     if value is None:
         return "-"
+    if isinstance(value, float):
+        value = float(f"{value:.12g}")  # 3.7649999999999997 is 3.765
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from litlab.errors import UserError, printable
 from litlab.runs import results
 from litlab.runs.find import all_runs, find_run
-from litlab.runs.folder import ROOT, RunFolder, read_json
+from litlab.runs.folder import ROOT, RunFolder, read_or_note, read_record
 from litlab.util.options import Options
 from litlab.util.text import decimals, nearest, print_table
 
@@ -48,16 +48,27 @@ def main(arguments: list[str]) -> int:
             if row.get("reason"):
                 place = ", ".join(f"{name} {value}" for name, value in (row.get("place") or {}).items())
                 print(printable(f"{row['run']}: {row['reason']}" + f" ({place})" * bool(place)))
+        print_problems(rows)
     else:
         print(f"There are no runs in {ROOT}")
     return 0
 
 
 def describe(run: RunFolder) -> dict[str, Any]:
-    """Return what the files of a run or a group say, together."""
+    """Return what the files of a run or a group say, together, and their ``problems``."""
     is_generated = any(run.path.rglob("GENERATED_DATA.txt"))  # of a group: in one of its runs
-    named = {"run": run.name, "path": str(run.path), "status": "unknown", "generated_data": is_generated}
-    return named | read_json(run.provenance) | run.state() | read_json(run.metrics)
+    row: dict[str, Any] = {"status": "unknown"}
+    problems: list[str] = []
+    row |= read_or_note(problems, read_record, run.provenance)
+    row |= read_or_note(problems, run.state)
+    row |= read_or_note(problems, read_record, run.metrics)
+    named = {"run": run.name, "path": str(run.path), "generated_data": is_generated}
+    return row | named | {"problems": problems}
+
+
+def print_problems(rows: Iterable[dict[str, Any]]) -> None:
+    for problem in chain(*(row["problems"] for row in rows)):
+        print(problem)
 
 
 def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -90,13 +101,14 @@ def show_table(header: Sequence[str], rows: Iterable[Iterable[str]], title: str 
 
 def _cells(row: dict[str, Any], metric: str | None) -> Iterator[str]:
     yield row["run"]
-    yield f"{row['members']}, {row['status']}" if "members" in row else row["status"]
+    status = f"{row['members']}, {row['status']}" if "members" in row else row["status"]
+    yield status + ", a file is damaged" * bool(row["problems"])
     note = " on generated data" if row["generated_data"] else ""
     for name in (metric or (row.get("best") or {}).get("monitor"), results.test_name(row)):
         yield f"{name} {format_metric(row, name)}{note}" if name else "-"
-    yield decimals(row.get("seconds", 0) / 60)
+    yield decimals((row.get("seconds") or 0) / 60)
     yield decimals(row.get("peak_memory_gib"))
-    yield row.get("started", "-")[:16].replace("T", " ")
+    yield (row.get("started") or "-")[:16].replace("T", " ")
     yield (row.get("commit") or "-")[:7] + ("*" if row.get("dirty") else "")
 
 

@@ -20,7 +20,7 @@ from litlab.errors import UserError, building
 from litlab.metrics import StageMetrics
 from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.schedule import plain_recipe, rates_of, scale_rates
-from litlab.util.steps import steps_of_run, zero_gradients
+from litlab.util.steps import epochs_of_run, steps_of_run, zero_gradients
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numbers
 
@@ -142,7 +142,8 @@ class ExperimentModule(LightningModule):
         if self.schedule is None:
             return optimizer
         trainer = self.trainer
-        schedule = self.schedule.configure(optimizer, steps_of_run(trainer), trainer.max_epochs or -1, self)
+        length = steps_of_run if self.schedule.interval == "step" else epochs_of_run
+        schedule = self.schedule.configure(optimizer, length(trainer), self)
         if trainer.ckpt_path is not None or trainer.strategy.restore_checkpoint_after_setup:
             # Counting the steps has loaded the training data, before it is known where a resumed run continues.
             trainer.fit_loop._combined_loader = None

@@ -74,6 +74,7 @@ class Classifier(ExperimentModule):
 
     data_facts = ("num_classes", "image_shape")
     class_weights: Tensor | None
+    mix: Any
 
     def __init__(
         self,
@@ -113,6 +114,7 @@ class Classifier(ExperimentModule):
         self.label_smoothing = label_smoothing
         # Shape (classes,); known when a fit begins.
         self.register_buffer("class_weights", None if class_weights is None else torch.ones(num_classes))
+        self.mixup, self.cutmix = mixup, cutmix
         self.mix = make_mix(num_classes, mixup, cutmix)
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
 
@@ -164,7 +166,7 @@ class Classifier(ExperimentModule):
     def training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Return the loss, that of an ensemble is the sum of its members' losses, and probabilities and labels."""
         # Mixes draw from torch's own generators, which `ExactResume` seeds for each batch.
-        inputs, target = batch if self.mix is None else self.mix(*batch)
+        inputs, target = self.mix(*batch) if self.mixup or self.cutmix else batch
         logits = self(inputs)
         labels = target if target.ndim == 1 else target.argmax(dim=1)
         if self.members == 1:

@@ -3,6 +3,7 @@
 import math
 import time
 from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
@@ -44,6 +45,22 @@ def steps_of_run(trainer: Trainer) -> float:
         return limit
     trainer.fit_loop.setup_data()  # if it is not there yet
     return min(limit, count_steps(trainer, trainer.num_training_batches, trainer.max_epochs or 1))
+
+
+def epochs_of_run(trainer: Trainer) -> float:
+    """Return the epochs of a fit, with the share of a last one that ``trainer.max_steps`` cuts short.
+
+    Lightning sets ``trainer.max_epochs`` to -1 where only ``max_steps`` or ``max_time`` is given.
+    inf if the fit has no end, or its end is not known.
+    """
+    trainer.fit_loop.setup_data()  # if it is not there yet
+    limit = math.inf if trainer.max_epochs == -1 else trainer.max_epochs or 0
+    steps, batches = steps_of_run(trainer), trainer.num_training_batches
+    if math.isinf(steps) or not 0 < batches < math.inf:
+        return limit
+    whole = bisect_right(range(1, int(steps) + 1), steps, key=lambda n: count_steps(trainer, batches, n))
+    before, after = count_steps(trainer, batches, whole), count_steps(trainer, batches, whole + 1)
+    return min(limit, whole + (steps - before) / (after - before))
 
 
 def epoch_steps(trainer: Trainer) -> float:

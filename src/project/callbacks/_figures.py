@@ -1,8 +1,10 @@
-"""What the figures of this folder have in common: axes side by side, one legend for all of them, axes of dates."""
+"""What the figures of this folder have in common: axes side by side, titles, one legend for all, axes of dates."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +24,19 @@ def make_axes(rows: int, columns: int, width: float, height: float, **shared: An
         axes.grid(alpha=0.3)
         axes.margins(x=0.02)
     return figure, grid
+
+
+def title_prediction(axes: "Axes", names: Sequence[str], label: int, probabilities: Tensor) -> None:
+    """Write prediction and probability above axes, in red with the true class if it is wrong."""
+    predicted = int(probabilities.argmax())
+    title = f"{shorten(names[predicted])} {probabilities[predicted]:.0%}"
+    if predicted != label:
+        title += f"\nis {shorten(names[label])}"
+    axes.set_title(title, fontsize=8, color="black" if predicted == label else "red")
+
+
+def shorten(name: str) -> str:
+    return name if len(name) <= 14 else f"{name[:13]}…"
 
 
 def add_legend(figure: "Figure", axes: "Axes") -> None:

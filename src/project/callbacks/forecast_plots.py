@@ -160,6 +160,8 @@ class ForecastPlots(Callback):
         UserError: Where the model's ``test_step`` or the data module lacks what is needed.
     """
 
+    files = ("forecasts.png", "error_by_step.png", "forecast_metrics.csv", "backtest.csv")
+
     def __init__(self, windows: PositiveInt = 4, targets: PositiveInt = 3, periods: PositiveInt = 10) -> None:
         self.windows = windows
         self.targets = targets

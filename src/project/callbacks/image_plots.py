@@ -11,7 +11,7 @@ from litlab.callbacks.evaluation import class_names, from_test_step, pick_evenly
 from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.errors import UserError
 from litlab.types import PositiveInt
-from project.callbacks._figures import make_axes
+from project.callbacks._figures import make_axes, title_prediction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,6 +35,8 @@ class ImagePlots(Callback):
     Raises:
         UserError: Where the model's ``test_step`` returns no ``logits``, or the batches are not images.
     """
+
+    files = ("test_images.png", "mistakes.png")
 
     def __init__(self, images: PositiveInt = 32) -> None:
         self.images = images
@@ -104,15 +106,9 @@ def draw_images(pixels: Tensor, labels: Tensor, probabilities: Tensor, names: li
     figure, grid = make_axes(rows, columns, 1.3 * columns, 1.7 * rows)
     for axes in grid.flat:
         axes.set_axis_off()
-    predictions = (part.tolist() for part in probabilities.max(dim=1))
-    for axes, image, label, probability, predicted in zip(
-        grid.flat, pixels, labels.tolist(), *predictions, strict=False
-    ):
-        title = f"{shorten(names[predicted])} {probability:.0%}"
-        if predicted != label:
-            title += f"\nis {shorten(names[label])}"
+    for axes, image, label, chances in zip(grid.flat, pixels, labels.tolist(), probabilities, strict=False):
         axes.imshow(image.permute(1, 2, 0).numpy(), cmap="gray", vmin=0, vmax=1)
-        axes.set_title(title, fontsize=8, color="black" if predicted == label else "red")
+        title_prediction(axes, names, label, chances)
     return figure
 
 
@@ -127,7 +123,3 @@ def denormalize(images: Tensor, mean: Sequence[float] | None = None, std: Sequen
         return (images * factor + shift).clamp(0, 1)
     low, high = images.min().clamp(max=0), images.max().clamp(min=1)
     return (images - low) / (high - low)
-
-
-def shorten(name: str) -> str:
-    return name if len(name) <= 14 else f"{name[:13]}…"

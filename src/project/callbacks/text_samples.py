@@ -30,6 +30,8 @@ class TextSamples(Callback):
             ``sample_index``.
     """
 
+    files = ("texts.csv",)
+
     def __init__(self, samples: PositiveInt = 10) -> None:
         self.samples = samples
 

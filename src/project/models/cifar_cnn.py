@@ -4,6 +4,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -67,7 +68,13 @@ class CifarCNN(Classifier):
 
     def on_train_start(self) -> None:
         steps = steps_of_run(self.trainer) if self.small_image_fraction else 0
-        self._small_steps = 0 if math.isinf(steps) else int(self.small_image_fraction * steps)
+        if math.isinf(steps):
+            rank_zero_info(
+                "warning: model.small_image_fraction: the length of the run is not known, so that all "
+                "images keep their size; set trainer.max_steps"
+            )
+            steps = 0
+        self._small_steps = int(self.small_image_fraction * steps)
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         if self.global_step == 0 and batch_idx == 0 and not self.networks[0].whitened:

@@ -114,6 +114,9 @@ class Pooling(nn.Module):
             elif kind == "mean":
                 pooled.append(x.masked_fill(padding, 0.0).sum(dim=1) / real.sum(dim=1, keepdim=True))
             else:
-                weights = self.score(x).masked_fill(padding, -torch.inf).softmax(dim=1)  # (batch, time, 1)
-                pooled.append((weights * x).sum(dim=1))
+                pooled.append((self.weigh(x, real) * x).sum(dim=1))
         return torch.cat(pooled, dim=1)
+
+    def weigh(self, x: Tensor, real: Tensor) -> Tensor:
+        """Return the weights of the tokens in attention pooling, shape (batch, time, 1)."""
+        return self.score(x).masked_fill(~real[:, :, None], -torch.inf).softmax(dim=1)

@@ -38,8 +38,9 @@ def build(name: str, device: str = "cpu") -> None:
 
     # The instructions that torch itself uses on this machine.
     wide = ["-mavx2", "-mfma"] if torch.backends.cpu.get_cpu_capability().startswith("AVX") else []
+    package = __name__.partition(".")[0]  # another one, as after a renaming, has operators and a library of its own
     cpp_extension.load(
-        f"{name}_{device}",
+        f"{package}_{name}_{device}",
         str(source),
         extra_cflags=[*COMMON, *OF_CPU, *wide],
         extra_cuda_cflags=[*COMMON, "-DUSE_CUDA"],

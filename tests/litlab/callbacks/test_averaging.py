@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from litlab.callbacks import EMA, SWA
+from litlab.errors import UserError
 from tests.litlab.callbacks import tiny
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal
 
@@ -77,6 +78,8 @@ def average_epochs(states):
     [
         (EMA(DECAY), average_steps, {"max_epochs": 2, "accumulate_grad_batches": 2}),
         (SWA(FIRST / EPOCHS), average_epochs, {"max_epochs": EPOCHS}),
+        (SWA(FIRST / EPOCHS), average_epochs, {"max_epochs": -1, "max_steps": 4 * EPOCHS}),  # Lightning says -1, too
+        (SWA(FIRST / EPOCHS), average_epochs, {"max_epochs": 100, "max_steps": 4 * EPOCHS}),
     ],
 )
 def test_the_average_is_validated_saved_loaded_and_tested(tmp_path, callback, compute_average, options):
@@ -104,6 +107,26 @@ def test_a_run_that_is_resumed_for_longer_goes_on_with_its_average(tmp_path):
     counts = [load(path / "last.ckpt")["averaging_state"]["n_averaged"] for path in (tmp_path, tmp_path / "longer")]
     assert counts == [1, 5]
     assert watch.rates == pytest.approx([0.05 * falling(1)] * 16)
+
+
+def test_a_run_that_ends_within_an_epoch_averages_its_last_weights(tmp_path):
+    watch, model = Watch(), Model()
+    fit(tmp_path, model, SWA(0.5), watch, max_epochs=-1, max_steps=10)  # of two and a half epochs
+    states = [watch.trained[number] for number in (7, 9)]
+    for name, value in model.named_parameters():
+        torch.testing.assert_close(value.data, sum(state[name] for state in states) / 2)
+
+
+def test_a_run_without_a_known_end_is_refused_and_one_that_ends_early_tells(tmp_path, caplog):
+    with pytest.raises(UserError, match=r"swa\.start: .* set trainer\.max_epochs"):
+        fit(tmp_path, Model(), SWA(0.5), max_epochs=-1, max_time={"seconds": 60})
+
+    class Stop(Callback):
+        def on_train_epoch_end(self, trainer, *_):
+            trainer.should_stop = True
+
+    fit(tmp_path, Model(), SWA(0.5), Stop(), max_epochs=4)
+    assert "swa: the run ended before epoch 3" in caplog.text
 
 
 def test_saved_while_the_average_is_validated(tmp_path):

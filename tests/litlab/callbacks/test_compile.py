@@ -5,8 +5,10 @@ import logging
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.exc import TorchDynamoException
 
 from litlab.callbacks import EMA, Compile
+from litlab.cli.messages import describe_error
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, fit, make_trainer
 
@@ -110,7 +112,9 @@ def note_process() -> tuple:
     return torch._dynamo.config.recompile_limit, budget, logger.isEnabledFor(logging.DEBUG)
 
 
-def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_as_it_was(tmp_path, monkeypatch, capfd):
+def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_as_it_was(
+    tmp_path, monkeypatch, capfd, caplog
+):
     """With mixed precision, EMA, accumulation and clipping; the test after the fit uses the validation's code."""
     results, before = [], note_process()
     for mode in (None, "default"):
@@ -130,3 +134,29 @@ def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_a
     monkeypatch.setattr(compile, "setup", lambda *args, **options: None)
     trainer.test(model, TinyData(16), verbose=False)
     assert count_graphs() == graphs > 0
+    lines = [message for message in caplog.messages if message.startswith("compile: ")]
+    assert len(lines) == 2  # one of each fit, none of the test
+
+
+class Branching(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x if x.sum() > 0 else -x)  # the broken line
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"backend": "eager", "fullgraph": True}, f"compile.fullgraph: Data-dependent branching in {__file__}:%d; cha"),
+        ({"backend": "tvm"}, "compile.backend: Please install apache-tvm"),
+        ({"backend": "egger"}, "compile.backend: Invalid backend: 'egger'"),
+    ],
+    ids=str,
+)
+def test_what_the_compiler_can_not_do_is_one_line(tmp_path, options, says):
+    models = [Tiny(network=Branching(nn.Flatten(), nn.Linear(192, 4))) for _ in range(2)]
+    with pytest.raises(TorchDynamoException) as caught:
+        fit(tmp_path, models[0], Compile("default", **options))
+    line = describe_error(caught.value)
+    assert line.startswith(says.replace("%d", str(Branching.forward.__code__.co_firstlineno + 1)))
+    assert models[0].trainer.global_step == 0
+    fit(tmp_path, models[1], Compile("default", backend="eager"))  # as it is advised

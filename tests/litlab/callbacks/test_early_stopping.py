@@ -51,6 +51,11 @@ def test_a_metric_that_no_validation_logs_is_refused(tmp_path, caplog):
         assert f"warning: {refused.value}" in caplog.messages
 
 
+def test_a_metric_of_the_training_is_looked_at_when_an_epoch_ends(tmp_path):
+    """Also where validations within it come first, when it is not known."""
+    fit(tmp_path, Tiny(), RunEarlyStopping("train/loss"), val_check_interval=0.5)
+
+
 def test_it_says_why_a_run_stops(tmp_path, caplog):
     epochs(tmp_path, Scripted(), "mine", "max")
     assert "early_stopping: Monitored metric mine did not improve in the last 2 records" in caplog.text

@@ -10,6 +10,7 @@ from torch import nn
 
 from litlab.callbacks import QAT, ActivationCheckpointing, Freeze, FreezeRule, OptimizerInBackward
 from litlab.callbacks.layout import ChannelsLast
+from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Failing, Tiny, are_equal, fit, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of training batches")
@@ -37,6 +38,14 @@ def test_gradually_and_never(tmp_path):
     changed = [{name for name in new if not torch.equal(old[name], new[name])} for old, new in pairwise(kept.states)]
     norm = {name for name in kept.states[0] if name.startswith("network.1.")}
     assert changed == [{"network.4.weight"}, {"network.4.weight"} | norm]
+
+
+def test_what_leaves_nothing_to_train_is_refused(tmp_path):
+    for epochs, words in ((None, "for good"), (1, "in the first epoch")):
+        rules = [FreezeRule("*", epochs)]
+        with pytest.raises(UserError, match=rf"^freeze\.rules: they freeze all parameters {words}"):
+            fit(tmp_path, Tiny(), Freeze(rules))
+        fit(tmp_path, Tiny(), Freeze([FreezeRule("network.4", 0), *rules]))  # as it is advised
 
 
 def test_the_layout_changes_and_nothing_else(tmp_path):

@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
 
 from litlab.callbacks import EMA, ActivationCheckpointing, LRFinder
-from litlab.callbacks.lr_finder import suggest_rate
+from litlab.callbacks.lr_finder import find_learning_rate, suggest_rate
 from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
 from litlab.optim.schedule import WarmupDecay
@@ -72,7 +72,9 @@ def fit(folder, model, *callbacks, **settings):
     Rates.seen = []
     logger = CSVLogger(folder, name="", version="run")
     trainer = make_trainer(folder, max_epochs=2, logger=logger, callbacks=[*callbacks, Rates()], **settings)
-    trainer.fit(model, TinyData(samples=20))
+    data = TinyData(samples=20)
+    find_learning_rate(trainer, model, data)
+    trainer.fit(model, data)
     return trainer
 
 
@@ -116,3 +118,8 @@ class Flat(Tiny):
 def test_what_is_refused(tmp_path, model, line):
     with pytest.raises(UserError, match=rf"^trainer\.callbacks: LRFinder {line}"):
         fit(tmp_path, model(), LRFinder(num_training_steps=20))
+
+
+def test_a_trainer_that_was_not_searched_for_says_so(tmp_path):
+    with pytest.raises(UserError, match="call find_learning_rate"):
+        make_trainer(tmp_path, callbacks=[LRFinder()]).fit(Tiny(), TinyData())

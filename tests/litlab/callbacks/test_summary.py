@@ -2,13 +2,17 @@
 
 import os
 
+import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks import VRAM, Compile, RunSummary
-from litlab.runs.folder import write_json
+from litlab.callbacks.summary import ModelTable
+from litlab.runs.folder import RunFolder, write_json
 from litlab.runs.record import RunRecord
+from litlab.runs.run import Run
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.runs.make import command
 
 
 class Scripted(Tiny):
@@ -20,11 +24,12 @@ class Scripted(Tiny):
 
 def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     write_json(tmp_path / "metrics.json", {"seconds": 5400.0})  # an hour and a half were spent before
+    record = RunRecord(Run(command(), RunFolder(tmp_path)))
     summary, checkpoint = RunSummary(), ModelCheckpoint(monitor="val/score", mode="max")
     trainer = make_trainer(
         tmp_path, max_epochs=3, num_sanity_val_steps=0, logger=TensorBoardLogger(tmp_path, "", ""),
         enable_checkpointing=True,
-        callbacks=[VRAM(), Compile("default", backend="eager"), RunRecord(), summary, checkpoint],
+        callbacks=[VRAM(), Compile("default", backend="eager"), record, summary, checkpoint],
     )  # fmt: skip
     model, data = Scripted(), TinyData()
     data.generated, data.description = True, "10 noise images"
@@ -48,3 +53,22 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     assert rows["GENERATED_DATA"].startswith("GENERATED, not real: 10 noise images")
     assert "10 noise images" in (tmp_path / "GENERATED_DATA.txt").read_text()
     assert (tmp_path / "RANDOM_WEIGHTS.txt").read_text() == model.stand_in
+
+    del data.description
+    summary.print_summary(trainer)
+    assert "│ data " not in capsys.readouterr().out
+
+
+class Called(Tiny):
+    def forward(self, images):
+        return self.network(images)
+
+
+def test_flops_are_shown_where_they_are_counted(tmp_path, capsys):
+    for example in (None, torch.zeros(2, 3, 8, 8)):
+        model = Called()
+        model.example_input_array = example
+        make_trainer(tmp_path, callbacks=[ModelTable()]).fit(model, TinyData())
+        out = capsys.readouterr().out
+        assert "700 parameters, 700 of them trained" in out
+        assert ("FLOPs" in out) == (example is not None)

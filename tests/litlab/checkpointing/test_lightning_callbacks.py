@@ -54,7 +54,9 @@ def test_callbacks_that_go_together(run, series):
     assert saved["global_step"] == 4 + 2  # two batches are one in the second epoch
     assert saved["callbacks"]["Timer"]["time_elapsed"]["train"] > 0
     assert not all(torch.equal(saved["state_dict"][key], w) for key, w in saved["current_model_state"].items())
-    done = run("fit", "--resume", "smoke", "--trainer.max_epochs=3")
+    again = ["fit", "--resume", "smoke", "--trainer.max_epochs=3"]
+    assert "count_samples here; if you trust it, add --allow_modules litlab" in error(run(*again))
+    done = run(*again, "--allow_modules=litlab.util")
     assert done.code == 0, done.err
     assert torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 4 + 2 + 2
 

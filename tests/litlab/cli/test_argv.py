@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from litlab.cli.argv import expand, pin_run
+from litlab.cli.argv import read_command_line
 from litlab.cli.config import Command
 from litlab.errors import UserError
 from tests.litlab.conftest import BRIEF, CONFIGS
@@ -38,18 +38,29 @@ def here(tmp_path, monkeypatch) -> Path:
         for name in ("last.ckpt", "best.ckpt", "other.ckpt"):
             torch.save({"global_step": number}, run / "checkpoints" / name)
         (run / "metrics.json").write_text(json.dumps({"best": {"checkpoint": "best.ckpt"}}))
+        words = [
+            "python",
+            "-m",
+            "auks",
+            "fit",
+            *["--config", "plain.yaml", "--model.width=4", "--trainer.callbacks+", "A"],
+        ]
+        (run / "provenance.json").write_text(json.dumps({"command": words}))
         (run / "status.json").write_text(json.dumps({"started": f"2026-01-0{number + 1}T00:00:00+00:00"}))
     return tmp_path
 
 
+STARTED = ["python", "-m", "auks", "fit", "--config", "plain.yaml", "--model.width=4", "--trainer.callbacks+", "A"]
 RUN = f"{LOGS}/mine/version_1"
 PINNED = {
     "fit --config plain.yaml": "fit --config plain.yaml",
     "fit --resume last --trainer.max_epochs 9": f"fit --resume {RUN} --trainer.max_epochs 9",
     "fit --resume mine/version_0": f"fit --resume {LOGS}/mine/version_0",
-    # The run has its own settings; only a new end counts.
-    "fit --config plain.yaml --resume auto --seed_everything 1": f"fit --resume {RUN}",
-    "fit --config left.yaml --trainer.max_steps=9 --resume=auto": f"fit --resume {RUN} --trainer.max_steps 9",
+    # The run has its own settings; what was not typed when it started is compared with them.
+    "fit --config plain.yaml --resume auto --model.width 4": f"fit --resume {RUN}",
+    "fit --config plain.yaml --resume auto --trainer.callbacks+=A": f"fit --resume {RUN}",
+    "fit --config plain.yaml --resume auto --seed_everything 1": f"fit --resume {RUN} --seed_everything=1",
+    "fit --config left.yaml --model.width=8 --resume=auto": f"fit --resume {RUN} --config=left.yaml --model.width=8",
     "fit --config other.yaml --resume auto": "fit --config other.yaml",
     "test --run mine": f"test --run {RUN}",
     f"test --run {RUN}/checkpoints/other.ckpt": f"test --run {RUN}/checkpoints/other.ckpt",
@@ -74,14 +85,14 @@ REFUSED = {
 
 @pytest.mark.parametrize("line", PINNED)
 def test_a_run_is_named_by_its_folder(here, line):
-    pinned = pin_run(line.split())
+    pinned = read_command_line(line.split()).pinned
     assert " ".join(pinned) == PINNED[line]
-    assert pin_run(pinned) == pinned, "other processes of a command do it once more"
+    assert read_command_line(pinned).pinned == pinned, "other processes of a command do it once more"
 
 
 @pytest.mark.parametrize("line", EXPANDED)
 def test_runs_and_bases_become_flags(here, line):
-    assert " ".join(expand(line.split())) == EXPANDED[line]
+    assert " ".join(read_command_line(line.split()).flags) == EXPANDED[line].partition(" ")[2]
 
 
 @pytest.mark.parametrize("line", REFUSED)
@@ -89,7 +100,7 @@ def test_what_can_not_become_flags(here, line):
     (here / "circle.yaml").write_text("base: circle.yaml\n")
     (here / "lost.yaml").write_text("base: plan.yaml\n")
     with pytest.raises(UserError) as refused:
-        expand(pin_run(line.split()))
+        read_command_line(line.split())
     assert REFUSED[line] in str(refused.value)
 
 
@@ -97,15 +108,21 @@ def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     line = ["fit", "--config", "plain.yaml"]
-    assert pin_run(line) == line, "the newest run is another job's"
-    (here / RUN / "status.json").write_text('{"started": "2026-01-02T00:00:00+00:00", "slurm_job_id": "7"}')
-    assert pin_run(line) == ["fit", "--resume", RUN]
+    assert read_command_line(line).run is None, "the newest run is another job's"
+    older = f"{LOGS}/mine/version_0"
+    (here / older / "status.json").write_text('{"started": "2026-01-01T00:00:00+00:00", "slurm_job_id": "7"}')
+    assert read_command_line(line).pinned == ["fit", "--resume", older]
+    monkeypatch.delenv("SLURM_RESTART_COUNT")
+    assert read_command_line([*line, "--resume", "auto"]).pinned == ["fit", "--resume", older]
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    assert read_command_line([*line, "--resume", "auto"]).pinned == ["fit", "--resume", RUN]
 
 
 def test_a_checkpoint_in_no_run_brings_its_config(here):
     torch.save({"state_dict": {}, "pytorch-lightning_version": "2.6.6", "config": CONFIG}, here / "mine.ckpt")
-    verb, config, *rest = expand(["test", "--run", "mine.ckpt"])
-    assert (verb, rest) == ("test", ["--ckpt_path=mine.ckpt", "--run="])
+    line = read_command_line(["test", "--run", "mine.ckpt"])
+    config, *rest = line.flags
+    assert (line.is_foreign, rest) == (True, ["--ckpt_path=mine.ckpt", "--run="])
     assert config == f"--config={CONFIG}"
 
 
@@ -120,9 +137,11 @@ def test_a_run_needs_its_bases_no_more_and_resumes_with_its_own_settings(run, tm
     assert done.code == 0, done.err
     assert "test/mse" not in done.out
     (configs / "series.yaml").write_text("experiment: mine")
-    resumed = Command([*fit, "--resume=auto", "--trainer.max_epochs=2", "--model.init_args.hidden_size=3"])
+    resumed = Command([*fit, "--resume=auto", "--trainer.max_epochs=2"])
     assert resumed.config.trainer.max_epochs == 2
     for config in (resumed.config, Command(["test", "--run", "mine"]).config):
         assert config.base is None
         assert config.model.init_args.hidden_size == 12
         assert len(config.trainer.callbacks) == 2
+    refused = run(*fit, "--resume=auto", "--model.init_args.hidden_size=3")
+    assert "a resumed run keeps its settings (model.hidden_size: 12 -> 3)" in refused.err

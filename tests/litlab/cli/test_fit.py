@@ -1,5 +1,7 @@
 """``fit``, ``test`` and ``predict`` through the command line: data facts, sections, what ends them."""
 
+import os
+
 import pytest
 import torch
 import yaml
@@ -27,6 +29,7 @@ def test_sections_can_be_turned_off_and_there_may_be_no_test_split(run, images, 
     done = run("fit", *data, *model, *none, "--trainer.accelerator=cpu")
     assert done.code == 0, done.err
     assert all(words in done.out for words in ("epoch 1/1", "Run summary"))
+    assert "FLOPs" not in done.out
     assert "There is no test split: not tested" in done.err
     assert not list((tmp_path / "lightning_logs/default/version_0").rglob("*.ckpt"))
 
@@ -55,8 +58,9 @@ def test_a_bug_keeps_its_traceback_on_the_screen_and_in_the_run(run, folder, set
     from auks.series import SmallForecaster
 
     def broken(*_, **__):
-        raise ValueError("a bug")
+        raise ValueError("a bug" + os.environ["A_TOKEN"])
 
+    monkeypatch.setenv("A_TOKEN", "hunter2x")
     monkeypatch.setattr(SmallForecaster, hook, broken)
     with pytest.raises(ValueError, match="a bug") as caught:
         run(*command, *(settings if hook == "training_step" else []))
@@ -64,7 +68,7 @@ def test_a_bug_keeps_its_traceback_on_the_screen_and_in_the_run(run, folder, set
     assert f"traceback in {file.relative_to(folder.path.parents[2])}" in caught.value.__notes__
     text = file.read_text()
     assert text.startswith("Traceback (most recent call last)")
-    assert 'raise ValueError("a bug")\nValueError: a bug\n' in text
+    assert "\nValueError: a bug***\n" in text
 
 
 def test_what_a_library_says_while_building_is_a_line(run, settings, monkeypatch, tmp_path):
@@ -77,10 +81,5 @@ def test_what_a_library_says_while_building_is_a_line(run, settings, monkeypatch
         run(*command)
 
 
-def test_predictions_replace_predictions_and_nothing_else(run, folder, series, tmp_path):
-    command = ["predict", "--run", "series", "--input", series]
-    for _ in range(2):
-        assert run(*command, "--output", "new/predictions.csv").code == 0
-    assert "--input: it is not set" in error(run(*command[:3]))
-    (tmp_path / "mine.csv").write_text("file,label\na.png,cat\n")
-    assert "mine.csv exists and does not hold predictions" in error(run(*command, "--output", "mine.csv"))
+def test_predict_needs_an_input(run, folder):
+    assert "--input: it is not set" in error(run("predict", "--run", "series"))

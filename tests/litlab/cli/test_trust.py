@@ -1,6 +1,12 @@
 """Foreign checkpoints, run folders and configs: whatever they name, nothing of it is called or imported."""
 
+import pathlib
+import pkgutil
+import re
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -8,11 +14,15 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from jsonargparse import Namespace
+from lightning.pytorch.callbacks.finetuning import multiplicative
 
 from litlab.artifact import is_exported
 from litlab.checkpointing.callback import RunCheckpoint
-from litlab.cli.argv import is_foreign
-from litlab.cli.classes import check_names, restrict_imports
+from litlab.cli import trust
+from litlab.cli.argv import read_command_line
+from litlab.cli.trust import check_config, find_kind, list_modules, restrict_imports
+from litlab.commands.serve.model import load_model
 from litlab.errors import UserError
 from tests.litlab.conftest import CONFIGS
 
@@ -26,19 +36,33 @@ def calls(path: str, /, **init_args: Any) -> dict[str, Any]:
 
 LATER = "lightning.pytorch.callbacks.LambdaCallback"  # calls something later
 TOUCH = {"command": "touch MARK"}
-WRITE = calls("litlab.runs.folder.write_text", path="MARK", text="written")
-# What stands in the place of the optimizer or of a callback; what the line says of it.
+WRITE = calls("litlab.util.files.write_text", path="MARK", text="written")
+EXECUTE = calls(  # a function of torch whose annotation says that it returns a module
+    "torch.fx.graph_module.reduce_graph_module",
+    body={"_code": "forward=lambda self,x:x"}, import_block="import pathlib\npathlib.Path('MARK').touch()\n",
+)  # fmt: skip
+# Where it stands: the optimizer, a callback, the network, or a setting; what stands there; what the line says of it.
 FOREIGN: dict[str, tuple[str, Any, str]] = {
-    "command": ("optimizer", calls("os.system", **TOUCH), f"{ALLOW} os"),
+    "command": ("optimizer", calls("os.system", **TOUCH), f"{MAY_NOT} os.system here; see"),
     "command through torch": ("optimizer", calls("torch.os.system", **TOUCH), ""),
     "a module of the folder": ("optimizer", "evil_module.Optimizer", f"{ALLOW} evil_module"),
     "torch.load": ("optimizer", calls("torch.load", f="evil.pkl", weights_only=False), MAY_NOT),
-    "a function of ours": ("optimizer", WRITE, f"model.optimizer: {MAY_NOT} litlab.runs.folder.write_text"),
+    "a function of ours": ("optimizer", WRITE, f"model.optimizer: {MAY_NOT} litlab.util.files.write_text"),
     "a class of ours elsewhere": ("optimizer", calls("litlab.data.ImageData", dataset="generated"), ""),
-    "callable of torch": ("callbacks", calls(LATER, setup="torch.save"), f"{MAY_NOT} torch.serialization.save"),
+    "callable of torch": ("callbacks", calls(LATER, setup="torch.save"), f"{MAY_NOT} torch.save"),
     "callable with arguments": ("callbacks", calls(LATER, setup=WRITE), MAY_NOT),
     "callable class": ("callbacks", calls(LATER, setup=calls("torchvision.transforms.ToTensor")), MAY_NOT),
-}
+    "class that loads a library": (
+        "callbacks", calls(LATER, setup=calls("litlab.artifact.Artifact", folder="evil")),
+        f"trainer.callbacks.setup: {MAY_NOT} litlab.artifact.Artifact",
+    ),
+    "text that torch.fx runs": ("network", EXECUTE, f"model.network: {MAY_NOT} torch.fx"),
+    "text that torch.fx runs, within": ("network", calls("torch.nn.Sequential", dict_kwargs={"x": [EXECUTE]}), ""),
+    "variable in a folder": ("default_root_dir", "${A_SECRET}", "trainer.default_root_dir: ${A_SECRET} names a var"),
+    "variable of a logger": (
+        "logger", calls("CSVLogger", save_dir=".", name="x$A_SECRET"), "trainer.logger.name: x$A_SECRET names a"
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +79,7 @@ def evil(tmp_path, monkeypatch) -> Path:
         "class Optimizer(torch.optim.SGD): ...\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("A_SECRET", "hidden")
     monkeypatch.setitem(sys.modules, "evil_module", None)  # and what a test imports of it, the next one does not have
     del sys.modules["evil_module"]
     return tmp_path / "MARK"
@@ -66,8 +91,10 @@ def poisoned(trained: dict[str, Any], name: str) -> dict[str, Any]:
     config, settings = yaml.safe_load(trained["config"]), dict(trained["hyper_parameters"])
     if place == "optimizer":
         config["model"]["init_args"]["optimizer"] = settings["optimizer"] = payload
+    elif place == "network":
+        config["model"] = calls("litlab.tasks.Forecaster", network=payload)
     else:
-        config["trainer"]["callbacks"] = [payload]
+        config["trainer"][place] = [payload] if place == "callbacks" else payload
     return {**trained, "config": yaml.safe_dump(config), "hyper_parameters": settings}
 
 
@@ -86,6 +113,7 @@ def assert_refused(done, says: str, mark: Path) -> None:
     assert says in line
     assert "Traceback" not in done.err
     assert not mark.exists()
+    assert not [*mark.parent.rglob("*hidden*")]
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -97,6 +125,40 @@ def test_nothing_that_a_checkpoint_names_is_called(run, series, tmp_path, evil, 
     else:
         done = run("fit", "--resume", run_folder(tmp_path, checkpoint), "--trainer.max_epochs=2")
     assert_refused(done, FOREIGN[name][2], evil)
+
+
+@pytest.mark.parametrize("command", [
+    "test --run {run}", "validate --run {run}", "test --run evil.ckpt", "predict --run {run} --input {series}",
+    "export --run {run} --format pt2", "fit --resume {run} --trainer.max_epochs=3", "fit --config {run}/config.yaml",
+    "serve",
+])  # fmt: skip
+def test_no_command_runs_text(run, series, tmp_path, evil, trained, command):
+    checkpoint = poisoned(trained, "text that torch.fx runs")
+    torch.save(checkpoint, tmp_path / "evil.ckpt")
+    folder = run_folder(tmp_path, checkpoint)
+    if command == "serve":  # whose workers do this
+        with pytest.raises(UserError, match=MAY_NOT):
+            load_model(str(folder), [], workers=1)
+    else:
+        assert_refused(run(*command.format(run=folder, series=series).split()), f"model.network: {MAY_NOT}", evil)
+    for reader in ("compare", "report", "reproduce"):
+        run(reader, folder)
+    assert not evil.exists()
+
+
+def test_what_lies_in_the_folder_of_weights_is_not_unpickled(run, tmp_path, evil, trained, monkeypatch):
+    class Evil:
+        def __reduce__(self):
+            return Path.touch, (evil,)
+
+    network = calls("torchvision.models.squeezenet1_1", weights="DEFAULT")
+    monkeypatch.setitem(FOREIGN, "weights", ("network", network, ""))
+    folder = run_folder(tmp_path, poisoned(trained, "weights"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    (tmp_path / "torch/hub/checkpoints").mkdir(parents=True)
+    torch.save(Evil(), tmp_path / "torch/hub/checkpoints/squeezenet1_1-b8a52dc0.pth")
+    done = run("fit", "--config", folder / "config.yaml", "--experiment=mine")
+    assert_refused(done, "error: model: a file of weights holds other things", evil)
 
 
 def test_beside_a_config_of_ones_own_only_the_weights_of_a_checkpoint_are_used(run, tmp_path, evil, trained):
@@ -119,8 +181,8 @@ def test_only_allow_modules_trusts_a_module(run, series, tmp_path, evil, trained
 
 def test_the_config_of_a_run_is_foreign_under_its_own_name_too(tmp_path, trained):
     folder = run_folder(tmp_path, trained)
-    assert is_foreign(["fit", "--config", f"{folder}/config.yaml"])
-    assert not is_foreign(["fit", f"--config={CONFIGS / 'images.yaml'}"])
+    assert read_command_line(["fit", "--config", f"{folder}/config.yaml"]).is_foreign
+    assert not read_command_line(["fit", f"--config={CONFIGS / 'images.yaml'}"]).is_foreign
     (folder / "manifest.json").write_text('{"format": "aoti"}')
     assert not is_exported(folder), "which would be loaded as native code"
 
@@ -135,14 +197,158 @@ def test_a_checkpoint_names_no_file_outside_of_its_folder(tmp_path):
     assert list(keep.best_k_models) == [keep.best_model_path] == [str(tmp_path / "victim.ckpt")]
 
 
-def test_functions_that_return_a_network_are_taken():
-    import_module("torchvision.models")
-    check_names({"model": {"network": calls("torchvision.models.resnet18")}}, [])
-    with pytest.raises(UserError, match=r"model\.network: .* may not name torchvision.*list_models"):
-        check_names({"model": {"network": calls("torchvision.models.list_models")}}, [])
+def test_a_fit_of_ones_own_that_goes_on_may_name_what_ones_files_and_flags_do(tmp_path, trained):
+    (tmp_path / "mine.yaml").write_text("data: {class_path: mylib.data.Mine, init_args: {share: 0.5, path: os.path}}")
+    flags = [f"--config={tmp_path / 'mine.yaml'}", "--model=nets.Mine", "--allow_modules=other"]
+    allowed = list_modules(flags).split(",")
+    assert {"other", "mylib.data", "nets"} <= {*restrict_imports(True, ",".join(allowed))}
+    assert not {"os", "torch", "litlab"} & {*allowed}
+    assert list_modules([f"--config={run_folder(tmp_path, trained)}/config.yaml"]) == ""
 
 
 @pytest.mark.parametrize("name", ["os", "*"])
 def test_modules_that_can_not_be_allowed(name):
     with pytest.raises(UserError, match=r"^--allow_modules: a config may not name"):
         restrict_imports(True, f"mylib,{name}")
+
+
+# What may stand where: all that is callable in many modules is put at each place
+
+FROM = {  # by kind: the modules in which something of it is defined, besides what is litlab's or the team's
+    "accelerator": r"lightning\.pytorch\.accelerators",
+    "function": r"(torch\.nn\.functional|torch\._C\._nn|torch)$",
+    "lightning_callback": r"lightning\.pytorch\.callbacks",
+    "logger": r"lightning\.pytorch\.loggers",
+    "metric": r"torchmetrics\.(?!multimodal|audio|video|shape)",
+    "network": r"torch\.nn\.modules|torchvision\.models|timm\.models|litlab\.nn\.adapt$",
+    "optimizer": r"torch\.optim|torchao\.optim",
+    "plugin": r"lightning\.(pytorch|fabric)\.plugins",
+    "profiler": r"lightning\.pytorch\.profilers",
+    "schedule": r"torch\.optim|lightning\.pytorch\.cli$",
+    "strategy": r"lightning\.pytorch\.strategies\.(ddp|model_parallel|single_device)$",
+    "transform": r"torchvision\.transforms\.v2",
+}
+PARENTS = {  # of each kind that takes something, where it stands
+    "model": ("model", "litlab.tasks.Classifier"),
+    "data": ("data", "litlab.data.ImageData"),
+    "callback": ("trainer.callbacks", "litlab.callbacks.EMA"),
+    "lightning_callback": ("trainer.callbacks", LATER),
+    "logger": ("trainer.logger", "lightning.pytorch.loggers.CSVLogger"),
+    "strategy": ("trainer.strategy", "lightning.pytorch.strategies.DDPStrategy"),
+    "network": ("model.network", "torch.nn.Sequential"),
+    "optimizer": ("model.optimizer", "torch.optim.SGD"),
+    "schedule": ("model.schedule", "torch.optim.lr_scheduler.LambdaLR"),
+    "metric": ("model.metrics", "torchmetrics.Accuracy"),
+    "transform": ("data.transform", "torchvision.transforms.v2.Lambda"),
+}
+SOME = (
+    "builtins", "os", "subprocess", "torch.fx.graph_module", "torch.hub", "torch.jit", "torch.serialization",
+    "torch.nn.functional", "torch.nn.modules.loss", "torch.optim", "lightning.pytorch.callbacks",
+    "lightning.pytorch.strategies", "litlab.artifact", "litlab.runs.folder", "litlab.nn", "litlab.tasks", "auks.images",
+)  # fmt: skip
+ALL = ("torch", "torchvision", "lightning", "torchmetrics", "timm", "torchao", "litlab", "auks")
+
+
+def walk(name: str) -> Iterator[str]:
+    """The public modules of a package, imported; those that can't be are left out."""
+    with suppress(BaseException):
+        module = import_module(name)
+        yield name
+        for info in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}."):
+            if "._" not in info.name:
+                yield from walk(info.name)
+
+
+def put(key: str, value: Any) -> Namespace:
+    """A config with something at a place."""
+    section, _, name = key.partition(".")
+    if section == "trainer":
+        return Namespace(trainer=Namespace({name: [value]}))
+    return Namespace({section: calls(PARENTS[section][1], **{name: value}) if name else value})
+
+
+def passes(config: Namespace) -> bool:
+    with suppress(UserError):
+        check_config(config, [])
+        return True
+    return False
+
+
+def belongs(target: Any, kinds: str) -> bool:
+    """Whether something is of one of some kinds."""
+    module = getattr(target, "__module__", None) or ""
+    own = isinstance(target, type) and module.startswith(("litlab", "auks"))
+    return any(
+        issubclass(target, trust.KINDS[kind].base) if own else re.match(FROM.get(kind, "-"), module)
+        for kind in kinds.split()
+    )
+
+
+VISION = {"class_path": "torchvision.models.resnet18"}
+TIMM = "timm.create_model"
+BLOCKS = [  # where it stands; what stands there; what is refused of it
+    ("model.network", VISION, ""),
+    ("model.network", calls(TIMM, model_name="resnet10t", pretrained=True), ""),
+    ("model.network", calls(TIMM, model_name="hf-hub:a/resnet10t"), "model.network.model_name"),
+    ("model.network", calls(TIMM, model_name="resnet10t", checkpoint_path="x.pth"), "model.network.checkpoint_path"),
+    (
+        "model.network",
+        {"class_path": TIMM, "dict_kwargs": {"pretrained_cfg": {"file": "x"}}},
+        "model.network.pretrained",
+    ),
+    ("model.network", {"class_path": "auks.images._network"}, "model.network"),
+    ("model.metrics", {"a": calls("torchmetrics.text.BERTScore")}, "model.metrics.a"),
+    ("trainer.callbacks", calls("lightning.pytorch.callbacks.BackboneFinetuning", lambda_func=multiplicative), ""),
+    ("trainer.callbacks", calls(LATER, setup=multiplicative), "trainer.callbacks.setup"),
+    ("trainer.callbacks", calls(LATER, setup=VISION), "trainer.callbacks.setup"),
+    ("trainer.logger", {"class_path": "lightning.pytorch.loggers.WandbLogger", "dict_kwargs": {"entity": "me"}}, ""),
+    (
+        "trainer.logger",
+        calls("lightning.pytorch.loggers.WandbLogger", settings={"base_url": "x"}),
+        "trainer.logger.set",
+    ),
+    ("trainer.strategy", "ddp_find_unused_parameters_true", ""),
+    ("trainer.strategy", "fsdp2", ""),
+    ("trainer.strategy", "fsdp", "trainer.strategy"),
+    ("trainer.profiler", pathlib, "trainer.profiler"),
+]
+
+
+@pytest.mark.parametrize(("key", "block", "refused"), BLOCKS)
+def test_arguments_and_defaults(key, block, refused):
+    for module in ("timm", "litlab.parallel", "torchmetrics.text", "auks.images"):
+        pytest.importorskip(module)
+    config = put(key, block) if key != "trainer.strategy" else Namespace(trainer=Namespace(strategy=block))
+    if not refused:
+        check_config(config, [])
+        return
+    with pytest.raises(UserError, match=f"^{refused}.*: {MAY_NOT}"):
+        check_config(config, [])
+    check_config(config, ["timm", "auks", "torchmetrics", "lightning", "torchvision", "pathlib"])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("names", [SOME, pytest.param(ALL, marks=pytest.mark.matrix)], ids=["some", "all"])
+def test_only_what_is_listed_passes_and_only_where_it_belongs(names, monkeypatch):
+    modules = names if names is SOME else [module for name in names for module in walk(name)]
+    found = {
+        id(value): (f"{module}.{name}", value)
+        for module in modules for name, value in vars(import_module(module)).items()
+        if not name.startswith("_") and callable(value)
+    }  # fmt: skip
+    kind_of = {number: find_kind(target) for number, (_, target) in found.items()}
+    monkeypatch.setattr(
+        trust, "find_kind", lambda target: kind_of[id(target)] if id(target) in kind_of else find_kind(target)
+    )
+
+    for path, target in found.values():
+        part = ("init_args", "dict_kwargs")[len(path) % 2]
+        for value in (target, calls(path)):
+            for key, kinds in {**trust.PLACES, "experiment": "", "trainer.precision": ""}.items():
+                assert not passes(put(key, value)) or belongs(target, kinds), (key, path)
+            for parent, (key, name) in PARENTS.items():
+                block = {"class_path": name, part: {"x": [value], "y": {"z": value}}}
+                assert not passes(put(key, block)) or belongs(target, trust.KINDS[parent].arguments), (name, path)
+    passed = Counter(filter(None, kind_of.values()))
+    print(f"{len(found):,} tried, {passed.total():,} pass: {passed}")
+    assert names is SOME or (passed.keys() == trust.KINDS.keys() and len(found) > 10_000)

@@ -104,7 +104,7 @@ def test_a_model_divides_it_and_rules_and_schedules_keep_the_ratios():
     groups = {(g["method"], round(g["lr"], 6), g["weight_decay"]): len(g["params"]) for g in optimizer.param_groups}
     rest = {("adamw", 0.03, 0.1): 24, ("adamw", 0.015, 0.0): 2}
     assert groups == {("muon", 0.01, 0.1): 8, ("muon", 0.005, 0.0): 2, **rest}
-    Schedule(OneCycleLR, "step").configure(optimizer, steps=10, epochs=1)
+    Schedule(OneCycleLR, "step").configure(optimizer, length=10)
     assert [round(group["max_lr"], 6) for group in optimizer.param_groups] == [0.03, 0.015, 0.01, 0.005]
     model.lr = 0.1  # what a finder sets
     assert sorted({round(group["lr"], 6) for group in model.new_optimizer().param_groups}) == [0.05, 0.1, 0.15, 0.3]

@@ -3,19 +3,20 @@
 from functools import partial
 
 import pytest
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import AdamW
 
 from litlab.optim import GroupRule, ParamGroups
 from litlab.tasks import Classifier
 
 
-def build(rules: list[GroupRule], **settings) -> Classifier:
+def build(rules: list[GroupRule], lr: float | Tensor = 0.1, **settings) -> Classifier:
     blocks = nn.ModuleList([nn.Sequential(nn.Conv2d(4, 4, 3, bias=False), nn.BatchNorm2d(4)) for _ in range(2)])
     network = nn.ModuleDict(
         {"stem": nn.Conv2d(3, 4, 3), "norm": nn.BatchNorm2d(4), "blocks": blocks, "head": nn.Linear(4, 2)}
     )
-    optimizer = partial(AdamW, lr=0.1, weight_decay=0.5)
+    optimizer = partial(AdamW, lr=lr, weight_decay=0.5)
     return Classifier(network, num_classes=2, optimizer=optimizer, param_groups=ParamGroups(rules, **settings))
 
 
@@ -50,3 +51,11 @@ def test_learning_rates_fall_towards_the_input():
     expected = {"head": 0.1, "blocks.1": 0.05, "blocks.0.0": 0.025, "blocks.0.1": 0.2, "stem": 0.0125, "norm": 0.0125}
     for name, (rate, _) in settings.items():
         assert rate == pytest.approx(next(expected[part] for part in expected if name.startswith(part))), name
+
+
+def test_rates_in_tensors_make_the_same_groups_each_with_a_tensor_of_its_own():
+    rules = [GroupRule("network.head", lr_scale=10), GroupRule("*.bias", 0.5)]
+    plain, others = (build(rules, lr, layer_decay=0.5).new_optimizer().param_groups for lr in (0.1, torch.tensor(0.1)))
+    assert [len(group["params"]) for group in others] == [len(group["params"]) for group in plain]
+    assert [float(group["lr"]) for group in others] == pytest.approx([group["lr"] for group in plain])
+    assert len({group["lr"].data_ptr() for group in others}) == len(others) > 2

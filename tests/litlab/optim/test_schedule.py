@@ -1,6 +1,7 @@
 """Schedules: lengths from the run, rates of a fit, groups kept in ratio, errors."""
 
 import math
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -52,14 +53,14 @@ class Mine(torchs.LambdaLR):
     ("scheduler", "frequency", "length"),
     [
         (partial(torchs.CosineAnnealingLR, T_max=7), 1, 7),  # a given length stays
-        (partial(torchs.OneCycleLR, max_lr=1.0, epochs=7, steps_per_epoch=1), 1, 7),
+        (partial(torchs.OneCycleLR, max_lr=1.0, epochs=130, steps_per_epoch=1), 1, 130),
         (torchs.OneCycleLR, 1, 120),
         (Mine, 3, 40),
     ],
 )
 def test_a_length_that_is_left_out_is_that_of_the_run(scheduler, frequency, length):
     optimizer = two_groups()
-    built = Schedule(scheduler, "step", frequency).configure(optimizer, steps=120, epochs=6)["scheduler"]
+    built = Schedule(scheduler, "step", frequency).configure(optimizer, length=120)["scheduler"]
     assert length in (getattr(built, "T_max", None), getattr(built, "total_steps", None))
     assert optimizer.param_groups[0].get("max_lr", 1.0) == 1.0
     if scheduler is torchs.OneCycleLR:  # and a peak that of each group
@@ -69,7 +70,37 @@ def test_a_length_that_is_left_out_is_that_of_the_run(scheduler, frequency, leng
 def test_a_plateau_of_what_is_better_when_higher_is_refused():
     schedule = Schedule(torchs.ReduceLROnPlateau, monitor="val/acc")
     with pytest.raises(UserError, match="better when higher; set max"):
-        schedule.configure(two_groups(), steps=40, epochs=20)
+        schedule.configure(two_groups(), length=20)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "interval", "length", "says"),
+    [
+        (
+            partial(torchs.OneCycleLR, max_lr=1.0, total_steps=39),
+            "step",
+            40,
+            "ends after 39 steps, and the run makes 40",
+        ),
+        (WarmupDecay, "step", math.inf, "total_steps is left out, .* set it, or trainer.max_steps"),
+        (torchs.CosineAnnealingLR, "epoch", math.inf, "T_max is left out, .* set it, or trainer.max_epochs"),
+    ],
+)
+def test_a_length_that_is_too_short_or_not_known_is_refused(scheduler, interval, length, says):
+    with pytest.raises(UserError, match=says):
+        Schedule(scheduler, interval).configure(two_groups(), length=length)
+
+
+@pytest.mark.parametrize(
+    ("end", "length"), [({"max_steps": 12}, 4), ({"max_steps": 10}, 4), ({"max_time": {"seconds": 60}}, None)]
+)
+def test_epochs_of_a_run_that_ends_by_steps(tmp_path, monkeypatch, end, length):
+    """Of three steps; Lightning says -1."""
+    monkeypatch.setenv("PL_GLOBAL_SEED", "")
+    module = partial(Draws, schedule=Schedule(torchs.CosineAnnealingLR))
+    with nullcontext() if length else pytest.raises(UserError, match="T_max is left out"):
+        _, trainer = fit(tmp_path, module=module, options={}, max_epochs=-1, num_sanity_val_steps=0, **end)
+        assert trainer.lr_scheduler_configs[0].scheduler.T_max == length
 
 
 def test_warmup_rises_then_falls_and_keeps_ratios():

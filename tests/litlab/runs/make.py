@@ -1,14 +1,26 @@
-"""Run folders written by hand, as `RunRecord` and the command line leave them."""
+"""Run folders written by hand, as `Run` and the command line leave them, and a command that makes one."""
 
 import json
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import yaml
 
 from litlab.runs.folder import RunFolder
 
+CONFIG = {"data": {"api_key": "hunter2x", "size": 3}}
 COMMIT = "1234567890abcdef1234567890abcdef12345678"
+
+
+def command(verb: str = "fit", run: RunFolder | None = None, data_changed: bool = False) -> Any:
+    """What a `Run` asks of a parsed command line."""
+    trainer = SimpleNamespace(default_root_dir=None, logger=None, fast_dev_run=False)
+    config = SimpleNamespace(trainer=trainer, experiment="tiny", data_changed=data_changed)
+    line = SimpleNamespace(run=run, is_auto=False)
+    settings = {"settings": lambda: CONFIG, "settings_of": lambda file: CONFIG}
+    return SimpleNamespace(verb=verb, config=config, line=line, **settings)
 
 
 def write_run(
@@ -24,7 +36,7 @@ def write_run(
     run.config.write_text(yaml.safe_dump({"seed_everything": 0, "model": model, "ckpt_path": None}))
     failed = {"reason": "RuntimeError: it broke", "place": {"epoch": 1, "line": "a.py:7"}} if status == "failed" else {}
     write(run.status, status=status, started=started, ended=None, **failed)
-    write(run.metrics, val={"val/acc": best - 0.1, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12, seconds=90.0,
+    write(run.metrics, val={monitor: best, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12, seconds=90.0,
           peak_memory_gib=1.25,
           best={"monitor": monitor, "mode": mode, "value": best, "checkpoint": "e.ckpt"})  # fmt: skip
     if generated:
@@ -44,7 +56,7 @@ def write_group(root: Path, name: str, best: list[float], kind: str = "seed", ho
     started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(timespec="seconds")
     write(group.status, status="finished", members=f"{len(best)} of 3", started=started)
     metrics = json.loads((group.path / f"{kind}_0/version_0/metrics.json").read_text())
-    metrics["best"]["value"] = sum(best) / len(best)
+    metrics["best"]["value"] = metrics["val"]["val/acc"] = sum(best) / len(best)
     write(group.metrics, **metrics, deviation={"val/acc": 0.05})
     group.config.write_text((group.path / f"{kind}_0/version_0/config.yaml").read_text())
     write(group.provenance, commit=COMMIT, dirty=False)

@@ -2,7 +2,9 @@
 
 import shutil
 
+import pytest
 import torch
+import yaml
 
 from litlab.runs.folder import RunFolder, read_json, write_json
 from tests.litlab.runs.conftest import error, scalars
@@ -20,8 +22,10 @@ def test_a_run_is_tested_by_its_name(run, folder):
     metrics = folder.metrics.read_bytes()
     assert "the results are not saved" in run("test", "--run", "last", "--data.test_fraction=0.3").err
     assert folder.metrics.read_bytes() == metrics
-    assert run("validate", "--run", "last", "--ckpt_path", "last").code == 0
-    assert read_json(folder.metrics)["val_checkpoint"] == "last.ckpt"
+    for verb in ("validate", "test"):  # all numbers of a run are those of its best checkpoint
+        done = run(verb, "--run", "last", "--ckpt_path", "last")
+        assert (done.code, "The results are not saved: last.ckpt is not" in done.err) == (0, True)
+        assert folder.metrics.read_bytes() == metrics
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
 
 
@@ -42,11 +46,36 @@ def test_a_run_is_resumed_with_its_own_settings_or_to_train_longer(run, folder, 
     resume = ["fit", "--resume=series"]
     refused = error(run(*resume, "--data.batch_size=24"))
     assert "series/version_0: a resumed run keeps its settings (data.batch_size: 48 -> 24)" in refused
+    config = yaml.safe_load(folder.config.read_text())
+    del config["data"]["init_args"]["drop_last"], config["channels_last"]
+    folder.config.write_text(yaml.safe_dump(config))  # as an older version wrote it, which lacked these settings
     before = folder.metrics.read_bytes()
     assert "series/version_0 is finished. Train it longer with" in run(*resume, "--trainer.devices=1").err
     assert folder.metrics.read_bytes() == before
     assert run(*resume, "--trainer.max_epochs=3", "--test_after_fit=false").code == 0
     assert read_json(folder.metrics)["epochs"] == 3
+
+
+def test_a_run_goes_on_with_its_own_data_alone(run, folder, series, tmp_path):
+    changed = tmp_path / "series.csv"
+    changed.write_text(series.read_text().replace("2024-02-01 00:00:00,", "2024-02-01 00:00:00,9"))
+    before = folder.metrics.read_bytes()
+    data = f"--data.path={changed}"
+    for command in (["test", "--run=series"], ["fit", "--resume=series", "--trainer.max_epochs=3"]):
+        assert f"data: the contents of csv {changed} have changed since series/version_0" in error(run(*command, data))
+        assert folder.metrics.read_bytes() == before
+        assert run(*command, data, "--data_changed").code == 0
+        folder.metrics.write_bytes(before)
+
+
+@pytest.mark.parametrize("line", ["resume: last", "run: last", "allow_modules: os", "data_changed: true"])
+def test_what_is_read_before_config_files_is_no_key_of_one(run, folder, tmp_path, line):
+    key = line.partition(":")[0]
+    (tmp_path / "mine.yaml").write_text(line)
+    verb = "test --run=series" if key != "resume" else f"fit --config={folder.config}"
+    if key == "run":
+        verb = f"test --config={folder.config} --ckpt_path={folder.checkpoints}/last.ckpt"
+    assert f"{key}: a config file can't set it" in error(run(*verb.split(), "--config=mine.yaml"))
 
 
 def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from litlab.runs.provenance import mask_command, mask_text
+from litlab.runs.provenance import mask, mask_command, mask_text
+from litlab.runs.results import differences
 
 SECRETS = [
     "password: hunter2x",
@@ -30,6 +31,15 @@ def test_secrets_are_masked_once(text):
     assert "hunter2x" not in mask_text(text)
     assert "***" in mask_text(text)
     assert mask_text(mask_text(text)) == mask_text(text)
+
+
+def test_what_a_variable_holds_is_masked_wherever_it_stands(monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "hunter2xx")
+    monkeypatch.setenv("MY_SERVER", "host.example")
+    monkeypatch.setenv("SHORT_TOKEN", "a")
+    settings = {"logger": {"name": "for hunter2xx at host.example", "bearer": "hunter2xx"}}
+    assert mask(settings) == {"logger": {"name": "for *** at host.example", "bearer": "***"}}
+    assert differences([{"db.password": "one"}, {"db.password": "two"}]) == {"db.password": ["***", "***"]}
 
 
 @pytest.mark.parametrize("text", HARMLESS)

@@ -13,6 +13,27 @@ def test_what_was_monitored_says_which_value_is_better():
     assert results.direction("test/loss", [{}, {"best": {"monitor": "val/loss", "mode": "max"}}]) == 1
 
 
+BEST = {"monitor": "val/f1", "mode": "max", "value": 0.9, "checkpoint": "best.ckpt"}
+VAL = {"val/f1": 0.9, "val/loss": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "expected"),
+    [
+        ({"val": VAL}, VAL),
+        ({"best": BEST, "val": VAL}, VAL),
+        ({"best": BEST, "val": VAL, "test": {"test/f1": 0.8}, "test_checkpoint": "best.ckpt"}, VAL | {"test/f1": 0.8}),
+        ({"best": BEST, "val": VAL, "test": {"test/f1": 0.7}, "test_checkpoint": "last.ckpt"}, {"test/f1": 0.7}),
+        ({"best": BEST, "val": {"val/f1": 0.6}, "val_checkpoint": "last.ckpt"}, {"val/f1": 0.9}),
+        ({"best": BEST | {"monitor": "train/loss"}, "val": VAL}, VAL | {"train/loss": 0.9}),
+        ({"val": VAL, "test": {"test/f1": 0.8}, "test_checkpoint": "epoch=1.ckpt"}, VAL | {"test/f1": 0.8}),
+        ({"val": VAL, "val_checkpoint": "last.ckpt"}, VAL),
+    ],
+)
+def test_metrics_are_of_one_checkpoint(metrics, expected):
+    assert results.values(metrics) == expected
+
+
 def test_the_interval_is_that_of_students_t():
     values = [0.887, 0.8906, 0.8857]
     spread, error = results.spread(values), stats.sem(values)

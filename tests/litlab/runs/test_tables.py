@@ -1,15 +1,18 @@
 """`python -m auks runs` and `compare`: tables of runs, also of runs of somebody else."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from litlab.errors import UserError
 from litlab.runs import compare, reproduce, table
+from litlab.runs.find import find_run
 from tests.litlab.runs.make import COMMIT, write, write_group, write_run
 
 
@@ -97,20 +100,57 @@ def test_runs_side_by_side(root, show):
 @pytest.mark.parametrize(
     ("main", "arguments", "line"),
     [
-        (table.main, "nothing", "; the experiments in lightning_logs are bad, cifar, cifar_vgg, lost, night/forecast"),
+        (table.main, "nothing", "; the experiments in lightning_logs are cifar, cifar_vgg, lost, night/forecast"),
         (table.main, "cifar --sort val/ac", "no run has a metric 'val/ac'; did you mean 'val/acc'?"),
         (compare.main, "cifar lost", "lost/version_0/config.yaml: no such file"),
-        (compare.main, "cifar bad", "bad/version_0/provenance.json: it holds no JSON object"),
         (reproduce.main, "cifar_vgg", "it is not known from which commit"),
     ],
 )
 def test_what_is_refused(root, main, arguments, line):
     write_run(root, "lost/version_0", hours_ago=9).config.unlink()
-    write_run(root, "bad/version_0", hours_ago=9).provenance.write_text("{")
     write(root / "cifar_vgg/version_0/provenance.json", commit="--upload-pack=x; rm -rf ~")
     with pytest.raises(UserError) as refused:
         main(arguments.split())
     assert line in str(refused.value)
+
+
+BROKEN = {
+    "cut": lambda path: path.write_text('{"val": {'),
+    "list": lambda path: path.write_text("[1]"),
+    "binary": lambda path: path.write_bytes(b"\xff\x00"),
+    "deep": lambda path: path.write_text("[" * 100_000),
+    "folder": Path.mkdir,
+    "pipe": os.mkfifo,
+    "link": lambda path: path.symlink_to("nothing"),
+    "text": lambda path: write(path, started=1, val={"val/acc": "high"}, commit=[]),
+    "best": lambda path: write(path, best={"monitor": "val/acc"}, status=[], seconds="long", hardware="a GPU"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_damaged_file_marks_its_row_and_the_others_are_listed(root, show, kind, capsys):
+    names = ("status", "metrics", "provenance")
+    for name in names:
+        run = write_run(root, f"bad/{name}", hours_ago=9)
+        getattr(run, name).unlink()
+        BROKEN[kind](getattr(run, name))
+    rows = show(table.main)
+    for name in names:
+        assert rows[f"bad/{name}"][0].endswith(", a file is damaged")
+        assert [line for line in rows if line.startswith(f"lightning_logs/bad/{name}/{name}.json: ")]
+    assert rows["cifar/version_1"][:2] == ["finished", "val/acc 0.9"]
+    assert find_run("last").name == "cifar/version_1"
+    rows = show(compare.main, *(f"bad/{name}" for name in names), "cifar/version_1")
+    assert rows["val/acc"] == ["0.8", "-", "0.8", "0.9"]
+    assert rows["commit"][:2] == [COMMIT, COMMIT]
+    assert table.main(["bad", "--json", "--sort", "val/acc"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 3
+
+
+def test_costs_are_rounded(root, show):
+    run = write_run(root, "cifar/version_2")
+    write(run.metrics, seconds=3.7649999999999997)
+    assert show(compare.main, "cifar/version_2", "cifar/version_1")["seconds"] == ["3.765", "90.0"]
 
 
 def test_nothing_that_is_printed_controls_the_terminal(root, capsys):

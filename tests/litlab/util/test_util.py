@@ -14,7 +14,7 @@ from litlab.errors import UserError
 from litlab.metrics import StageMetrics
 from litlab.util.metrics import choose_mode, metric_direction
 from litlab.util.splitmix import GOLDEN, next_number
-from litlab.util.steps import count_steps
+from litlab.util.steps import count_steps, epochs_of_run
 from litlab.util.text import print_table
 from litlab.util.yaml import find_line, read_mapping
 from tests.processes import Python
@@ -33,6 +33,24 @@ def test_the_last_step_of_an_epoch_may_be_shorter():
     for epochs in range(13):
         assert count_steps(trainer, 7, epochs) == sum(math.ceil(7 / size) for size in sizes[:epochs])
     assert count_steps(trainer, math.inf, 3) == count_steps(trainer, 7, math.inf) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("settings", "epochs"),
+    [
+        ({"max_epochs": 3}, 3),
+        ({"max_steps": 14, "max_epochs": -1}, 2),
+        ({"max_steps": 10, "max_epochs": 5, "accumulate_grad_batches": 2}, 2.5),
+        ({"max_steps": 11, "callbacks": [GradientAccumulationScheduler({0: 1, 1: 3})], "max_epochs": -1}, 2 + 1 / 3),
+        ({"max_steps": 14, "max_epochs": 1}, 1),
+        ({"max_time": {"seconds": 60}, "max_epochs": -1}, math.inf),
+    ],
+)
+def test_epochs_of_a_run_of_seven_batches(monkeypatch, settings, epochs):
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, **settings)
+    monkeypatch.setattr(trainer.fit_loop, "setup_data", lambda: None)
+    trainer.fit_loop.max_batches = 7
+    assert epochs_of_run(trainer) == pytest.approx(epochs)
 
 
 def test_a_table_is_wider_than_the_terminal_rather_than_cut(monkeypatch, capsys):

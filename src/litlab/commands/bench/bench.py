@@ -16,9 +16,10 @@ from litlab.commands.bench.compare import Trial, Trials, choose_best, explain, s
 from litlab.commands.bench.settings import LEARNS, Facts, Side, list_candidates, read_sides, title
 from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_child
-from litlab.runs.folder import ROOT, read_json, write_text
+from litlab.runs.folder import ROOT, read_json
 from litlab.runs.provenance import mask_command, now
 from litlab.runs.table import show_table
+from litlab.util.files import check_replaceable, write_output
 from litlab.util.options import Options, amount_of
 from litlab.util.team import package, typed
 from litlab.util.text import decimals
@@ -109,6 +110,7 @@ def main(arguments: list[str]) -> int:
             else:
                 trials[()] = bench.measure(())
                 assert bench.facts is not None
+                check_replaceable(choose_overlay(bench.facts))
                 search(list_candidates(bench.facts, chosen.allow), trials, bench.measure)
 
     if bench.facts is not None:
@@ -133,10 +135,15 @@ def show_trials(trials: Trials, facts: Facts) -> None:
     show_table(COLUMNS, rows, facts.heading)
 
 
+def choose_overlay(facts: Facts) -> Path:
+    return FOLDER / facts.experiment / "bench.yaml"
+
+
 def write_overlay(trials: Trials, best: Side, facts: Facts, flags: list[str]) -> None:
     """Write the best changes as an overlay for ``fit``, or remove that of an earlier time, and say so."""
-    file = FOLDER / facts.experiment / "bench.yaml"
+    file = choose_overlay(facts)
     if not best:
+        check_replaceable(file)
         file.unlink(missing_ok=True)
         print("No overlay: of what was measured twice, nothing pays")
         return
@@ -144,5 +151,5 @@ def write_overlay(trials: Trials, best: Side, facts: Facts, flags: list[str]) ->
     times = f"{trials[best].rate / trials[()].rate:.3g} times as many samples per second"
     comment = f"# {facts.heading}: {times}, {now()}\n# {fit}\n"
     settings = {change.key: yaml.safe_load(change.value) for change in best}
-    write_text(file, comment + yaml.safe_dump(settings, sort_keys=False))
+    write_output(file, comment + yaml.safe_dump(settings, sort_keys=False))
     print(f"Best: {fit}")

@@ -17,9 +17,10 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks import LRFinder, MemorySnapshot
 from litlab.cli.config import Command
-from litlab.cli.fit import Experiment, build
+from litlab.cli.fit import Experiment, build, build_trainer
 from litlab.cli.main import run_experiment
-from litlab.cli.trainer import build_trainer, check_trained
+from litlab.cli.preflight import Preflight
+from litlab.cli.trainer import check_trained
 from litlab.runs.folder import write_json
 from litlab.runs.provenance import hardware
 from litlab.util.device import has_fast_bfloat16
@@ -83,7 +84,7 @@ class TrialClock(LapTimer):
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
-def run_trial(file: Path, steps: int, argv: list[str]) -> None:
+def run_trial(file: Path, steps: int, argv: list[str]) -> int:
     """Fit with a clock, which ends it, and write what it has measured as JSON."""
     experiment = build(Command([*argv, *NOTHING_ELSE]))
     trainer: Any = build_trainer(experiment, None)
@@ -96,6 +97,7 @@ def run_trial(file: Path, steps: int, argv: list[str]) -> None:
     trial = {"rates": clock.rates, "startup": clock.startup}
     facts = {**describe_experiment(experiment, trainer), "run_samples": clock.run_samples}
     write_json(file, {"trial": trial, "steps": clock.steps, "facts": facts})
+    return 0
 
 
 def describe_experiment(experiment: Experiment, trainer: Trainer) -> dict[str, Any]:
@@ -122,7 +124,7 @@ def _costs_time(callback: Callback) -> bool:
     """Return whether a callback belongs in a trial: all but those that search, write, or need a logger."""
     if type(callback).__module__.startswith("lightning."):
         return is_part_of_step(callback)
-    return not isinstance(callback, LRFinder | MemorySnapshot)
+    return not isinstance(callback, LRFinder | MemorySnapshot | Preflight)
 
 
 if __name__ == "__main__":

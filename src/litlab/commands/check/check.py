@@ -9,8 +9,9 @@ from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 
 from litlab.callbacks import Compile
 from litlab.callbacks.lr_finder import build_second_trainer
+from litlab.cli.preflight import Preflight
+from litlab.cli.trainer import check_trained
 from litlab.commands.check.probe import Probe
-from litlab.errors import UserError
 from litlab.optim.param_groups import summarise
 from litlab.runs.table import show_table
 from litlab.util.device import peak_gib
@@ -24,15 +25,11 @@ def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -
     """
     callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     probe = Probe()
-    second = build_second_trainer(trainer, [*filter(is_part_of_step, callbacks), probe])
+    second = build_second_trainer(trainer, [*filter(is_part_of_step, callbacks), Preflight(trainer), probe])
     try:
         with suppress(Enough):
             second.fit(model, datamodule=data)
-        if not probe.facts:
-            raise UserError(
-                "trainer: there is nothing to train; the data has no training batch, or max_epochs, max_steps or "
-                "limit_train_batches is 0"
-            )
+        check_trained(second)
         probe.facts += describe_cost(trainer, second, probe)
     finally:  # what was found before a refusal helps to understand it
         if probe.facts:

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from litlab.util.files import check_replaceable, write_output
 from litlab.util.options import Options
 from litlab.util.team import is_own
 
@@ -23,9 +24,9 @@ config names it. Write it again when a class or its arguments have changed.
 
 def main(arguments: list[str]) -> int:
     Options("schema", DESCRIPTION).parse_args(arguments)
+    check_replaceable(FILE)
     schema = make_schema()
-    FILE.parent.mkdir(parents=True, exist_ok=True)
-    FILE.write_text(json.dumps(schema))
+    write_output(FILE, json.dumps(schema))
     print(f"Written: {FILE}")
     return 0
 

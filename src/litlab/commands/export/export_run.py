@@ -18,14 +18,16 @@ from torch.utils.benchmark import Timer
 from litlab.artifact import Artifact
 from litlab.artifact.artifact import FILES, Run, take_arrays
 from litlab.artifact.servable import load_servable
-from litlab.cli.fit import Experiment
-from litlab.cli.trainer import build_trainer, explain_untestable
+from litlab.artifact.trusted import remember
+from litlab.cli.fit import Experiment, build_trainer
+from litlab.cli.trainer import explain_untestable
 from litlab.commands.export.folder import choose_folder, get_versions, write_folder, write_manifest
 from litlab.commands.export.graph import trace, write_graph
 from litlab.commands.export.parity import compare
 from litlab.commands.export.quantize import check_kind, quantize
 from litlab.data.serving import Serving
 from litlab.data.store import new_folder
+from litlab.util.files import check_replaceable, record_digests
 from litlab.util.text import print_table
 
 # Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The kernels are the
@@ -56,8 +58,8 @@ def export_run(options: Namespace, settings: list[str]) -> None:
     with new_folder(target) as folder:
         # Quantize, trace and write.
         module: nn.Module = reference
+        reference.model.trainer = None  # pyright: ignore[reportAttributeAccessIssue]  # it can't be copied
         if options.quantize:
-            reference.model.trainer = None  # pyright: ignore[reportAttributeAccessIssue]  # it can't be copied
             training = map(serving.raw, data.train_dataloader())
             module = quantize(copy.deepcopy(reference), serving, options.quantize, training)
         program = None if options.format == "torchscript" else trace(module, serving)
@@ -87,7 +89,10 @@ def export_run(options: Namespace, settings: list[str]) -> None:
             replace_network(experiment.model, data, serving, run)
             manifest["metrics"]["exported"] = test_model(trainer, experiment)
         write_folder(folder, serving, run, manifest)
+        record_digests(folder)
+        check_replaceable(target)
         shutil.rmtree(target, ignore_errors=True)  # an earlier export
+    remember(target)
     print_report(manifest)
     print(f"Exported: {target}")
 

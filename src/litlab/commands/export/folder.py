@@ -6,17 +6,17 @@ import platform
 import subprocess
 import sys
 from argparse import Namespace
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from litlab.artifact import is_exported
-from litlab.artifact.artifact import EXAMPLE, FILES, MANIFEST, OPERATORS, SCRIPT, Run, read_manifest
+from litlab.artifact.artifact import EXAMPLE, FILES, MANIFEST, OPERATORS, SCRIPT, Run
 from litlab.data.serving import Serving
 from litlab.errors import UserError
-from litlab.util.files import check_folder
+from litlab.util.files import check_replaceable
 
 LOAD = {
     "onnx": 'onnxruntime.InferenceSession(here / "{file}")',
@@ -53,14 +53,12 @@ for entry, values in zip(manifest["outputs"], outputs):
 
 
 def choose_folder(options: Namespace, run: str | None) -> Path:
-    """Return the folder to write; nothing but an earlier export may be lost."""
+    """Return the folder to write; nothing but an unchanged export may be lost."""
     name = "-".join(filter(None, [options.format, options.quantize]))
     folder = Path(os.path.abspath(options.output or Path(run or "", "exported", name)))
-    check_folder("--output", folder.parent)
-    if folder.exists():
-        known = read_manifest(folder)["files"] if is_exported(folder) else []
-        if any(path.name not in known for path in folder.iterdir()):
-            raise UserError(f"--output: {folder} holds other files; choose another place")
+    with suppress(OSError):
+        folder.rmdir()  # one that is empty
+    check_replaceable(folder, None if options.output else folder.parents[1])  # the run may be another's
     return folder
 
 

@@ -1,9 +1,11 @@
 """A model with its preprocessing as a graph with free sizes, and the files of each format."""
 
 import contextlib
+import copy
 import io
 import logging
 import re
+import traceback
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
@@ -94,13 +96,43 @@ def _write_onnx(program: ExportedProgram, serving: Serving, path: Path, opset: i
 def _write_torchscript(reference: Servable, path: Path) -> None:
     from lightning.pytorch.core.module import _jit_is_scripting
 
+    # A trace makes a branch on values a constant, which may go unnoticed: that part is scripted.
+    model = copy.deepcopy(reference)
+    branching = None
+    try:
+        trace(model, model.serving)
+    except Exception as error:  # others than a branch are those of torch.export alone
+        branching = _find_branching(error, model)
     with _jit_is_scripting():  # Lightning's own way to hide its Trainer from TorchScript
-        script: Any
-        try:
-            script = torch.jit.script(reference)
-        except Exception:  # of many kinds: TorchScript knows a part of Python only
-            script = torch.jit.trace(reference, reference.serving.example(), check_trace=False)
+        if branching is not None:
+            _script_parts(model)
+            if id(branching) in map(id, model.modules()):  # it is still Python
+                raise UserError(
+                    f"export: {type(branching).__name__} branches on values of tensors, and torch.jit.script "
+                    "can't take it; use torch.where"
+                )
+        script: Any = torch.jit.trace(model, model.serving.example(), check_trace=False)
         torch.jit.save(torch.jit.freeze(script.eval()), str(path))
+
+
+def _script_parts(module: nn.Module) -> None:
+    """Replace the largest parts of a module that TorchScript can take by their scripts."""
+    for name, child in module.named_children():
+        try:
+            script: Any = torch.jit.script(child)
+            setattr(module, name, script)
+        except Exception:  # of many kinds: TorchScript knows a part of Python only
+            _script_parts(child)
+
+
+def _find_branching(error: BaseException, module: nn.Module) -> nn.Module | None:
+    """Return the part of a module whose branch on values is what torch.export refused, if it is one."""
+    cause = list_causes(error)[-1]
+    if "DataDependent" not in type(cause).__name__:
+        return None
+    parts = {id(part): part for part in module.modules()}  # metrics have an == of their own
+    called = [id(frame.f_locals.get("self")) for frame, _ in traceback.walk_tb(cause.__traceback__)]
+    return [parts[number] for number in called if number in parts][-1]
 
 
 @contextlib.contextmanager
@@ -109,7 +141,11 @@ def quiet_exporters() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -117,6 +153,12 @@ def quiet_exporters() -> Iterator[None]:
 
 
 def _explain_refusal(error: Exception, module: nn.Module) -> str:
+    branching = _find_branching(error, module)
+    if branching is not None:
+        return (
+            f"export: {type(branching).__name__} branches on values of tensors, which a traced graph can't; "
+            "use torch.where, or try --format torchscript"
+        )
     constant = re.search(r"You marked (\w+) as dynamic but your code specialized it to be a constant", str(error))
     if constant is None:
         return f"export: torch.export can't trace the model ({first_line(error).rstrip('.')}); see docs/deploy.md"

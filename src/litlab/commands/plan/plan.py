@@ -14,7 +14,7 @@ from lightning.pytorch import LightningDataModule
 from numpy import array_split
 
 from litlab.cli.argv import take_flag
-from litlab.cli.sections import SECTIONS, section_callbacks
+from litlab.cli.sections import SECTIONS
 from litlab.commands.plan.measure import Step, measure
 from litlab.data.module import ExperimentData
 from litlab.errors import UserError
@@ -158,7 +158,7 @@ def plan_command(command: Any) -> None:
     for name in ("logger", "plugins", "profiler"):  # they may start something
         settings[name] = None
     built = command.build("trainer", *SECTIONS, "channels_last")
-    callbacks = [*section_callbacks(built), *(built.trainer.callbacks or [])]
+    callbacks = [*(built[name] for name in SECTIONS), *(built.trainer.callbacks or [])]
     callbacks = [callback for callback in callbacks if getattr(callback, "part_of_step", False)]
     is_gpu = settings.accelerator != "cpu"
     precision = "bf16-mixed" if settings.precision == "auto" and is_gpu else settings.precision
@@ -169,7 +169,7 @@ def plan_command(command: Any) -> None:
     print(f"Plan for {config.plan} devices of {devices.memory / GIB:.3g} GiB. Nothing is run.")
     print(f"model: {config.model.class_path}, {precision}")
     print(f"batch: {describe(batch)} on each device")
-    show(estimates, devices, take_flag("--plan_memory", take_flag("--plan", command.typed)[1])[1])
+    show(estimates, devices, take_flag("--plan_memory", take_flag("--plan", command.line.pinned)[1])[1])
 
 
 def read_devices(text: str, gib: float) -> Devices:

@@ -16,13 +16,22 @@ import yaml
 
 from litlab.cli.argv import has_flag
 from litlab.cli.config import Command
+from litlab.cli.trust import list_modules
 from litlab.errors import UserError
 from litlab.runs.children import run_fit
 from litlab.runs.find import all_runs
-from litlab.runs.folder import ROOT, RunFolder, check_experiment, read_json, write_json, write_text
+from litlab.runs.folder import (
+    ROOT,
+    RunFolder,
+    check_experiment,
+    read_json,
+    read_or_note,
+    write_json,
+    write_text,
+)
 from litlab.runs.provenance import mask, now
 from litlab.runs.results import cells, spreads
-from litlab.runs.table import show_table
+from litlab.runs.table import describe, print_problems, show_table
 from litlab.util.options import Options, count
 
 REFUSED = ("--resume", "--check", "--plan", "--ckpt_path", "--print_config")
@@ -59,7 +68,8 @@ def main(arguments: list[str]) -> int:
             folder = group.path / f"{kind}_{number}"
             print(f"\n{RunFolder(folder).name}", flush=True)
             value = f"--seed_everything={number}" if kind == "seed" else f"--data.fold={number}/{len(members)}"
-            code = run_fit(folder, [*flags, f"--experiment={folder.relative_to(root)}", value])
+            fit = [*flags, f"--experiment={folder.relative_to(root)}", value]
+            code = run_fit(folder, fit, list_modules(flags))
             if code > 128:
                 _write_status(group, "interrupted")
                 print(f"{signal.Signals(code - 128).name}: stopped; the same command continues", file=sys.stderr)
@@ -69,6 +79,7 @@ def main(arguments: list[str]) -> int:
         _write_status(group, "finished")
     rows = [[name, *cells(spread)] for name, spread in spreads(_finished(group)).items()]
     show_table(["metric", "mean", "deviation", "95 % interval", "runs"], rows, group.name)
+    print_problems(map(describe, all_runs(group.path)))
     return 0 if read_json(group.status)["status"] == "finished" else 1
 
 
@@ -101,7 +112,8 @@ def _find_group(experiment: Path, kind: str, settings: dict[str, Any], members: 
 
 
 def _finished(group: RunFolder) -> list[dict[str, Any]]:
-    return [read_json(run.metrics) for run in all_runs(group.path) if run.state().get("status") == "finished"]
+    rows = map(describe, all_runs(group.path))
+    return [row for row in rows if row["status"] == "finished" and not row["problems"]]
 
 
 def _write_status(group: RunFolder, status: str) -> None:
@@ -116,13 +128,15 @@ def _write_status(group: RunFolder, status: str) -> None:
 
     found = spreads(metrics)
     means = {name: spread.mean for name, spread in found.items()}
-    best = metrics[0].get("best")
+    best = metrics[0].get("best") or {}
+    value = means.get(best.get("monitor", ""))
     write_json(group.metrics, {
-        "best": best and {**best, "value": means.get(best["monitor"])},
+        "best": None if value is None else {**best, "value": value},
         "val": means,
         "test": {name: means[name] for name in metrics[0]["test"] or {}},
         "deviation": {name: spread.deviation for name, spread in found.items()},
-        "seconds": sum(each["seconds"] for each in metrics),
+        "seconds": round(sum(each["seconds"] for each in metrics), 3),
         **{name: max(each[name] for each in metrics) for name in LARGEST},
     })  # fmt: skip
-    write_json(group.provenance, read_json(all_runs(group.path)[0].provenance) | {"seed": None})
+    origin = read_or_note([], read_json, all_runs(group.path)[0].provenance)
+    write_json(group.provenance, origin | {"seed": None})

@@ -6,7 +6,7 @@ It is made of the files of the runs; none of their code is imported.
 import csv
 import io
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from markupsafe import Markup
 
-from litlab.errors import UserError
 from litlab.runs import results
 from litlab.runs.compare import flatten_origin
-from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.folder import RunFolder, read_json, read_or_note, read_record
 from litlab.runs.page import Section, encode, render_page, show
 from litlab.runs.provenance import mask
 from litlab.runs.results import Curves, differences, flatten, format_value, read_curves
@@ -94,12 +93,8 @@ def read_facts(run: RunFolder) -> Facts:
     """Read the files of a run; those that are damaged are listed as problems."""
     problems: list[str] = []
 
-    def read(reader: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        try:
-            return mask(reader(*arguments))
-        except UserError as error:
-            problems.append(str(error))
-            return {}
+    def read(*reader: Any) -> dict[str, Any]:
+        return mask(read_or_note(problems, *reader))
 
     config = read(read_mapping, run.config)
     baselines = read(read_json, run.path / "baselines.json")
@@ -107,8 +102,8 @@ def read_facts(run: RunFolder) -> Facts:
     return Facts(
         run=run,
         state=read(run.state),
-        metrics=read(read_json, run.metrics),
-        origin=read(read_json, run.provenance),
+        metrics=read(read_record, run.metrics),
+        origin=read(read_record, run.provenance),
         settings=flatten(config) if config else {},
         baselines={name: baselines[name] for name in names},
         curves=read_curves(run.path),
@@ -118,10 +113,10 @@ def read_facts(run: RunFolder) -> Facts:
 
 NOT_REAL = "The data was GENERATED, not real: the figures say nothing about the real data."
 ENDINGS = {
-    "running": "The run is not finished: the figures are those of its last complete epoch.",
-    "interrupted": "The run was interrupted: the figures are those of its last complete epoch.",
+    "running": "The run is not finished: the figures are those of its best checkpoint so far.",
+    "interrupted": "The run was interrupted: the figures are those of its best checkpoint so far.",
     "failed": "The run failed.",
-    "killed": "The process of the run was killed: the figures are those of its last complete epoch.",
+    "killed": "The process of the run was killed: the figures are those of its best checkpoint so far.",
 }
 LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "overfit_batches")  # settings of trainer
 STAGES = {"val": "-", "train": "--"}  # and the line that it is drawn with

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 from litlab.runs.find import RUN_HELP, all_runs, find_run
-from litlab.runs.folder import ROOT, RunFolder, write_text
+from litlab.runs.folder import ROOT, RunFolder
 from litlab.util import team
+from litlab.util.files import check_replaceable, write_output
 from litlab.util.options import Options
 from litlab.util.text import some
 
@@ -31,12 +32,13 @@ def main(arguments: list[str]) -> int:
     from litlab.commands.report.page import build_page, read_facts
 
     runs = find_runs(chosen.run)
+    output = chosen.output or default_output(runs, chosen.run)
+    check_replaceable(output, None if chosen.output else output.parents[1])  # the run may be another's
     facts = [read_facts(run) for run in runs]
     generated = some([each.run.name for each in facts if each.generated])
     if generated:
         print(f"warning: {generated}: on GENERATED data; it says nothing about the real data", file=sys.stderr)
-    output = chosen.output or default_output(runs, chosen.run)
-    write_text(output, build_page(facts, shlex.join(team.command("report", *arguments))))
+    write_output(output, build_page(facts, shlex.join(team.command("report", *arguments))))
     print(output)
     return 0
 

@@ -2,6 +2,7 @@
 
 import builtins
 import keyword
+import os
 import re
 from pathlib import Path
 
@@ -107,7 +108,7 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
         if not (TEMPLATES / kind / f"{part}.j2").is_file() or (part == "data.py" and not own_data):
             continue
         path = Path(place.format(name=name, source=source, tests=tests))
-        if path.exists():
+        if os.path.lexists(path):
             raise UserError(f"new: {path} is there already; choose another name")
         files[path] = templates.get_template(f"{part}.j2").render(values)
     return files

@@ -1,23 +1,12 @@
-"""The HTTP interface of each worker process: addresses, bodies, and what goes wrong as JSON with one sentence.
-
-Requests that wait while the model is busy are answered together by its next call.
-"""
+"""The HTTP interface of each worker process: addresses, bodies, and what goes wrong as JSON with one sentence."""
 
 import asyncio
-import contextlib
-import gc
 import hmac
 import json
-import multiprocessing
-import os
 import re
 import signal
 import sys
-import threading
-import time
-import traceback
-from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,87 +20,18 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Message
-from uvicorn.config import STARTUP_FAILURE
 
-from litlab.commands.serve.serve import ServeOptions
+from litlab.commands.serve.batcher import Batcher
+from litlab.commands.serve.options import ServeOptions
 from litlab.errors import UserError, first_line
-from litlab.util.team import use_package
-
-Answer = dict[str, Any] | Exception  # an exception is the answer to one request, and no fault of the others
-
-
-class Batcher:
-    """A queue in front of a model that runs in one thread, with at most so many requests in one call."""
-
-    def __init__(self, answer: Callable[[list[Any]], list[Answer]], most: int) -> None:
-        self.answer, self.most = answer, most
-        self.waiting: asyncio.Queue[tuple[Any, asyncio.Future[Any]]] = asyncio.Queue()
-        self.thread = ThreadPoolExecutor(1)
-
-    async def ask(self, request: Any) -> dict[str, Any]:
-        """Return the answer to a request, or raise the exception that is its answer."""
-        reply = asyncio.get_running_loop().create_future()
-        self.waiting.put_nowait((request, reply))
-        return await reply
-
-    async def run(self) -> None:
-        """Answer what waits, for as long as the event loop runs."""
-        loop = asyncio.get_running_loop()
-        while True:
-            batch = await self._collect()
-            requests = [request for request, _ in batch]
-            answers = await loop.run_in_executor(self.thread, self.answer, requests)
-            for (_, reply), answer in zip(batch, answers, strict=True):
-                if reply.done():  # the time of the request is over
-                    continue
-                if isinstance(answer, Exception):
-                    reply.set_exception(answer)
-                else:
-                    reply.set_result(answer)
-
-    async def _collect(self) -> list[tuple[Any, asyncio.Future[Any]]]:
-        """Wait for a request, and take what has come with it; no request waits for others to come."""
-        batch = [await self.waiting.get()]
-        while len(batch) < self.most and not self.waiting.empty():
-            batch.append(self.waiting.get_nowait())
-        return [(request, reply) for request, reply in batch if not reply.done()]
-
 
 WEB = Path(__file__).parent / "web"
 FORM_FIELDS = 16
 ADVICE = re.compile(r"[;:] [^;:]*\bdata\..*")  # on settings, for the command line
 
 
-def create_app(options: ServeOptions) -> Starlette:
-    """Load the model and return the application, or end the process with a line on why the server can't start."""
-    threading.Thread(target=_end_with_server, daemon=True).start()
-    use_package(options.package)
-    try:
-        from litlab.commands.serve.model import load_model  # not in the process that only listens
-
-        model = load_model(options.run, options.settings, options.workers)
-    except Exception as error:
-        from litlab.cli.messages import describe_error
-
-        print(f"error: {describe_error(error) or traceback.format_exc()}", file=sys.stderr, flush=True)
-        time.sleep(0.2)  # to answer the supervisor's ping, or it would wait for this process long after it has ended
-        os._exit(STARTUP_FAILURE)  # a slow end would look like a worker that hangs
-    gc.freeze()  # or collections would look through all of torch, while requests wait
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    known = f"{model.manifest['run']['name']} ({model.manifest['kind']}, {model.manifest['format']})"
-    print(f"Serving {known} at http://{host}:{options.port}", flush=True)
-    return build_app(model.manifest, model.answer, options)
-
-
-def _end_with_server() -> None:
-    server = multiprocessing.parent_process()
-    if server is not None:
-        server.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-def build_app(manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], options: ServeOptions) -> Starlette:
-    interface = Interface(manifest, answer, options)
+def build_app(manifest: Mapping[str, Any], batcher: Batcher, options: ServeOptions) -> Starlette:
+    interface = Interface(manifest, batcher, options)
     local = ["localhost", "127.0.0.1", "[::1]", options.host]  # somebody's page could call this machine by another name
     routes = [
         Route("/", interface.show_page),
@@ -126,28 +46,22 @@ def build_app(manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], 
         exception_handlers=dict.fromkeys(
             [HTTPException, UserError, UnicodeError, ClientDisconnect, Exception], tell_error
         ),
-        lifespan=interface.keep_answering,
     )
 
 
 class Interface:
     """The addresses of the server."""
 
-    def __init__(self, manifest: Mapping[str, Any], answer: Callable[..., list[Answer]], options: ServeOptions) -> None:
-        self.manifest, self.options = manifest, options
-        self.batcher = Batcher(answer, options.batch_size)
+    def __init__(self, manifest: Mapping[str, Any], batcher: Batcher, options: ServeOptions) -> None:
+        self.manifest, self.batcher, self.options = manifest, batcher, options
         self.inside = 0  # requests, from the reading of their bodies to their answers
-
-    @contextlib.asynccontextmanager
-    async def keep_answering(self, app: Starlette) -> AsyncIterator[None]:
-        answering = asyncio.create_task(self.batcher.run())
-        yield
-        answering.cancel()
 
     async def show_page(self, request: Request) -> Response:
         return FileResponse(WEB / "page.html")
 
     async def tell_health(self, request: Request) -> Response:
+        if not self.batcher.thread.is_alive() or self.batcher.measure_call() > self.options.timeout:
+            raise HTTPException(503, f"the model has not answered for {self.options.timeout:g} seconds")
         return JSONResponse({"status": "ok"})
 
     async def tell_info(self, request: Request) -> Response:
@@ -159,15 +73,27 @@ class Interface:
         if self.inside >= self.options.queue:
             raise HTTPException(503, f"{self.inside} requests wait already; try again later", {"Retry-After": "1"})
         self.inside += 1
+        limit = asyncio.timeout(self.options.timeout)
         try:
-            async with asyncio.timeout(self.options.timeout):
+            async with limit:
                 fields = await read_fields(request, int(1e6 * self.options.max_mb))
                 answer = await self.batcher.ask(fields)
         except TimeoutError:
+            if not limit.expired():  # the model's own
+                raise
+            self._end_if_stuck()
             raise HTTPException(504, f"there was no answer within {self.options.timeout:g} seconds") from None
         finally:
             self.inside -= 1
         return JSONResponse(answer)
+
+    def _end_if_stuck(self) -> None:
+        """End this worker if nobody waits any longer for what its model does; uvicorn starts another."""
+        seconds = self.batcher.measure_call()
+        if seconds > 2 * self.options.timeout:
+            line = f"the model has not answered for {seconds:.0f} seconds; its worker is replaced"
+            print(line, file=sys.stderr, flush=True)
+            signal.raise_signal(signal.SIGTERM)
 
     def _check_token(self, request: Request) -> None:
         if self.options.token is None:

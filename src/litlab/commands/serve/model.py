@@ -8,7 +8,7 @@ import numpy as np
 
 from litlab.artifact import Artifact, is_exported
 from litlab.artifact.artifact import take_arrays
-from litlab.commands.serve.app import Answer
+from litlab.commands.serve.batcher import Answer
 from litlab.commands.serve.readers import Fields, Sample, choose_reader
 
 Arrays = Sequence[np.ndarray]
@@ -22,24 +22,26 @@ class Model:
         self.reader = choose_reader(manifest, files)
 
     def answer(self, requests: Sequence[Fields]) -> list[Answer]:
-        """Return the answer to each request; an exception is that of one request, and does not touch the others."""
-        samples = [_attempt(self.reader.read, fields) for fields in requests]
-        computed = iter(self._compute([sample for sample in samples if isinstance(sample, Sample)]))
-        return [next(computed) if isinstance(sample, Sample) else sample for sample in samples]
+        """Return the answer to each request; an exception is that of one request, and does not touch the others.
+
+        Raises:
+            Exception: The model fails on all of them together.
+        """
+        read = [_attempt(self.reader.read, fields) for fields in requests]
+        samples = [sample for sample in read if isinstance(sample, Sample)]
+        computed = iter(self._compute(samples) if samples else [])
+        return [next(computed) if isinstance(sample, Sample) else sample for sample in read]
 
     def _compute(self, samples: list[Sample]) -> list[Answer]:
-        """Call the model once; where it fails on all samples together, once for each."""
-        if not samples:
-            return []
-        outputs = _attempt(self.run, self.reader.stack(samples))
-        if isinstance(outputs, Exception):
-            return [outputs] if len(samples) == 1 else [self._compute([sample])[0] for sample in samples]
+        """Call the model once."""
+        outputs = self.run(self.reader.stack(samples))
+        ends = np.cumsum([len(sample.inputs[0]) for sample in samples]).tolist()
+        if any(len(output) != ends[-1] for output in outputs):  # or one would get another's answer
+            raise RuntimeError(f"the model has no answer for each of {ends[-1]} inputs")
 
         answers = []
         names = [entry["name"] for entry in self.manifest["outputs"]]
-        end = 0
-        for sample in samples:
-            start, end = end, end + len(sample.inputs[0])
+        for sample, start, end in zip(samples, [0, *ends], ends, strict=False):
             rows = {name: output[start:end] for name, output in zip(names, outputs, strict=True)}
             answers.append(_attempt(self.reader.answer, rows, sample.context))
         return answers

@@ -4,6 +4,7 @@ Inputs are read as ``predict`` reads them.
 """
 
 import base64
+import io
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,14 +34,12 @@ class Reader:
     """Reads requests for one model: ``read`` makes a `Sample` of what was sent, ``answer`` turns outputs into JSON.
 
     They raise a `UserError`: the one for a request that can't be used, the other for a number that is NaN or infinite.
-    `files` are texts of what belongs to the model, by their names.
+    ``example`` is a request that is made up. `files` are texts of what belongs to the model, by their names.
     """
 
     field: ClassVar[str]  # what is sent is called so
 
     def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
-        import litlab.data.frames  # noqa: F401 - takes seconds, which the first request should not wait for
-
         self.facts: dict[str, Any] = manifest["facts"]
 
     def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
@@ -70,6 +69,15 @@ class ImageReader(Reader):
         super().__init__(manifest, files)
         self.form = ImageMetadata(**self.facts)
         Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2  # twice as many are refused
+
+    def example(self) -> Fields:
+        from PIL import Image
+
+        _, height, width = self.form.image_shape
+        slope = np.linspace(0, 255, height * width, dtype=np.uint8).reshape(height, width)
+        stream = io.BytesIO()
+        Image.fromarray(slope).save(stream, "PNG")
+        return {self.field: stream.getvalue()}
 
     def read(self, fields: Fields) -> Sample:
         from litlab.data.images.decode import decode
@@ -101,6 +109,9 @@ class TextReader(Reader):
         super().__init__(manifest, files)
         self.longest = manifest["limits"]["time"]
         self.tokenizer: Tokenizer = Tokenizer.from_str(files["tokenizer.json"])
+
+    def example(self) -> Fields:
+        return {self.field: "a text of a few words"}
 
     def read(self, fields: Fields) -> Sample:
         """Turn a text into one sample; the context is the number of its tokens."""
@@ -134,6 +145,15 @@ class SeriesReader(Reader):
     """The last rows of a series, as CSV or a list of objects."""
 
     field = "series"
+
+    def example(self) -> Fields:
+        import pandas as pd
+
+        facts = self.facts
+        times = pd.date_range("2000-01-01", periods=facts["context_length"], freq=facts["freq"])
+        waves = np.sin(np.arange(len(times)))[:, None] * facts["scale"] + facts["mean"]
+        rows = pd.DataFrame(waves, columns=facts["targets"]).assign(**{facts["time_column"]: times.astype(str)})
+        return {self.field: rows.to_dict("records")}
 
     def read(self, fields: Fields) -> Sample:
         """Turn a series into one sample; the context is what an answer repeats, and the times that follow."""
@@ -170,6 +190,11 @@ class RowReader(Reader):
     """One row of a table or more, as CSV or a list of objects."""
 
     field = "rows"
+
+    def example(self) -> Fields:
+        numbers = dict(zip(self.facts["numbers"], self.facts["mean"], strict=True))
+        categories = {name: texts[0] for name, texts in self.facts["categories"].items()}
+        return {self.field: [numbers | categories]}
 
     def read(self, fields: Fields) -> Sample:
         from litlab.data.frames import FileFormat

@@ -1,16 +1,18 @@
 """``python -m PACKAGE serve``: a run or an exported model as an HTTP server, in processes that uvicorn supervises."""
 
+import logging
 import os
 import socket
-from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 
 from litlab.artifact import is_exported
-from litlab.cli.argv import pin_run
+from litlab.artifact.trusted import check_trusted
+from litlab.commands.serve.options import ServeOptions
 from litlab.errors import UserError
+from litlab.runs.find import find_run
 from litlab.util.options import Options, amount_of, count
-from litlab.util.team import package
 
 TOKEN = "LITLAB_SERVE_TOKEN"
 DESCRIPTION = f"""\
@@ -25,28 +27,12 @@ All other arguments are settings of the run.
 """
 
 
-@dataclass
-class ServeOptions:
-    """What is served, and how; each worker gets a copy."""
-
-    run: str = ""  # run, checkpoint or folder of an export
-    host: str = "127.0.0.1"  # address to listen on
-    port: int = 8000  # port; 0 for a free one
-    workers: int = 1  # processes, each with a model
-    batch_size: int = 32  # most requests that are computed together
-    queue: int = 128  # most requests of a worker at a time
-    timeout: float = 60.0  # seconds until a request is given up
-    max_mb: float = 10.0  # megabytes of the largest body
-    settings: list[str] = field(default_factory=list)  # settings of the run that differ
-    token: str | None = None  # what a client must know; None: nobody is asked
-    package: str = field(default_factory=package)  # the team's package
-
-
 def parse_options(arguments: list[str]) -> ServeOptions:
     """Read the command line and the token. The run becomes its folder, as later workers must not find another one."""
     parser = Options("serve", DESCRIPTION)
     add, seconds, megabytes = parser.add_argument, partial(amount_of, "seconds"), partial(amount_of, "megabytes")
     add("--run", required=True, metavar="RUN", help="run, checkpoint, or folder of an export")
+    add("--trust", action="store_true", help="load an export of others that is code, as torch's formats are")
     add("--host", help="address to listen on (default: 127.0.0.1, this machine alone)")
     add("--port", type=int, help="port (default: 8000); 0 for a free one")
     add("--workers", metavar="N", type=count, help="processes, each with a model (default: 1)")
@@ -61,7 +47,7 @@ def parse_options(arguments: list[str]) -> ServeOptions:
 
     options.token = os.environ.pop(TOKEN, None) or None  # processes that are started later don't find it there
     if not is_exported(options.run):
-        [_, _, options.run] = pin_run(["serve", "--run", options.run])
+        options.run = options.run if os.path.isfile(options.run) else str(find_run(options.run).path)
     elif options.settings:
         raise UserError(f"serve: {options.settings[0]} is a setting of a run, and {options.run} is an exported model")
     return options
@@ -84,7 +70,8 @@ def main(arguments: list[str]) -> int:
         from uvicorn.config import STARTUP_FAILURE
         from uvicorn.supervisors import Multiprocess
 
-        from litlab.commands.serve.app import create_app
+        from litlab.commands.serve.connections import Connection
+        from litlab.commands.serve.worker import create_app
     except ModuleNotFoundError as error:
         raise UserError(f"serve: {error.name} is not installed; pip install '.[serve]'") from error
 
@@ -92,12 +79,16 @@ def main(arguments: list[str]) -> int:
         address, options.port = listening.getsockname()[:2]
         if options.token is None and not ip_address(address).is_loopback:
             raise UserError(f"--host: {options.host} is open to others; set a token in {TOKEN}, or leave --host out")
+        if is_exported(options.run):
+            check_trusted(Path(options.run), options.trust)
         config = uvicorn.Config(
             partial(create_app, options), factory=True, workers=options.workers, headers=HEADERS, log_level="warning",
             access_log=False, server_header=False, proxy_headers=False, ws="none",
-            http="h11",  # which limits headers, and is wherever uvicorn is
+            http=Connection, backlog=128,  # a burst finds descriptors until the connections that wait are closed
             timeout_graceful_shutdown=SECONDS_TO_DRAIN, timeout_worker_healthcheck=SECONDS_TO_ANSWER,
         )  # fmt: skip
+        # The worker has said why.
+        logging.getLogger("uvicorn.error").addFilter(lambda record: "failed to start" not in record.msg)
         supervisor = Multiprocess(config, [listening])
         supervisor.run()
     return 2 if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes) else 0

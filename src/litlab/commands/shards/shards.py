@@ -1,5 +1,6 @@
 """``python -m PACKAGE shards``: the images of an experiment as shards, which are streamed."""
 
+import os
 from pathlib import Path
 
 from litlab.errors import UserError
@@ -20,7 +21,7 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--shard_mb", metavar="N", type=count, default=64, help="size of a shard in MB (default 64)")
     chosen, settings = options.parse_known_args(arguments)
 
-    if chosen.output.exists():
+    if os.path.lexists(chosen.output):
         raise UserError(f"--output: {chosen.output} is there already; name a new folder")
 
     from litlab.cli.config import Command

@@ -14,13 +14,14 @@ from optuna.trial import FrozenTrial, TrialState
 from litlab.commands.sweep.spec import Spec, make_overlay
 from litlab.commands.sweep.study import list_counted
 from litlab.errors import printable
-from litlab.runs.folder import write_text
 from litlab.runs.page import Section, render_page, show
 from litlab.runs.provenance import mask_command
 from litlab.runs.results import plus_minus
 from litlab.util import team
+from litlab.util.files import check_replaceable, write_output
 from litlab.util.text import decimals
 
+BEST, PAGE, SCRIPT = "best.yaml", "report/report.html", "report/plotly.min.js"
 LEAST = 10  # completed trials from which on importances mean anything
 
 
@@ -44,10 +45,21 @@ def describe(spec: Spec, trial: FrozenTrial) -> str:
     return printable(f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})")
 
 
+def check_files(spec: Spec) -> None:
+    """Refuse a sweep in whose folder something stands in the place of what it is to write."""
+    for name in (BEST, PAGE, SCRIPT):
+        check_replaceable(spec.folder / name)
+
+
 def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str]]]:
-    best = [study.best_trial] if list_complete(study) else []
+    sign = -1 if spec.direction == "maximize" else 1
+
+    def turn(trial: FrozenTrial) -> tuple[bool, float]:
+        is_complete = trial.state == TrialState.COMPLETE
+        return not is_complete, sign * trial.values[0] if is_complete else trial.number
+
     rows = []
-    for trial in [*best, *(trial for trial in list_counted(study) if trial not in best)]:
+    for trial in sorted(list_counted(study), key=turn):
         where = str(trial.user_attrs.get("reason", trial.user_attrs.get("folder", "")))
         rows.append([str(trial.number), trial.state.name.lower(), show_value(trial), show_settings(trial), where])
     return ["trial", "state", spec.metric, "searched values", "folder, or why it failed"], rows
@@ -57,8 +69,8 @@ def write_best(spec: Spec, study: optuna.Study) -> Path:
     trial = study.best_trial
     others = " ".join(mask_command([*spec.flags(), *spec.arguments]))
     heading = f"# {describe(spec, trial)}\n# found with {printable(others)}\n"
-    file = spec.folder / "best.yaml"
-    write_text(file, heading + yaml.safe_dump(make_overlay(spec.space, trial.params), sort_keys=False))
+    file = spec.folder / BEST
+    write_output(file, heading + yaml.safe_dump(make_overlay(spec.space, trial.params), sort_keys=False))
     return file
 
 
@@ -73,10 +85,10 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
         figure.update_layout(title=None, template="plotly_white", margin={"t": 30}, legend={"orientation": "h"})
         drawing = figure.to_html(full_html=False, include_plotlyjs=False, config={"responsive": True})
         sections.append((title, [Markup(f'<div class="scroll">{drawing}</div>')]))
-    page = spec.folder / "report" / "report.html"
+    page = spec.folder / PAGE
     command = shlex.join(team.command("sweep", "--config", str(spec.file), "--report"))
-    write_text(page, render_page(f"Sweep {spec.name}", sections, command, script="plotly.min.js"))
-    write_text(page.with_name("plotly.min.js"), get_plotlyjs())
+    write_output(page, render_page(f"Sweep {spec.name}", sections, command, script="plotly.min.js"))
+    write_output(spec.folder / SCRIPT, get_plotlyjs())
     return page
 
 

@@ -14,7 +14,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.pruners import HyperbandPruner, MedianPruner, NopPruner
 from optuna.samplers import CmaEsSampler, RandomSampler, TPESampler
 
-from litlab.cli.argv import expand, find_bases, resolve_bases
+from litlab.cli.argv import find_bases, read_command_line, resolve_bases
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT
 from litlab.util.metrics import metric_direction
@@ -173,9 +173,9 @@ def check_space(spec: Spec) -> None:
     parser: Any = Command(["fit", *spec.flags()[: len(spec.base)]]).parser
     for point in [{}, *list_corners(spec.space)]:
         overlay = _flags_of(make_overlay(spec.space, point))
-        parser.argv = expand(["fit", *spec.flags(), *spec.arguments, *overlay])
+        parser.argv = read_command_line(["fit", *spec.flags(), *spec.arguments, *overlay]).flags
         try:
-            parser.parse_args(parser.argv[1:])
+            parser.parse_args(parser.argv)
         except UserError as error:
             key = "space" if point else "settings"
             raise UserError(f"{spec.file}: {key}: {str(error).removeprefix('--')}") from None

@@ -14,10 +14,18 @@ from pathlib import Path
 import optuna
 import psutil
 import torch
+from filelock import FileLock
 from optuna.storages import fail_stale_trials
 from optuna.trial import TrialState
 
-from litlab.commands.sweep.report import describe, list_complete, list_rows, write_best, write_report
+from litlab.commands.sweep.report import (
+    check_files,
+    describe,
+    list_complete,
+    list_rows,
+    write_best,
+    write_report,
+)
 from litlab.commands.sweep.spec import SAMPLERS, Spec, build_part, check_space, read_spec
 from litlab.commands.sweep.study import allow_experimental, list_counted, open_study, queue_again
 from litlab.commands.sweep.trial import Stopped, TrialFailed, run_trial
@@ -63,6 +71,7 @@ def _sweep(arguments: list[str]) -> int:
         take_share(*map(int, chosen.worker.split("/")))
         return run_worker(spec, [os.getpid(), os.getppid()])
 
+    check_files(spec)
     if chosen.report:
         show_results(spec, open_study(spec))
         return 0
@@ -137,8 +146,10 @@ def show_results(spec: Spec, study: optuna.Study) -> None:
     header, rows = list_rows(spec, study)
     show_table(header, rows, f"Sweep {spec.name}: {len(rows)} trials")
     if list_complete(study):
-        best = write_best(spec, study)
-        print(f"Report: {write_report(spec, study)}")
+        with FileLock(spec.folder / ".lock"):  # other commands of the sweep may end at once
+            best = write_best(spec, study)
+            page = write_report(spec, study)
+        print(f"Report: {page}")
         print(f"Best: {typed('fit', *(f'--config {path}' for path in [*spec.base, best]))}")
 
 

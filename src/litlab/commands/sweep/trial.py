@@ -12,6 +12,7 @@ import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from optuna.exceptions import TrialPruned
 
+from litlab.cli.trust import list_modules
 from litlab.commands.sweep.spec import PRUNERS, Spec, build_part, make_overlay
 from litlab.commands.sweep.study import allow_experimental, open_storage, queue_again
 from litlab.errors import UserError
@@ -71,7 +72,11 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
         f"--config={folder / 'report.yaml'}",
     ]
     log = folder / "fit.log"
-    code = run_fit(folder, arguments, log)
+    try:
+        code = run_fit(folder, arguments, list_modules(arguments), log)
+        validations: Any = read_json(folder / "validations.json").values()
+    except UserError as error:  # a file is damaged
+        raise TrialFailed(str(error)) from error
     if code > 128:
         raise Stopped(code)
     if code:
@@ -79,7 +84,6 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
 
     if (folder / "pruned").exists():
         raise TrialPruned
-    validations: Any = read_json(folder / "validations.json").values()
     finite = list(filter(math.isfinite, validations))
     if not finite:
         raise TrialFailed(f"{spec.metric}: no validation was finite, or there was none")

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from litlab.data.images.serving import ImageServing
-from litlab.types import NonNegativeInt
+from litlab.types import NonNegativeFloat, NonNegativeInt
 
+_GREY = (0.2989, 0.587, 0.114)  # of red, green and blue, as in torchvision
 # The constants of splitmix64 as int64: torch multiplies modulo 2**64 all the same.
 _GOLDEN, _MIX_1, _MIX_2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
 
@@ -25,17 +26,23 @@ class Augment:
         flip: Mirror left-right: `random` in half of all cases, `alternating` at random in the first epoch and then
             in turns, so that two epochs in a row show each image both ways (Jordan 2024, arXiv:2404.00498).
         cutout: Blank a square of this side in pixels at a random place (DeVries and Taylor 2017, arXiv:1708.04552).
+        brightness: Multiply all pixels of an image by a factor from 1 - brightness, 0 at least, to
+            1 + brightness.
+        contrast: Then multiply the distance of each pixel from the image's mean grey by such a
+            factor. Both are those of torchvision's ColorJitter.
     """
 
     crop: NonNegativeInt = 0
     flip: Literal["none", "random", "alternating"] = "none"
     cutout: NonNegativeInt = 0
+    brightness: NonNegativeFloat = 0.0
+    contrast: NonNegativeFloat = 0.0
 
 
 def augment_batch(
     images: Tensor, index: Tensor, augment: Augment, serving: ImageServing, seed: int, epoch: int
 ) -> Tensor:
-    """Crop, flip, normalise and cut out a batch, on the device it is on.
+    """Crop, flip, change colours, normalise and cut out a batch, on the device it is on.
 
     Args:
         images: uint8 of shape (batch, channel, height, width); height and width may already include the reflected
@@ -49,7 +56,7 @@ def augment_batch(
     Returns:
         float32 of shape (batch, channel, height, width), normalised.
     """
-    draws = uniform(index, seed, epoch, "crop_y", "crop_x", "cutout_y", "cutout_x")
+    draws = uniform(index, seed, epoch, "crop_y", "crop_x", "cutout_y", "cutout_x", "brightness", "contrast")
     _, height, width = shape = serving.metadata.image_shape
 
     if augment.crop:
@@ -65,6 +72,8 @@ def augment_batch(
         place = torch.arange(len(images), device=images.device) + len(images) * is_mirrored
         images = torch.cat((images, images.flip(3))).index_select(0, place)
 
+    if augment.brightness or augment.contrast:
+        images = _adjust(images, _factors(draws[4], augment.brightness), _factors(draws[5], augment.contrast))
     images = serving.encode(images)
     if augment.cutout:
         rows, columns = (_mark(*part, augment.cutout) for part in ((draws[2], height), (draws[3], width)))
@@ -76,6 +85,21 @@ def _mark(draws: Tensor, size: int, length: int) -> Tensor:
     """Mark so many places in a row of `size`, at random: bool of shape (draw, size)."""
     first = (draws * (size - length + 1)).long()[:, None]
     return (torch.arange(size, device=draws.device) - first) // length == 0
+
+
+def _factors(draws: Tensor, strength: float) -> Tensor:
+    """Return factors from 1 - strength, 0 at least, to 1 + strength: (batch, 1, 1, 1)."""
+    low = max(0.0, 1 - strength)
+    return (low + draws * (1 + strength - low))[:, None, None, None]
+
+
+def _adjust(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
+    """Return images, float32 from 0 to 255, after each got its own factors."""
+    images = images.float().mul_(brightness).clamp_(0, 255)
+    grey = images.mean(dim=(2, 3), keepdim=True)
+    if grey.shape[1] == 3:
+        grey = (grey * grey.new_tensor(_GREY)[:, None, None]).sum(dim=1, keepdim=True)
+    return grey.lerp(images, contrast).clamp_(0, 255)
 
 
 def reflect_pad(images: Tensor, pad: int) -> Tensor:

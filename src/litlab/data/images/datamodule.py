@@ -179,18 +179,27 @@ class ImageData(ExperimentData):
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the data or their preparation do."""
+        """Changes whenever the data or their preparation do, wherever they lie: by names and sizes of the files."""
         if self.shards is not None:
             return self.shards.about["fingerprint"]
-        marks = [_VERSION, self.source_name, self._surveyed]  # a public set is known by checksum
-        if self.listing is not None:
-            marks += [self.listing.to_csv(), self.settings.bad_rows]
-        return f"images-{hashlib.sha256(repr(marks).encode()).hexdigest()[:12]}"
+        marks = [_VERSION, self._surveyed, self.settings.bad_rows]
+        if self.listing is None:  # a public set is known by checksum
+            return compute_mark(*marks, self.source_name)
+        root = str(getattr(self.path, "parent", "") if self.dataset == "csv" else self.path)
+        files = self.listing.assign(
+            file=self.listing["file"].astype(str).str.removeprefix(root),
+            status=self.listing["status"].str.partition(" ")[0],
+        )
+        return compute_mark(*marks, files.to_csv(index=False))
 
     # ---- from files to memory
 
     def cache_folder(self) -> Path | None:
-        return None if self.is_lazy else self.cache_dir / self.fingerprint
+        """Return where decoded images are kept: they are decoded again where a file was written since."""
+        if self.is_lazy:
+            return None
+        times = [] if self.listing is None else self.listing["status"].tolist()
+        return self.cache_dir / compute_mark(self.fingerprint, self.source_name, times)
 
     def _read_source(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return all images, files or pixels; their labels, int64 (image,); and the split of each so far."""
@@ -331,3 +340,8 @@ class ImageData(ExperimentData):
         """
         files = list(map(str, self._predicted))
         write_classes(Path(path), {"file": files}, self.class_names, torch.cat(outputs).cpu())
+
+
+def compute_mark(*facts: Any) -> str:
+    """Return a short name that changes with any of some facts."""
+    return f"images-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"

@@ -63,6 +63,20 @@ def test_bad_input_is_one_line(bench, more, line):
     assert (done.code, done.out, done.err.partition(line)[0]) == (2, "", "error: ")
 
 
+def test_an_overlay_of_the_user_is_kept(bench, tmp_path, monkeypatch):
+    def run_child(module, package, file, steps, *flags, **_):
+        Path(file).write_text(json.dumps({"trial": {"rates": [1.0] * 5}, "steps": 1, "facts": asdict(CPU)}))
+        return 0
+
+    monkeypatch.setattr("litlab.commands.bench.bench.run_child", run_child)
+    OVERLAY.parent.mkdir(parents=True)
+    OVERLAY.write_text("mine: true")
+    done = bench()
+    assert (done.code, f"{OVERLAY}: something else is there" in done.err) == (2, True)
+    assert done.out.count("samples/s") == 1, "it is refused after the first trial, which says what it is called"
+    assert OVERLAY.read_text() == "mine: true"
+
+
 def test_ctrl_c_shows_what_there_is_and_leaves_the_overlay(bench, tmp_path, monkeypatch):
     """It ends the second trial; tests/litlab/runs passes the signal on to it."""
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from litlab.artifact.servable import Servable
 from litlab.commands.export.folder import write_folder
-from litlab.commands.export.graph import check_axes, trace
+from litlab.commands.export.graph import check_axes, trace, write_graph
 from litlab.data.serving import BATCH, TIME, Serving, TensorSpec
 from litlab.errors import UserError
 
@@ -55,6 +55,28 @@ class Recurrent(nn.Module):
         return self.gru(rows.unsqueeze(2))[0][:, -1]
 
 
+class Branching(nn.Module):
+    """A branch on values, which a trace of the example would make a constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, rows):
+        return self.layer(rows * 2 if rows.max() > 10 else rows)
+
+
+class Within(Branching):
+    """One that TorchScript can't take, around one that it can."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Branching()
+
+    def forward(self, *rows):
+        return self.layer(self.inner(*rows))
+
+
 def branch_on_a_value(rows):
     return rows * 2 if rows.max() > 10 else rows
 
@@ -62,7 +84,8 @@ def branch_on_a_value(rows):
 @pytest.mark.parametrize(
     ("before", "length", "message"),
     [
-        (branch_on_a_value, 3, "torch.export can't trace the model .*; see docs/deploy.md"),
+        (lambda rows: rows.numpy(), 3, "torch.export can't trace the model .*; see docs/deploy.md"),
+        (Branching(), 3, "Branching branches on values of tensors, .*; use torch.where, or try --format torchscript"),
         (Recurrent(), TIME, r"'time' a constant; it unrolls model.before.gru \(GRU\) .*; choose --format torchscript"),
     ],
 )
@@ -70,6 +93,22 @@ def test_what_cannot_be_traced(before, length, message):
     with pytest.raises(UserError, match=message) as refused:
         trace(Servable(Model(before), Rows(length)), Rows(length))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.load` is deprecated")
+@pytest.mark.parametrize("before", [Branching(), Within()])
+def test_torchscript_keeps_branches(before, tmp_path):
+    model = Servable(Model(before), Rows())
+    write_graph("torchscript", None, model, tmp_path / "model.ts")
+    graph = torch.jit.load(tmp_path / "model.ts")
+    for rows in (torch.ones(2, 3), torch.full((5, 3), 11.0)):
+        torch.testing.assert_close(graph(rows), model(rows))
+
+
+def test_a_branch_that_torchscript_would_lose_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"Model branches on values of tensors, .*; use torch.where"):
+        write_graph("torchscript", None, Servable(Model(branch_on_a_value), Rows()), tmp_path / "model.ts")
+    assert not list(tmp_path.iterdir())
 
 
 def test_axes_are_compared():

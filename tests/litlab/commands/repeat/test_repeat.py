@@ -115,6 +115,16 @@ def test_folds(recorded, run):
     assert [row["run"] for row in json.loads(run("runs", "--json").out)] == ["series/folds_1", "series/folds_0"]
 
 
+def test_a_damaged_file_of_one_run_is_named_and_the_others_count(recorded, run):
+    recorded("--seeds", "0,1,2")
+    file = GROUP.path / "seed_1/version_0/metrics.json"
+    file.write_text("[")
+    assert recorded("--seeds", "0,1,2", code=1) == []
+    done = run(*FIT, "--seeds=0,1,2")
+    assert f"{file}: it holds no JSON object" in done.out
+    assert read_json(GROUP.status)["members"] == "2 of 3"
+
+
 def test_a_group_has_the_same_settings(recorded, run):
     """However they are typed; further seeds join it."""
     assert len(recorded("--seeds", "0,1", "--trainer.max_epochs", "3")) == 2

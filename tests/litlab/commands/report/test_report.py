@@ -69,7 +69,7 @@ def test_files_alone_are_enough(report, images_run):
     assert page.ids == SECTIONS
     assert "<script>alert(1)</script>" in page.text
     assert "abc123" not in page.source
-    assert "interrupted: the figures are those of its last complete epoch. SIGTERM" in page.text
+    assert "interrupted: the figures are those of its best checkpoint so far. SIGTERM" in page.text
 
     names = ("status.json", "metrics.json", "provenance.json", "config.yaml", "baselines.json")
     for name in names:

@@ -10,25 +10,30 @@ import pytest
 
 from tests.conftest import OFFLINE, PACKAGE, ROOT
 from tests.litlab.commands.scaffold.tiny_project import list_contents
-from tests.processes import Python
+from tests.processes import Python, start_pytest
 
+NEW = "acme" if PACKAGE != "acme" else "studio"
 # Files beside those that are there, before and after: what is the package, and what is the word.
 ADDED = {
     "notes.md": "`python -m PACKAGE fit` of our PACKAGE, in `src/PACKAGE/` and `PACKAGE.models.mine`.\r\n",
-    "launch.json": '{"module": "PACKAGE", "args": ["-m", "PACKAGE"]}\n',
+    "lines.md": "Run `python -m\nPACKAGE`, `import PACKAGE`, but `from common import PACKAGE`.\n",
+    "launch.json": '{"module": "PACKAGE", "args": ["-m", "PACKAGE"], "greet": "PACKAGE.commands.greet:main"}\n',
+    "mine.cpp": "STABLE_TORCH_LIBRARY_FRAGMENT(PACKAGE, m) TORCH_LIBRARY_IMPL(PACKAGE, CPU, m) f(PACKAGE, x)\n",
     "fit.sh": "#!/bin/sh\nexec python -m PACKAGE fit\n",
     "weights.bin": "\0 import PACKAGE\n\udcff",
 }
 RENAMED = {
-    "notes.md": "`python -m acme fit` of our PACKAGE, in `src/acme/` and `acme.models.mine`.\r\n",
-    "launch.json": '{"module": "acme", "args": ["-m", "acme"]}\n',
-    "fit.sh": "#!/bin/sh\nexec python -m acme fit\n",
+    "notes.md": "`python -m NEW fit` of our PACKAGE, in `src/NEW/` and `NEW.models.mine`.\r\n",
+    "lines.md": "Run `python -m\nNEW`, `import NEW`, but `from common import PACKAGE`.\n",
+    "launch.json": '{"module": "NEW", "args": ["-m", "NEW"], "greet": "NEW.commands.greet:main"}\n',
+    "mine.cpp": "STABLE_TORCH_LIBRARY_FRAGMENT(NEW, m) TORCH_LIBRARY_IMPL(NEW, CPU, m) f(PACKAGE, x)\n",
+    "fit.sh": "#!/bin/sh\nexec python -m NEW fit\n",
     "weights.bin": ADDED["weights.bin"],
 }
 
 
 def encode(text: str) -> bytes:
-    return text.replace("PACKAGE", PACKAGE).encode(errors="surrogateescape")
+    return text.replace("PACKAGE", PACKAGE).replace("NEW", NEW).encode(errors="surrogateescape")
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -50,7 +55,8 @@ def repository(tmp_path) -> Path:
         pytest.skip(f"{ROOT} is no git repository")
     git(tmp_path, "clone", "--quiet", str(ROOT), "root")
     root = tmp_path / "root"
-    shutil.copytree(ROOT / "src/litlab", root / "src/litlab", dirs_exist_ok=True)  # as it is here
+    for name in ("src", "tests"):  # as they are here
+        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*.egg-info"), dirs_exist_ok=True)
     for name, text in ADDED.items():
         (root / name).write_bytes(encode(text))
     (root / "fit.sh").chmod(0o755)
@@ -60,9 +66,9 @@ def repository(tmp_path) -> Path:
 
 
 def test_everything_is_renamed_and_runs(repository):
-    """Nothing says what it was called; its style is as good, and configs with classes of its own parse."""
+    """Nothing says what it was called; its style is as good; classes and operators of its own are found."""
     before = list_contents(repository)
-    done = rename(repository, "acme")
+    done = rename(repository, NEW)
     assert (done.returncode, done.stderr) == (0, "")
     after = list_contents(repository)
     assert {restore(name) for name in after} == before.keys()
@@ -70,18 +76,30 @@ def test_everything_is_renamed_and_runs(repository):
     assert os.access(repository / "fit.sh", os.X_OK)
 
     left = rf"-m {PACKAGE}\b|src/{PACKAGE}\b|\bfrom {PACKAGE}[. ]|\b{PACKAGE}\.(networks|models|data|callbacks)\b"
-    grep = ["git", "grep", "-nIE", "-e", left, "--", ".", ":!src/litlab", ":!tests/litlab"]
+    grep = ["git", "grep", "-nIE", "-e", left, "--", ".", ":!src/litlab", ":!tests/litlab", ":!tests/template"]
     assert subprocess.run(grep, cwd=repository).returncode == 1
-    ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "src", "tests"]
+    ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "."]
     assert subprocess.run(ruff, cwd=repository).returncode == 0
-    config = min(repository.glob("configs/*.yaml"))
-    words = ("-m", "acme", "fit", "--config", config, "--print_config")
+    config = min(repository.glob("configs/*.yaml"), key=lambda file: f"class_path: {NEW}." not in file.read_text())
+    words = ("-m", NEW, "fit", "--config", config, "--print_config")
     process = Python(*words, cwd=repository, environment={"PYTHONPATH": repository / "src"})
     assert process.wait() == 0, process.printed()
+    check_tests(repository, "-k", "ops")  # all are imported, and the operators are built
+
+
+@pytest.mark.matrix
+def test_the_teams_own_tests_pass_under_the_new_name(repository):
+    assert rename(repository, NEW).returncode == 0
+    check_tests(repository, "tests/template")  # these are left out under another name
+
+
+def check_tests(root: Path, *arguments: str) -> None:
+    process = start_pytest(root, f"tests/{NEW}", *arguments)
+    assert process.wait() in (0, 5), "".join(process.printed())  # 5: the team has no such test
 
 
 def restore(path: str) -> str:
-    return path.replace("src/acme/", f"src/{PACKAGE}/").replace("tests/acme/", f"tests/{PACKAGE}/")
+    return path.replace(f"src/{NEW}/", f"src/{PACKAGE}/").replace(f"tests/{NEW}/", f"tests/{PACKAGE}/")
 
 
 def test_what_can_not_be_is_one_line_and_changes_nothing(repository):

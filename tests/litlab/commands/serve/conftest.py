@@ -14,11 +14,13 @@ import torch
 from starlette.testclient import TestClient
 
 from litlab.artifact.servable import load_servable
+from litlab.artifact.trusted import remember
 from litlab.commands.export.folder import write_manifest
 from litlab.commands.export.graph import write_graph
 from litlab.commands.serve.app import build_app
+from litlab.commands.serve.batcher import Batcher
 from litlab.commands.serve.model import Model, load_model
-from litlab.commands.serve.serve import ServeOptions
+from litlab.commands.serve.options import ServeOptions
 from litlab.util.team import use_package
 from tests.conftest import command
 from tests.litlab.conftest import BRIEF, CONFIGS
@@ -85,15 +87,18 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
 
 
 @pytest.fixture(scope="session")
-def exported(example, tmp_path_factory) -> Path:
-    """The run of texts as an export, in the format that takes least time."""
+def exported(example, tmp_path_factory) -> Iterator[Path]:
+    """The run of texts as an export, in the format that takes least time; it is trusted, as if exported here."""
     folder = tmp_path_factory.mktemp("exported")
     _, reference, manifest = load_servable(str(example("texts").run), [])
     write_graph("torchscript", None, reference, folder / "model.ts")
     write_manifest(folder, manifest | {"format": "torchscript", "versions": {}})
     for name, text in reference.serving.files().items():
         (folder / name).write_text(text)
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        remember(folder)
+        yield folder
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +121,7 @@ def client(models) -> Iterator[Callable[..., TestClient]]:
 
         def connect(kind: str) -> TestClient:
             model = models(kind)
-            app = build_app(model.manifest, model.answer, ServeOptions(package="auks"))
+            app = build_app(model.manifest, Batcher(model.answer, 32), ServeOptions(package="auks"))
             return stack.enter_context(TestClient(app, base_url="http://localhost"))
 
         yield connect

@@ -3,12 +3,18 @@
 import base64
 import io
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from litlab.commands.serve.batcher import Batcher
+from litlab.commands.serve.readers import SeriesReader
+from litlab.commands.serve.worker import warm_up
+from litlab.errors import UserError
 
 
 def list_requests(kind: str, content: bytes) -> Iterator[dict[str, Any]]:
@@ -78,12 +84,35 @@ def test_a_batch_is_answered_as_its_requests_are_alone(models, monkeypatch):
     def fail_on_long(inputs):
         if inputs[0].shape[1] > 31:
             raise RuntimeError("no memory")
-        return run(inputs)
+        return [output[:1] for output in run(inputs)]  # with two texts it forgets one
 
     monkeypatch.setattr(model, "run", fail_on_long)
-    *others, failed = model.answer(requests)
-    assert [answer["class"] for answer in others] == [answer["class"] for answer in alone[:2]]
+    batcher = Batcher(model.answer, 3)
+    *others, failed = batcher._call(requests)
+    assert others == batcher._call(requests[:2]) == alone[:2]
     assert isinstance(failed, RuntimeError)
+
+
+@pytest.mark.parametrize("served", ["images", "texts", "series", "rows", "exported"])
+def test_an_example_is_answered(models, served, monkeypatch):
+    model = models(served)
+    warm_up(model, Batcher(model.answer, 1), 60)
+    run = model.run
+    monkeypatch.setattr(model, "run", lambda inputs: [np.full_like(output, np.nan) for output in run(inputs)])
+    with pytest.raises(UserError, match=r"can't answer an example .*not a finite number"):
+        warm_up(model, Batcher(model.answer, 1), 60)
+    monkeypatch.setattr(model, "run", lambda inputs: time.sleep(1))
+    with pytest.raises(UserError, match=r"no answer within 0\.1 seconds"):
+        warm_up(model, Batcher(model.answer, 1), 0.1)
+
+
+@pytest.mark.parametrize("freq", ["h", "15min", "B", "W-WED", "MS", "ME", "QS-OCT", "YE-DEC"])
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_examples_of_series_have_any_step(models, freq, rows):
+    manifest = models("series").manifest
+    facts = manifest["facts"] | {"freq": freq, "context_length": rows}
+    reader = SeriesReader({**manifest, "facts": facts}, {})
+    assert len(reader.read(reader.example()).inputs[0][0]) == rows
 
 
 def test_an_answer_that_is_no_number_is_refused(example, models, client, monkeypatch):

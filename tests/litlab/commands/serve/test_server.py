@@ -1,8 +1,10 @@
-"""What the command refuses; the server's limits; and servers as processes that are killed and stopped."""
+"""What the command refuses; the server's limits; faults; and servers as processes that are killed and stopped."""
 
+import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,15 +12,18 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
 import psutil
+import pytest
 from starlette.testclient import TestClient
+from uvicorn.supervisors import Multiprocess
 
 from litlab.commands.serve.app import build_app
-from litlab.commands.serve.serve import ServeOptions
+from litlab.commands.serve.batcher import Batcher
+from litlab.commands.serve.options import ServeOptions
 from tests.conftest import OFFLINE
 from tests.processes import Python
 
@@ -35,17 +40,40 @@ BAD = {
 
 # A worker is forked, too: it need not import torch.
 FORK = """
-import multiprocessing, runpy, sys, uvicorn._subprocess
+import multiprocessing, resource, runpy, sys, time, uvicorn._subprocess
+from litlab.commands.serve import connections, readers
 uvicorn._subprocess.spawn = multiprocessing.get_context("fork")
 sys.argv[0] = "auks"
+{change}
 runpy.run_module("auks", run_name="__main__", alter_sys=True)
+"""
+HANG = """
+stack = readers.TextReader.stack
+def hang(reader, samples):
+    time.sleep(1000 * (samples[0].context > 20))
+    return stack(reader, samples)
+readers.TextReader.stack = hang
+"""
+FEW = """
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+connections.SECONDS_TO_SEND = {seconds}
 """
 
 
-def fork_server(*arguments: object, cwd: Path) -> Python:
+def fork_server(*arguments: object, cwd: Path, change: str = "") -> Python:
     """`python -m auks serve` on a free port."""
-    (cwd / "server.py").write_text(FORK)
+    (cwd / "server.py").write_text(FORK.format(change=change))
     return Python("server.py", "serve", "--port", 0, *arguments, cwd=cwd, merge=True)
+
+
+def ask(port: int, **fields: object) -> int:
+    """Return the status of an answer, or that of /health."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        if fields:
+            connection.request("POST", "/predict", json.dumps(fields), {"Content-Type": "application/json"})
+        else:
+            connection.request("GET", "/health")
+        return connection.getresponse().status
 
 
 def wait_for_port(process: Python | subprocess.Popen, printed: Callable[[], str]) -> int:
@@ -71,9 +99,30 @@ def test_refusals(run, tmp_path):
     assert "Traceback" not in printed
 
 
+def test_code_of_others_is_trusted_once(run, exported, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = shutil.copytree(exported, tmp_path / "export")
+    monkeypatch.setattr(Multiprocess, "run", lambda self: None)  # it does not begin
+
+    def asked(*flags: str) -> bool:
+        done = run("serve", "--run", folder, "--port", 0, *flags)
+        return done.code == 2 and "torchscript is code that runs with your rights" in done.err
+
+    assert [asked(), asked("--trust"), asked()] == [True, False, False]
+    with (folder / "model.ts").open("ab") as graph:  # another one
+        graph.write(b"x")
+    assert asked()
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc")  # where nothing can be remembered
+    assert [asked("--trust"), asked()] == [False, True]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": "onnx"}))
+    assert not asked()
+
+
 def serve(answer, **options) -> TestClient:
     """A client of an application that answers with a function."""
-    app = build_app({"kind": "texts"}, answer, ServeOptions(package="auks", **options))
+    settings = ServeOptions(package="auks", **options)
+    app = build_app({"kind": "texts"}, Batcher(answer, settings.batch_size), settings)
     return TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
 
 
@@ -91,6 +140,24 @@ def test_requests_that_wait_are_answered_in_batches():
     assert sorted(answer["together"] for answer in answers) == [1, 3, 3, 3, 4, 4, 4, 4]
     refused = {(one.text, one.headers["retry-after"]) for one in responses if one.status_code == 503}
     assert refused == {('{"error":"8 requests wait already; try again later"}', "1")}
+
+
+ERRORS = [ValueError, MemoryError, TimeoutError, StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_request_that_the_model_fails_on_is_alone_with_it(error):
+    def answer(requests):
+        time.sleep(0.1)
+        if {"bad": True} in requests:
+            raise error
+        return [{"together": len(requests)} for _ in requests]
+
+    with serve(answer) as client, ThreadPoolExecutor(4) as threads:
+        sent = [threads.submit(client.post, "/predict", json={"bad": number == 2}) for number in range(4)]
+        assert [one.result().status_code for one in sent] == [200, 200, 500, 200]
+        assert client.post("/predict", json={}).json() == {"together": 1}
+        assert client.get("/health").status_code == 200
 
 
 def test_limits_and_bugs():
@@ -126,6 +193,63 @@ def test_a_server_that_is_killed_leaves_nobody_behind(exported, tmp_path):
     [worker] = psutil.Process(server.pid).children()
     server.kill()
     assert psutil.wait_procs([worker], timeout=60)[1] == []
+
+
+def test_a_model_that_hangs_is_replaced(exported, tmp_path, request):
+    server = fork_server("--run", exported, "--timeout", 0.5, cwd=tmp_path, change=HANG)
+    request.addfinalizer(server.kill)
+    port = wait_for_port(server, lambda: server.printed()[0])
+    assert ask(port) == ask(port, text="sun") == 200
+    assert ask(port, text="sun " * 30) == 504
+    time.sleep(0.1)
+    assert ask(port) == 503
+    end = time.monotonic() + 60
+    while ask(port, text="sun") != 200:
+        assert time.monotonic() < end, server.printed()
+    assert ask(port) == 200
+    assert ask(port, text="sun " * 30) == 504
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(20) == 0
+
+
+@pytest.mark.parametrize("seconds", [600, 2])
+def test_clients_that_send_nothing_do_not_keep_others_out(exported, tmp_path, request, seconds):
+    """There are descriptors for 64; and who is too slow is disconnected."""
+    server = fork_server("--run", exported, cwd=tmp_path, change=FEW.format(seconds=seconds))
+    request.addfinalizer(server.kill)
+    port = wait_for_port(server, lambda: server.printed()[0])
+    head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(TEXT)}\r\nContent-Type: application/json"
+    sent = [head.encode(), f"{head}\r\n\r\n".encode(), b""]
+    with ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(80)]
+        for number, connection in enumerate(idle):
+            with suppress(ConnectionError):
+                connection.sendall(sent[number % 3])
+        assert ask(port, text="sun") == 200
+        if seconds > 2:
+            return
+
+        slow = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+        late = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+        slow.sendall(sent[1])
+        for number in range(len(TEXT)):  # a body that comes slowly is read, a head that does is not
+            slow.sendall(TEXT[number : number + 1])
+            with suppress(ConnectionError):
+                late.sendall(sent[0][number : number + 1])
+            time.sleep(0.1)
+        assert slow.recv(12) == b"HTTP/1.1 200"
+        late.settimeout(1)
+        for connection in (late, *idle):
+            with suppress(ConnectionError):
+                assert connection.recv(1) == b""
+
+
+def test_a_model_that_cannot_answer_is_not_served(exported, tmp_path):
+    change = "readers.TextReader.stack = lambda *_: 1 / 0"
+    server = fork_server("--run", exported, cwd=tmp_path, change=change)
+    assert server.wait() == 2
+    [line] = server.printed()[0].splitlines()
+    assert line.startswith("error: --run: the model can't answer an example (division by zero); ")
 
 
 def test_a_stop_waits_for_requests_that_have_begun(exported, tmp_path, request):

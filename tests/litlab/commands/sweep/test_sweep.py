@@ -5,11 +5,16 @@ import signal
 import sqlite3
 import statistics
 import time
+from argparse import Namespace
 
+import optuna
 import pytest
 import yaml
-from optuna.trial import TrialState
+from optuna.trial import TrialState, create_trial
 
+from litlab.commands.sweep.report import list_rows
+from litlab.commands.sweep.study import allow_experimental
+from litlab.commands.sweep.trial import TrialFailed, _fit
 from litlab.runs.folder import RunFolder
 from tests.processes import Python
 
@@ -58,6 +63,39 @@ def test_to_the_end_and_further(sweep, children):
     assert len(text) < 300_000
     assert (folder / "report" / "plotly.min.js").is_file()
     assert all(title in text for title in ("val/mse by trial", "val/mse over each setting", "at each validation"))
+
+
+@pytest.mark.parametrize("name", ["best.yaml", "report/report.html", "report/plotly.min.js"])
+def test_what_the_user_keeps_in_its_folder_is_not_replaced(sweep, name):
+    file = sweep.kept / name
+    file.parent.mkdir(parents=True)
+    file.write_text("mine")
+    for flags in ([], ["--report"]):
+        outcome = sweep.start(*flags)
+        assert (outcome.code, f"{name}: something else is there" in outcome.err) == (2, True)
+    assert file.read_text() == "mine"
+    assert not list(sweep.kept.glob("trial_*")), "it is refused before the first trial"
+
+
+@pytest.mark.parametrize(("direction", "order"), [("maximize", "2103"), ("minimize", "1203")])
+def test_the_best_trial_comes_first(direction, order):
+    study = optuna.create_study(direction=direction)
+    for state, value in (("FAIL", None), ("COMPLETE", 0.25), ("COMPLETE", 0.5), ("PRUNED", 0.75)):
+        study.add_trial(create_trial(state=TrialState[state], value=value, user_attrs={"deviation": None}))
+    with allow_experimental():
+        rows = list_rows(Namespace(metric="val/acc", direction=direction), study)[1]
+    assert "".join(row[0] for row in rows) == order
+
+
+def test_a_damaged_file_fails_its_trial(tmp_path, monkeypatch):
+    spec = Namespace(name="tiny", metric="val/mse", arguments=[], flags=list)
+    for file, content in (("validations.json", "["), ("version_0/status.json", "[")):
+        monkeypatch.setattr("litlab.runs.children.run_child", lambda *_, **__: 0)
+        path = tmp_path / file[0] / "seed_0" / file
+        path.parent.mkdir(parents=True)
+        path.write_text(content)
+        with pytest.raises(TrialFailed, match=f"{file}: it holds no JSON object"):
+            _fit(spec, tmp_path / file[0], 0, {})
 
 
 def test_seeds_workers_and_bad_ends(sweep, children):

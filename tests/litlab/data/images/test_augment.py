@@ -1,8 +1,11 @@
 """Random changes to whole batches, each image with its own draw."""
 
+import pytest
 import torch
+from torchvision.transforms.v2.functional import adjust_brightness, adjust_contrast
 
 from litlab.data import Augment, ImageData
+from litlab.data.images.augment import uniform
 
 SIZE = (12, 10)
 FACTS = {
@@ -16,16 +19,16 @@ def pictures(count):
     return torch.randint(0, 256, (count, 3, *SIZE), dtype=torch.uint8, generator=generator)
 
 
-def run(images, augment, index=None, epoch=0, seed=0):
+def run(images, augment, index=None, epoch=0, seed=0, facts=()):
     """Training images as a model gets them, with the values that they have in a file."""
     data = ImageData("generated", augment=augment, seed=seed)
-    data.load_state_dict(FACTS)
+    data.load_state_dict({**FACTS, **dict(facts)})
     index = torch.arange(len(images)) if index is None else index
     return data.transform({"image": images, "index": index}, epoch).round()
 
 
 def test_draws_do_not_depend_on_the_batch_and_the_input_is_left_alone():
-    images, everything = pictures(20), Augment(3, "random", 4)
+    images, everything = pictures(20), Augment(3, "random", 4, 0.4, 0.4)
     before, whole = images.clone(), run(images, everything, epoch=3)
     assert images.equal(before)
     order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
@@ -63,3 +66,17 @@ def test_cutout_blanks_one_square_anywhere():
     assert (blank.sum((2, 3)) == 16).all()
     assert (blank[:, 0].any(2).sum(1) == 4).all()
     assert len(blank.flatten(1).unique(dim=0)) == (12 - 4 + 1) * (10 - 4 + 1)
+
+
+@pytest.mark.parametrize("channels", [3, 1])
+def test_brightness_and_contrast_are_those_of_torchvision_with_factors_of_each_image(channels):
+    images, index = pictures(500)[:, :channels], torch.arange(500)
+    brightness, contrast = uniform(index, 0, 2, "brightness", "contrast")
+    brightness, contrast = 0.6 + 0.8 * brightness, 2.5 * contrast  # from 1 - 1.5 on, but never below 0
+    assert contrast.max() > 2.4
+    assert contrast.min() < 0.1
+    facts = {"image_shape": (channels, *SIZE), "mean": [0.0] * channels, "std": [1 / 255] * channels}
+    result = run(images, Augment(brightness=0.4, contrast=1.5), epoch=2, facts=facts)
+    for image, bright, far, changed in zip(images / 255, brightness, contrast, result, strict=True):
+        expected = adjust_contrast(adjust_brightness(image, bright.item()), far.item())
+        assert (255 * expected - changed).abs().max() < 0.51

@@ -1,0 +1,151 @@
+"""What is said before the first batch of a fit: settings that have no effect, or would end it later.
+
+A mistake that makes the run useless is a `UserError`; where training can sensibly go on, it is a warning.
+"""
+
+import inspect
+import math
+from types import CodeType
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.errors import UserError
+from litlab.util.steps import epochs_of_run
+
+ENTRIES = ("training_step", "forward", "configure_optimizers")  # what a fit calls of a model
+FRAMEWORKS = ("lightning", "torch")
+
+
+class Preflight(Callback):
+    """Compare the settings of a fit with its data, as soon as both are known.
+
+    Args:
+        run: The Trainer whose settings count, where another one tries some steps; None: the one
+            that trains.
+
+    Raises:
+        UserError: If nothing would be trained, or ReduceLROnPlateau would wait for a metric in vain.
+    """
+
+    def __init__(self, run: Trainer | None = None) -> None:
+        self.run = run
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        for name in ("limit_train_batches", "max_epochs", "max_steps"):
+            if stage == "fit" and getattr(trainer, name) == 0:
+                raise UserError(f"trainer.{name}: with 0 nothing is trained; set it higher, or leave it out")
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        run, batches = self.run or trainer, trainer.num_training_batches
+        size = trainer.accumulate_grad_batches
+        if size > batches:
+            rank_zero_info(
+                f"warning: trainer.accumulate_grad_batches: an epoch has {batches} batches, so that "
+                f"each gradient is {batches}/{size} of their mean; set {batches} at most"
+            )
+
+        # What waits for a validation
+        first, reason = find_first_validation(run, trainer)
+        callbacks: list[Any] = run.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+        monitors = {str(getattr(callback, "monitor", "")) for callback in callbacks}
+        monitors = sorted(monitor for monitor in monitors if monitor.startswith("val"))
+        if monitors and math.isinf(first):
+            rank_zero_info(
+                f"warning: there will be no validation, as {reason}: {', '.join(monitors)} chooses no "
+                "checkpoint and ends nothing, and the last weights are tested"
+            )
+        for config in trainer.lr_scheduler_configs:
+            epochs = config.frequency / (1 if config.interval == "epoch" else batches)
+            if config.reduce_on_plateau and str(config.monitor).startswith("val") and epochs < first:
+                raise UserError(
+                    f"model.schedule: ReduceLROnPlateau wants {config.monitor} after every "
+                    f"{config.frequency} {config.interval}, but {reason}; set interval: epoch, and "
+                    "frequency to the epochs between validations, or choose another scheduler"
+                )
+
+
+def find_first_validation(run: Trainer, trainer: Trainer) -> tuple[float, str]:
+    """Return after how many epochs a fit first validates, inf if it never does, and why so late.
+
+    Args:
+        run: The Trainer with the settings.
+        trainer: The Trainer that has the data.
+
+    Raises:
+        UserError: If the settings exclude each other.
+    """
+    batches, every = trainer.num_training_batches, run.check_val_every_n_epoch
+    interval = getattr(run, "val_check_interval", 0)  # missing where it is a time
+    if isinstance(interval, int) and every is not None and interval > batches:
+        raise UserError(
+            f"trainer.val_check_interval: {interval} is more than the {batches} batches of an epoch; "
+            "set it lower, or trainer.check_val_every_n_epoch to null to count those of all epochs"
+        )
+    if run.limit_val_batches == 0:
+        return math.inf, "trainer.limit_val_batches is 0"
+    is_empty = trainer.val_dataloaders is not None and not sum(trainer.num_val_batches)
+    if is_empty or not trainer.enable_validation:
+        return math.inf, "the data has no validation split, or the model no validation_step"
+    first = (every or 1) - 1 + (interval / batches if isinstance(interval, int) else interval)
+    end = epochs_of_run(trainer)
+    reason = f"the first validation is due at epoch {first:.3g}, and the run ends at {end:.3g}"
+    return first if first <= end else math.inf, reason
+
+
+def check_used(model: LightningModule) -> None:
+    """Refuse a setting that a class reads, and that a subclass takes in ``**settings`` but does not.
+
+    An example is label_smoothing where a subclass has a loss of its own. What a fit reads is taken
+    from the names in the code of the methods that it calls, and of the methods that these name. A
+    setting that a subclass takes by its name, or names in any of its methods, is its own affair.
+
+    Raises:
+        UserError: If such a setting is not at its default.
+    """
+    kind = type(model)
+    for name, value in model.hparams.items():
+        owner = next((cls for cls in kind.__mro__ if name in _parameters(cls)), kind)
+        default = _parameters(owner)[name].default if owner is not kind else value
+        if value == default or default is inspect.Parameter.empty or name in getattr(model, "data_facts", ()):
+            continue
+        below = kind.__mro__[: kind.__mro__.index(owner)]
+        own = [_names_of(method) for cls in below for method in vars(cls).values()]
+        if name in find_names(owner).difference(find_names(kind), *own):
+            raise UserError(
+                f"model.{name}: {kind.__name__} does not use it, as its own methods take the place of "
+                f"those of {owner.__name__} that do; set it to {'null' if default is None else default}"
+            )
+
+
+def find_names(cls: type) -> set[str]:
+    """Return the names in the methods of a class that a fit calls, and in those that these name."""
+    found: set[str] = set()
+    waiting = [*ENTRIES]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        for base in cls.__mro__:
+            if name in vars(base) and base.__module__.partition(".")[0] not in FRAMEWORKS:
+                names = _names_of(vars(base)[name])
+                waiting += names
+                if name not in names:  # it does not call the one that it takes the place of
+                    break
+    return found
+
+
+def _names_of(method: Any) -> set[str]:
+    code = getattr(inspect.unwrap(getattr(method, "fget", method)), "__code__", None)
+    return set() if code is None else _names_in(code)
+
+
+def _names_in(code: CodeType) -> set[str]:
+    texts = {text for text in code.co_consts if isinstance(text, str)}  # as in self.hparams["width"]
+    return texts.union(code.co_names, *(_names_in(part) for part in code.co_consts if isinstance(part, CodeType)))
+
+
+def _parameters(cls: type) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(cls.__init__).parameters) if "__init__" in vars(cls) else {}

@@ -1,0 +1,326 @@
+"""What the config of a run or checkpoint may name: a written list of what may stand where.
+
+A YAML file that you write is code: it may name whatever you have. The config of a run or checkpoint
+may come from somebody else, and building what it names calls it. So each class must be of a kind on
+the list below, and stand where that kind belongs; nothing is deduced from annotations.
+``--allow_modules`` adds what the user trusts. See docs/security.md.
+"""
+
+import inspect
+import os
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import chain
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+from jsonargparse import Namespace, set_parsing_settings
+from lightning.fabric.plugins import CheckpointIO, ClusterEnvironment
+from lightning.pytorch import Callback, LightningDataModule, LightningModule
+from lightning.pytorch.accelerators import Accelerator
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.plugins import LayerSync, Precision
+from lightning.pytorch.profilers import Profiler
+from lightning.pytorch.strategies import Strategy, StrategyRegistry
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torchmetrics import Metric
+
+from litlab.cli.argv import flag_value, read_command_line, read_texts
+from litlab.cli.classes import ROOMS, imported
+from litlab.cli.sections import SECTIONS
+from litlab.errors import UserError
+from litlab.nn import pretrained
+from litlab.util.team import package
+
+
+@dataclass
+class Kind:
+    """A kind of class.
+
+    Args:
+        base: Its subclasses in litlab and the team's package are of this kind.
+        arguments: The kinds that may stand in its arguments.
+        libraries: What is of this kind in libraries: by module, the names; * for all subclasses.
+    """
+
+    base: Any
+    arguments: str
+    libraries: dict[str, str] = field(default_factory=dict)
+
+
+# A class is of the first kind that fits.
+KINDS = {
+    "model": Kind(LightningModule, "network optimizer schedule metric transform function"),
+    "data": Kind(LightningDataModule, "network transform function"),
+    "callback": Kind(Callback, "network metric function"),
+    "lightning_callback": Kind(Callback, "function", {
+        "lightning.pytorch.callbacks":
+            "BackboneFinetuning BatchSizeFinder DeviceStatsMonitor EarlyStopping "
+            "EMAWeightAveraging GradientAccumulationScheduler LambdaCallback LearningRateFinder "
+            "LearningRateMonitor ModelCheckpoint ModelPruning ModelSummary OnExceptionCheckpoint "
+            "RichModelSummary RichProgressBar SpikeDetection StochasticWeightAveraging "
+            "ThroughputMonitor Timer TQDMProgressBar WeightAveraging",
+    }),
+    "optimizer": Kind(Optimizer, "optimizer", {"torch.optim": "*", "torchao.optim": "*"}),
+    "schedule": Kind(LRScheduler, "schedule function", {
+        "torch.optim.lr_scheduler": "*",
+        "torch.optim.swa_utils": "SWALR",
+        "lightning.pytorch.cli": "ReduceLROnPlateau",
+    }),
+    "metric": Kind(Metric, "metric", {  # none that loads a network
+        "torchmetrics.aggregation": "*",
+        "torchmetrics.classification": "*",
+        "torchmetrics.clustering": "*",
+        "torchmetrics.detection": "IntersectionOverUnion MeanAveragePrecision PanopticQuality",
+        "torchmetrics.image": "PeakSignalNoiseRatio StructuralSimilarityIndexMeasure",
+        "torchmetrics.nominal": "*",
+        "torchmetrics.regression": "*",
+        "torchmetrics.retrieval": "*",
+        "torchmetrics.segmentation": "*",
+        "torchmetrics.text": "BLEUScore CharErrorRate EditDistance Perplexity WordErrorRate",
+        "torchmetrics.wrappers": "*",
+    }),
+    "logger": Kind(Logger, "", {
+        "lightning.pytorch.loggers":
+            "CometLogger CSVLogger LitLogger MLFlowLogger TensorBoardLogger WandbLogger",
+    }),
+    "profiler": Kind(Profiler, "", {
+        "lightning.pytorch.profilers":
+            "AdvancedProfiler PassThroughProfiler PyTorchProfiler SimpleProfiler",
+    }),
+    # FSDP's first version and DeepSpeed unpickle checkpoints.
+    "strategy": Kind(Strategy, "accelerator plugin", {
+        "lightning.pytorch.strategies": "DDPStrategy ModelParallelStrategy SingleDeviceStrategy",
+    }),
+    "accelerator": Kind(Accelerator, "", {
+        "lightning.pytorch.accelerators": "CPUAccelerator CUDAAccelerator MPSAccelerator",
+    }),
+    "plugin": Kind((Precision, ClusterEnvironment, CheckpointIO, LayerSync), "plugin", {
+        "lightning.pytorch.plugins":
+            "AsyncCheckpointIO BitsandbytesPrecision DoublePrecision HalfPrecision MixedPrecision "
+            "Precision TorchCheckpointIO TorchSyncBatchNorm TransformerEnginePrecision",
+        "lightning.pytorch.plugins.environments":
+            "KubeflowEnvironment LightningEnvironment LSFEnvironment MPIEnvironment "
+            "SLURMEnvironment TorchElasticEnvironment",
+    }),
+    "network": Kind(nn.Module, "network function", {  # and functions: see `list_factories`
+        "torch.nn.modules": "*",
+        "torchvision.models": "*",
+    }),
+    "transform": Kind(nn.Module, "transform function", {"torchvision.transforms.v2": "*"}),
+    "function": Kind((), ""),  # of torch.nn.functional
+}  # fmt: skip
+PLACES = {
+    "model": "model",
+    "data": "data",
+    "trainer.accelerator": "accelerator",
+    "trainer.callbacks": "callback lightning_callback",
+    "trainer.logger": "logger",
+    "trainer.plugins": "plugin",
+    "trainer.profiler": "profiler",
+    "trainer.strategy": "strategy",
+    **dict.fromkeys(SECTIONS, "callback"),
+}
+# Arguments of libraries by which they read other files, or tell other servers the key of a service.
+NEVER_SET = ("pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir", "settings")
+
+OWN = (*(f"litlab.{room}" for room in ROOMS), "litlab.checkpointing.callback")  # besides the team's
+# Where the parser looks for what is listed, and where that is defined.
+IMPORTS = (
+    *chain.from_iterable(kind.libraries for kind in KINDS.values()),
+    "torch.nn", "torch._C._nn", "torchmetrics", "timm", "lightning.fabric.plugins",
+)  # fmt: skip
+FUNCTIONS = ("torch.nn.functional", "torch._C._nn", "torch")  # those of the first one are in them
+NOT_ALLOWED = {*sys.stdlib_module_names, "jsonargparse"}
+
+
+def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
+    """Tell the parser what it may import, until the process ends.
+
+    Args:
+        foreign: Whether the config may be somebody else's.
+        allowed: Modules of ``--allow_modules``, separated by commas.
+
+    Returns:
+        These modules.
+
+    Raises:
+        UserError: If one of them is part of Python itself, or no name of a module.
+    """
+    modules = [name.strip() for name in (allowed or "").split(",") if name.strip()]
+    for name in modules:
+        if not name.replace(".", "").isidentifier() or name.partition(".")[0] in NOT_ALLOWED:
+            line = f"a config may not name '{name}'; give a package such as mylib"
+            raise UserError(f"--allow_modules: {line}")
+    set_parsing_settings(instantiate_subclass_spec_in_any=False)
+    if foreign:
+        allowlist = [package(), *OWN, *IMPORTS, *modules]
+        set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=allowlist)
+    return modules
+
+
+def list_modules(flags: Sequence[str]) -> str:
+    """Return what the user's own flags and configs name or allow, as ``--allow_modules`` takes it.
+
+    A fit of theirs that goes on may name the same.
+    """
+    line = read_command_line(["fit", *flags])
+    text = "" if line.is_foreign else "\n".join(read_texts(line.flags))
+    named = [path.split(".") for path in re.findall(r"\w+(?:\.\w+)*(?=\.\w)", text)]
+    valid = [path for path in named if all(map(str.isidentifier, path))]
+    modules = {".".join(path) for path in valid if path[0] not in NOT_ALLOWED}
+    return ",".join([flag_value("--allow_modules", line.flags) or "", *sorted(modules)])
+
+
+def load_weights_only() -> AbstractContextManager[Any]:
+    """Let torch.load read weights alone: torchvision unpickles what is in torch.hub's folder."""
+    return mock.patch.dict(os.environ, TORCH_FORCE_WEIGHTS_ONLY_LOAD="1")
+
+
+def check_config(config: Namespace, allowed: Sequence[str]) -> None:
+    """Check the config of a run or checkpoint. Nothing that it names was called yet.
+
+    Args:
+        config: The parsed config.
+        allowed: Modules of ``--allow_modules``.
+
+    Raises:
+        UserError: For the first thing that may not stand where it does, and for a text into which
+            Lightning would put a variable: a secret would become the name of a logger's folder.
+    """
+    for section, settings in vars(config).items():
+        _check(settings, section, None, "", allowed)
+
+
+def explain_denied(what: str) -> str:
+    """Return why the config of a run or checkpoint may not name something."""
+    top = what.partition(".")[0]
+    advice = "" if top in NOT_ALLOWED else f"if you trust it, add --allow_modules {top}; "
+    refused = f"the config of a run or checkpoint may not name {what} here"
+    return f"{refused}; {advice}see docs/security.md"
+
+
+def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]) -> None:
+    """Check a value and all that is in it.
+
+    Args:
+        value: A setting, or several of them.
+        key: Where it stands, dotted.
+        parent: The class or function whose argument it is; None in a section of the config.
+        kinds: What may stand there.
+        allowed: Modules of ``--allow_modules``.
+    """
+    if isinstance(value, Namespace):
+        value = vars(value)
+    if parent is None:
+        kinds = PLACES.get(key, "")
+    elif value is not None and not _is_in(parent, (*OWN, package(), *allowed)):
+        _check_argument(value, key, parent)
+
+    # Lightning knows strategies by short names.
+    if key == "trainer.strategy" and isinstance(value, str) and value in StrategyRegistry:
+        strategy = StrategyRegistry[value]["strategy"]
+        value = strategy if isinstance(strategy, type) else value  # litlab's are made by functions
+
+    if isinstance(value, str | os.PathLike):
+        text = os.fspath(value)
+        if os.path.expandvars(text) != text:
+            raise UserError(
+                f"{key}: {text} names a variable of the environment, and those are for configs of "
+                "your own; write its value"
+            )
+    elif callable(value) or isinstance(value, ModuleType):
+        if not _is_default(value, key, parent):
+            _check_name(value, _path_of(value), key, kinds, allowed)
+    elif isinstance(value, Mapping):
+        if "class_path" in value:
+            path = str(value["class_path"])
+            parent = imported(path)
+            kinds = _check_name(parent, path, key, kinds, allowed)
+        for name, item in value.items():
+            inner = key if name in ("init_args", "dict_kwargs") else f"{key}.{name}"
+            _check(item, inner, parent, kinds, allowed)
+    elif isinstance(value, Collection):
+        for item in value:
+            _check(item, key, parent, kinds, allowed)
+
+
+def _check_name(target: Any, path: str, key: str, kinds: str, allowed: Sequence[str]) -> str:
+    """Check what is named, and return the kinds that may stand in its arguments."""
+    kind = find_kind(target)
+    if kind not in kinds.split() and not _is_in(target, allowed):
+        raise UserError(f"{key}: {explain_denied(path)}")
+    return KINDS[kind].arguments if kind else " ".join(KINDS)
+
+
+def _check_argument(value: Any, key: str, parent: Any) -> None:
+    """Check an argument of what a library has."""
+    name = key.rpartition(".")[2]
+    is_timm = name == "model_name" and parent.__name__ == "create_model"
+    # Not a folder, and no repository of a hub.
+    if name in NEVER_SET or (is_timm and not sys.modules["timm"].is_model(value)):
+        raise UserError(f"{key}: {explain_denied(f'{_path_of(parent)}({name}={value!r})')}")
+
+
+def find_kind(target: Any) -> str:
+    """Return of which kind a class or function is; empty if it is on no list."""
+    if isinstance(target, type):
+        is_own = _is_in(target, (*OWN, package()))
+        for name, kind in KINDS.items():
+            if issubclass(target, kind.base) and (is_own or _is_listed(target, kind.libraries)):
+                return name
+    elif inspect.isroutine(target):
+        if any(target is factory for factory in list_factories(target.__name__)):
+            return "network"
+        if _module_of(target) in FUNCTIONS and _is_listed(target, {FUNCTIONS[0]: "*"}):
+            return "function"
+    return ""
+
+
+def list_factories(name: str) -> Iterator[Any]:
+    """Yield the functions that return networks: timm's of a name, and all others."""
+    yield pretrained
+    vision, timm = map(sys.modules.get, ("torchvision.models", "timm"))
+    if vision is not None:
+        yield from map(vision.get_model_builder, vision.list_models())
+    if timm is not None:
+        yield timm.create_model
+        if timm.is_model(name):
+            yield timm.model_entrypoint(name)
+
+
+def _is_listed(target: Any, libraries: Mapping[str, str]) -> bool:
+    name = target.__name__
+    return any(
+        getattr(sys.modules.get(module), name, None) is target
+        and (name in names.split() or (names == "*" and not name.startswith("_")))
+        for module, names in libraries.items()
+    )
+
+
+def _is_default(value: Any, key: str, parent: Any) -> bool:
+    """Return whether a value is what the code itself says where the setting is left out."""
+    name = key.rpartition(".")[2]
+    makers = [vars(base).get("__init__") for base in getattr(parent, "__mro__", ())]
+    settings = [inspect.signature(maker).parameters for maker in filter(inspect.isfunction, makers)]
+    return any(name in parameters and parameters[name].default is value for parameters in settings)
+
+
+def _is_in(target: Any, modules: Iterable[str]) -> bool:
+    return f"{_module_of(target)}.".startswith(tuple(f"{module}." for module in modules))
+
+
+def _module_of(target: Any) -> str:
+    if isinstance(target, ModuleType):
+        return target.__name__
+    return getattr(target, "__module__", None) or type(target).__module__
+
+
+def _path_of(target: Any) -> str:
+    return f"{_module_of(target)}.{getattr(target, '__qualname__', type(target).__qualname__)}"

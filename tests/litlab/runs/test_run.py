@@ -1,0 +1,282 @@
+"""What a run leaves about itself, however it ends."""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from litlab.checkpointing.io import load_torch_file
+from litlab.errors import UserError
+from litlab.runs import provenance as provenance_module
+from litlab.runs.folder import RunFolder, read_json, write_json
+from litlab.runs.loggers import resume_loggers
+from litlab.runs.record import RunRecord, update_metrics
+from litlab.runs.run import Run
+from litlab.runs.signals import Interrupted
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.runs.conftest import scalars
+from tests.litlab.runs.make import CONFIG, command
+from tests.recorder import Recorder, RunRecorder
+
+
+class Data(TinyData):
+    description = "10 images of noise, from https://me:hunter2x@host/x"
+    fingerprint = "abc123"
+
+
+class Raise(Callback):
+    def __init__(self, error: BaseException, hook: str) -> None:
+        self.error = error
+        setattr(self, hook, self.fail)
+
+    def fail(self, trainer, *_):
+        if not trainer.sanity_checking and (trainer.current_epoch > 0 or trainer.testing):
+            raise self.error
+
+
+class Peak(Callback):
+    peak_gib = 1.5
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Builds the Trainer of a run with a config; its code is on one commit after the other."""
+    monkeypatch.chdir(tmp_path)
+    codes = iter([("a" * 40, "diff --git ...\n"), ("b" * 40, "")])
+    monkeypatch.setattr(provenance_module, "work_tree", lambda: next(codes))
+
+    def build(run: Run, *callbacks: Callback, **settings) -> Trainer:
+        path = run.folder.path
+        logger = TensorBoardLogger(path.parent, name="", version=path.name)
+        best = ModelCheckpoint(monitor="val/acc", mode="max", filename="{epoch}-{step}")
+        settings = {"logger": logger, "max_epochs": 2, "enable_checkpointing": True, **settings}
+        return make_trainer(tmp_path, callbacks=[RunRecord(run), best, *callbacks], **settings)
+
+    return build
+
+
+@pytest.fixture
+def train(make):
+    """Fits a run, with further callbacks, and does what may follow."""
+
+    def fit(*callbacks: Callback, then: Callable[[Trainer], object] | None = None, **settings) -> None:
+        with Run.start(command()) as run:
+            trainer = make(run, *callbacks, **settings)
+            trainer.fit(Tiny(), Data())
+            if then is not None:
+                then(trainer)
+
+    return fit
+
+
+@pytest.fixture
+def folder() -> RunFolder:
+    return RunFolder(Path("lightning_logs/tiny/version_0"))
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_a_fit_its_test_and_a_fit_that_continues_it(make, folder, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/x/auks/__main__.py", "fit", "--hub.token", "hunter2x"])
+    seed_everything(7, verbose=False)
+    with Run.start(command()) as run:
+        trainer = make(run, Peak())
+        trainer.fit(Tiny(), Data())
+        after_fit = read_json(folder.metrics)
+        assert (folder.state()["status"], after_fit["test"]) == ("running", None)
+        [results] = trainer.test(Tiny(), Data(), verbose=False)
+    shown = [value for _, value in scalars(folder, "test/loss") + scalars(folder, "hp/test/loss")]
+    assert shown == pytest.approx([results["test/loss"]] * 2), "the curve has each point once"
+
+    status, metrics = read_json(folder.status), read_json(folder.metrics)
+    assert (status["status"], status["reason"]) == ("finished", None)
+    best, score = metrics["best"], trainer.checkpoint_callback.best_model_score
+    assert (best["monitor"], best["mode"], best["value"]) == ("val/acc", "max", float(score))
+    assert metrics["val"] == {"val/acc": float(score)}
+    assert (metrics["epochs"], metrics["steps"], metrics["peak_memory_gib"]) == (2, 6, 1.5)
+    assert metrics == {**after_fit, "test": results, "test_checkpoint": None}  # the weights as they were in memory
+    with Run.join(command("validate", folder)) as run:
+        [val] = make(run).validate(Tiny(), Data(), verbose=False)
+    assert read_json(folder.metrics) == {**metrics, "val": val, "val_checkpoint": None}
+    assert read_json(folder.status) == status
+
+    origin = read_json(folder.provenance)
+    assert origin["command"] == ["python", "-m", "auks", "fit", "--hub.token", "***"]
+    assert (origin["commit"], origin["dirty"]) == ("a" * 40, True)
+    assert (folder.path / origin["uncommitted"]["file"]).read_text() == "diff --git ...\n"
+    assert (origin["seed"], origin["data"]["fingerprint"]) == (7, "abc123")
+    assert origin["versions"]["torch"] == metadata.version("torch")
+    assert (origin["hardware"]["device"], origin["hardware"]["ranks"]) == ("cpu", 1)
+    for file in [*folder.path.glob("*.json"), *folder.path.glob("events*")]:
+        assert b"hunter2x" not in file.read_bytes(), file
+    [file] = folder.checkpoints.glob("*.ckpt")
+    for config in (folder.config.read_text(), load_torch_file(file)["config"]):
+        assert yaml.safe_load(config) == CONFIG  # as it is: the run can be repeated
+
+    with Run.start(command(run=folder)) as run:
+        assert run.is_finished  # it is asked to go on all the same
+        make(run, max_epochs=3).fit(Tiny(), Data(), ckpt_path=file, weights_only=True)
+    longer, both = read_json(folder.metrics), read_json(folder.provenance)
+    assert (longer["epochs"], longer["test"]) == (3, None)  # the test was of other weights
+    assert longer["seconds"] > metrics["seconds"]
+    [session] = both.pop("continued")
+    assert both == origin
+    assert (session["commit"], session["uncommitted"]) == ("b" * 40, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (RuntimeError("no room with password=hunter2x\nand more"), "failed", "RuntimeError: no room with password=***"),
+        (Interrupted(15), "interrupted", "SIGTERM"),
+    ],
+)
+def test_a_fit_that_does_not_end_by_itself(train, folder, error, status, reason):
+    with pytest.raises((type(error), SystemExit)):
+        train(Raise(error, "on_train_batch_start"), max_epochs=3)
+    state, metrics = read_json(folder.status), read_json(folder.metrics)
+    assert (state["status"], state["reason"]) == (status, reason)
+    assert state["ended"]
+    assert (metrics["epochs"], metrics["steps"]) == (1, 3)  # it broke in the second epoch
+    place = state["place"] or {}
+    assert [place.get(name) for name in ("epoch", "step", "batch")] == ([1, 3, 0] if status == "failed" else [None] * 3)
+    assert place.get("line", "None:").partition(":")[0] in (os.path.relpath(__file__), "None")
+    assert folder.traceback.is_file() is (status == "failed")
+
+
+def test_a_fit_whose_test_or_what_follows_fails_is_not_finished(train, folder):
+    def evaluate(trainer):
+        trainer.test(Tiny(), Data(), verbose=False)
+
+    with pytest.raises(RuntimeError):
+        train(Raise(RuntimeError("broken"), "on_test_start"), max_epochs=1, then=evaluate)
+    assert (folder.state()["reason"], folder.state()["status"]) == ("in its test: RuntimeError: broken", "failed")
+    events = b"".join(file.read_bytes() for file in folder.path.glob("events*"))
+    assert b"hp/val/acc" in events
+    assert b"hp/test/" not in events
+
+    with pytest.raises(ZeroDivisionError):
+        train(max_epochs=1, then=lambda trainer: 1 // 0)
+    second = RunFolder(folder.path.with_name("version_1"))
+    assert second.state()["reason"].startswith("ZeroDivisionError: ")
+    assert "1 // 0" in second.traceback.read_text()
+
+
+def test_a_fit_whose_data_is_missing_leaves_nothing(make, folder):
+    class Missing(TinyData):
+        def setup(self, stage):
+            raise UserError("no data")
+
+    with pytest.raises(UserError, match="no data"), Run.start(command()) as run:
+        make(run).fit(Tiny(), Missing())
+    assert not folder.path.exists()
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_all_numbers_of_a_run_are_those_of_its_best_checkpoint(make, folder):
+    """Here the second of four validations is the best one, and the run is resumed behind it."""
+
+    class Falling(Tiny):
+        def validation_step(self, batch, batch_idx):
+            value = [0.5, 0.9, 0.7, 0.6][self.current_epoch]
+            self.log_dict({"val/acc": value, "val/loss": float(self.current_epoch)})
+
+    best = {"val/acc": pytest.approx(0.9), "val/loss": 1.0}
+    last = ModelCheckpoint(save_last=True)
+    with Run.start(command()) as run:
+        make(run, last, max_epochs=3).fit(Falling(), Data())
+    assert read_json(folder.metrics)["val"] == best
+    folder.metrics.unlink()  # as if it had been killed before it was written
+    with Run.start(command(run=folder)) as run:
+        trainer = make(run, last, max_epochs=4)
+        trainer.fit(Falling(), Data(), ckpt_path=folder.checkpoints / "last.ckpt", weights_only=True)
+    metrics = read_json(folder.metrics)
+    assert (metrics["val"], metrics["val_checkpoint"]) == (best, metrics["best"]["checkpoint"])
+
+
+def test_a_test_of_a_run_in_training_keeps_its_results(make, folder):
+    class TestMeanwhile(Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            update_metrics(folder, {"test": {"test/acc": 0.5}})
+
+    with Run.start(command()) as run:
+        make(run, TestMeanwhile()).fit(Tiny(), Data())
+    assert read_json(folder.metrics)["test"] == {"test/acc": 0.5}
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory")
+def test_other_data_than_the_run_was_trained_on_is_refused(make, folder):
+    class Changed(Data):
+        fingerprint = "def456"
+        source_name = "photos"
+
+    with Run.start(command()) as run:
+        make(run, max_epochs=1).fit(Tiny(), Data())
+    before = folder.metrics.read_bytes()
+
+    def go_on(verb, **options):
+        with (Run.start if verb == "fit" else Run.join)(command(verb, folder, **options)) as run:
+            trainer = make(run, max_epochs=2)
+            trainer.fit(Tiny(), Changed()) if verb == "fit" else trainer.test(Tiny(), Changed(), verbose=False)
+
+    for verb in ("fit", "test"):
+        with pytest.raises(UserError, match="photos have changed since tiny/version_0"):
+            go_on(verb)
+    assert folder.metrics.read_bytes() == before
+    for verb in ("fit", "test"):
+        go_on(verb, data_changed=True)
+
+
+@pytest.mark.parametrize("is_auto", [True, False])
+def test_what_another_process_is_starting_is_not_started_again(make, folder, is_auto):
+    first, second = command(), command()
+    first.line.is_auto, second.line.is_auto = is_auto, True
+    with Run.start(first) as run:
+        make(run, max_epochs=1).fit(Tiny(), Data())
+        with pytest.raises(UserError, match="another process trains it"), Run.start(second):
+            pass
+    assert [path.name for path in folder.path.parent.iterdir() if path.is_dir()] == ["version_0"]
+
+
+def test_the_process_that_failed_first_is_named(train, folder):
+    def fail(trainer):
+        other = folder.path / "traceback_rank_1.txt"
+        other.write_text('Traceback ...\n  File "a.py", line 3, in step\n    broken()\nValueError: bad batch\n')
+        raise RuntimeError("Connection closed by peer")
+
+    with pytest.raises(RuntimeError) as raised:
+        train(then=fail)
+    assert folder.state()["reason"] == "rank 1: ValueError: bad batch"
+    assert "traceback_rank_1.txt" in " ".join(raised.value.__notes__)
+    write_json(folder.status, {**read_json(folder.status), "status": "running"})  # as if rank 0 had been killed
+    assert (folder.state()["status"], folder.state()["reason"]) == ("failed", "rank 1: ValueError: bad batch")
+
+
+class WandbLogger(Recorder):
+    """Has the name by which W&B's is known, and a run of its own."""
+
+    version = "id7"
+
+
+class MLFlowLogger(RunRecorder):
+    version = "r1"
+
+
+def test_loggers_go_on_with_their_runs(make, folder, tmp_path):
+    with Run.start(command()) as run:
+        loggers = [make(run).logger, WandbLogger(), MLFlowLogger()]
+        make(run, logger=loggers, max_epochs=1).fit(Tiny(), Data())
+    assert loggers[1].settings == {"data.api_key": "***", "data.size": 3}
+
+    names = ["WandbLogger", "MLFlowLogger", "CSVLogger"]
+    config = [{"class_path": f"lightning.pytorch.loggers.{name}", "init_args": {"x": 1}} for name in names]
+    resume_loggers(config, RunFolder(tmp_path))
+    assert all(logger["init_args"] == {"x": 1} for logger in config)  # a new run
+    resume_loggers(config, folder)
+    assert [logger["init_args"] for logger in config] == [{"x": 1, "id": "id7"}, {"x": 1, "run_id": "r1"}, {"x": 1}]
