@@ -236,9 +236,14 @@ class StageMetrics(nn.Module):
             self.metrics.update(*pair)
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the means since `reset` over all ranks, by logged name such as ``val/acc``."""
+        """Return the means since `reset` over all ranks, by logged name such as ``val/acc``.
+
+        Of no sample at all there are none: the steps of a subclass may log by themselves.
+        """
         self.flush()
         total, samples = self.loss.compute()
+        if not samples:
+            return {}
         return {f"{self.stage}/loss": (total / samples).float(), **self.metrics.compute()}
 
     def reset(self) -> None:

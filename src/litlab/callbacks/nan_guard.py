@@ -34,7 +34,8 @@ class NaNGuard(Callback):
     def __init__(self) -> None:
         self._in_a_row = 0  # bad steps
         self._loss: Tensor | None = None  # sum over the batches of the step
-        self._unread: list[tuple[str, Tensor]] = []  # of each step: where it is, its loss and norm
+        # Of each step: where it is, its loss, and the norms of its gradients
+        self._unread: list[tuple[Any, Tensor, Tensor]] = []
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._scales = getattr(trainer.precision_plugin, "scaler", None) is not None
@@ -42,7 +43,7 @@ class NaNGuard(Callback):
         self._read_every = 1 if is_cpu else trainer.log_every_n_steps or IN_A_ROW  # pyright: ignore[reportAttributeAccessIssue]
 
     def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
-        noted = loss.detach()
+        noted = loss.detach().clone()  # a CUDA graph's next run overwrites its outputs
         self._loss = noted if self._loss is None else self._loss + noted
         if self._scales or trainer.world_size > 1:
             # A bad loss makes its gradient bad: the scaler looks at nothing else, and ranks share nothing else.
@@ -54,20 +55,21 @@ class NaNGuard(Callback):
         if loss is None:
             return
 
-        # Note the step. Ranks that shard the model have a part of the gradient each.
-        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        norm = norm_of_all([local_part(p.grad) for p in parameters]).to(trainer.strategy.root_device)
-        if shards(trainer.strategy):
-            torch.distributed.all_reduce(norm)
-        place = f"step {trainer.global_step} (epoch {trainer.current_epoch}, batch {trainer.fit_loop.batch_idx})"
-        self._unread.append((place, torch.stack([loss.to(norm), norm])))
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        gradients = [local_part(p.grad) for p in parameters if p.grad is not None]
+        norms = norms_of(gradients)
+        if shards(trainer.strategy):  # a rank has a part of each gradient, or of the gradients
+            norms = torch.linalg.vector_norm(norms).to(trainer.strategy.root_device)[None]
+            torch.distributed.all_reduce(norms)
+        where = trainer.global_step, trainer.current_epoch, trainer.fit_loop.batch_idx
+        self._unread.append((where, loss, norms))
         if len(self._unread) >= self._read_every:
             self._read_steps()
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         self._read_steps()
         weights = [local_part(p.detach()) for p in pl_module.parameters() if not p.is_meta]  # or their average
-        is_finite = math.isfinite(norm_of_all(weights).item())
+        is_finite = math.isfinite(math.hypot(*norms_of(weights).tolist()))
         if not trainer.strategy.reduce_boolean_decision(is_finite):
             raise UserError(
                 "nan_guard: the weights are not finite, and no checkpoint is written (earlier ones are intact); lower "
@@ -77,19 +79,12 @@ class NaNGuard(Callback):
     def _read_steps(self) -> None:
         """Wait for the device, and judge the steps since it was last read."""
         unread, self._unread = self._unread, []
-        for place, values in unread:
-            loss, norm = values.tolist()
+        for (step, epoch, batch), loss, norms in unread:
+            loss, norm = loss.item(), math.hypot(*norms.tolist())
             self._in_a_row = 0 if math.isfinite(loss + norm) else self._in_a_row + 1
             if self._in_a_row >= (IN_A_ROW if self._scales else 1):
                 raise UserError(
-                    f"nan_guard: the loss is {loss} and the norm of the gradient {norm} at {place}; lower "
-                    "model.optimizer.lr, set trainer.gradient_clip_val, or look at the data of this batch"
+                    f"nan_guard: the loss is {loss} and the norm of the gradient {norm} at step {step} "
+                    f"(epoch {epoch}, batch {batch}); lower model.optimizer.lr, set "
+                    "trainer.gradient_clip_val, or look at the data of this batch"
                 )
-
-
-def norm_of_all(tensors: list[Tensor]) -> Tensor:
-    """Return the L2 norm over all elements of all tensors, shape ().
-
-    ``torch.nn.utils.get_total_norm`` overflows in float16.
-    """
-    return torch.linalg.vector_norm(norms_of(tensors)) if tensors else torch.tensor(0.0)

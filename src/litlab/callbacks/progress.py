@@ -50,6 +50,8 @@ class ProgressBar(TQDMProgressBar):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
+        if self.is_disabled:
+            return
         self._loss = outputs.get("loss")  # not the rest: it takes memory
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 

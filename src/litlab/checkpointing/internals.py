@@ -7,7 +7,6 @@ from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.utilities.rank_zero import _get_rank
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import WeightAveraging
-from torch import Generator, mps
 
 # Where training is
 
@@ -93,11 +92,6 @@ def requeue_signal(trainer: Trainer) -> int | None:
     environment: Any = trainer._accelerator_connector.cluster_environment
     requeues = isinstance(environment, SLURMEnvironment) and environment.auto_requeue
     return environment.requeue_signal if requeues else None
-
-
-def mps_generator() -> Generator:
-    """Return the default random number generator of Apple's GPUs."""
-    return mps._get_default_mps_generator()
 
 
 def _do_nothing(*_: object) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from lightning.pytorch.callbacks import (
     SpikeDetection,
 )
 
-from litlab.checkpointing.internals import begin_epoch_anew, end_restart, mps_generator
+from litlab.checkpointing.internals import begin_epoch_anew, end_restart
 from litlab.errors import UserError
 from litlab.metrics import load_metric_states, metric_states
 from litlab.optim import Schedule
@@ -149,11 +150,14 @@ class RandomState:
 
     def __init__(self, trainer: Trainer) -> None:
         device = trainer.strategy.root_device
-        self._generators: dict[str, torch.Generator] = {"cpu": torch.default_generator}
+        self._generators: dict[str, Any] = {"cpu": torch.default_generator}
         if device.type == "cuda":
             self._generators["cuda"] = torch.cuda.default_generators[device.index]
         elif device.type == "mps":
-            self._generators["mps"] = mps_generator()
+            mps = torch.mps  # its generator is not public
+            self._generators["mps"] = SimpleNamespace(
+                manual_seed=mps.manual_seed, get_state=mps.get_rng_state, set_state=mps.set_rng_state
+            )
         seed = int(os.environ.get("PL_GLOBAL_SEED") or torch.initial_seed())  # what seed_everything was given
         rank = data_ranks(trainer)["rank"]  # processes that share layers drop the same values
         self._seed = next_number(next_number(seed) + rank)

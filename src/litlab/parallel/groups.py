@@ -149,7 +149,7 @@ class DataGroups(ModelParallelStrategy):
         self.model.load_state_dict(parts, strict=strict)
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        state = getattr(optimizer, "_optimizer", optimizer).state_dict()
+        state = optimizer.state_dict()
         return {**state, "state": self.gathered(state["state"])}
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
@@ -198,7 +198,12 @@ def local_part(tensor: Tensor) -> Tensor:
 
 
 def norms_of(tensors: list[Tensor]) -> Tensor:
-    """Return the L2 norm of each tensor, shape (tensor,), in float32, as float16 would overflow, or float64."""
+    """Return the L2 norm of each tensor, shape (tensor,), in float32, as float16 would overflow, or float64.
+
+    ``torch.nn.utils.get_total_norm`` overflows in float16.
+    """
+    if not tensors:
+        return torch.zeros(0)
     is_double = any(tensor.dtype == torch.float64 for tensor in tensors)
     return torch.stack(torch._foreach_norm(tensors, 2, torch.float64 if is_double else torch.float32))
 

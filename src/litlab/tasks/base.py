@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.cli import OptimizerCallable
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
@@ -20,7 +20,7 @@ from litlab.errors import UserError, building
 from litlab.metrics import StageMetrics
 from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.schedule import plain_recipe, rates_of, scale_rates
-from litlab.util.steps import epochs_of_run, steps_of_run
+from litlab.util.steps import epochs_of_run, steps_of_run, zero_gradients
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numbers
 
@@ -67,6 +67,14 @@ class ExperimentModule(LightningModule):
         self.schedule = plain_recipe(schedule)
         self.param_groups = param_groups
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Lightning (2.6.6) notes the name of each hook that it calls, 44 times a step, and torch
+        # looks each time whether that is a parameter, a buffer or a module, which takes 1.3 µs.
+        if name in self.__dict__ and (value is None or isinstance(value, str)):
+            self.__dict__[name] = value
+        else:
+            super().__setattr__(name, value)
+
     def set_metrics(self, metrics: dict[str, Metric], further: dict[str, Metric] | None = None, **options: Any) -> None:
         """Set the metrics of each stage; options as of `StageMetrics`."""
         for stage in ("train", "val", "test"):
@@ -81,6 +89,13 @@ class ExperimentModule(LightningModule):
         inputs = apply_to_collection(inputs, Tensor, cast)
         outputs = self.network(**inputs[0]) if isinstance(inputs[0], dict) else self.network(*inputs)
         return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+
+    def configure_callbacks(self) -> list[Callback]:
+        """Put `EpochMeans` before all callbacks of the Trainer; extend it to return some of your own."""
+        callbacks: Any = self.trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+        if not any(isinstance(callback, EpochMeans) for callback in callbacks):
+            callbacks.insert(0, EpochMeans())
+        return []
 
     def on_fit_start(self) -> None:
         """Compare model and data: a checkpoint or a setting may be for other data.
@@ -134,6 +149,8 @@ class ExperimentModule(LightningModule):
             trainer.fit_loop._combined_loader = None
         return {"optimizer": optimizer, "lr_scheduler": schedule}
 
+    optimizer_zero_grad = zero_gradients  # pyright: ignore[reportAssignmentType]
+
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Step the schedule, every ``frequency`` optimizer steps of the run; Lightning would count by the epoch."""
         every = self.schedule.frequency if self.schedule is not None and self.schedule.interval == "step" else 1
@@ -161,7 +178,7 @@ class ExperimentModule(LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss, outputs, target = self.training_outputs(batch)
-        self.train_metrics.add(loss / self.members, outputs, target)
+        self.train_metrics.add(loss.detach() / self.members, outputs, target)
 
         every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
         if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
@@ -194,6 +211,30 @@ class ExperimentModule(LightningModule):
         # They are the same on all ranks already; sync_dist only tells Lightning so.
         self.log_dict(metrics.compute(), sync_dist=True)
         metrics.reset()
+
+
+class EpochMeans(Callback):
+    """Let callbacks see the means of an epoch as it ends, in ``trainer.callback_metrics``.
+
+    The module logs them in its own hooks, which Lightning calls after those of the callbacks.
+    """
+
+    # Lightning calls these at every step, 2 µs each, and skips what can't be called.
+    on_train_batch_start = on_before_zero_grad = on_before_backward = None  # pyright: ignore[reportAssignmentType]
+    on_after_backward = on_before_optimizer_step = on_train_batch_end = None  # pyright: ignore[reportAssignmentType]
+
+    def _show(self, trainer: Trainer, metrics: StageMetrics | None) -> None:
+        if metrics is not None:  # of an ExperimentModule that has called `set_metrics`
+            trainer.callback_metrics.update(metrics.compute())
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._show(trainer, getattr(pl_module, "train_metrics", None))
+
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._show(trainer, getattr(pl_module, "val_metrics", None))
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._show(trainer, getattr(pl_module, "test_metrics", None))
 
 
 def is_fact(data: type, name: str) -> bool:

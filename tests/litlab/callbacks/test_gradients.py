@@ -2,6 +2,7 @@
 
 import math
 from copy import deepcopy
+from functools import partial
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import nn
 from litlab.callbacks import AGC, EMA, GradNorms, NaNGuard, OptimizerInBackward
 from litlab.callbacks.gradients import FreeGradients
 from litlab.errors import UserError
+from litlab.tasks import Classifier
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, fit, make_trainer
 from tests.litlab.checkpointing.resuming import differences, leaves
 
@@ -96,6 +98,24 @@ def test_only_gradients_that_are_accumulated_are_there_in_a_forward_pass(tmp_pat
     assert looking.during == plain.during == [False, True, True, True, True] * 2
     assert all(freed.after)
     assert are_equal(freed.state_dict(), plain.state_dict())
+
+
+class Elsewhere(torch.optim.SGD):
+    """Has gradients that are not those of its groups, as torchao's CPUOffloadOptimizer."""
+
+    freed = 0
+
+    def zero_grad(self, set_to_none=True):
+        self.freed += 1
+        super().zero_grad(set_to_none)
+
+
+def test_an_optimizer_that_frees_gradients_in_its_own_way_does(tmp_path):
+    model = Classifier(Tiny().network, num_classes=4, optimizer=partial(Elsewhere, lr=0.01))
+    trainer = fit(tmp_path, model, FreeGradients())
+    assert trainer.optimizers[0].freed == 2 * trainer.global_step  # before forward and backward pass
+    model.optimizer_zero_grad(0, 0, torch.optim.SGD(model.parameters()))
+    assert not any(parameter.grad is not None for parameter in model.parameters())
 
 
 class Grouped(Tiny):

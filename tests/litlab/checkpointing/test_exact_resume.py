@@ -13,6 +13,7 @@ from litlab.checkpointing.resume import KEY
 from litlab.errors import UserError
 from litlab.optim import Schedule, WarmupDecay
 from tests.litlab.checkpointing.in_process import EACH_STEP, Data, Draws, fit
+from tests.litlab.tasks.test_metrics import Seen
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:Checkpoint directory"
@@ -115,3 +116,13 @@ def test_the_order_of_a_plain_loader_goes_on_from_the_end_of_an_epoch(tmp_path):
     assert resumed.drawn
     assert resumed.drawn.items() <= expected.drawn.items()
     assert len({str(order) for order in expected.drawn.values()}) > 4
+
+
+@pytest.mark.parametrize("stop", [("batch", 1, 3), ("validation", 1, 1), ("end", 0)], ids=str)
+def test_callbacks_see_the_same_means_in_an_epoch_that_is_resumed(tmp_path, stop):
+    whole, first, second = Seen(), Seen(), Seen()
+    fit(tmp_path / "whole", callbacks=[whole])
+    fit(tmp_path, stop, callbacks=[first])
+    fit(tmp_path, resume=True, callbacks=[second])
+    assert second.metrics[-2:] == whole.metrics[-2:]
+    assert "train/loss" in second.metrics[-1]

@@ -44,7 +44,7 @@ class Images(LightningDataModule):
     def train_dataloader(self):
         return DataLoader(TensorDataset(self.images, self.labels), 5)
 
-    val_dataloader = train_dataloader
+    val_dataloader = test_dataloader = train_dataloader
 
 
 BATCH = Images.images[:6], Images.labels[:6]

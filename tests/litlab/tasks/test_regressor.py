@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from lightning.pytorch import LightningDataModule
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -27,6 +28,13 @@ def build(network: nn.Module | None = None, targets: int = 2, **settings) -> Reg
 def rows(targets: int = 2):
     generator = torch.Generator().manual_seed(1)
     return torch.randn(23, 4, generator=generator), (torch.randn(23, 2, generator=generator) * STD + MEAN)[:, :targets]
+
+
+class Rows(LightningDataModule):
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(*rows()), batch_size=5)
+
+    val_dataloader = test_dataloader = train_dataloader
 
 
 def trained(tmp_path, model, data):
