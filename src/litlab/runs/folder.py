@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.util.files import write_atomically
+from litlab.util.files import check_folder, write_atomically
 
 ROOT = Path("lightning_logs")
 # A part that a name can't have: it means something else on the command line, or in a run. `/x` and `~` lead elsewhere.
@@ -76,6 +76,25 @@ class RunFolder:
                 yield
         except Timeout:
             raise UserError(f"{self.name}: another process trains it; wait until it ends, or stop it") from None
+
+    def link_checkpoints(self, root: Path) -> None:
+        """Keep the checkpoints in another folder, below one that other runs may use too, behind a link.
+
+        Raises:
+            UserError: If it can't be written to.
+        """
+        if os.path.lexists(self.checkpoints):  # the run goes on
+            return
+        check_folder("checkpoint.dirpath", root)
+        number = 0
+        while True:  # runs of another project may have the same names
+            folder = root / (f"{self.name}-{number}" if number else self.name)
+            try:
+                folder.mkdir(parents=True)
+                break
+            except FileExistsError:
+                number += 1
+        self.checkpoints.symlink_to(folder.absolute())
 
     def _is_locked(self) -> bool:
         """Return whether a process trains the run, on this machine or another one."""
