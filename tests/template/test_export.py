@@ -17,11 +17,12 @@ from litlab.artifact import Artifact
 from litlab.artifact.servable import load_servable
 from litlab.artifact.trusted import check_trusted
 from litlab.commands.export import export_run
-from litlab.commands.export.folder import choose_folder
+from litlab.commands.export.folder import choose_folder, write_manifest
 from litlab.commands.export.graph import trace
 from litlab.errors import UserError
 from tests.conftest import CONFIGS, Outcome, command
 from tests.template.overlays import SMALL
+from tests.tiny_files import flip
 
 OLD_TORCH = Version(torch.__version__) < Version("2.12")  # whose exporters can do less, as docs/deploy.md says
 NOT_WITH_OLD_TORCH = pytest.mark.skipif(OLD_TORCH, reason="torch 2.10 and 2.11 can't export it")
@@ -189,12 +190,14 @@ def test_damaged_and_strange_folders_are_refused_in_one_line(exported):
             Artifact(exported)
         return str(refused.value)
 
+    flip(graph, 0.5)
+    assert "model.onnx: it is damaged; copy the folder again, or export the run again" in refusal()
     graph.write_bytes(whole[:-8])
+    write_manifest(exported, manifest)
     assert "model.onnx: it can't be loaded here" in refusal()
-    graph.write_bytes(whole)
-    (exported / "manifest.json").write_text(json.dumps({**manifest, "version": 1}))
+    write_manifest(exported, {**manifest, "version": 1})
     assert "manifest.json: it is damaged, or not of this version of litlab; export the run again" in refusal()
-    (exported / "manifest.json").write_text(json.dumps({**manifest, "format": "aoti", "versions": versions}))
+    write_manifest(exported, {**manifest, "format": "aoti", "versions": versions})
     assert "compiled for torch 2.9.1, here is " in refusal()
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from litlab.errors import UserError, first_line
+from litlab.util.checksums import find_damaged
 
 MANIFEST, EXAMPLE, SCRIPT = "manifest.json", "example.npz", "use.py"
 FILES = {"onnx": "model.onnx", "pt2": "model.pt2", "aoti": "model.aoti.pt2", "torchscript": "model.ts"}
-VERSION = 3  # of the folder
+VERSION = 4  # of the folder
 OPERATORS = "torchao.quantization.pt2e"  # defines those of quantized graphs
 Arrays = Sequence[np.ndarray]
 Run = Callable[[Arrays], list[np.ndarray]]
@@ -55,6 +56,9 @@ class Artifact:
 
     def __init__(self, folder: Path) -> None:
         self.manifest = read_manifest(folder)
+        damaged = find_damaged(folder)
+        if damaged is not None:
+            raise UserError(f"{folder / damaged}: it is damaged; copy the folder again, or export the run again")
         form = self.manifest["format"]
         file = folder / FILES[form]
         try:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 from typing import Any, Literal
 
 from lightning.pytorch import LightningModule, Trainer
@@ -15,6 +16,8 @@ from litlab.checkpointing.internals import (
     precede,
     validation_follows,
 )
+from litlab.checkpointing.io import check_local
+from litlab.runs.folder import RunFolder
 from litlab.types import PositiveFloat, PositiveInt
 from litlab.util.metrics import check_monitor, choose_mode
 
@@ -30,7 +33,8 @@ class RunCheckpoint(ModelCheckpoint):
     to be done, and at the end of the run.
 
     Args:
-        dirpath: Folder. Left out, ``checkpoints`` in the run folder.
+        dirpath: Folder. Left out, ``checkpoints`` in the run folder. Runs of the command line can share it: each gets
+            a folder in it, ``<experiment>/version_N``, to which ``checkpoints`` in the run folder is a link.
         filename: Name of the best ones, such as ``{epoch}-{step}``, which is the default, or
             ``{epoch:02d}-{val/acc:.2f}``. A slash in the name of a metric becomes an underscore.
         monitor: Metric that decides which is the best, such as val/acc. Left out, each new one replaces the last one.
@@ -41,7 +45,7 @@ class RunCheckpoint(ModelCheckpoint):
         options: Lightning's others, such as ``save_top_k`` and ``every_n_epochs`` for the best ones.
 
     Raises:
-        UserError: In a fit, if the mode is wrong for the metric, or is left out and not known.
+        UserError: If the folder is remote; in a fit, if the mode is wrong for the metric, or is left out and not known.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class RunCheckpoint(ModelCheckpoint):
         every_minutes: PositiveFloat | None = 30.0,
         **options: Any,
     ) -> None:
+        check_local(dirpath or "")
         super().__init__(
             dirpath,
             filename,
@@ -74,6 +79,12 @@ class RunCheckpoint(ModelCheckpoint):
         self._time_of_last = 0.0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        folder = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
+        if stage == "fit" and trainer.is_global_zero and self.dirpath and folder:
+            run = RunFolder(Path(folder))
+            if run.is_run():
+                run.link_checkpoints(Path(self.dirpath))
+                self.dirpath = None  # which is the run's
         super().setup(trainer, pl_module, stage)
         if stage != "fit":
             return

@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 from lightning.fabric.plugins import CheckpointIO
-from lightning.pytorch.utilities import rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.errors import UserError, first_line
+from litlab.util.checksums import check_archive
 from litlab.util.files import TEMPORARY, write_atomically
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, `ulimit -f`
-SHARDS = "shards"  # in a checkpoint whose tensors are in a folder beside it: its name
-UNREADABLE = (pickle.UnpicklingError, RuntimeError, OSError, EOFError, ImportError, ValueError, KeyError, TypeError)
+SHARDS = "shards"  # in a checkpoint whose tensors are in a folder beside it: its name, and the checksum of its index
 
 
 class AtomicCheckpointIO(CheckpointIO):
@@ -69,13 +69,19 @@ def read_checkpoint(path: str | Path, mmap: bool) -> Any:
     """Read what torch.save wrote, with ``weights_only=True``.
 
     Raises:
-        UserError: If it is missing, cut, or holds more than that allows.
+        UserError: If it is missing, damaged, or holds more than that allows.
     """
+    if not os.path.isfile(path):  # opening a FIFO would wait for ever
+        reason = "it is not a file" if os.path.lexists(path) else "there is no such file"
+        raise UserError(f"checkpoint {path}: {reason}; use another one")
     try:
+        check_archive(Path(path))
         return load_torch_file(path, mmap)
     except pickle.UnpicklingError as error:
-        raise UserError(f"checkpoint {path}: it holds more than weights and plain settings; use another one") from error
-    except UNREADABLE as error:
+        raise UserError(
+            f"checkpoint {path}: it holds more than weights and plain settings, or is damaged; use another one"
+        ) from error
+    except Exception as error:  # of many kinds, as the bytes decide
         line = first_line(error).rstrip(".")
         raise UserError(f"checkpoint {path}: it can't be read ({line}); use another one") from error
 
@@ -110,21 +116,41 @@ def remove_shards(path: Path, kept: str = "") -> None:
 def newest_checkpoint(folder: Path) -> Path | None:
     """Return the checkpoint to resume from: ``last.ckpt``, or if that can't be read, the newest one that can.
 
+    Of a sharded one only the index is read here: each process checks the parts that it loads.
+
     Args:
         folder: The folder of the ``*.ckpt`` files.
+
+    Raises:
+        UserError: If there are some, but none can be used.
     """
-    paths = sorted(folder.glob("*.ckpt"), key=lambda path: (path.name == "last.ckpt", path.stat().st_mtime))
+    last = folder / "last.ckpt"
+    if last.is_dir():  # nothing could be written there later
+        raise UserError(f"checkpoint {last}: it is a folder; move it away, and the newest whole one is used")
+    paths = sorted(folder.glob("*.ckpt"), key=lambda path: (path == last, path.lstat().st_mtime))
     problem = ""
     for path in reversed(paths):
         try:
-            read_checkpoint(path, mmap=True)
+            fill_shards(path, load_checkpoint(path, weights=False), ())
         except UserError as error:
             problem = problem or str(error).partition(";")[0]
             continue
         if problem:
-            rank_zero_warn(f"{problem}; {path.name} is used")
+            rank_zero_info(f"warning: {problem}; {path.name} is used")
         return path
+    if problem:
+        raise UserError(f"{problem}, and no other one can be used; start a new run")
     return None
+
+
+def check_local(path: str | Path) -> None:
+    """Refuse a remote file or folder.
+
+    Raises:
+        UserError: If it is one.
+    """
+    if "://" in str(path):
+        raise UserError(f"checkpoint.dirpath: {path} is remote; give a local folder")
 
 
 def prepare_file(path: str | Path) -> Path:
@@ -133,8 +159,7 @@ def prepare_file(path: str | Path) -> Path:
     Raises:
         UserError: If it is remote.
     """
-    if "://" in str(path):
-        raise UserError(f"checkpoint.dirpath: {path} is remote; give a local folder")
+    check_local(path)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     for temporary in path.parent.glob(f".{path.name}.*{TEMPORARY}"):

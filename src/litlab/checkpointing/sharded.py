@@ -7,6 +7,7 @@ the numbers are in the folder, in the format of torch.distributed.checkpoint (DC
 # What torch documents of DCP is in no __all__:
 # pyright: reportPrivateImportUsage=false
 
+import io
 import pickle
 import shutil
 import warnings
@@ -34,6 +35,7 @@ from litlab.checkpointing.io import (
     remove_shards,
 )
 from litlab.errors import UserError, first_line
+from litlab.util.checksums import check_records, compute_checksum
 from litlab.util.files import sync, write_atomically
 
 PARTS = ("state_dict", "current_model_state", "optimizer_states")  # of a checkpoint, whose tensors are in the folder
@@ -95,7 +97,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
             return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
         empty = {part: map_tensors(take, checkpoint[part], part) for part in PARTS if part in checkpoint}
-        small = {**checkpoint, **empty, SHARDS: self._folder.name}
+        small = {**checkpoint, **empty}
         write: Any = partial(
             dcp.async_save if storage_options else dcp.save,
             tensors,
@@ -174,6 +176,7 @@ class ShardWriter(dcp.FileSystemWriter):
             if not (self.folder / part).is_file():
                 raise UserError(f"checkpoint.dirpath: {part} was written on another machine; give a shared folder")
         sync(self.folder)
+        self.content[SHARDS] = self.folder.name, compute_checksum(self.folder / ".metadata")
         write_atomically(self.file, lambda stream: torch.save(self.content, stream))
         remove_shards(self.file, self.folder.name)
 
@@ -203,13 +206,15 @@ def fill(path: Path, checkpoint: dict[str, Any], parts: Sequence[str] = PARTS, m
         return tensors[name]
 
     try:
-        reader = open_shards(path.with_name(Path(checkpoint.pop(SHARDS)).name))
+        name, checksum = checkpoint.pop(SHARDS)
+        reader = open_shards(path.with_name(Path(name).name), checksum)
         checkpoint |= {part: map_tensors(make, checkpoint[part], part) for part in parts if part in checkpoint}
         with warnings.catch_warnings(action="ignore"):  # that each process reads for itself
             dcp.load(tensors, storage_reader=reader, no_dist=True)
     except (Exception, dcp.CheckpointException) as error:  # they depend on what the bytes say
         line = first_line(find_cause(error)).rstrip(".")
-        raise UserError(f"checkpoint {path}: its shards can't be read ({line}); use another one") from error
+        advice = "use another one, as --resume does once this one is moved away"
+        raise UserError(f"checkpoint {path}: its shards can't be read ({line}); {advice}") from error
 
 
 def map_tensors(function: Callable[..., Any], value: Any, name: str) -> Any:
@@ -223,16 +228,32 @@ def map_tensors(function: Callable[..., Any], value: Any, name: str) -> Any:
     return value
 
 
-def open_shards(folder: Path) -> dcp.FileSystemReader:
+def open_shards(folder: Path, checksum: int) -> dcp.FileSystemReader:
     """Return DCP's reader of a folder; its own way to read the metadata (torch 2.15) executes whatever is in it."""
+    if compute_checksum(folder / ".metadata") != checksum:
+        raise ValueError(".metadata is damaged")
     with (folder / ".metadata").open("rb") as stream:
         metadata = MetadataUnpickler(stream).load()
     for info in metadata.storage_data.values():
         if Path(info.relative_path).name != info.relative_path:
             raise ValueError(f".metadata names {info.relative_path}, which is not beside it")
-    reader = dcp.FileSystemReader(folder)
+        if (folder / info.relative_path).stat().st_size < info.offset + info.length:
+            raise ValueError(f"{info.relative_path} is cut off")
+    reader = ShardReader(folder)
     reader.read_metadata = lambda *_, **__: metadata
     return reader
+
+
+class ShardReader(dcp.FileSystemReader):
+    """DCP's reader, which checks what it reads."""
+
+    def read_data(self, plan: Any, planner: Any) -> Any:
+        for index in {item.storage_index for item in plan.items}:
+            info = self.storage_data[index]
+            with Path(self.path, info.relative_path).open("rb") as stream:
+                stream.seek(info.offset)
+                check_records(io.BytesIO(stream.read(info.length)))  # each tensor is a zip file
+        return super().read_data(plan, planner)
 
 
 class MetadataUnpickler(pickle.Unpickler):

@@ -23,6 +23,7 @@ from litlab.errors import UserError
 from litlab.parallel.groups import data_ranks
 from litlab.tasks.base import is_fact
 from litlab.types import NonNegativeInt, PositiveInt, Seed
+from litlab.util.checksums import find_damaged
 
 
 class LoaderError(UserError):
@@ -206,7 +207,7 @@ class ExperimentData(LightningDataModule):
         if self.trainer is not None and self.trainer.predicting:
             return
         folder = self.cache_folder()
-        is_there = self.generated or self.dataset is not None or (folder is not None and folder.is_dir())
+        is_there = self.generated or self.dataset is not None or (folder is not None and find_damaged(folder) is None)
         if self.public is not None and not is_there:
             self.generated = not obtain(self.public, self.path, self.fallback, self.own_flags)
             folder = self.cache_folder()  # made-up data has another

@@ -1,5 +1,6 @@
 """Folders that appear only once they are complete: they are filled under a temporary name, then renamed."""
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,30 +12,37 @@ from filelock import FileLock
 from tqdm import tqdm
 
 from litlab.errors import UserError
+from litlab.util.checksums import find_damaged, write_checksums
 from litlab.util.files import sync
 
 
 def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
-    """Make sure that a cache is there; one process at a time fills the caches of a folder.
+    """Make sure that a cache is there, and whole; one process at a time fills the caches of a folder.
 
     Args:
-        folder: The cache. Its name changes with what is in it, so one that is there is good.
+        folder: The cache. Its name changes with what is in it, so one that is there and not damaged is good.
         fill: Writes the files into the folder that it gets.
 
     Raises:
         UserError: The place can't be written to, or is full.
     """
-    if folder.is_dir():
+    if find_damaged(folder) is None:
         return
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / ".lock"):
-            if folder.is_dir():  # another process has filled it meanwhile
+            damaged = find_damaged(folder)
+            if damaged is None:  # another process has filled it meanwhile
                 return
+            if folder.exists():
+                line = f"warning: {folder}: {damaged} is damaged; the data is prepared again"
+                logging.getLogger("lightning.pytorch").info(line)  # whichever rank it is
+                shutil.rmtree(folder)
             for left in folder.parent.glob(f".{folder.name}-*"):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)
             with new_folder(folder) as staging:
                 fill(staging)
+                write_checksums(staging)
     except OSError as error:
         raise UserError(f"data.cache_dir: {folder.parent} can't be written ({error.strerror}); name another") from error
 

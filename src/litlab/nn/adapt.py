@@ -4,13 +4,16 @@ import copy
 import http.client
 import pickle
 import sys
+from pathlib import Path
 from typing import Any, Literal
+from zipfile import is_zipfile
 
 import torch
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor, nn
 
 from litlab.errors import UserError, first_line
+from litlab.util.checksums import check_archive
 from litlab.util.files import socket_timeout
 
 
@@ -39,8 +42,10 @@ def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["ra
         with socket_timeout(10):  # for the next bytes; without it, for ever
             # torchvision unpickles what lies in torch.hub's folder: first see that there are weights in it alone.
             known.get_state_dict(progress=sys.stderr.isatty(), check_hash=True, weights_only=True)
+        if is_zipfile(file):  # the oldest ones have another format, without checksums
+            check_archive(Path(file))
         return get_model(name, weights=known)
-    except pickle.UnpicklingError as error:
+    except (pickle.UnpicklingError, ValueError) as error:
         raise UserError(f"{file}: it holds other things than weights, or is damaged; delete it") from error
     except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
         reason = first_line(Exception(getattr(error, "reason", error)))

@@ -87,6 +87,28 @@ class RunFolder:
         except Timeout:
             raise UserError(f"{self.name}: another process trains it; wait until it ends, or stop it") from None
 
+    def link_checkpoints(self, root: Path) -> None:
+        """Keep the checkpoints in another folder, below one that other runs may use too, behind a link.
+
+        Raises:
+            UserError: If it can't be written to.
+        """
+        if os.path.lexists(self.checkpoints):  # the run goes on
+            return
+        number = 0
+        while True:  # runs of another project may have the same names
+            folder = root / (f"{self.name}-{number}" if number else self.name)
+            try:
+                folder.mkdir(parents=True)
+                break
+            except FileExistsError:
+                number += 1
+            except OSError as error:
+                raise UserError(
+                    f"checkpoint.dirpath: {root} can't be written to ({error.strerror}); choose another folder"
+                ) from error
+        self.checkpoints.symlink_to(folder.absolute())
+
     def is_locked(self) -> bool:
         """Return whether a process trains the run, on this machine or another one."""
         try:

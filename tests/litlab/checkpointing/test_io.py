@@ -2,6 +2,8 @@
 
 import os
 import resource
+from collections import Counter
+from contextlib import suppress
 
 import pytest
 import torch
@@ -9,6 +11,8 @@ import torch
 from litlab.checkpointing import io as checkpoint_files
 from litlab.checkpointing.io import AtomicCheckpointIO, load_checkpoint, newest_checkpoint
 from litlab.errors import UserError
+from litlab.util import checksums
+from tests.tiny_files import flip
 
 
 def write(path, step: int, size: int = 1000, **more):
@@ -65,7 +69,7 @@ def test_a_file_size_limit_is_one_line_and_the_old_file_stays(tmp_path):
     [
         ({"global_step": 1, "code": os.system}, "it holds more than weights and plain settings"),
         ([], "it has no state_dict"),
-        (None, "it can't be read .*No such file"),
+        (None, "there is no such file"),
         (b"", "it can't be read"),
     ],
 )
@@ -80,7 +84,7 @@ def test_what_can_not_be_used_is_one_line(tmp_path, content, says):
     assert "\n" not in str(raised.value)
 
 
-def test_the_last_one_is_resumed_or_the_newest_that_can_be_read(tmp_path):
+def test_the_last_one_is_resumed_or_the_newest_that_can_be_read(tmp_path, caplog):
     assert newest_checkpoint(tmp_path) is None
     first, second = write(tmp_path / "b.ckpt", 10), write(tmp_path / "a.ckpt", 30)
     assert newest_checkpoint(tmp_path) == second
@@ -88,8 +92,54 @@ def test_the_last_one_is_resumed_or_the_newest_that_can_be_read(tmp_path):
     os.utime(last, (0, 0))  # older than the others
     assert newest_checkpoint(tmp_path) == last
     last.write_bytes(last.read_bytes()[:2000])
-    with pytest.warns(UserWarning, match=r"last.ckpt: it can't be read .*; a.ckpt is used$"):
-        assert newest_checkpoint(tmp_path) == second
+    assert newest_checkpoint(tmp_path) == second
+    assert (
+        "last.ckpt: it can't be read (it is no whole zip file, as torch.save writes it); a.ckpt is used" in caplog.text
+    )
     second.write_bytes(b"")
     first.unlink()
-    assert newest_checkpoint(tmp_path) is None
+    with pytest.raises(UserError, match=r"last.ckpt: it can't be read .*, and no other one can be used; start a new"):
+        newest_checkpoint(tmp_path)
+
+
+def test_a_flipped_bit_is_found_wherever_it_is(tmp_path):
+    """Torch doesn't find those in a tensor. What is between the records means nothing."""
+    path, harmless = write(tmp_path / "last.ckpt", 2), []
+    for percent in range(101):
+        flip(path, percent / 100)
+        with suppress(UserError):
+            assert torch.equal(load_checkpoint(path)["state_dict"]["weight"], torch.full((1000,), 2.0))
+            harmless.append(percent)
+        flip(path, percent / 100)
+    assert not {0, *range(20, 80)} & {*harmless}
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "link to nowhere"])
+def test_what_is_no_file_is_not_opened(tmp_path, caplog, kind):
+    best, last = write(tmp_path / "best.ckpt", 1), tmp_path / "last.ckpt"
+    os.mkfifo(last) if kind == "FIFO" else last.symlink_to("nowhere")
+    assert newest_checkpoint(tmp_path) == best
+    assert "last.ckpt: it is not a file; best.ckpt is used" in caplog.text
+    write(last, 2)  # as the run goes on
+    assert newest_checkpoint(tmp_path) == last
+
+
+def test_a_folder_in_place_of_the_last_one_is_refused_as_nothing_could_be_written_there(tmp_path):
+    best = write(tmp_path / "best.ckpt", 1)
+    (tmp_path / "last.ckpt").mkdir()
+    with pytest.raises(UserError, match=r"last.ckpt: it is a folder; move it away, and the newest whole one is used$"):
+        newest_checkpoint(tmp_path)
+    (tmp_path / "last.ckpt").rename(tmp_path / "away")
+    assert newest_checkpoint(tmp_path) == best
+
+
+def test_a_file_is_checked_once_in_a_process_until_it_changes(tmp_path, monkeypatch):
+    checked, check = Counter(), checksums.check_records
+    monkeypatch.setattr(checksums, "check_records", lambda file: (checked.update([file.name]), check(file)))
+    path = write(tmp_path / "last.ckpt", 1)
+    load_checkpoint(newest_checkpoint(tmp_path))
+    AtomicCheckpointIO().load_checkpoint(str(path))
+    assert checked == {str(path): 1}
+    flip(path, 0.5)
+    with pytest.raises(UserError):
+        load_checkpoint(path)

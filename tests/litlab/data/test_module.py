@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from litlab.data import Augment, ImageData, TextData
 from tests.litlab.data.conftest import Recorder, prepared, refusal
 from tests.litlab.data.toys import Numbers, PublicNumbers
+from tests.tiny_files import flip
 
 assert_same = partial(assert_close, rtol=0, atol=0)
 
@@ -39,6 +40,19 @@ def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, make_trainer
     with pytest.raises(AssertionError):
         assert_same(model.seen["train", 0], model.seen["train", 1])
     assert next(alone.batches("val", device="meta"))[1].is_meta
+
+
+@pytest.mark.parametrize("place", [0, 0.5, 1])
+def test_a_damaged_cache_is_prepared_again(make, said, place):
+    whole = list(prepared(make()).batches("val"))
+    folder = make().cache_folder()
+    for file in sorted(folder.iterdir()):
+        flip(file, place)
+        assert_same(list(prepared(make()).batches("val")), whole)
+        assert f"warning: {folder}: {file.name} is damaged; the data is prepared again" in said
+        said.clear()
+    (folder / file.name).unlink()
+    assert_same(list(prepared(make()).batches("val")), whole)
 
 
 class Public(Numbers):

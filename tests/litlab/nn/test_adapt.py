@@ -12,6 +12,7 @@ from litlab.errors import UserError
 from litlab.nn import pretrained
 from litlab.nn.adapt import adapt_network, forget_weights
 from tests.conftest import OFFLINE
+from tests.tiny_files import flip
 
 
 @pytest.mark.parametrize(("name", "channels"), [("shufflenet_v2_x0_5", 1), ("squeezenet1_1", 4)])
@@ -68,9 +69,16 @@ def test_weights_come_from_torchs_cache_and_no_code(file):
     torch.save(saved, file)
     network = pretrained("resnet18", "IMAGENET1K_V1")
     assert torch.equal(network.conv1.weight, saved["conv1.weight"])
+
+    def assert_refused() -> None:
+        line = f"^{file}: it holds other things than weights, or is damaged; delete it$"
+        with pytest.raises(UserError, match=line):
+            pretrained("resnet18", fallback="random")
+
+    flip(file, 0.5)
+    assert_refused()
     torch.save({"fc.bias": torch.nn.Linear(1, 1)}, file)  # a class, that a pickle may call
-    with pytest.raises(UserError, match=f"^{file}: it holds other things than weights, or is damaged; delete it$"):
-        pretrained("resnet18", fallback="random")
+    assert_refused()
 
 
 def test_random_weights_take_their_place_aloud_and_only_if_told(file):

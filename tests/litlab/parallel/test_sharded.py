@@ -3,23 +3,25 @@
 import pickle
 import re
 import shutil
+import zlib
 
 import pytest
 import torch
 from torch.distributed.checkpoint.metadata import Metadata
 
-from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, load_checkpoint
+from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, load_checkpoint, newest_checkpoint
 from litlab.errors import UserError
 from litlab.runs import consolidate
 from tests.litlab.checkpointing.resuming import differences, leaves
 from tests.litlab.parallel import program
+from tests.tiny_files import flip
 
 
 @pytest.fixture
 def copy(folder, tmp_path):
     """One of them, to be damaged."""
     shutil.copy(folder / "fsdp2_rich.ckpt", tmp_path)
-    shards = torch.load(folder / "fsdp2_rich.ckpt", weights_only=True)[SHARDS]
+    shards, _ = torch.load(folder / "fsdp2_rich.ckpt", weights_only=True)[SHARDS]
     shutil.copytree(folder / shards, tmp_path / shards)
     return tmp_path / "fsdp2_rich.ckpt", tmp_path / shards
 
@@ -49,7 +51,9 @@ class Payload:
 def test_nothing_in_the_metadata_is_executed(copy, monkeypatch, tmp_path):
     path, shards = copy
     monkeypatch.chdir(tmp_path)
-    (shards / ".metadata").write_bytes(pickle.dumps(Metadata({}, storage_data=Payload())))
+    content = pickle.dumps(Metadata({}, storage_data=Payload()))
+    (shards / ".metadata").write_bytes(content)
+    torch.save({**torch.load(path, weights_only=True), SHARDS: (shards.name, zlib.crc32(content))}, path)
     with pytest.raises(UserError, match=r"can't be read \(.metadata names _?io.open, which is no part") as raised:
         load_checkpoint(path)
     assert "\n" not in str(raised.value)
@@ -65,9 +69,18 @@ def test_shards_that_are_named_wrongly_cut_or_missing_are_one_line(copy):
         assert "\n" not in str(raised.value)
 
     part = shards / "__1_0.distcp"
-    part.write_bytes(part.read_bytes()[:-2000])
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-2000])
     assert_unreadable()
-    torch.save({**torch.load(path, weights_only=True), SHARDS: "../elsewhere"}, path)
+    with pytest.raises(UserError, match=r"\(__1_0.distcp is cut off\), and no other one can be used"):
+        newest_checkpoint(path.parent)
+    part.write_bytes(whole)
+    AtomicCheckpointIO().load_checkpoint(path)
+    for file in (part, shards / ".metadata"):
+        flip(file, 0.5)
+        assert_unreadable()
+        flip(file, 0.5)
+    torch.save({**torch.load(path, weights_only=True), SHARDS: ("../elsewhere", 0)}, path)
     assert_unreadable()
 
 

@@ -8,6 +8,7 @@ import yaml
 
 from litlab.runs.folder import RunFolder, read_json, write_json
 from tests.litlab.runs.conftest import error, scalars
+from tests.tiny_files import flip
 
 
 def test_a_run_is_tested_by_its_name(run, folder):
@@ -93,3 +94,38 @@ def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):
     best.rename(folder.path / best.name)
     for arguments in (["test", "--run", "series/version_0"], [*fit, "--init_from=series/version_0"]):
         assert f"there is no checkpoint {best.relative_to(folder.path.parents[2])}" in error(run(*arguments))
+
+
+def test_damaged_checkpoints_are_refused_and_a_run_goes_on_from_the_newest_whole_one(run, folder, settings, series):
+    best, last = next(folder.checkpoints.glob("epoch=*.ckpt")), folder.checkpoints / "last.ckpt"
+    bare = folder.path.parents[2] / "bare.pt"
+    torch.save(torch.load(best, weights_only=True)["state_dict"], bare)
+    for file in (best, last, bare):
+        flip(file, 0.3)
+    fit = ["fit", *settings, "--trainer.max_epochs=1"]
+    for arguments in (
+        ["test", "--run", "series"], ["validate", "--run", last], ["predict", "--run", "series", "--input", series],
+        [*fit, "--init_from", bare], [*fit, "--init_from=series"], ["export", "--run", "series", "--format", "pt2"],
+        ["consolidate", last], ["fit", "--resume=series", "--trainer.max_epochs=3"],
+    ):  # fmt: skip
+        assert "is damaged)" in error(run(*arguments)), arguments
+    flip(best, 0.3)
+    done = run("fit", "--resume=series", "--trainer.max_epochs=3")
+    assert done.code == 0, done.err
+    assert f"is damaged); {best.name} is used" in done.err
+    assert read_json(folder.metrics)["epochs"] == 3
+    assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
+
+
+def test_runs_share_a_folder_of_checkpoints_and_are_resumed_from_it(run, settings, tmp_path):
+    fit = ["fit", *settings, "--trainer.max_epochs=1", "--test_after_fit=false", "--checkpoint.dirpath=shared"]
+    (tmp_path / "shared/series/version_0").mkdir(parents=True)  # of another project
+    for _ in range(2):
+        assert run(*fit).code == 0
+    first, second = (tmp_path / f"shared/series/{name}/last.ckpt" for name in ("version_0-1", "version_1"))
+    before = second.read_bytes()
+    assert run("fit", "--resume=series/version_0", "--trainer.max_epochs=2").code == 0
+    assert torch.load(first)["epoch"] == 2
+    assert run("test", "--run=series/version_0", "--ckpt_path=last").code == 0
+    assert second.read_bytes() == before
+    assert not list((tmp_path / "shared/series/version_0").iterdir())

@@ -16,6 +16,7 @@ import numpy as np
 from litlab.artifact.artifact import EXAMPLE, FILES, MANIFEST, OPERATORS, SCRIPT, Run
 from litlab.data.serving import Serving
 from litlab.errors import UserError
+from litlab.util.checksums import CHECKSUMS, write_checksums
 from litlab.util.files import check_replaceable
 
 LOAD = {
@@ -33,12 +34,21 @@ USE = '''\
 
 import json
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
 {imports}
 
 here = Path(__file__).parent
+try:
+    checksums = json.loads((here / "{checksums}").read_text(encoding="utf-8"))
+    damaged = [name for name in checksums if zlib.crc32((here / name).read_bytes()) != checksums[name]]
+except (OSError, ValueError) as error:
+    damaged = [error]
+if damaged:
+    sys.exit(f"{{here}}: it is damaged ({{damaged[0]}}); copy it again, or export the run again")
+
 model = {load}
 manifest = json.loads((here / "{manifest}").read_text(encoding="utf-8"))
 arrays = np.load(sys.argv[1] if len(sys.argv) > 1 else here / "{example}")
@@ -63,8 +73,10 @@ def choose_folder(options: Namespace, run: str | None) -> Path:
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write what is known of the files, and the checksums of all but the script, which people may change."""
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    write_checksums(folder, leave_out=SCRIPT)
 
 
 def write_folder(folder: Path, serving: Serving, run: Run, manifest: dict[str, Any]) -> None:
@@ -87,9 +99,12 @@ def write_folder(folder: Path, serving: Serving, run: Run, manifest: dict[str, A
         load=LOAD[form].format(file=FILES[form]),
         run=RUN_ONNX if form == "onnx" else RUN_TORCH,
         manifest=MANIFEST,
+        checksums=CHECKSUMS,
         example=EXAMPLE,
     )
     (folder / SCRIPT).write_text(script, encoding="utf-8")
+    manifest["files"] = sorted(path.name for path in folder.iterdir())
+    write_manifest(folder, manifest)
     done = subprocess.run([sys.executable, SCRIPT], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         line = done.stderr.strip().rpartition("\n")[2]
@@ -97,8 +112,6 @@ def write_folder(folder: Path, serving: Serving, run: Run, manifest: dict[str, A
             f"export: {SCRIPT} fails without this project ({line}); in place of an operator of your own use torch's "
             "(docs/operators.md)"
         )
-    manifest["files"] = sorted(path.name for path in folder.iterdir())
-    write_manifest(folder, manifest)
 
 
 def get_versions(options: Namespace) -> dict[str, str]:

@@ -5,6 +5,7 @@ A shard is the bytes of its images, one behind the other. What else is known is 
 """
 
 import secrets
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
@@ -19,6 +20,7 @@ from litlab.data.module import LoaderError
 from litlab.data.sampler import EpochSampler
 from litlab.data.store import progress_bar
 from litlab.errors import UserError, first_line
+from litlab.util.checksums import check_archive
 
 
 class ShardBatches(EpochSampler):
@@ -64,7 +66,7 @@ class ShardBatches(EpochSampler):
         yield from samples.tensor_split(len(self))
 
 
-VERSION = 7
+VERSION = 8
 
 
 class Shards:
@@ -85,6 +87,7 @@ class Shards:
             UserError: There are no shards, they can't be read, or are of another version.
         """
         with _explain_unreadable(self.folder):
+            check_archive(self.folder / "about.pt")
             about = torch.load(self.folder / "about.pt", weights_only=True)
         if about.get("version") != VERSION:
             raise UserError(f"data.path: {self.folder} holds no shards of version {VERSION}; write them again")
@@ -98,15 +101,15 @@ class Shards:
         """Return images by their numbers, int64 of shape (images,).
 
         Raises:
-            LoaderError: A shard is missing or too short.
+            LoaderError: A shard is missing or damaged.
         """
         folder, places = self.folder / split, self.about["splits"][split]["places"]
         images = []
         with _explain_unreadable(folder):
-            for shard, begin, end in places[index].tolist():
+            for shard, begin, end, checksum in places[index].tolist():
                 content = _map(folder / f"{shard}.bin")[begin:end].tobytes()
-                if len(content) < end - begin:
-                    raise EOFError(f"{shard}.bin is cut off")
+                if zlib.crc32(content) != checksum:
+                    raise ValueError(f"{shard}.bin is damaged")
                 images.append(content)
         return images
 
@@ -129,7 +132,7 @@ def write_shards(data: Any, folder: Path, size: int) -> None:
         files = data.listing["file"].to_numpy()[part.rows[order]]
         (folder / split).mkdir()
 
-        # The shard of each image, and where it begins and ends there.
+        # The shard of each image, where it begins and ends there, and its checksum.
         places, shard, end = [], 0, 0
         for file in progress_bar(files, desc=f"writing {split}"):
             if end >= size:
@@ -138,7 +141,7 @@ def write_shards(data: Any, folder: Path, size: int) -> None:
             with (folder / split / f"{shard}.bin").open("ab") as stream:
                 stream.write(content)
             begin, end = end, end + len(content)
-            places.append([shard, begin, end])
+            places.append([shard, begin, end, zlib.crc32(content)])
         known[split] = {"places": torch.tensor(places), "labels": part.labels[order]}
 
     about = {"version": VERSION, "fingerprint": secrets.token_hex(8), "metadata": data.state_dict(), "splits": known}
@@ -151,7 +154,8 @@ def _explain_unreadable(where: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # torch.load has many
-        raise LoaderError(f"data.path: {where} can't be read ({first_line(error)})") from error
+        line = first_line(error)
+        raise LoaderError(f"data.path: {where} can't be read ({line}); copy or write the shards again") from error
 
 
 @lru_cache(maxsize=64)

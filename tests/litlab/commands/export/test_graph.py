@@ -1,16 +1,22 @@
 """What torch.export can't trace is told in one line; free sizes stay free; a script that must work."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 from lightning.pytorch import LightningModule
 from torch import nn
 
+from litlab.artifact import Artifact
+from litlab.artifact.artifact import VERSION, take_arrays
 from litlab.artifact.servable import Servable
-from litlab.commands.export.folder import write_folder
+from litlab.commands.export.folder import write_folder, write_manifest
 from litlab.commands.export.graph import check_axes, trace, write_graph
 from litlab.data.serving import BATCH, TIME, Serving, TensorSpec
 from litlab.errors import UserError
+from tests.tiny_files import flip
 
 
 class Rows(Serving):
@@ -124,3 +130,28 @@ def test_a_script_that_fails_in_a_process_of_its_own_is_refused(tmp_path):
     manifest = {"format": "onnx", "versions": {}}
     with pytest.raises(UserError, match=r"^export: use\.py fails without this project \(.*model\.onnx"):
         write_folder(tmp_path, Rows(), lambda arrays: [np.ones((2, 1))], manifest)
+
+
+def test_a_damaged_export_is_not_used(tmp_path):
+    """By its own script neither, which people may change."""
+    shapes = {side: [spec.as_dict() for spec in getattr(Rows(), side)] for side in ("inputs", "outputs")}
+    rows = Servable(Model(torch.tanh), Rows())
+    write_graph("torchscript", None, rows, tmp_path / "model.ts")
+    manifest = {"version": VERSION, "format": "torchscript", "versions": {}, **shapes}
+    write_manifest(tmp_path, manifest)
+    write_folder(tmp_path, Rows(), take_arrays(rows), manifest)
+    assert manifest["files"] == ["checksums.json", "example.npz", "manifest.json", "model.ts", "use.py"]
+    with (tmp_path / "use.py").open("a") as script:
+        script.write("# mine")
+    for file in tmp_path.glob("[!u]*"):
+        for place in (0, 0.5, 1):
+            Artifact(tmp_path)
+            flip(file, place)
+            with pytest.raises(UserError, match=rf"^{tmp_path}/.*: it is damaged"):
+                Artifact(tmp_path)
+            flip(file, place)
+    flip(tmp_path / "model.ts", 0.5)
+    done = subprocess.run([sys.executable, tmp_path / "use.py"], capture_output=True, text=True)
+    assert (done.stderr, done.returncode) == (
+        f"{tmp_path}: it is damaged (model.ts); copy it again, or export the run again\n", 1
+    )  # fmt: skip

@@ -26,6 +26,7 @@ from litlab.commands.serve.batcher import Batcher
 from litlab.commands.serve.options import ServeOptions
 from tests.conftest import OFFLINE
 from tests.processes import Python
+from tests.tiny_files import flip
 
 TEXT = json.dumps({"text": "word1 sun word2"}).encode()
 BAD = {
@@ -84,10 +85,10 @@ def wait_for_port(process: Python | subprocess.Popen, printed: Callable[[], str]
     return int(re.findall(r" at http://.*:(\d+)\n", printed())[0])
 
 
-def test_refusals(run, tmp_path):
+def test_refusals(run, exported, tmp_path):
     """Also by a worker, whose model is damaged."""
-    (tmp_path / "export").mkdir()
-    (tmp_path / "export/manifest.json").write_text("{}")
+    shutil.copytree(exported, tmp_path / "export")
+    flip(tmp_path / "export/model.ts", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as other:
         for flags, message in BAD.items():
             done = run("serve", *flags.replace("TAKEN", str(other.getsockname()[1])).split())
@@ -95,7 +96,7 @@ def test_refusals(run, tmp_path):
     process = fork_server("--run", "export", cwd=tmp_path)
     assert process.wait() == 2
     [printed] = process.printed()
-    assert printed.startswith("error: export/manifest.json: it is damaged")
+    assert printed.startswith("error: export/model.ts: it is damaged")
     assert "Traceback" not in printed
 
 

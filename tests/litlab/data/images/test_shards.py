@@ -12,6 +12,7 @@ from litlab.data.images.shards import write_shards
 from litlab.data.store import new_folder
 from tests.litlab.data.conftest import a_rank, prepared, refusal
 from tests.litlab.data.images.conftest import write_image
+from tests.tiny_files import flip
 
 SIZE = (8, 6)
 SETTINGS = {"batch_size": 7, "shuffle_shards": 2}
@@ -102,7 +103,9 @@ class Trap:
     ("file", "damage", "line"),
     [
         ("train/1.bin", None, "/train can't be read (["),
-        ("train/1.bin", b"a", "/train can't be read (1.bin is cut off)"),
+        ("train/1.bin", b"a", "/train can't be read (1.bin is damaged); copy or write the shards again"),
+        ("train/1.bin", 0.5, "/train can't be read (1.bin is damaged)"),
+        ("about.pt", 0.5, " can't be read (about/data/0 is damaged)"),
         ("about.pt", {"metadata": Trap()}, " can't be read (Weights only load failed."),
         ("about.pt", {"version": 5}, " holds no shards of version "),
     ],
@@ -114,6 +117,8 @@ def test_damage_is_one_line_and_no_code_runs(shards, tmp_path, monkeypatch, file
     path = folder / file
     if damage is None:
         path.unlink()
+    elif isinstance(damage, float):
+        flip(path, damage)
     elif isinstance(damage, bytes):
         path.write_bytes(damage)
     else:
