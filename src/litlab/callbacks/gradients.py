@@ -20,7 +20,7 @@ from litlab.errors import UserError
 from litlab.optim.param_groups import last_layer
 from litlab.parallel.groups import local_part, norms_of, shards
 from litlab.types import PositiveFloat
-from litlab.util.steps import zero_gradients
+from litlab.util.steps import free_gradients
 
 
 class GradNorms(Callback):
@@ -95,14 +95,13 @@ class FreeGradients(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         owners = [pl_module, *trainer.callbacks]  # pyright: ignore[reportAttributeAccessIssue]
         is_hooked = any(is_overridden("on_before_zero_grad", owner) for owner in owners)
-        ways = LightningModule.optimizer_zero_grad, zero_gradients
-        is_hooked |= type(pl_module).optimizer_zero_grad not in ways
+        is_hooked |= is_overridden("optimizer_zero_grad", pl_module)
         self._frees = pl_module.automatic_optimization and not is_hooked
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if self._frees and batch_idx % trainer.accumulate_grad_batches == 0:  # as Lightning does
             for optimizer in trainer.optimizers:
-                zero_gradients(pl_module, trainer.current_epoch, batch_idx, optimizer)
+                free_gradients(optimizer)
 
 
 class OptimizerInBackward(Callback):

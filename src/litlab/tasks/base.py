@@ -20,7 +20,7 @@ from litlab.errors import UserError, building
 from litlab.metrics import StageMetrics
 from litlab.optim import Muon, ParamGroups, Schedule
 from litlab.optim.schedule import plain_recipe, rates_of, scale_rates
-from litlab.util.steps import epochs_of_run, steps_of_run, zero_gradients
+from litlab.util.steps import epochs_of_run, steps_of_run
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numbers
 
@@ -148,8 +148,6 @@ class ExperimentModule(LightningModule):
             # Counting the steps has loaded the training data, before it is known where a resumed run continues.
             trainer.fit_loop._combined_loader = None
         return {"optimizer": optimizer, "lr_scheduler": schedule}
-
-    optimizer_zero_grad = zero_gradients  # pyright: ignore[reportAssignmentType]
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Step the schedule, every ``frequency`` optimizer steps of the run; Lightning would count by the epoch."""
