@@ -96,6 +96,8 @@ class EndsOfSteps(Callback):
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         """Begin to compute without numbers, now that the data has been set up with them."""
+        others = [callback for callback in trainer.callbacks if callback is not self]
+        trainer.callbacks = [self, *others]  # the model puts one of its own before
         if stage == "fit":
             self.modes.enter_context(fake_modes(self.watch))
             pl_module.to(DEVICE)  # before a callback copies it: what is real can no longer be copied

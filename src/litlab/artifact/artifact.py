@@ -48,6 +48,13 @@ def take_arrays(module: Callable[..., Any]) -> Run:
     return run
 
 
+def check_whole(folder: Path) -> None:
+    """Refuse an export of which a file is missing or damaged."""
+    damaged = find_damaged(folder)
+    if damaged is not None:
+        raise UserError(f"{folder / damaged}: it is damaged; copy the folder again, or export the run again")
+
+
 class Artifact:
     """The model in the folder of an export, on as many threads as torch has.
 
@@ -56,9 +63,7 @@ class Artifact:
 
     def __init__(self, folder: Path) -> None:
         self.manifest = read_manifest(folder)
-        damaged = find_damaged(folder)
-        if damaged is not None:
-            raise UserError(f"{folder / damaged}: it is damaged; copy the folder again, or export the run again")
+        check_whole(folder)
         form = self.manifest["format"]
         file = folder / FILES[form]
         try:

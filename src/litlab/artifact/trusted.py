@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from litlab.artifact.artifact import FILES, read_manifest
+from litlab.artifact.artifact import FILES, check_whole, read_manifest
 from litlab.errors import UserError
 
 
@@ -21,10 +21,11 @@ def check_trusted(folder: Path, trust: bool) -> None:
         trust: Whether the user says that it may be loaded.
 
     Raises:
-        UserError: If it is code of unknown origin.
+        UserError: If it is damaged, or code of unknown origin.
     """
     form = read_manifest(folder)["format"]
-    if form == "onnx" or not (folder / FILES[form]).is_file():  # which `Artifact` says
+    check_whole(folder)
+    if form == "onnx":
         return
     if trust:
         remember(folder)

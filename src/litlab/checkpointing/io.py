@@ -131,7 +131,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
     problem = ""
     for path in reversed(paths):
         try:
-            fill_shards(path, load_checkpoint(path, weights=False), ())
+            fill_shards(path, read_checkpoint(path, mmap=True), ())
         except UserError as error:
             problem = problem or str(error).partition(";")[0]
             continue

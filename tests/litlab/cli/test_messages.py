@@ -35,7 +35,7 @@ COMMANDS = {
     "fit --config mine.yaml --model.optimizer=os.system": "Expected 'os.system' to be a function that returns",
     "fit --config mine.yaml --seed_everything=-1": "seed_everything: -1 is not valid; give 0 to 4294967295",
     "fit --config mine.yaml clip.yaml": "clip.yaml: there is no such setting; a config file follows --config",
-    "fit --config mine.yaml --ckpt_path=nope.ckpt": "checkpoint nope.ckpt: it can't be read ([Errno 2] No such file",
+    "fit --config mine.yaml --ckpt_path=nope.ckpt": "checkpoint nope.ckpt: there is no such file; use another one",
     "fit --config mine.yaml --experiment=../x": "experiment: '../x'",
     "fit": "the following arguments are required: data, model; give --config FILE",
     "test --config mine.yaml": "test: there are no weights to use; give --run RUN",
