@@ -32,7 +32,7 @@ def run_fit(folder: Path, arguments: Sequence[str], allowed: str, log: Path | No
     status = run.state().get("status")
     if status == "finished":
         return 0
-    if status != "failed" and (run.checkpoints / "last.ckpt").is_file():
+    if status != "failed" and any(run.checkpoints.glob("*.ckpt")):
         arguments = ["--resume", str(run.path), f"--allow_modules={allowed}"]
     return run_child(package(), "fit", *arguments, log=log)
 

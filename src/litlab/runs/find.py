@@ -35,7 +35,7 @@ def _find_start(run: RunFolder) -> tuple[str, str]:
 
 
 def newest_resumable(root: Path, experiment: str, needs_job: bool = False) -> RunFolder | None:
-    """Return the run of an experiment that can be resumed: this SLURM job's, else the newest with a ``last.ckpt``.
+    """Return the run of an experiment that can be resumed: this SLURM job's, else the newest with a checkpoint.
 
     Args:
         root: The folder of all runs.
@@ -43,7 +43,7 @@ def newest_resumable(root: Path, experiment: str, needs_job: bool = False) -> Ru
         needs_job: Whether only a run of this job will do.
     """
     runs = [run for run in all_runs(root / experiment) if run.path.parent == root / experiment]
-    runs = [run for run in runs if (run.checkpoints / "last.ckpt").is_file()]
+    runs = [run for run in runs if any(run.checkpoints.glob("*.ckpt"))]
     job = os.environ.get("SLURM_JOB_ID")
     own = [run for run in runs if job and read_json(run.status).get("slurm_job_id") == job]
     return next(iter(own if needs_job else own or runs), None)

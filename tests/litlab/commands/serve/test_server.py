@@ -24,6 +24,7 @@ from uvicorn.supervisors import Multiprocess
 from litlab.commands.serve.app import build_app
 from litlab.commands.serve.batcher import Batcher
 from litlab.commands.serve.options import ServeOptions
+from litlab.util.checksums import write_checksums
 from tests.conftest import OFFLINE
 from tests.processes import Python
 from tests.tiny_files import flip
@@ -112,11 +113,13 @@ def test_code_of_others_is_trusted_once(run, exported, tmp_path, monkeypatch):
     assert [asked(), asked("--trust"), asked()] == [True, False, False]
     with (folder / "model.ts").open("ab") as graph:  # another one
         graph.write(b"x")
+    write_checksums(folder, leave_out="use.py")  # by whoever made it
     assert asked()
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc")  # where nothing can be remembered
     assert [asked("--trust"), asked()] == [False, True]
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"format": "onnx"}))
+    write_checksums(folder, leave_out="use.py")
     assert not asked()
 
 
