@@ -1,10 +1,13 @@
-"""Training batches of text and of series: TextData and SeriesData against DataLoaders that take item by item.
+"""Training batches of text and of series: TextData and SeriesData against DataLoaders that take
+item by item.
 
-    python benchmarks/batches.py [--texts FILE.csv] [--text-columns text] [--series FILE.csv] [--repeats 5]
+    python benchmarks/batches.py [--texts FILE.csv] [--text-columns text] [--series FILE.csv]
+    [--repeats 5]
 
-Text: padded tokens per real token and real tokens per second, beside a DataLoader that shuffles and pads lists of ids.
-Series: windows per second, beside a DataLoader whose dataset slices one window per item. 0 and 2 workers; the better
-one counts. Repeats alternate. Left out, the data is generated.
+Text: padded tokens per real token and real tokens per second, beside a DataLoader that shuffles and
+    pads lists of ids.
+Series: windows per second, beside a DataLoader whose dataset slices one window per item. 0 and 2
+workers; the better one counts. Repeats alternate. Left out, the data is generated.
 """
 
 import argparse
@@ -44,7 +47,12 @@ class Slices(Dataset):
     """One window at a time."""
 
     def __init__(self, values: Tensor, windows: int, context_length: int, horizon: int) -> None:
-        self.values, self.windows, self.context_length, self.horizon = values, windows, context_length, horizon
+        self.values, self.windows, self.context_length, self.horizon = (
+            values,
+            windows,
+            context_length,
+            horizon,
+        )
 
     def __len__(self) -> int:
         return self.windows
@@ -55,7 +63,9 @@ class Slices(Dataset):
 
 
 def text_pass(loader: Iterable[Any]) -> tuple[float, float]:
-    """Return the padded tokens per real token, and real tokens per second, over one pass without its first batch."""
+    """Return the padded tokens per real token, and real tokens per second, over one pass without
+    its first batch.
+    """
     batches = iter(loader)
     next(batches)  # the start of the workers
     real, cells, start = 0, 0, time.perf_counter()
@@ -89,7 +99,12 @@ def text_benchmark(data: TextData, repeats: int) -> dict[str, Any]:
         loaders = {"TextData": loader}
         for workers in (0, 2):
             loaders[f"random batches, {workers} workers"] = DataLoader(
-                texts, data.batch_size, shuffle=True, drop_last=True, collate_fn=padded, num_workers=workers
+                texts,
+                data.batch_size,
+                shuffle=True,
+                drop_last=True,
+                collate_fn=padded,
+                num_workers=workers,
             )
         for name, loader in loaders.items():
             ratio, speed = text_pass(loader)
@@ -97,14 +112,18 @@ def text_benchmark(data: TextData, repeats: int) -> dict[str, Any]:
             speeds.setdefault(name, []).append(speed)
     return compared("TextData", speeds) | {
         "texts": data.sizes,
-        "padded_tokens_per_real_token": {name: summarise(values) for name, values in ratios.items()},
+        "padded_tokens_per_real_token": {
+            name: summarise(values) for name, values in ratios.items()
+        },
     }
 
 
 def series_benchmark(data: SeriesData, repeats: int) -> dict[str, Any]:
     data.prepare_data()
     data.setup("fit")
-    values = torch.randn(data.sizes["train"] + data.context_length + data.horizon - 1, data.num_targets)
+    values = torch.randn(
+        data.sizes["train"] + data.context_length + data.horizon - 1, data.num_targets
+    )
     slices = Slices(values, data.sizes["train"], data.context_length, data.horizon)
     speeds: dict[str, list[float]] = {}
     for _ in range(repeats):
@@ -125,15 +144,21 @@ def compared(ours: str, speeds: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--texts", help="CSV file of label and text")
     parser.add_argument("--text-columns", nargs="+", default=["text"])
     parser.add_argument("--series", help="CSV file of date and numbers")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    source = {"dataset": "csv", "path": options.texts} if options.texts else {"dataset": "generated"}
+    source = (
+        {"dataset": "csv", "path": options.texts} if options.texts else {"dataset": "generated"}
+    )
     text = TextData(**source, text_columns=options.text_columns, batch_size=64, max_tokens=400)
-    source = {"dataset": "csv", "path": options.series} if options.series else {"dataset": "generated"}
+    source = (
+        {"dataset": "csv", "path": options.series} if options.series else {"dataset": "generated"}
+    )
     series = SeriesData(**source, batch_size=64)
     results = {
         "files": [Path(name).name for name in (options.texts, options.series) if name],

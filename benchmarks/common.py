@@ -1,4 +1,6 @@
-"""What every benchmark says about itself: when, what code, what machine; how it runs a fit and sums up repeats."""
+"""What every benchmark says about itself: when, what code, what machine; how it runs a fit and sums
+up repeats.
+"""
 
 import json
 import os
@@ -26,17 +28,22 @@ def environment() -> dict[str, Any]:
     """Command, date, commit, versions and hardware."""
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=RESULTS).stdout.strip()
+        return subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, cwd=RESULTS
+        ).stdout.strip()
 
     cpu = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), cpu)
+        cpu = next(
+            (line.split(":")[1].strip() for line in lines if line.startswith("model name")), cpu
+        )
     threads = torch.get_num_threads()
     return {
         "command": shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": git("rev-parse", "--short", "HEAD") + (" + changes" if git("status", "--porcelain") else ""),
+        "commit": git("rev-parse", "--short", "HEAD")
+        + (" + changes" if git("status", "--porcelain") else ""),
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -61,7 +68,9 @@ def project(folder: Path | str, *arguments: object, threads: int = 1) -> None:
     """
     command = [sys.executable, "-m", "project", *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
 
@@ -79,7 +88,9 @@ def summarise(values: list[float]) -> dict[str, float]:
 
 
 def earlier(name: str, rows: Collection[str]) -> dict[str, Any]:
-    """Return these rows of ``results/NAME.json`` if it is there, each with its command, date and commit."""
+    """Return these rows of ``results/NAME.json`` if it is there, each with its command, date and
+    commit.
+    """
     path = RESULTS / f"{name}.json"
     result = json.loads(path.read_text()) if path.is_file() else {}
     made = {key: result[key] for key in ("command", "date", "commit") if key in result}
@@ -87,9 +98,12 @@ def earlier(name: str, rows: Collection[str]) -> dict[str, Any]:
 
 
 def save(name: str, results: dict[str, Any]) -> None:
-    """Print the results and write them, with the environment, to ``results/NAME.json``; without folders of here."""
+    """Print the results and write them, with the environment, to ``results/NAME.json``; without
+    folders of here.
+    """
     text = PATH.sub("", json.dumps({**environment(), **results}, indent=2))
-    text = re.sub(r"[\[{][^\[\]{}]*[\]}]", lambda part: " ".join(part[0].split()), text)  # the innermost on one line
+    # The innermost on one line
+    text = re.sub(r"[\[{][^\[\]{}]*[\]}]", lambda part: " ".join(part[0].split()), text)
     print(text)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.json").write_text(text + "\n")

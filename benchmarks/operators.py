@@ -3,8 +3,9 @@
 python benchmarks/operators.py
 python benchmarks/operators.py --repeats 5   shorter
 
-On one thread; times are those of the processor, so that other work on the machine counts less. What is compared is
-measured in turns. A ratio is that of the two times of one turn: above 1 the operator is faster.
+On one thread; times are those of the processor, so that other work on the machine counts less. What
+is compared is measured in turns. A ratio is that of the two times of one turn: above 1 the operator
+is faster.
 """
 
 import argparse
@@ -36,7 +37,9 @@ def in_turns(variants: dict[str, Callable[[], Any]], repeats: int) -> dict[str, 
             if turn > 1:  # the first ones allocate
                 times[name].append(1000 * (time.process_time() - start))
     *others, own = times
-    ratios = {name: [a / b for a, b in zip(times[name], times[own], strict=True)] for name in others}
+    ratios = {
+        name: [a / b for a, b in zip(times[name], times[own], strict=True)] for name in others
+    }
     return {
         "milliseconds": {name: rounded(values) for name, values in times.items()},
         f"times as long as {own}": {name: rounded(values) for name, values in ratios.items()},
@@ -60,13 +63,17 @@ def kept(call: Callable[[], Tensor]) -> float:
     return round(sum(size for _, size in storages.values()) / 2**20, 2)
 
 
-def both_passes(call: Callable[[], Tensor], inputs: tuple[Tensor, ...], grad: Tensor) -> Callable[[], Any]:
+def both_passes(
+    call: Callable[[], Tensor], inputs: tuple[Tensor, ...], grad: Tensor
+) -> Callable[[], Any]:
     return lambda: torch.autograd.grad(call(), inputs, grad)
 
 
 def padding(tokens: int) -> Tensor:
     """Texts of at least half of the tokens; shape (batch, 1, 1, key)."""
-    return (torch.arange(tokens) < torch.randint(tokens // 2, tokens + 1, (BATCH, 1)))[:, None, None, :]
+    return (torch.arange(tokens) < torch.randint(tokens // 2, tokens + 1, (BATCH, 1)))[
+        :, None, None, :
+    ]
 
 
 def softmaxes(tokens: int, repeats: int) -> dict[str, Any]:
@@ -89,7 +96,9 @@ def softmaxes(tokens: int, repeats: int) -> dict[str, Any]:
 
 
 def attentions(tokens: int, dropout: float, repeats: int) -> dict[str, Any]:
-    inputs = tuple(torch.randn(BATCH, HEADS, tokens, HEAD_DIM, requires_grad=True) for _ in range(3))
+    inputs = tuple(
+        torch.randn(BATCH, HEADS, tokens, HEAD_DIM, requires_grad=True) for _ in range(3)
+    )
     mask, grad = padding(tokens), torch.randn(BATCH, HEADS, tokens, HEAD_DIM)
     calls = {
         "scaled_dot_product_attention": partial(
@@ -98,17 +107,23 @@ def attentions(tokens: int, dropout: float, repeats: int) -> dict[str, Any]:
         "math": lambda: math_attention(*inputs, mask, dropout)[0],
         "fused_softmax": lambda: math_attention(*inputs, mask, dropout, softmax=masked_softmax)[0],
     }
-    return in_turns({name: both_passes(call, inputs, grad) for name, call in calls.items()}, repeats)
+    return in_turns(
+        {name: both_passes(call, inputs, grad) for name, call in calls.items()}, repeats
+    )
 
 
 def activations(rows: int, repeats: int) -> dict[str, Any]:
-    """Return the time of a hidden layer's activation, and what it and the linear layers around it keep."""
+    """Return the time of a hidden layer's activation, and what it and the linear layers around it
+    keep.
+    """
     x = torch.randn(rows, 192, requires_grad=True)
     grad = torch.randn_like(x)
     functions = {"relu(x) ** 2": lambda x: x.relu() ** 2, "SquaredReLU": SquaredReLU()}
     layers = nn.Linear(96, 192), nn.Linear(192, 96)
     tokens = torch.randn(rows, 96)
-    times = in_turns({n: both_passes(partial(f, x), (x,), grad) for n, f in functions.items()}, repeats)
+    times = in_turns(
+        {n: both_passes(partial(f, x), (x,), grad) for n, f in functions.items()}, repeats
+    )
     kept_mib = {n: kept(lambda f=f: layers[1](f(layers[0](tokens)))) for n, f in functions.items()}
     return {"forward and backward": times, "MiB kept for backward, with linear layers": kept_mib}
 
@@ -124,8 +139,15 @@ if __name__ == "__main__":
     lengths = {f"{tokens} tokens": tokens for tokens in TOKENS}
     results = {
         "softmax": {name: softmaxes(tokens, repeats) for name, tokens in lengths.items()},
-        "attention, forward and backward": {n: attentions(tokens, 0.0, repeats) for n, tokens in lengths.items()},
-        "attention with dropout": {n: attentions(tokens, 0.1, repeats) for n, tokens in lengths.items()},
-        "activation": {f"{BATCH} x {tokens} x 192": activations(BATCH * tokens, repeats) for tokens in TOKENS[::2]},
+        "attention, forward and backward": {
+            n: attentions(tokens, 0.0, repeats) for n, tokens in lengths.items()
+        },
+        "attention with dropout": {
+            n: attentions(tokens, 0.1, repeats) for n, tokens in lengths.items()
+        },
+        "activation": {
+            f"{BATCH} x {tokens} x 192": activations(BATCH * tokens, repeats)
+            for tokens in TOKENS[::2]
+        },
     }
     save("operators", results)

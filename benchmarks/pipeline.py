@@ -3,7 +3,8 @@
     python benchmarks/pipeline.py [--images DIR] [--repeats 5]
 
 Both crop (2 pixels), flip and normalise the same 32 x 32 images into float32 batches of 500.
-torchvision runs in a DataLoader with 0 and with 2 workers; the better one counts. Repeats alternate.
+torchvision runs in a DataLoader with 0 and with 2 workers; the better one counts. Repeats
+alternate.
 """
 
 import argparse
@@ -28,7 +29,8 @@ class OneByOne(Dataset):
         self.images, self.labels = images, labels
         self.transform = transforms.Compose(
             [
-                transforms.RandomCrop(32, padding=2),  # a black border: a reflected one is twice as slow in PIL
+                # A black border: a reflected one is twice as slow in PIL
+                transforms.RandomCrop(32, padding=2),
                 transforms.RandomHorizontalFlip(),
                 transforms.ToTensor(),
                 transforms.Normalize(mean, std),
@@ -63,12 +65,22 @@ def theirs(dataset: Dataset, workers: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", help="folder with train/<class>/; generated images where left out")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--images", help="folder with train/<class>/; generated images where left out"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    source = {"dataset": "folder", "path": options.images} if options.images else {"dataset": "generated"}
-    data = ImageData(**source, batch_size=BATCH, augment=Augment(crop=2, flip="random"), val_fraction=0.0)
+    source = (
+        {"dataset": "folder", "path": options.images}
+        if options.images
+        else {"dataset": "generated"}
+    )
+    data = ImageData(
+        **source, batch_size=BATCH, augment=Augment(crop=2, flip="random"), val_fraction=0.0
+    )
     data.trainer = Trainer(accelerator="cpu", logger=False, barebones=True)
     data.prepare_data()
     data.setup("fit")
@@ -77,7 +89,11 @@ def main() -> None:
     pixels = raw["image"][:, :, 2:-2, 2:-2].permute(0, 2, 3, 1).contiguous().numpy()
     dataset = OneByOne(pixels, raw["label"].tolist(), data.metadata.mean, data.metadata.std)
 
-    speeds: dict[str, list[float]] = {"ImageData": [], "torchvision, 0 workers": [], "torchvision, 2 workers": []}
+    speeds: dict[str, list[float]] = {
+        "ImageData": [],
+        "torchvision, 0 workers": [],
+        "torchvision, 2 workers": [],
+    }
     ours(data, 20)  # warm up
     for _ in range(options.repeats):
         speeds["ImageData"].append(ours(data, 400))

@@ -1,11 +1,13 @@
-"""What `fit --plan` predicts for the memory of each process, against what real runs on the CPU take.
+"""What `fit --plan` predicts for the memory of each process, against what real runs on the CPU
+take.
 
     python benchmarks/plan_memory.py [--only text] [-- FLAGS]
 
-Two models of 30 and 35 million parameters under several strategies each, and one whose memory is not in tensors; two
-processes (gloo) but for "one process". After every operation of the steps behind the first one each process asks glibc
-how many bytes it has given out, to all threads; the highest counts. What it had before the model was built is
-subtracted, and what the data takes while it is set up, which a plan does not know.
+Two models of 30 and 35 million parameters under several strategies each, and one whose memory is
+not in tensors; two processes (gloo) but for "one process". After every operation of the steps
+behind the first one each process asks glibc how many bytes it has given out, to all threads; the
+highest counts. What it had before the model was built is subtracted, and what the data takes while
+it is set up, which a plan does not know.
 """
 
 import argparse
@@ -26,21 +28,27 @@ QUIET = [
     "--checkpoint=null", "--early_stopping=null", "--vram=null", "--test_after_fit=false",
     "--trainer.callbacks=[]", "--trainer.limit_val_batches=0", "--trainer.limit_train_batches=4",
     "--trainer.max_epochs=1", "--trainer.enable_progress_bar=false", "--trainer.logger=false",
-    "--trainer.accelerator=cpu", "--trainer.precision=32-true", "--trainer.enable_model_summary=false",
+    "--trainer.accelerator=cpu", "--trainer.precision=32-true",
+    "--trainer.enable_model_summary=false",
 ]  # fmt: skip
 TEXT = [
-    f"--config={CONFIGS}/text.yaml", "--data=TextData", "--data.dataset=csv", "--data.path=texts.csv",
-    "--data.max_tokens=128", "--data.batch_size=8", "--model.embed_dim=512", "--model.num_layers=8",
-    "--model.num_heads=8", "--model.dim_feedforward=2048", "--model.stem=0", "--ema=null",
+    f"--config={CONFIGS}/text.yaml", "--data=TextData", "--data.dataset=csv",
+    "--data.path=texts.csv", "--data.max_tokens=128", "--data.batch_size=8",
+    "--model.embed_dim=512", "--model.num_layers=8", "--model.num_heads=8",
+    "--model.dim_feedforward=2048", "--model.stem=0", "--ema=null",
 ]  # fmt: skip
 MLP = [
     f"--config={CONFIGS}/mlp.yaml", "--data.dataset=generated", "--data.batch_size=512",
-    "--data.image_size=[32,32]", "--data.mode=RGB", "--model.network.init_args.hidden_sizes=[3072,3072,3072,3072]",
+    "--data.image_size=[32,32]", "--data.mode=RGB",
+    "--model.network.init_args.hidden_sizes=[3072,3072,3072,3072]",
 ]  # fmt: skip
 CIFAR = [f"--config={CONFIGS}/cifar.yaml", "--data.dataset=generated", "--data.batch_size=512"]
 DDP, FSDP2 = (["--trainer.devices=2", f"--trainer.strategy={name}"] for name in ("ddp", "fsdp2"))
 PIPELINE = ["--trainer.strategy=pipeline", "--trainer.devices=2"]
-TENSORS = ["--trainer.strategy=litlab.parallel.ShardedStrategy", "--trainer.strategy.tensor_parallel_size=2"]
+TENSORS = [
+    "--trainer.strategy=litlab.parallel.ShardedStrategy",
+    "--trainer.strategy.tensor_parallel_size=2",
+]
 RUNS = {
     "text, one process": (1, [*TEXT, "--trainer.devices=1"]),
     "text, ddp": (2, [*TEXT, *DDP]),
@@ -64,7 +72,9 @@ def main() -> None:
         {"--measure": measure, "--predict": predict}[kind](Path(target))
         return
     own, flags = split_flags()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="run those whose name has this in it")
     only = parser.parse_args(own).only
     rows: dict[str, Any] = {}
@@ -79,14 +89,20 @@ def main() -> None:
 
 
 def write_texts(path: Path) -> None:
-    """Write texts that are all longer than the model reads, so that all batches have the same shape."""
+    """Write texts that are all longer than the model reads, so that all batches have the same
+    shape.
+    """
     rng, words = random.Random(0), [f"word{number}" for number in range(20_000)]
-    lines = [f"{' '.join(rng.choices(words, k=150))},{'yes' if row % 2 else 'no'}" for row in range(1000)]
+    lines = [
+        f"{' '.join(rng.choices(words, k=150))},{'yes' if row % 2 else 'no'}" for row in range(1000)
+    ]
     path.write_text("\n".join(["text,label", *lines]) + "\n")
 
 
 def compare(folder: Path, count: int, arguments: list[str]) -> dict[str, float]:
-    """Return what was predicted and what was measured, in MiB, and the difference in per cent of the latter."""
+    """Return what was predicted and what was measured, in MiB, and the difference in per cent of
+    the latter.
+    """
     plan = folder / "plan.json"
     start(["--predict", str(plan), "fit", *arguments, f"--plan=1x{count}"], folder, [{}])
     with socket.socket() as free:
@@ -114,11 +130,19 @@ def start(arguments: list[str], folder: Path, ranks: list[dict[str, Any]]) -> No
     command = [sys.executable, str(Path(__file__).resolve()), *arguments]
     processes = [
         subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **{name: str(value) for name, value in rank.items()}},
+            command,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                **{name: str(value) for name, value in rank.items()},
+            },
         )
         for rank in ranks
-    ]  # fmt: skip
+    ]
     said = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
         raise SystemExit(f"{' '.join(command)} failed:\n" + "\n".join(said))
@@ -146,7 +170,9 @@ def measure(target: Path) -> None:
     peak = data = baseline = steps = 0
 
     class Heap(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             nonlocal peak
             if any(issubclass(kind, DTensor) for kind in types):
                 return NotImplemented  # it is made of others, which come here next
@@ -156,7 +182,9 @@ def measure(target: Path) -> None:
             return result
 
     class Steps(Callback):
-        def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        def on_train_batch_start(
+            self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+        ) -> None:
             nonlocal steps
             steps += 1
 
@@ -178,11 +206,15 @@ def measure(target: Path) -> None:
         for name in ("prepare_data", "setup", "train_dataloader"):
             setattr(data_module, name, set_aside(getattr(data_module, name)))
         trainer.fit(model, data_module)
-    Path(f"{target}{os.environ.get('LOCAL_RANK', 0)}").write_text(json.dumps(peak - baseline - data))
+    Path(f"{target}{os.environ.get('LOCAL_RANK', 0)}").write_text(
+        json.dumps(peak - baseline - data)
+    )
 
 
 def in_use() -> int:
-    """Return the bytes that this process has from malloc, in all of its threads (mallinfo2 of glibc 2.33 and newer)."""
+    """Return the bytes that this process has from malloc, in all of its threads (mallinfo2 of glibc
+    2.33 and newer).
+    """
     found = ctypes.CDLL(None).mallinfo2
     found.restype = MallInfo
     now = found()
@@ -195,9 +227,18 @@ class MallInfo(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_size_t)
         for name in (
-            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
         )
-    ]  # fmt: skip
+    ]
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Requests per second and waiting times of a server, beside the same model in a bare loop.
 
-python benchmarks/serve_load.py lightning_logs/text/version_0/exported/onnx lightning_logs/cifar/version_0
-python benchmarks/serve_load.py --requests 200 RUN     shorter
+python benchmarks/serve_load.py lightning_logs/text/version_0/exported/onnx
+lightning_logs/cifar/version_0 python benchmarks/serve_load.py --requests 200 RUN     shorter
 
-For each run or folder of an export: 1, 8 and 32 clients that send the next request when they have the answer to the
-last; the server's defaults, on loopback, on the cores that the clients use, too. The bare loop calls the model with one
-sample at a time, already read, on the same number of threads, and once more with 32 samples at a time. "read" is the
-loop with reading the request and writing the answer, as the server does. "workers" is a server with as many workers as
-there are cores, each with one thread. Sides are measured in turns.
+For each run or folder of an export: 1, 8 and 32 clients that send the next request when they have
+the answer to the last; the server's defaults, on loopback, on the cores that the clients use, too.
+The bare loop calls the model with one sample at a time, already read, on the same number of
+threads, and once more with 32 samples at a time. "read" is the loop with reading the request and
+writing the answer, as the server does. "workers" is a server with as many workers as there are
+cores, each with one thread. Sides are measured in turns.
 """
 
 import argparse
@@ -33,7 +34,18 @@ from litlab.commands.serve.model import load_model
 from litlab.util.team import use_package
 
 CLIENTS = (1, 8, 32)
-WORDS = ("market", "game", "court", "phone", "river", "minister", "league", "oil", "software", "rain")
+WORDS = (
+    "market",
+    "game",
+    "court",
+    "phone",
+    "river",
+    "minister",
+    "league",
+    "oil",
+    "software",
+    "rain",
+)
 DIFFERENT = 64  # requests, sent again and again
 
 
@@ -41,7 +53,10 @@ def make_requests(kind: str) -> list[dict[str, str]]:
     """Return what is sent to a model that takes texts or images."""
     rng = np.random.default_rng(0)
     if kind == "texts":
-        return [{"text": " ".join(rng.choice(WORDS, int(rng.integers(10, 60))))} for _ in range(DIFFERENT)]
+        return [
+            {"text": " ".join(rng.choice(WORDS, int(rng.integers(10, 60))))}
+            for _ in range(DIFFERENT)
+        ]
     if kind != "images":
         raise SystemExit("give runs of texts or images")
     requests = []
@@ -62,7 +77,17 @@ class Server:
     """
 
     def __init__(self, run: str, *arguments: str) -> None:
-        command = [sys.executable, "-m", "project", "serve", "--run", run, "--port", "0", *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "project",
+            "serve",
+            "--run",
+            run,
+            "--port",
+            "0",
+            *arguments,
+        ]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         address = re.search(r":(\d+)$", self.process.stdout.readline().strip())
@@ -79,7 +104,9 @@ class Server:
 
 
 async def run_client(port: int, bodies: list[bytes], seconds: list[float]) -> None:
-    """Send requests over one connection; as little of a client as there can be, since it uses the same cores."""
+    """Send requests over one connection; as little of a client as there can be, since it uses the
+    same cores.
+    """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for body in bodies:
         start = time.perf_counter()
@@ -95,7 +122,9 @@ async def run_client(port: int, bodies: list[bytes], seconds: list[float]) -> No
 
 
 def load_server(server: Server, bodies: list[bytes], clients: int) -> dict[str, float]:
-    """Let clients share requests: how many per second, and milliseconds of the median and the slowest hundredth."""
+    """Let clients share requests: how many per second, and milliseconds of the median and the
+    slowest hundredth.
+    """
     seconds: list[float] = []
 
     async def run_clients() -> None:
@@ -112,7 +141,9 @@ def load_server(server: Server, bodies: list[bytes], clients: int) -> dict[str, 
     }
 
 
-def time_calls(function: Callable[[Any], Any], inputs: list[Any], samples: int = 1) -> dict[str, float]:
+def time_calls(
+    function: Callable[[Any], Any], inputs: list[Any], samples: int = 1
+) -> dict[str, float]:
     """Call a function with each input, which is of so many samples."""
     start = time.perf_counter()
     for value in inputs:
@@ -147,7 +178,8 @@ def measure(run: str, count: int, repeats: int) -> dict[str, Any]:
                 if repeat:  # the first warms up
                     results[name].append(result)
     return {
-        name: {key: summarise([result[key] for result in side]) for key in side[0]} for name, side in results.items()
+        name: {key: summarise([result[key] for result in side]) for key in side[0]}
+        for name, side in results.items()
     }
 
 
@@ -160,6 +192,7 @@ if __name__ == "__main__":
     use_package("project")
     before = os.getloadavg()[0]
     models = {
-        run.removeprefix("lightning_logs/"): measure(run, options.requests, options.repeats) for run in options.runs
+        run.removeprefix("lightning_logs/"): measure(run, options.requests, options.repeats)
+        for run in options.runs
     }
     save("serve_load", {"requests": options.requests, "load_before": before, "models": models})

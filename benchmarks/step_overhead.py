@@ -1,11 +1,13 @@
-"""CPU time per training step: Classifier with logging, metrics and callbacks against a bare Trainer.
+"""CPU time per training step: Classifier with logging, metrics and callbacks against a bare
+Trainer.
 
     python benchmarks/step_overhead.py [--repeats 7]
 
-The network is so small (16 -> 32 -> 10) that a step is nothing but overhead. The bare side is a LightningModule that
-only returns its loss, under Trainer(barebones=True); ours logs to TensorBoard every 50 steps, counts loss, accuracy and
-F1 of every sample, and runs with the callbacks of the command line: with those that let a run survive (exact resume,
-run record, stop signals, guard) and without. Repeats alternate; one thread, process time.
+The network is so small (16 -> 32 -> 10) that a step is nothing but overhead. The bare side is a
+LightningModule that only returns its loss, under Trainer(barebones=True); ours logs to TensorBoard
+every 50 steps, counts loss, accuracy and F1 of every sample, and runs with the callbacks of the
+command line: with those that let a run survive (exact resume, run record, stop signals, guard) and
+without. Repeats alternate; one thread, process time.
 """
 
 import argparse
@@ -37,7 +39,10 @@ class Batches:
 
     def __init__(self) -> None:
         generator = torch.Generator().manual_seed(0)
-        self.batch = torch.randn(32, 16, generator=generator), torch.randint(0, 10, (32,), generator=generator)
+        self.batch = (
+            torch.randn(32, 16, generator=generator),
+            torch.randint(0, 10, (32,), generator=generator),
+        )
 
     def __len__(self) -> int:
         return STEPS
@@ -101,37 +106,48 @@ def bare() -> float:
 
 
 def ours(survives: bool) -> float:
-    """Measure the same through ``python -m project fit``, with all that lets a run survive or without."""
+    """Measure the same through ``python -m project fit``, with all that lets a run survive or
+    without.
+    """
     seconds: list[float] = []
 
     with tempfile.TemporaryDirectory() as folder:
         command = Command([
             "fit", "--model=litlab.tasks.Classifier", "--model.network=__main__.Tiny",
-            "--data=__main__.VectorData",
-            "--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=0.01", "--trainer.max_epochs=2",
-            "--trainer.accelerator=cpu", f"--trainer.default_root_dir={folder}", "--test_after_fit=false",
+            "--data=__main__.VectorData", "--model.optimizer=torch.optim.SGD",
+            "--model.optimizer.lr=0.01", "--trainer.max_epochs=2", "--trainer.accelerator=cpu",
+            f"--trainer.default_root_dir={folder}", "--test_after_fit=false",
             '--checkpoint={"monitor": "train/acc", "mode": "max"}',
             '--early_stopping={"monitor": "train/acc", "mode": "max", "patience": 9}',
         ])  # fmt: skip
         experiment = build(command)
-        experiment.model.__class__ = timed(type(experiment.model), seconds)  # the clock costs all sides the same
+        # The clock costs all sides the same
+        experiment.model.__class__ = timed(type(experiment.model), seconds)
         with Run.start(command) as run:
             trainer = build_trainer(experiment, run)
             if not survives:
-                trainer.callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, SURVIVAL)]
+                trainer.callbacks = [
+                    callback for callback in trainer.callbacks if not isinstance(callback, SURVIVAL)
+                ]
             trainer.fit(experiment.model, experiment.data)
     return seconds[-1] / STEPS * 1e6
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     use_package("project")
-    sides = {"bare Trainer": bare, "without survival": lambda: ours(False), "as shipped": lambda: ours(True)}
+    sides = {
+        "bare Trainer": bare,
+        "without survival": lambda: ours(False),
+        "as shipped": lambda: ours(True),
+    }
     microseconds: dict[str, list[float]] = {name: [] for name in sides}
     bare()
     for _ in range(arguments.repeats):

@@ -1,8 +1,10 @@
-"""The documentation as a site, built by ``make docs``: the pages of this folder, by the sections of index.md.
+"""The documentation as a site, built by ``make docs``: the pages of this folder, by the sections of
+index.md.
 
-A link to a file that is not a page, such as a config, becomes a download of that file. The build fails on a link that
-leads nowhere, and on a page that index.md does not list; those in own/ come last, by their names, and need no line.
-Diagrams are drawn in the browser, by a script from the network. Without it they are shown as text.
+A link to a file that is not a page, such as a config, becomes a download of that file. The build
+fails on a link that leads nowhere, and on a page that index.md does not list; those in own/ come
+last, by their names, and need no line. Diagrams are drawn in the browser, by a script from the
+network. Without it they are shown as text.
 """
 
 import re
@@ -21,7 +23,9 @@ PAGES = {  # what stands here for a file at the top of the repository
 }
 RELATIVE_LINK = r"]\((?!\w+:|#)"
 
-project = html_title = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+project = html_title = (
+    (ROOT / "README.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+)
 release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 extensions = ["myst_parser", "sphinxcontrib.mermaid"]
@@ -32,7 +36,8 @@ html_copy_source = False
 
 
 def prepare_page(app: Sphinx, page: str, content: list[str]) -> None:
-    """Let links lead to pages, and give each section of index.md its part of the contents at the side.
+    """Let links lead to pages, and give each section of index.md its part of the contents at the
+    side.
 
     Args:
         app: The application.
@@ -44,7 +49,9 @@ def prepare_page(app: Sphinx, page: str, content: list[str]) -> None:
     if page == "index":
         sections = re.split(r"^## ", content[0], flags=re.MULTILINE)[1:]
         own = "".join(f"](own/{file.name})" for file in sorted(OWN.glob("*.md")))
-        content[0] += "".join(map(_contents, [*sections, f"This project\n{own}"] if own else sections))
+        content[0] += "".join(
+            map(_contents, [*sections, f"This project\n{own}"] if own else sections)
+        )
 
 
 def prepare_included(app: Sphinx, file: Path, page: str, content: list[str]) -> None:

@@ -1,4 +1,6 @@
-"""Two workers share two cores: numpy, torch and the processes that the tests start have one thread each."""
+"""Two workers share two cores: numpy, torch and the processes that the tests start have one thread
+each.
+"""
 
 import os
 

@@ -25,22 +25,42 @@ from tests.tiny_files import images, series, texts  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
-[PACKAGE] = [path.parent.name for path in ROOT.glob("src/*/__main__.py")]  # the team's, whatever it is called
+# The team's, whatever it is called
+[PACKAGE] = [path.parent.name for path in ROOT.glob("src/*/__main__.py")]
 SHIPPED = [
     CONFIGS / f"{name}.yaml"
     for name in (
-        "cifar", "cifar_vgg", "forecast", "forecast_ensemble", "forecast_small", "linear", "maml", "mlp", "tabular",
-        "text", "transfer",
+        "cifar",
+        "cifar_vgg",
+        "forecast",
+        "forecast_ensemble",
+        "forecast_small",
+        "linear",
+        "maml",
+        "mlp",
+        "tabular",
+        "text",
+        "transfer",
     )
-]  # fmt: skip
-IS_WHOLE = PACKAGE == "project" and all(config.is_file() for config in SHIPPED)  # nothing was renamed or deleted
-SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # of processes that use `tests`
-LONGEST = {"test_new.py", "test_readme.py", "test_removal.py", "test_rename.py", "test_sweep.py", "test_tutorials.py"}
+]
+# Nothing was renamed or deleted
+IS_WHOLE = PACKAGE == "project" and all(config.is_file() for config in SHIPPED)
+# Of processes that use `tests`
+SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+LONGEST = {
+    "test_new.py",
+    "test_readme.py",
+    "test_removal.py",
+    "test_rename.py",
+    "test_sweep.py",
+    "test_tutorials.py",
+}
 IMAGES = ["--data.dataset=folder", "--data.path={images}", "--data.batch_size=40"]
 TEXTS = ["--data.dataset=csv", "--data.path={texts}", "--data.batch_size=32"]
 SERIES = [
-    "--data.dataset=csv", "--data.path={series}", "--data.targets=[load]", "--data.context_length=48",
-    "--data.horizon=24", "--data.batch_size=48", "--data.val_fraction=0.2",
+    "--data.dataset=csv", "--data.path={series}", "--data.targets=[load]",
+    "--data.context_length=48", "--data.horizon=24", "--data.batch_size=48",
+    "--data.val_fraction=0.2",
 ]  # fmt: skip
 SMALL_DATA = {  # how each DataModule is made small; one that is not here runs two batches
     "AGNewsData": TEXTS,
@@ -123,7 +143,8 @@ def _settings_at_start() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _one_command_per_process(_settings_at_start):
-    """What a command may import, and which run it resumes, is settled once per process: here each test is a command.
+    """What a command may import, and which run it resumes, is settled once per process: here each
+    test is a command.
 
     So is a fixture of a module, which runs before this one.
     """
@@ -136,7 +157,9 @@ def _one_command_per_process(_settings_at_start):
 
 @pytest.fixture
 def short(request) -> Callable[[Path], list[str]]:
-    """Flags that make an experiment small, as `SMALL_DATA` says of its data, for one epoch on the CPU."""
+    """Flags that make an experiment small, as `SMALL_DATA` says of its data, for one epoch on the
+    CPU.
+    """
     brief = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
     limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
 
@@ -146,8 +169,14 @@ def short(request) -> Callable[[Path], list[str]]:
         if not own:
             return [*limits, *brief]
         ensemble = settings["model"].get("init_args", {}).get("ensemble", [])
-        members = [member | {"context_length": member["context_length"] // 15} for member in ensemble]
-        window = [f"--model.ensemble={json.dumps(members)}", "--trainer.limit_train_batches=1.0"] if members else []
+        members = [
+            member | {"context_length": member["context_length"] // 15} for member in ensemble
+        ]
+        window = (
+            [f"--model.ensemble={json.dumps(members)}", "--trainer.limit_train_batches=1.0"]
+            if members
+            else []
+        )
         return [*own, *window, *brief]
 
     return flags
@@ -161,7 +190,9 @@ def settings_of(config: Path) -> dict[str, Any]:
             return over
         return {**before, **{key: merged(before.get(key), value) for key, value in over.items()}}
 
-    return reduce(merged, (yaml.safe_load(file.read_text()) for file in (*find_bases(config), config)))
+    return reduce(
+        merged, (yaml.safe_load(file.read_text()) for file in (*find_bases(config), config))
+    )
 
 
 def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:
@@ -190,7 +221,8 @@ def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = PACKAG
     patch.setattr(sys, "argv", [package, *map(str, arguments)])
     for name in ("lightning.pytorch", "lightning.fabric"):
         for handler in logging.getLogger(name).handlers:
-            if type(handler) is logging.StreamHandler:  # bound to what stderr was when Lightning was imported
+            # Bound to what stderr was when Lightning was imported
+            if type(handler) is logging.StreamHandler:
                 patch.setattr(handler, "stream", sys.stderr)
     try:
         return run_command(package)
@@ -206,9 +238,12 @@ def children(monkeypatch) -> None:
 
 
 def shell(*arguments: object, cwd: Path, count: int = 1, seconds: int = 240) -> Outcome:
-    """Runs ``python -m PACKAGE ARGUMENTS`` as one or more processes of their own; what the first one printed."""
+    """Runs ``python -m PACKAGE ARGUMENTS`` as one or more processes of their own; what the first
+    one printed.
+    """
     processes = [
-        Python("-m", PACKAGE, *arguments, cwd=cwd, environment={**OFFLINE, **of_rank}) for of_rank in ranks(count)
+        Python("-m", PACKAGE, *arguments, cwd=cwd, environment={**OFFLINE, **of_rank})
+        for of_rank in ranks(count)
     ]
     printed = [process.communicate(seconds) for process in processes]
     return Outcome(processes[0].wait(), *printed[0])

@@ -1,8 +1,10 @@
-"""A fit on a CUDA device that does not exist, which finds mixed devices and steps that wait for the device.
+"""A fit on a CUDA device that does not exist, which finds mixed devices and steps that wait for the
+device.
 
-Under `FakeTensorMode` tensors have shape, type and device, but no numbers; those on a CUDA device exist on machines
-without one. An operation on tensors of two devices raises as it would on a GPU. What can't be had without a driver is
-the backward pass (every parameter gets a gradient that is made up), and whatever depends on the numbers.
+Under `FakeTensorMode` tensors have shape, type and device, but no numbers; those on a CUDA device
+exist on machines without one. An operation on tensors of two devices raises as it would on a GPU.
+What can't be had without a driver is the backward pass (every parameter gets a gradient that is
+made up), and whatever depends on the numbers.
 """
 
 from collections import Counter
@@ -32,12 +34,14 @@ from litlab.callbacks import RunSummary
 expect_warnings = pytest.mark.filterwarnings(
     "ignore:.*pin_memory", "ignore:The number of training batches .* smaller than the logging"
 )
-# Small, and without what needs numbers or reads them: results, checkpoints, a progress bar, a log step.
+# Small, and without what needs numbers or reads them: results, checkpoints, a progress bar, a log
+# step.
 FEW = [
     "--checkpoint=null", "--early_stopping=null", "--trainer.enable_progress_bar=false",
-    "--trainer.log_every_n_steps=1000", "--trainer.precision=32-true", "--trainer.limit_train_batches=3",
-    "--trainer.limit_val_batches=2", "--trainer.limit_test_batches=2", "--test_after_fit=false",
-    "--trainer.max_epochs=1", "--trainer.inference_mode=false", "--ema.decay=0.9", "--data.batch_size=8",
+    "--trainer.log_every_n_steps=1000", "--trainer.precision=32-true",
+    "--trainer.limit_train_batches=3", "--trainer.limit_val_batches=2",
+    "--trainer.limit_test_batches=2", "--test_after_fit=false", "--trainer.max_epochs=1",
+    "--trainer.inference_mode=false", "--ema.decay=0.9", "--data.batch_size=8",
 ]  # fmt: skip
 DEVICE = torch.device("cuda", 0)
 COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
@@ -50,7 +54,8 @@ class Waited(AssertionError):
 class Watch(TorchDispatchMode):
     """Raises where a step waits for the device; elsewhere numbers that are read are made up.
 
-    Waiting are reading a value and copies in either direction, unless they are marked `non_blocking`.
+    Waiting are reading a value and copies in either direction, unless they are marked
+    `non_blocking`.
     """
 
     in_step = False
@@ -70,7 +75,10 @@ class Watch(TorchDispatchMode):
             source = args[1] if func is torch.ops.aten.copy_.default else args[0]
             blocking = not kwargs.get("non_blocking", len(args) > 2 and args[2])
             if blocking and source.device.type != result.device.type:
-                self.waits(f"{tuple(source.shape)} is copied from {source.device.type} to {result.device.type}")
+                self.waits(
+                    f"{tuple(source.shape)} is copied from {source.device.type} to "
+                    f"{result.device.type}"
+                )
         return result
 
     def waits(self, what: str) -> None:
@@ -88,7 +96,9 @@ def _made_up(tensor: Tensor) -> Any:
 
 
 class EndsOfSteps(Callback):
-    """Begins to compute without numbers, and tells `Watch` where there is no step. It has to be the first callback."""
+    """Begins to compute without numbers, and tells `Watch` where there is no step. It has to be the
+    first callback.
+    """
 
     def __init__(self, watch: Watch, modes: ExitStack) -> None:
         self.watch = watch
@@ -100,7 +110,8 @@ class EndsOfSteps(Callback):
         trainer.callbacks = [self, *others]  # the model puts one of its own before
         if stage == "fit":
             self.modes.enter_context(fake_modes(self.watch))
-            pl_module.to(DEVICE)  # before a callback copies it: what is real can no longer be copied
+            # Before a callback copies it: what is real can no longer be copied
+            pl_module.to(DEVICE)
 
     def _end(self, *anything: Any) -> None:
         self.watch.in_step = False
@@ -124,7 +135,8 @@ class Enough(Exception):
 class FakeCUDA(SingleDeviceStrategy):
     """Trains on the device that does not exist, in bf16-mixed.
 
-    A step begins with its batch. The first one of each stage is not watched: it may look at the data.
+    A step begins with its batch. The first one of each stage is not watched: it may look at the
+        data.
     """
 
     def __init__(self, watch: Watch, steps: Counter[str]) -> None:
@@ -187,7 +199,9 @@ def _module_to(self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     for module in self.modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:
-                module._parameters[name] = nn.Parameter(parameter.detach().to(DEVICE), parameter.requires_grad)
+                module._parameters[name] = nn.Parameter(
+                    parameter.detach().to(DEVICE), parameter.requires_grad
+                )
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 module._buffers[name] = buffer.to(DEVICE)
@@ -195,13 +209,21 @@ def _module_to(self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
             module._device = DEVICE
             for name in module._defaults:
                 state = getattr(module, name)
-                setattr(module, name, state.to(DEVICE) if isinstance(state, Tensor) else [x.to(DEVICE) for x in state])
+                setattr(
+                    module,
+                    name,
+                    state.to(DEVICE)
+                    if isinstance(state, Tensor)
+                    else [x.to(DEVICE) for x in state],
+                )
     return self
 
 
 def _copy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     copied = self.detach().clone()
-    memo[id(self)] = nn.Parameter(copied, self.requires_grad) if isinstance(self, nn.Parameter) else copied
+    memo[id(self)] = (
+        nn.Parameter(copied, self.requires_grad) if isinstance(self, nn.Parameter) else copied
+    )
     return memo[id(self)]
 
 
@@ -217,25 +239,32 @@ def _outside(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def on_fake_cuda(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Lets the next `fit` of the command line train, validate and test on the device that does not exist.
+    """Lets the next `fit` of the command line train, validate and test on the device that does not
+    exist.
 
     Returns:
         The number of steps of each stage, after the fit.
     """
     watch, fit, steps = Watch(), Trainer.fit, Counter[str]()
     for name, what in {
-        "is_bf16_supported": True, "default_generators": (torch.Generator(),), "get_device_name": "fake",
+        "is_bf16_supported": True, "default_generators": (torch.Generator(),),
+        "get_device_name": "fake",
         "get_device_properties": SimpleNamespace(major=9, total_memory=1), "mem_get_info": (0, 1),
         "reset_peak_memory_stats": None, "max_memory_allocated": 0, "max_memory_reserved": 0,
     }.items():  # fmt: skip
         there = what if name == "default_generators" else lambda *_, value=what, **__: value
         monkeypatch.setattr(torch.cuda, name, there)
     monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
-    monkeypatch.setattr(torch.accelerator, "synchronize", lambda *_: watch.waits("the device is synchronized"))
+    monkeypatch.setattr(
+        torch.accelerator, "synchronize", lambda *_: watch.waits("the device is synchronized")
+    )
     monkeypatch.setattr(_DataLoaderSource, "dataloader", _outside(_DataLoaderSource.dataloader))
     for loop in (fit_loop, evaluation_loop):  # it counts on the device
         monkeypatch.setattr(loop, "has_len_all_ranks", lambda loader, *_: len(loader) > 0)
-    for kind, name in ((dataloader.DataLoader, "__iter__"), (dataloader._BaseDataLoaderIter, "__next__")):
+    for kind, name in (
+        (dataloader.DataLoader, "__iter__"),
+        (dataloader._BaseDataLoaderIter, "__next__"),
+    ):
         monkeypatch.setattr(kind, name, _outside(getattr(kind, name)))
 
     def fit_and_test(trainer: Trainer, model: Any, datamodule: Any, **kwargs: Any) -> None:

@@ -1,8 +1,9 @@
-"""Processes of Python that start at once: forks of one that has imported torch and Lightning; not a test itself.
+"""Processes of Python that start at once: forks of one that has imported torch and Lightning; not a
+    test itself.
 
-Importing both takes some ten seconds of a core, and a test of two ranks that are stopped and go on starts four
-processes. One server forks for all processes of a session. What is forked is like a new process otherwise: arguments,
-environment, working directory, exit code.
+Importing both takes some ten seconds of a core, and a test of two ranks that are stopped and go on
+starts four processes. One server forks for all processes of a session. What is forked is like a new
+process otherwise: arguments, environment, working directory, exit code.
 """
 
 import atexit
@@ -27,7 +28,8 @@ from subprocess import TimeoutExpired
 from typing import Any, BinaryIO
 
 SERVER = "TEST_FORK_SERVER"  # variable: the server's socket
-NUMBER = struct.Struct("i")  # what the server answers: an id, and when that process has ended its exit code
+# What the server answers: an id, and when that process has ended its exit code
+NUMBER = struct.Struct("i")
 
 _kept: list[object] = []  # by the process that has started the server, as long as it lives
 _one_at_a_time = threading.Lock()  # some tests start several processes from threads
@@ -80,7 +82,9 @@ class Python:
         self._server = socket.socket(socket.AF_UNIX)
         weakref.finalize(self, self._server.close)
         self._server.connect(os.environ[SERVER])
-        self._server.sendall(json.dumps([[*map(str, arguments)], str(cwd), variables, files]).encode())
+        self._server.sendall(
+            json.dumps([[*map(str, arguments)], str(cwd), variables, files]).encode()
+        )
         self._server.shutdown(socket.SHUT_WR)
         self.pid = self._receive()
         self._code: int | None = None
@@ -102,7 +106,9 @@ class Python:
         code = self.poll(timeout)
         if code is None:
             said = "\n".join(self.printed())
-            raise AssertionError(f"process {self.pid} has not ended in {timeout} seconds, and has printed:\n{said}")
+            raise AssertionError(
+                f"process {self.pid} has not ended in {timeout} seconds, and has printed:\n{said}"
+            )
         return code
 
     def communicate(self, timeout: float = 240) -> tuple[str, str]:
@@ -124,10 +130,16 @@ class Python:
 
 
 class Child(Python):
-    """Takes the place of `subprocess.Popen` in `litlab.runs.children`; what it prints is shown when it ends."""
+    """Takes the place of `subprocess.Popen` in `litlab.runs.children`; what it prints is shown when
+    it ends.
+    """
 
     def __init__(
-        self, words: list[str], start_new_session: bool, stdout: BinaryIO | None = None, stderr: int = 0
+        self,
+        words: list[str],
+        start_new_session: bool,
+        stdout: BinaryIO | None = None,
+        stderr: int = 0,
     ) -> None:
         assert start_new_session
         super().__init__(*words[1:], cwd=Path.cwd(), merge=stdout is not None)
@@ -146,7 +158,8 @@ class Child(Python):
         return code
 
 
-# Forked from a process that has imported `tests` of this tree. Rewriting asserts would take 12 seconds.
+# Forked from a process that has imported `tests` of this tree. Rewriting asserts would take 12
+# seconds.
 PYTEST = f"""
 import os
 import sys
@@ -154,7 +167,8 @@ import pytest
 for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
     del sys.modules[name]
 del os.environ["{SERVER}"]
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--assert=plain", "--basetemp=temporary", *sys.argv[1:]]))
+options = ["-q", "-p", "no:cacheprovider", "--assert=plain", "--basetemp=temporary"]
+sys.exit(pytest.main([*options, *sys.argv[1:]]))
 """
 
 
@@ -162,7 +176,9 @@ def start_pytest(root: Path, *arguments: str, path: object = "src") -> Python:
     """Run tests of another tree; `path` is where its packages are."""
     script = root / "run_tests.py"
     script.write_text(PYTEST)
-    return Python(script, *arguments, cwd=root, environment={"PYTHONPATH": root / str(path)}, merge=True)
+    return Python(
+        script, *arguments, cwd=root, environment={"PYTHONPATH": root / str(path)}, merge=True
+    )
 
 
 def ranks(count: int) -> list[dict[str, object]]:

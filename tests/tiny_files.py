@@ -1,4 +1,6 @@
-"""Tiny data files, as fixtures: a folder of images, a table of texts, a table of numbers over time."""
+"""Tiny data files, as fixtures: a folder of images, a table of texts, a table of numbers over
+time.
+"""
 
 import csv
 import math
@@ -13,7 +15,9 @@ from PIL import Image
 
 @pytest.fixture(scope="session")
 def images(tmp_path_factory) -> Path:
-    """A folder of PNG images: 10 classes, 16 / 4 / 5 each for train, val and test, told apart by light and waves."""
+    """A folder of PNG images: 10 classes, 16 / 4 / 5 each for train, val and test, told apart by
+    light and waves.
+    """
     root = tmp_path_factory.mktemp("images")
     rng = np.random.default_rng(0)
     for split, count in (("train", 16), ("val", 4), ("test", 5)):
@@ -21,8 +25,13 @@ def images(tmp_path_factory) -> Path:
             folder = root / split / f"class_{label}"
             folder.mkdir(parents=True)
             for number in range(count):
-                wave = 15 * np.cos(np.arange(32) * (label + 1) * math.pi / 16)[:, None]  # across the image
-                pixels = rng.normal(20 + 23 * label + wave, 12, (32, 32, 3)).clip(0, 255).astype(np.uint8)
+                # Across the image
+                wave = 15 * np.cos(np.arange(32) * (label + 1) * math.pi / 16)[:, None]
+                pixels = (
+                    rng.normal(20 + 23 * label + wave, 12, (32, 32, 3))
+                    .clip(0, 255)
+                    .astype(np.uint8)
+                )
                 Image.fromarray(pixels).save(folder / f"{number}.png")
     return root
 
@@ -53,13 +62,18 @@ def series(tmp_path_factory) -> Path:
         for hour in range(1300):
             daily = math.sin(2 * math.pi * hour / 24)
             time = datetime(2024, 1, 1) + timedelta(hours=hour)
-            load, heat = 100 + 10 * daily + rng.normal(), 20 - 3 * daily + 0.01 * hour + 0.3 * rng.normal()
+            load, heat = (
+                100 + 10 * daily + rng.normal(),
+                20 - 3 * daily + 0.01 * hour + 0.3 * rng.normal(),
+            )
             writer.writerow([time, f"{load:.3f}", f"{heat:.3f}"])
     return path
 
 
 def flip(path: Path, place: float) -> None:
-    """Change one bit of a file, at a place from 0 to 1, and its date, as this process may have checked it already."""
+    """Change one bit of a file, at a place from 0 to 1, and its date, as this process may have
+    checked it already.
+    """
     state, content = path.stat(), bytearray(path.read_bytes())
     content[int(place * (len(content) - 1))] ^= 4
     path.write_bytes(content)

@@ -1,4 +1,6 @@
-"""The one exception for what the user can put right, and where in the config another one came from."""
+"""The one exception for what the user can put right, and where in the config another one came
+from.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,17 +9,22 @@ from contextlib import contextmanager
 class UserError(Exception):
     """Something the user can put right.
 
-    The command line prints its message as one line and exits with code 2, without a traceback. The message has the form
-    ``KEY: what is wrong; what to do``, where KEY is a YAML key, a flag, or a file and its row.
+    The command line prints its message as one line and exits with code 2, without a traceback. The
+    message has the form ``KEY: what is wrong; what to do``, where KEY is a YAML key, a flag, or a
+    file and its row.
     """
 
     def __str__(self) -> str:
-        """Return the message on one line, even if it quotes a file name or a text of several lines."""
+        """Return the message on one line, even if it quotes a file name or a text of several
+        lines.
+        """
         return printable(super().__str__())
 
 
 def printable(text: str) -> str:
-    """Return a text that stays one line and can't control a terminal: other characters become escapes."""
+    """Return a text that stays one line and can't control a terminal: other characters become
+    escapes.
+    """
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
@@ -34,7 +41,9 @@ def list_causes(error: BaseException) -> list[BaseException]:
 
 @contextmanager
 def building(key: str) -> Iterator[None]:
-    """Note on an exception which part of the config was being built, such as ``model.optimizer``."""
+    """Note on an exception which part of the config was being built, such as
+    ``model.optimizer``.
+    """
     try:
         yield
     except Exception as error:

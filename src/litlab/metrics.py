@@ -1,4 +1,6 @@
-"""Metrics that are exact over an epoch, any batch size and any number of processes, and their states in checkpoints."""
+"""Metrics that are exact over an epoch, any batch size and any number of processes, and their
+states in checkpoints.
+"""
 
 import math
 from collections.abc import Sequence
@@ -11,14 +13,16 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities import dim_zero_cat
 
-# Of sums: exact over millions of samples, and whenever a run was interrupted. Apple's GPUs don't have it.
+# Of sums: exact over millions of samples, and whenever a run was interrupted. Apple's GPUs don't
+# have it.
 WIDEST = torch.float32 if torch.backends.mps.is_available() else torch.float64
 
 
 def gather_rows(state: Tensor, group: Any = None) -> list[Tensor]:
     """Return the state that each rank has of a metric, of those that have any.
 
-    As objects: of a rank without a sample torchmetrics (1.9) can't know the type and shape of the others' tensors.
+    As objects: of a rank without a sample torchmetrics (1.9) can't know the type and shape of the
+        others' tensors.
 
     Args:
         state: This rank's, of any shape; of the other ranks its first dimension may be another one.
@@ -32,10 +36,12 @@ def gather_rows(state: Tensor, group: Any = None) -> list[Tensor]:
 class Sums(Metric):
     """A metric that adds up numbers, over samples and ranks.
 
-    Not torchmetrics' MeanMetric (1.9): it waits for the device to look for NaN, or, told not to, forgets the weights.
+    Not torchmetrics' MeanMetric (1.9): it waits for the device to look for NaN, or, told not to,
+    forgets the weights.
 
     Args:
-        shape: Shape of ``sums``, in which they are added up: rows, and columns where there are several.
+        shape: Shape of ``sums``, in which they are added up: rows, and columns where there are
+            several.
     """
 
     full_state_update = False
@@ -46,22 +52,28 @@ class Sums(Metric):
         self.add_state("sums", torch.zeros(shape, dtype=WIDEST), dist_reduce_fx="sum")
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Add a tensor for each row of ``sums``, over all but its last dimensions; subclasses say what they take."""
+        """Add a tensor for each row of ``sums``, over all but its last dimensions; subclasses say
+        what they take.
+        """
         columns = self.sums.shape[1:]
-        self.sums = self.sums + torch.stack([term.reshape(-1, *columns).sum(dim=0, dtype=WIDEST) for term in args])
+        self.sums = self.sums + torch.stack(
+            [term.reshape(-1, *columns).sum(dim=0, dtype=WIDEST) for term in args]
+        )
 
     def compute(self) -> Any:
         return self.sums
 
 
 class RegressionErrors(Sums):
-    """Mean squared error, mean absolute error and R2 (the share of the variance that is explained) of each target.
+    """Mean squared error, mean absolute error and R2 (the share of the variance that is explained)
+    of each target.
 
-    Not torchmetrics' own (1.9): its R2Score takes sums below 1e-4 for zero, so that small units have an R2 of 1, and
-    float32 sums of errors depend on where a run was interrupted.
+    Not torchmetrics' own (1.9): its R2Score takes sums below 1e-4 for zero, so that small units
+    have an R2 of 1, and float32 sums of errors depend on where a run was interrupted.
 
     Args:
-        targets: Their names. Several are told apart by them: ``mse_price``; a single one is just ``mse``.
+        targets: Their names. Several are told apart by them: ``mse_price``; a single one is just
+            ``mse``.
     """
 
     def __init__(self, targets: Sequence[str]) -> None:
@@ -72,10 +84,14 @@ class RegressionErrors(Sums):
         """Add rows, both float of shape (row, target)."""
         target = target.to(WIDEST)
         error = predicted.to(WIDEST) - target
-        super().update(torch.ones_like(target), error.square(), error.abs(), target, target.square())
+        super().update(
+            torch.ones_like(target), error.square(), error.abs(), target, target.square()
+        )
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the errors of each target, each of shape (); R2 is NaN where the target never changes."""
+        """Return the errors of each target, each of shape (); R2 is NaN where the target never
+        changes.
+        """
         count, squared, absolute, total, total_squared = self.sums
         variation = total_squared - total.square() / count
         r2 = (1 - squared / variation).where(variation > 1e-12 * total_squared, torch.nan)
@@ -101,7 +117,8 @@ class ForecastMetrics(Sums):
         """Add windows.
 
         Args:
-            predicted: Forecast and ends of its interval, which may be NaN, (batch, horizon, channel, 3).
+            predicted: Forecast and ends of its interval, which may be NaN, (batch, horizon,
+                channel, 3).
             future: The truth, (batch, horizon, channel).
         """
         forecast, lower, upper = predicted.unbind(dim=-1)
@@ -112,7 +129,8 @@ class ForecastMetrics(Sums):
     def compute(self) -> dict[str, Tensor]:
         """Return the means, each of shape ()."""
         count, *totals = self.sums
-        squared, absolute, coverage, width = ((total / count).float() for total in totals)  # of each channel
+        # Of each channel
+        squared, absolute, coverage, width = ((total / count).float() for total in totals)
         values = {"mse": squared.mean(), "mae": absolute.mean()}
         if not width.isnan().any():
             values |= {"coverage": coverage.mean(), "interval_width": width.mean()}
@@ -122,17 +140,19 @@ class ForecastMetrics(Sums):
 
 
 class Conformal(Metric):
-    """Widen (or narrow) intervals to cover a share of a held-out split, for each horizon step and channel.
+    """Widen (or narrow) intervals to cover a share of a held-out split, for each horizon step and
+    channel.
 
-    Of each held-out window it takes how far the truth lies outside the model's interval: max(lower - y, y - upper).
-    The ceil((n + 1) * coverage)-th smallest of these n scores is the `radius` that both ends are moved by. That is
-    conformalised quantile regression (Romano et al. 2019, arXiv:1905.03222). For a point forecast, an interval without
-    width, the score is the absolute error: split-conformal prediction (Vovk et al. 2005; Lei et al. 2018,
-    arXiv:1604.04173). The coverage is guaranteed where held-out and later windows are exchangeable; those of a series
-    that drifts are not quite, so it is measured in the test as well.
+    Of each held-out window it takes how far the truth lies outside the model's interval: max(lower
+    - y, y - upper). The ceil((n + 1) * coverage)-th smallest of these n scores is the `radius` that
+    both ends are moved by. That is conformalised quantile regression (Romano et al. 2019,
+    arXiv:1905.03222). For a point forecast, an interval without width, the score is the absolute
+    error: split-conformal prediction (Vovk et al. 2005; Lei et al. 2018, arXiv:1604.04173). The
+    coverage is guaranteed where held-out and later windows are exchangeable; those of a series that
+    drifts are not quite, so it is measured in the test as well.
 
-    The radius is neither state nor buffer: it belongs to the weights that were validated, and an average of weights
-    must not average it.
+    The radius is neither state nor buffer: it belongs to the weights that were validated, and an
+    average of weights must not average it.
 
     Args:
         coverage: Share of the truth that the intervals are to cover, between 0 and 1.
@@ -152,16 +172,22 @@ class Conformal(Metric):
         self.scores.append(torch.maximum(lower - future, future - upper).float())
 
     def compute(self) -> Tensor | None:
-        """Return the radius (horizon, channel) of all windows since the reset; None if they are too few."""
+        """Return the radius (horizon, channel) of all windows since the reset; None if they are too
+        few.
+        """
         scores = dim_zero_cat(self.scores)
-        rank = math.ceil((len(scores) + 1) * self.coverage - 1e-9)  # the product can come out above a whole number
+        # The product can come out above a whole number
+        rank = math.ceil((len(scores) + 1) * self.coverage - 1e-9)
         if rank > len(scores):
             return None
-        # Not `kthvalue`: it has no deterministic form on GPUs. A view would put all scores into the checkpoint.
+        # Not `kthvalue`: it has no deterministic form on GPUs. A view would put all scores into the
+        # checkpoint.
         return scores.topk(len(scores) - rank + 1, dim=0).values[-1].clone()
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the calibrated ends of intervals of shape (batch, horizon, channel), NaN without calibration."""
+        """Return the calibrated ends of intervals of shape (batch, horizon, channel), NaN without
+        calibration.
+        """
         if self.radius is None:
             return torch.full_like(lower, math.nan), torch.full_like(upper, math.nan)
         radius = self.radius.to(lower.device)
@@ -172,16 +198,17 @@ class Conformal(Metric):
 class StageMetrics(nn.Module):
     """Mean loss and metrics of a stage (train, val or test).
 
-    Updating a torchmetrics collection at every step costs more than a small network's step (about 0.2 ms of CPU), so
-    steps only keep their tensors and `flush` updates the metrics for many steps at once. Every sample counts exactly
-    once, and nothing waits for the device until `compute`.
+    Updating a torchmetrics collection at every step costs more than a small network's step (about
+    0.2 ms of CPU), so steps only keep their tensors and `flush` updates the metrics for many steps
+    at once. Every sample counts exactly once, and nothing waits for the device until `compute`.
 
     Args:
         stage: Prefix of the logged names: train, val or test.
-        metrics: The task's own, updated with (outputs, target) of many steps at once. Cloned, so that each stage counts
-            on its own.
-        further: The user's; one with a name of the task's takes its place. With some, all are updated batch by batch:
-            sums of floats then round alike, whenever a checkpoint made a flush.
+        metrics: The task's own, updated with (outputs, target) of many steps at once. Cloned, so
+            that each stage counts on its own.
+        further: The user's; one with a name of the task's takes its place. With some, all are
+            updated batch by batch: sums of floats then round alike, whenever a checkpoint made a
+            flush.
         flush_every: Steps kept at most before a flush; bounds the memory that their outputs take.
     """
 
@@ -199,7 +226,9 @@ class StageMetrics(nn.Module):
         self.flush_every = flush_every
         self.loss = Sums(2)  # of the losses of samples, and of samples
         everything: Any = {**(metrics or {}), **(further or {})}
-        self.metrics = MetricCollection(everything, prefix=f"{stage}/", compute_groups=False).clone()
+        self.metrics = MetricCollection(
+            everything, prefix=f"{stage}/", compute_groups=False
+        ).clone()
         self._steps: list[tuple[Tensor, Tensor | None, Tensor]] = []
         for metric in self.modules():
             if isinstance(metric, Metric):
@@ -210,7 +239,8 @@ class StageMetrics(nn.Module):
 
         Args:
             loss: Mean loss of the batch, shape ().
-            outputs: What the metrics take, of shape (batch, ...), such as probabilities. None: the loss is all.
+            outputs: What the metrics take, of shape (batch, ...), such as probabilities. None: the
+                loss is all.
             target: Shape (batch, ...), such as labels.
         """
         # Copies, as a CUDA graph's next run overwrites its outputs
@@ -254,7 +284,9 @@ class StageMetrics(nn.Module):
 
 
 def metric_states(module: nn.Module) -> dict[str, dict[str, Any]]:
-    """Return the state of each torchmetrics.Metric of a module that was updated since its reset, by its name."""
+    """Return the state of each torchmetrics.Metric of a module that was updated since its reset, by
+    its name.
+    """
     for part in module.modules():
         if isinstance(part, StageMetrics):
             part.flush()
@@ -264,30 +296,42 @@ def metric_states(module: nn.Module) -> dict[str, dict[str, Any]]:
     states: dict[str, dict[str, Any]] = {}
     for name, part in module.named_modules():
         if isinstance(part, Metric) and part.update_count:
-            state = apply_to_collection(part.metric_state, Tensor, lambda value: value.detach().to("cpu", copy=True))
+            state = apply_to_collection(
+                part.metric_state, Tensor, lambda value: value.detach().to("cpu", copy=True)
+            )
             states[name] = {**state, "_update_count": part.update_count}
     return states
 
 
-def load_metric_states(module: nn.Module, states: dict[str, dict[str, Any]], device: torch.device) -> None:
+def load_metric_states(
+    module: nn.Module, states: dict[str, dict[str, Any]], device: torch.device
+) -> None:
     """Restore what `metric_states` returned, on this device."""
     for name, state in states.items():
-        vars(module.get_submodule(name)).update(apply_to_collection(state, Tensor, Tensor.to, device))
+        vars(module.get_submodule(name)).update(
+            apply_to_collection(state, Tensor, Tensor.to, device)
+        )
 
 
 def classification_scores(predicted: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Compute accuracy (``test/acc``) and macro F1 (``test/f1``) of predicted classes, int64 of shape (sample,)."""
+    """Compute accuracy (``test/acc``) and macro F1 (``test/f1``) of predicted classes, int64 of
+    shape (sample,).
+    """
     from sklearn.metrics import accuracy_score, f1_score
 
     macro = cast(float, f1_score(labels, predicted, average="macro"))
     return {"test/acc": float(accuracy_score(labels, predicted)), "test/f1": float(macro)}
 
 
-def regression_scores(predicted: np.ndarray, truth: np.ndarray, names: Sequence[str]) -> dict[str, float]:
-    """Compute squared and absolute error and R2 of predictions and truth, both float64 of shape (sample, target).
+def regression_scores(
+    predicted: np.ndarray, truth: np.ndarray, names: Sequence[str]
+) -> dict[str, float]:
+    """Compute squared and absolute error and R2 of predictions and truth, both float64 of shape
+    (sample, target).
 
     Returns:
-        ``test/mse``, ``test/mae`` and ``test/r2``; where there are several targets with the name of each at its end.
+        ``test/mse``, ``test/mae`` and ``test/r2``; where there are several targets with the name of
+        each at its end.
     """
     errors = RegressionErrors(names)
     errors.update(torch.tensor(predicted), torch.tensor(truth))

@@ -28,7 +28,9 @@ SMALL = (
 
 
 def build_experiment(*flags: str) -> Experiment:
-    """Return the model, data and Trainer that a command line of ``fit`` describes, connected and not run."""
+    """Return the model, data and Trainer that a command line of ``fit`` describes, connected and
+    not run.
+    """
     silence_noise()
     experiment = fit.build(Command(["fit", *flags]))
     trainer = fit.build_trainer(experiment, None)
@@ -43,20 +45,25 @@ class Losses(Callback):
     def __init__(self) -> None:
         self.values: list[float] = []
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         self.values.append(outputs["loss"].item())
 
 
 class ModuleContract:
-    """Tests of one module with its data; not collected itself, as its name does not start with Test.
+    """Tests of one module with its data; not collected itself, as its name does not start with
+    Test.
 
     Attributes:
         config: The experiment's config.
-        settings: Flags that make it small enough for a test; ``{name}`` is what the fixture of that name gives.
-        loss_at_start: The loss before training, from theory: ln(number of classes) for cross-entropy. Override `theory`
-            where it depends on the batch.
+        settings: Flags that make it small enough for a test; ``{name}`` is what the fixture of that
+            name gives.
+        loss_at_start: The loss before training, from theory: ln(number of classes) for
+            cross-entropy. Override `theory` where it depends on the batch.
         tolerance: Relative, of the loss at the start.
-        overfit_steps: Steps on one batch after which `overfit_share` of its first loss is left at most.
+        overfit_steps: Steps on one batch after which `overfit_share` of its first loss is left at
+            most.
         overfit_share: It may have to be larger where label smoothing keeps a loss above zero.
     """
 
@@ -72,12 +79,16 @@ class ModuleContract:
         return self.loss_at_start
 
     @pytest.fixture
-    def build(self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any) -> Callable[..., Experiment]:
+    def build(
+        self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: Any
+    ) -> Callable[..., Experiment]:
         """Build the experiment, with further flags."""
         monkeypatch.chdir(tmp_path)
 
         def fill_in(setting: str) -> str:
-            return re.sub(r"\{(\w+)\}", lambda match: str(request.getfixturevalue(match[1])), setting)
+            return re.sub(
+                r"\{(\w+)\}", lambda match: str(request.getfixturevalue(match[1])), setting
+            )
 
         def build_it(*flags: str) -> Experiment:
             settings = [fill_in(setting) for setting in (*self.settings, *flags)]
@@ -96,29 +107,39 @@ class ModuleContract:
         loss = (outputs["loss"] if isinstance(outputs, dict) else outputs).item()
         theory = self.theory(batch)
         assert loss == pytest.approx(theory, rel=self.tolerance), (
-            f"the loss starts at {loss:.4g}, not {theory:.4g}; check the initial weights and what the loss compares"
+            f"the loss starts at {loss:.4g}, not {theory:.4g}; check the initial weights and what "
+            "the loss compares"
         )
 
-    def test_one_step_changes_every_trained_parameter_and_no_other(self, build: Callable[..., Experiment]) -> None:
+    def test_one_step_changes_every_trained_parameter_and_no_other(
+        self, build: Callable[..., Experiment]
+    ) -> None:
         """Every parameter that is trained gets a gradient."""
         model, data, trainer = build("--trainer.max_steps=1")
         before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
         trainer.fit(model, data)
         for name, parameter in model.named_parameters():
             is_same = parameter.equal(before[name])
-            assert is_same != parameter.requires_grad, f"{name}: unchanged {is_same}; check requires_grad and forward"
+            assert is_same != parameter.requires_grad, (
+                f"{name}: unchanged {is_same}; check requires_grad and forward"
+            )
 
-    @pytest.mark.filterwarnings("ignore:You requested to overfit but enabled train dataloader shuffling")
+    @pytest.mark.filterwarnings(
+        "ignore:You requested to overfit but enabled train dataloader shuffling"
+    )
     def test_overfits_one_batch(self, build: Callable[..., Experiment]) -> None:
         """It can memorise a batch."""
-        model, data, trainer = build(f"--trainer.max_epochs={self.overfit_steps}", "--trainer.overfit_batches=1")
+        model, data, trainer = build(
+            f"--trainer.max_epochs={self.overfit_steps}", "--trainer.overfit_batches=1"
+        )
         losses = Losses()
         trainer.callbacks.append(losses)  # pyright: ignore[reportAttributeAccessIssue]
         trainer.fit(model, data)
         first, last = losses.values[0], losses.values[-1]
         assert last < self.overfit_share * first, (
-            f"on one batch the loss went from {first:.4g} to {last:.4g} only in {self.overfit_steps} steps; check the "
-            "labels and the learning rate, or raise overfit_steps"
+            f"on one batch the loss went from {first:.4g} to {last:.4g} only in "
+            f"{self.overfit_steps} steps; check the labels and the learning rate, or raise "
+            "overfit_steps"
         )
 
     def test_the_same_twice(self, build: Callable[..., Experiment]) -> None:
@@ -128,5 +149,9 @@ class ModuleContract:
             model, data, trainer = build("--trainer.max_steps=3")
             trainer.fit(model, data)
             weights.append(model.state_dict())
-        differing = [name for name, weight in weights[0].items() if not weight.equal(weights[1][name])]
-        assert not differing, f"{differing} differ in a second fit; check for random numbers that no seed sets"
+        differing = [
+            name for name, weight in weights[0].items() if not weight.equal(weights[1][name])
+        ]
+        assert not differing, (
+            f"{differing} differ in a second fit; check for random numbers that no seed sets"
+        )

@@ -1,9 +1,9 @@
 """Numbers with bounds, as types of settings: ``batch_size: PositiveInt``.
 
-The command line refuses what is out of bounds before anything is built; ``--help`` and an editor's JSON schema show the
-bounds. A class that is built in Python takes any number: its types are plain int and float for it, as for a type
-checker. jsonargparse's own types leave instances of themselves in the hyper-parameters, which
-``torch.load(weights_only=True)`` refuses. Bounds of your own::
+The command line refuses what is out of bounds before anything is built; ``--help`` and an editor's
+JSON schema show the bounds. A class that is built in Python takes any number: its types are plain
+int and float for it, as for a type checker. jsonargparse's own types leave instances of themselves
+in the hyper-parameters, which ``torch.load(weights_only=True)`` refuses. Bounds of your own::
 
     if TYPE_CHECKING:
         Width = int
@@ -54,7 +54,9 @@ def bounded(base: type, *conditions: str) -> Any:
 
 if TYPE_CHECKING:
     PositiveInt = NonNegativeInt = Seed = int
-    PositiveFloat = NonNegativeFloat = ClosedUnitInterval = OpenUnitInterval = HalfOpenUnitInterval = float
+    PositiveFloat = NonNegativeFloat = ClosedUnitInterval = OpenUnitInterval = (
+        HalfOpenUnitInterval
+    ) = float
 else:
     PositiveInt = bounded(int, ">= 1")
     NonNegativeInt = bounded(int, ">= 0")

@@ -16,7 +16,8 @@ CONFIGS = TEAM / "configs"
 BRIEF = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
 
 sys.path.append(str(TEAM))
-os.environ["PYTHONPATH"] = os.pathsep.join([SEARCH_PATH, str(TEAM)])  # of the processes that the tests start
+# Of the processes that the tests start
+os.environ["PYTHONPATH"] = os.pathsep.join([SEARCH_PATH, str(TEAM)])
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +33,12 @@ def short(images, texts, series) -> Callable[[Path], list[str]]:
         "images": ["--data.dataset=folder", f"--data.path={images}"],
         "text": ["--data.dataset=csv", f"--data.path={texts}"],
         "series": [
-            "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.val_fraction=0.2"
+            "--data.dataset=csv",
+            f"--data.path={series}",
+            "--data.targets=[load]",
+            "--data.val_fraction=0.2",
         ],
-    }  # fmt: skip
+    }
     return lambda config: [*data[config.stem], *BRIEF]
 
 
@@ -42,9 +46,9 @@ def short(images, texts, series) -> Callable[[Path], list[str]]:
 def settings(series) -> list[str]:
     """Flags of the run that several tests look at."""
     return [
-        f"--config={CONFIGS / 'series.yaml'}", "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]",
-        "--data.batch_size=48", "--data.val_fraction=0.2", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
-        "--trainer.callbacks=[]",
+        f"--config={CONFIGS / 'series.yaml'}", "--data.dataset=csv", f"--data.path={series}",
+        "--data.targets=[load]", "--data.batch_size=48", "--data.val_fraction=0.2",
+        "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1", "--trainer.callbacks=[]",
     ]  # fmt: skip
 
 

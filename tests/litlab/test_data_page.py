@@ -15,7 +15,9 @@ import yaml
 from tests.conftest import PACKAGE, ROOT
 
 PAGE = (ROOT / "docs/data.md").read_text()
-FILES = re.compile(r"^`(\S+\.(?:py|yaml))`(?:(?!^```).)*^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILES = re.compile(
+    r"^`(\S+\.(?:py|yaml))`(?:(?!^```).)*^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 TEAM = "sensor_team"
 FOLDER = Path("lightning_logs/sensors/version_0")
 
@@ -32,7 +34,8 @@ def team(tmp_path_factory):
         path.write_text(text.replace(f"{PACKAGE}.", f"{TEAM}."))
     for package in (folder / TEAM, *(folder / TEAM).iterdir()):
         (package / "__init__.py").touch()
-    sys.path.append(str(folder))  # it stays: the parser lists all subclasses that this process knows, and imports them
+    # It stays: the parser lists all subclasses that this process knows, and imports them
+    sys.path.append(str(folder))
     return TEAM
 
 
@@ -41,7 +44,8 @@ def config(team) -> Path:
     return Path(importlib.import_module(team).__path__[0]).parent / "configs/sensors.yaml"
 
 
-@pytest.mark.filterwarnings("ignore:No positive samples")  # AUROC of a class that few samples don't have
+# AUROC of a class that few samples don't have
+@pytest.mark.filterwarnings("ignore:No positive samples")
 def test_a_data_module_of_ones_own(run, config):
     done = run("fit", "--config", config, "--trainer.accelerator=cpu")
     assert done.code == 0, done.err
@@ -54,7 +58,9 @@ def test_a_data_module_of_ones_own(run, config):
     assert network["init_args"] == {"width": 32, "channels": 3, "num_classes": 3}
     made_up = importlib.import_module(f"{TEAM}.data.sensors").made_up
     np.savetxt("recording.csv", made_up(3.0, 99), delimiter=",", header="x,y,z", comments="")
-    done = run("predict", "--run", "sensors", "--input", "recording.csv", "--output", "activities.csv")
+    done = run(
+        "predict", "--run", "sensors", "--input", "recording.csv", "--output", "activities.csv"
+    )
     assert done.code == 0, done.err
     rows = list(csv.DictReader(Path("activities.csv").read_text().splitlines()))
     assert [row["row"] for row in rows] == [str(32 * number) for number in range(30)]
@@ -65,4 +71,7 @@ def test_a_data_module_of_ones_own(run, config):
     for number in range(5):
         shutil.copy("recording.csv", folder / f"{number}.csv")
     done = run("test", "--run", "sensors", "--data.path=recordings")
-    assert (done.code, "the checkpoint was trained with class_names ['running'" in done.err) == (2, True)
+    assert (done.code, "the checkpoint was trained with class_names ['running'" in done.err) == (
+        2,
+        True,
+    )

@@ -1,4 +1,6 @@
-"""A team's experiments on a CUDA device that does not exist, and that what is wrong there is found."""
+"""A team's experiments on a CUDA device that does not exist, and that what is wrong there is
+found.
+"""
 
 import pytest
 import torch
@@ -28,14 +30,18 @@ def test_steps_wait_for_nothing_and_mix_no_devices(on_fake_cuda, run, short):
 )
 def test_what_waits_is_found(on_fake_cuda, run, short, monkeypatch, spoil, says):
     step = Classifier.training_step
-    monkeypatch.setattr(Classifier, "training_step", lambda self, batch, number: spoil(step(self, batch, number)))
+    monkeypatch.setattr(
+        Classifier, "training_step", lambda self, batch, number: spoil(step(self, batch, number))
+    )
     with pytest.raises(Waited, match=says):
         run("fit", "--config", IMAGES, *short(IMAGES), *FEW)
     assert on_fake_cuda["train"] == 2  # the first step may look at the data
 
 
 def test_images_that_lie_on_the_device_are_gathered_there():
-    images = StoredImages(torch.zeros(6, 3, 4, 4, dtype=torch.uint8), torch.arange(6), torch.arange(6))
+    images = StoredImages(
+        torch.zeros(6, 3, 4, 4, dtype=torch.uint8), torch.arange(6), torch.arange(6)
+    )
     watch = Watch()
     with fake_modes(watch):
         there = images.copy(0, DEVICE)

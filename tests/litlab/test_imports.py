@@ -1,4 +1,6 @@
-"""Which module of litlab imports which, read from the sources: each layer those below it, nothing in a circle."""
+"""Which module of litlab imports which, read from the sources: each layer those below it, nothing
+in a circle.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -19,8 +21,19 @@ LAYERS = (
     {"artifact"},
     {"commands", "testing"},
 )
-AT_START = {"litlab.cli.main": 8, "litlab.cli.fit": 65}  # how many modules of litlab these import at most
-SLOW = {"matplotlib", "optuna", "PIL", "plotly", "scipy", "sklearn", "tensorboard", "tokenizers", "torchvision"}
+# How many modules of litlab these import at most
+AT_START = {"litlab.cli.main": 8, "litlab.cli.fit": 65}
+SLOW = {
+    "matplotlib",
+    "optuna",
+    "PIL",
+    "plotly",
+    "scipy",
+    "sklearn",
+    "tensorboard",
+    "tokenizers",
+    "torchvision",
+}
 LATE = (
     "litlab.data.images.decode",
     "litlab.data.tables.baselines",
@@ -32,7 +45,9 @@ def name_of(file: Path) -> str:
     return ".".join(file.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")
 
 
-MODULES = {name_of(file): ast.parse(file.read_text()) for file in (SOURCES / "litlab").rglob("*.py")}
+MODULES = {
+    name_of(file): ast.parse(file.read_text()) for file in (SOURCES / "litlab").rglob("*.py")
+}
 
 
 def list_imports(name: str, at_start: bool = False) -> Iterator[str]:
@@ -45,7 +60,9 @@ def list_imports(name: str, at_start: bool = False) -> Iterator[str]:
     pending: list[ast.AST] = [MODULES[name]]
     while pending:
         node = pending.pop()
-        is_later = isinstance(node, ast.FunctionDef) or "TYPE_CHECKING" in ast.unparse(getattr(node, "test", []))
+        is_later = isinstance(node, ast.FunctionDef) or "TYPE_CHECKING" in ast.unparse(
+            getattr(node, "test", [])
+        )
         if not (at_start and is_later):
             pending += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
@@ -69,8 +86,12 @@ def layer_of(name: str) -> int:
 def test_layers_import_downwards():
     """The team's package is none of them: litlab knows no experiment."""
     for name in MODULES:
-        assert [other for other in list_modules(name) if layer_of(other) > layer_of(name)] == [], name
-        assert [full for full in list_imports(name) if full.partition(".")[0] == "project"] == [], name
+        assert [other for other in list_modules(name) if layer_of(other) > layer_of(name)] == [], (
+            name
+        )
+        assert [full for full in list_imports(name) if full.partition(".")[0] == "project"] == [], (
+            name
+        )
 
 
 def test_slow_libraries_are_imported_where_they_are_used():
@@ -82,15 +103,24 @@ def test_slow_libraries_are_imported_where_they_are_used():
 
 
 def test_nothing_is_imported_in_a_circle():
-    list(TopologicalSorter({name: list_modules(name, at_start=True) for name in MODULES}).static_order())
+    list(
+        TopologicalSorter(
+            {name: list_modules(name, at_start=True) for name in MODULES}
+        ).static_order()
+    )
 
 
 @pytest.mark.parametrize("name", AT_START)
 def test_a_command_imports_little_before_it_knows_its_config(name):
     modules = {name}
-    while further := set().union(*(list_modules(module, at_start=True) for module in modules)) - modules:
+    while (
+        further := set().union(*(list_modules(module, at_start=True) for module in modules))
+        - modules
+    ):
         modules |= further
-    assert not [module for module in modules if module.startswith(("litlab.commands", "litlab.data"))]
+    assert not [
+        module for module in modules if module.startswith(("litlab.commands", "litlab.data"))
+    ]
     assert len(modules) <= AT_START[name]
 
 
@@ -99,6 +129,8 @@ def test_commands_do_not_import_each_other():
     commands = [name for name in MODULES if name.startswith("litlab.commands.")]
     for name in commands:
         others = [
-            other for other in list_modules(name) if other in commands and other.split(".")[2] != name.split(".")[2]
+            other
+            for other in list_modules(name)
+            if other in commands and other.split(".")[2] != name.split(".")[2]
         ]
         assert others == [], name

@@ -1,4 +1,6 @@
-"""How litlab's sources read: functions are named by verbs, lines are thin. The bounds may only become stricter."""
+"""How litlab's sources read: functions are named by verbs, lines are thin. The bounds may only
+become stricter.
+"""
 
 import ast
 import inspect
@@ -16,23 +18,25 @@ import litlab
 FILES = [*Path(litlab.__file__).parent.rglob("*.py")]
 # Names that these give are theirs: hooks, and methods that a subclass defines.
 BASES = (
-    lightning.Callback, lightning.LightningDataModule, lightning.LightningModule, lightning.Trainer, CheckpointIO,
-    Precision, Strategy, torchmetrics.Metric, torch.nn.Module,
+    lightning.Callback, lightning.LightningDataModule, lightning.LightningModule, lightning.Trainer,
+    CheckpointIO, Precision, Strategy, torchmetrics.Metric, torch.nn.Module,
 )  # fmt: skip
 GIVEN = {name for base in BASES for name, _ in inspect.getmembers(base)}
 
 WORDS = """
-    adapt add allow answer arrange ask attempt augment average begin build calibrate call can cast centre change
-    check checkpoint choose classify clip collect compare compile complete compute configure conform construct copy
-    count create crop cut decode describe disable divide divides do download draw drop dump encode end ends enter
-    estimate evaluate examine expand explain export fill find finish fit fits flatten flush follow format gather
-    generate get go guess has import initialise intercept is keep lay leave lighten list listen load lock log look
-    make map mask matches measure merge mix move multiply name narrow note obtain open order orthogonalise parse
-    pass pays pick pin plan precede prepare print publish put quantize raise read receive reflect refuse relax
-    release remove rename render renew repeat replace replay report requeue reshard resolve restart restore restrict
-    resume round run save scale score search seed select set shard share shorten show silence smooth sort split
-    stack standardise start step stop strip suggest sum summarise switch synchronize tabulate take takes tell test
-    trace train transform use wait warn watch weigh widen work write
+    adapt add allow answer arrange ask attempt augment average begin build calibrate call can cast
+    centre change check checkpoint choose classify clip collect compare compile complete compute
+    configure conform construct copy count create crop cut decode describe disable divide divides do
+    download draw drop dump encode end ends enter estimate evaluate examine expand explain export
+    fill find finish fit fits flatten flush follow format gather generate get go guess has import
+    initialise intercept is keep lay leave lighten list listen load lock log look make map mask
+    matches measure merge mix move multiply name narrow note obtain open order orthogonalise parse
+    pass pays pick pin plan precede prepare print publish put quantize raise read receive reflect
+    refuse relax release remove rename render renew repeat replace replay report requeue reshard
+    resolve restart restore restrict resume round run save scale score search seed select set shard
+    share shorten show silence smooth sort split stack standardise start step stop strip suggest sum
+    summarise switch synchronize tabulate take takes tell test trace train transform use wait warn
+    watch weigh widen work write
 """
 
 

@@ -11,7 +11,9 @@ from tests.conftest import ROOT
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.filterwarnings("ignore:.*Checkpoint directory .* exists", "ignore:.*does not have many workers")
+@pytest.mark.filterwarnings(
+    "ignore:.*Checkpoint directory .* exists", "ignore:.*does not have many workers"
+)
 def test_all_blocks_run(images, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("photos").symlink_to(images)

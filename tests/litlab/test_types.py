@@ -1,4 +1,6 @@
-"""Types of numbers with bounds: what they refuse, and that nothing but plain numbers comes out of the parser."""
+"""Types of numbers with bounds: what they refuse, and that nothing but plain numbers comes out of
+the parser.
+"""
 
 import io
 import re
@@ -51,10 +53,20 @@ def parser() -> ArgumentParser:
 
 def test_what_is_kept_is_plain():
     made = parser()
-    flags = ("size=4", "rate=1e-3", "share=0", "limit=9", "widths=[1, 2]", "pair=[1, 0.25]", "kernel=4")
-    kept = dict(made.instantiate(made.parse_args([f"--data.{flag}" for flag in flags])).data.hparams)
-    assert kept == {"size": 4, "rate": 1e-3, "share": 0.0, "limit": 9, "widths": [1, 2], "pair": (1.0, 0.25),
-                    "workers": 0, "kernel": 4}  # fmt: skip
+    flags = (
+        "size=4",
+        "rate=1e-3",
+        "share=0",
+        "limit=9",
+        "widths=[1, 2]",
+        "pair=[1, 0.25]",
+        "kernel=4",
+    )
+    kept = dict(
+        made.instantiate(made.parse_args([f"--data.{flag}" for flag in flags])).data.hparams
+    )
+    assert kept == {"size": 4, "rate": 1e-3, "share": 0.0, "limit": 9, "widths": [1, 2],
+                    "pair": (1.0, 0.25), "workers": 0, "kernel": 4}  # fmt: skip
     torch.save(kept, stream := io.BytesIO())
     stream.seek(0)
     assert torch.load(stream, weights_only=True) == kept  # nothing but plain numbers

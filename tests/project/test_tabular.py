@@ -18,7 +18,11 @@ def write_houses(path):
     rng = np.random.default_rng(0)
     rows = ["size,age,city,kind"]
     for number in range(160):
-        size, age, city = rng.uniform(20, 200), rng.integers(0, 90), rng.choice(["Bonn", "Mainz", "Trier"])
+        size, age, city = (
+            rng.uniform(20, 200),
+            rng.integers(0, 90),
+            rng.choice(["Bonn", "Mainz", "Trier"]),
+        )
         kind = "house" if size + 40 * (city == "Bonn") > 110 else "flat"
         rows.append(f"{size:.1f},{age if number % 9 else ''},{city},{kind}")
     path.write_text("\n".join([*rows, ""]))
@@ -44,11 +48,15 @@ def test_a_run_has_its_baselines_beside_it_and_predicts_without_its_data(run, tm
     assert rows["Classifier"]["test/acc"] > rows["most frequent class"]["test/acc"] + 0.2
 
     (tmp_path / "houses.csv").unlink()  # what follows needs the run alone
-    (tmp_path / "new.csv").write_text("city,size,age\nBonn,150,10\nMainz,40,\nRom,190,50\nTrier,30,80\n")
+    (tmp_path / "new.csv").write_text(
+        "city,size,age\nBonn,150,10\nMainz,40,\nRom,190,50\nTrier,30,80\n"
+    )
     done = run("predict", "--run", "tabular", "--input", "new.csv", "--output", "out.csv")
     assert done.code == 0, done.err
     with (tmp_path / "out.csv").open(newline="") as stream:
         predicted = list(csv.DictReader(stream))
     expected = [("2", "house"), ("3", "flat"), ("4", "house"), ("5", "flat")]
     assert [(row["row"], row["prediction"]) for row in predicted] == expected
-    assert all(float(row["flat"]) + float(row["house"]) == pytest.approx(1, abs=1e-5) for row in predicted)
+    assert all(
+        float(row["flat"]) + float(row["house"]) == pytest.approx(1, abs=1e-5) for row in predicted
+    )

@@ -1,7 +1,8 @@
 """Tests of the template as it is shipped: its README, pages, configs, overlays and commands.
 
-They are left out once the package has another name or an experiment is gone: then it is a team's project, whose own
-tests are in tests/project/. Delete this folder when README.md and docs/ become yours.
+They are left out once the package has another name or an experiment is gone: then it is a team's
+project, whose own tests are in tests/project/. Delete this folder when README.md and docs/ become
+yours.
 """
 
 import pytest
@@ -17,4 +18,6 @@ def _few_pictures(monkeypatch) -> None:
     from project.callbacks import image_plots
 
     pick = image_plots.pick_evenly
-    monkeypatch.setattr(image_plots, "pick_evenly", lambda images, *others: pick(min(4, images), *others))
+    monkeypatch.setattr(
+        image_plots, "pick_evenly", lambda images, *others: pick(min(4, images), *others)
+    )

@@ -1,4 +1,6 @@
-"""SLURM's script, with what SLURM sets and programs of the names of its own, and the manifest for Kubernetes."""
+"""SLURM's script, with what SLURM sets and programs of the names of its own, and the manifest for
+Kubernetes.
+"""
 
 import json
 import os
@@ -18,9 +20,9 @@ from tests.processes import Python, ranks
 CLUSTER = CONFIGS / "cluster"
 EPOCHS = 3
 SETTINGS = [
-    "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--early_stopping=null", "--allow_modules=tests",
-    "--trainer.precision=32-true", "--trainer.enable_progress_bar=false", "--data.batch_size=64",
-    "--test_after_fit=false",
+    "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--early_stopping=null",
+    "--allow_modules=tests", "--trainer.precision=32-true", "--trainer.enable_progress_bar=false",
+    "--data.batch_size=64", "--test_after_fit=false",
 ]  # fmt: skip
 
 
@@ -52,15 +54,32 @@ def slurm(monkeypatch):
     def words(folder: Path) -> list[str]:
         programs = folder / "bin"
         programs.mkdir(parents=True)
-        lines = {"srun": f'printf "%s\\n" "$@" > {folder}/srun.txt', "scontrol": 'echo "$@" >> asked.txt'}
+        lines = {
+            "srun": f'printf "%s\\n" "$@" > {folder}/srun.txt',
+            "scontrol": 'echo "$@" >> asked.txt',
+        }
         for name, line in lines.items():
             (programs / name).write_text(f"#!/bin/sh\n{line}\n")
             (programs / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-        variables = {**os.environ, "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_CPUS_PER_TASK": "1"}
-        held = {"class_path": "tests.litlab.commands.sweep.trouble.Held", "init_args": {"file": str(folder / "gate")}}
-        arguments = [CONFIGS / "tabular.yaml", *SETTINGS, f"--trainer.callbacks={json.dumps([held])}"]
-        subprocess.run(["bash", CLUSTER / "slurm.sh", *arguments], env=variables, cwd=folder, check=True)
+        variables = {
+            **os.environ,
+            "SLURM_JOB_NUM_NODES": "2",
+            "SLURM_NTASKS_PER_NODE": "1",
+            "SLURM_CPUS_PER_TASK": "1",
+        }
+        held = {
+            "class_path": "tests.litlab.commands.sweep.trouble.Held",
+            "init_args": {"file": str(folder / "gate")},
+        }
+        arguments = [
+            CONFIGS / "tabular.yaml",
+            *SETTINGS,
+            f"--trainer.callbacks={json.dumps([held])}",
+        ]
+        subprocess.run(
+            ["bash", CLUSTER / "slurm.sh", *arguments], env=variables, cwd=folder, check=True
+        )
         options, _, command = (folder / "srun.txt").read_text().partition("python\n")
         assert options == "--wait=300\n"
         return command.splitlines()
@@ -72,11 +91,17 @@ def start(command: list[str], folder: Path, **environment: object) -> list[Pytho
     """Starts a command as two tasks of a job, each on a node of its own."""
     port = ranks(2)[0]["MASTER_PORT"]
     job = {
-        "JOB_ID": 7, "JOB_NAME": "fit", "NTASKS": 2, "NTASKS_PER_NODE": 1, "NNODES": 2, "LOCALID": 0,
-        "NODELIST": socket.gethostname(), "JOB_NUM_NODES": 2,
+        "JOB_ID": 7, "JOB_NAME": "fit", "NTASKS": 2, "NTASKS_PER_NODE": 1, "NNODES": 2,
+        "LOCALID": 0, "NODELIST": socket.gethostname(), "JOB_NUM_NODES": 2,
     }  # fmt: skip
-    shared = {f"SLURM_{name}": value for name, value in job.items()} | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    tasks = [{**shared, **environment, "SLURM_PROCID": number, "SLURM_NODEID": number} for number in range(2)]
+    shared = {f"SLURM_{name}": value for name, value in job.items()} | {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
+    tasks = [
+        {**shared, **environment, "SLURM_PROCID": number, "SLURM_NODEID": number}
+        for number in range(2)
+    ]
     return [Python(*command, cwd=folder, merge=True, environment=task) for task in tasks]
 
 
@@ -86,8 +111,13 @@ def test_kubernetes_manifest_fits_together(run):
     [container] = pod["containers"]
     options = dict(word.removeprefix("--").split("=") for word in container["command"][1:])
     assert int(options["nnodes"]) == spec["completions"] == spec["parallelism"]
-    assert options["rdzv_endpoint"] == f"{job['metadata']['name']}-0.{service['metadata']['name']}:29400"
-    assert service["spec"]["selector"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
+    assert (
+        options["rdzv_endpoint"]
+        == f"{job['metadata']['name']}-0.{service['metadata']['name']}:29400"
+    )
+    assert (
+        service["spec"]["selector"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
+    )
 
     command = [str(word) for word in container["args"]][2:]
     command[command.index("configs/cifar.yaml")] = str(CONFIGS / "tabular.yaml")

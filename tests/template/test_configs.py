@@ -17,7 +17,8 @@ def test_experiment(run, short, tmp_path, config):
     assert done.code == 0, done.err
     folder = tmp_path / f"lightning_logs/{experiment}/version_0"
     assert (folder / "checkpoints/last.ckpt").is_file()
-    assert Command(["test", "--run", str(folder)]).line.is_foreign  # and yet it names nothing that is refused
+    # And yet it names nothing that is refused
+    assert Command(["test", "--run", str(folder)]).line.is_foreign
     if monitor := config_of(folder)["checkpoint"]["init_args"]["monitor"]:
         assert monitor.replace("val/", "test/") in done.out
 
@@ -25,13 +26,17 @@ def test_experiment(run, short, tmp_path, config):
 FURTHER = ("forecast", "optimizers", "text", "regularisation", "schedules")
 
 
-@pytest.mark.parametrize("name", ["cifar", *(pytest.param(name, marks=pytest.mark.matrix) for name in FURTHER)])
+@pytest.mark.parametrize(
+    "name", ["cifar", *(pytest.param(name, marks=pytest.mark.matrix) for name in FURTHER)]
+)
 def test_sweep_fits_its_config(name):
     """Every path and value, by the parser of fit."""
     check_space(read_spec(CONFIGS / f"sweeps/{name}.yaml"))
 
 
-@pytest.mark.parametrize("layout", [Layout(), Layout("fsdp2"), Layout("fsdp2", 2), Layout("pipeline")], ids=str)
+@pytest.mark.parametrize(
+    "layout", [Layout(), Layout("fsdp2"), Layout("fsdp2", 2), Layout("pipeline")], ids=str
+)
 def test_what_it_says_to_add_is_there(layout, monkeypatch):
     monkeypatch.chdir(CONFIGS.parent)
     flags = layout.flags(Devices(1, 2, 2**30))
@@ -43,8 +48,15 @@ pytest.importorskip("timm")
 
 def test_it_is_fitted_trained_and_tested_again(run, short):
     config = CONFIGS / "cifar.yaml"
-    network = '{"class_path": "timm.create_model", "init_args": {"model_name": "resnet10t", "pretrained": false}}'
-    model = ["--model=Classifier", f"--model.network={network}", "--model.optimizer=torch.optim.AdamW"]
-    done = run("fit", "--config", config, *short(config), *model, "--data.mode=L", "--test_after_fit=false")
+    settings = '{"model_name": "resnet10t", "pretrained": false}'
+    network = f'{{"class_path": "timm.create_model", "init_args": {settings}}}'
+    model = [
+        "--model=Classifier",
+        f"--model.network={network}",
+        "--model.optimizer=torch.optim.AdamW",
+    ]
+    done = run(
+        "fit", "--config", config, *short(config), *model, "--data.mode=L", "--test_after_fit=false"
+    )
     assert done.code == 0, done.err
     assert "test/acc" in run("test", "--run=last").out

@@ -11,7 +11,9 @@ from tests.conftest import ROOT
 
 def build(docs: Path, site: Path) -> subprocess.CompletedProcess[str]:
     """Build a site as ``make docs`` does."""
-    printed = subprocess.run(["make", "--dry-run", "docs"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        ["make", "--dry-run", "docs"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     [line] = [line for line in printed.splitlines() if "sphinx-build" in line]
     *options, _, _ = shlex.split(line)[1:]
     command = [sys.executable, "-m", "sphinx", *options, docs, site]
@@ -27,10 +29,13 @@ def test_the_site(tmp_path):
     """A link that leads nowhere is a warning, and fails."""
     done = build(ROOT / "docs", tmp_path)
     assert done.returncode == 0, done.stderr
-    pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
+    pages = {
+        path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")
+    }
     for page in pages - {Path("index")}:
         assert f"{page}.html" in links(tmp_path / "index.html")
-    assert "](docs/index.md)" in (ROOT / "README.md").read_text()  # so that every page is two clicks away
+    # So that every page is two clicks away
+    assert "](docs/index.md)" in (ROOT / "README.md").read_text()
 
     # The README is a page whose links lead to pages and files.
     assert {"architecture.html", "serve.html"} <= links(tmp_path / "overview.html")
@@ -38,4 +43,6 @@ def test_the_site(tmp_path):
     assert (tmp_path / config).read_bytes() == (ROOT / "configs/linear.yaml").read_bytes()
 
     # Diagrams are drawn.
-    assert re.search(r'class="mermaid[^>]*>\s*graph TD', (tmp_path / "architecture.html").read_text())
+    assert re.search(
+        r'class="mermaid[^>]*>\s*graph TD', (tmp_path / "architecture.html").read_text()
+    )

@@ -19,8 +19,9 @@ def fitted(images, tmp_path_factory):
     """The folder of a run of two epochs on the tiny images."""
     folder = tmp_path_factory.mktemp("fitted")
     flags = [
-        "--data.dataset", "folder", "--data.path", images, "--data.batch_size", 40, "--model.width", 16,
-        "--trainer.max_epochs", 2, "--trainer.accelerator", "cpu", "--trainer.log_every_n_steps", 1,
+        "--data.dataset", "folder", "--data.path", images, "--data.batch_size", 40, "--model.width",
+        16, "--trainer.max_epochs", 2, "--trainer.accelerator", "cpu",
+        "--trainer.log_every_n_steps", 1,
     ]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -32,11 +33,22 @@ def test_curves_are_logged(fitted):
     events = EventAccumulator(str(fitted), size_guidance={"images": 0})
     events.Reload()
     scalars = set(events.Tags()["scalars"])
-    expected = {"train/loss", "train/acc", "train/loss_step", "val/loss", "val/acc", "val/f1", "test/acc", "test/loss"}
+    expected = {
+        "train/loss",
+        "train/acc",
+        "train/loss_step",
+        "val/loss",
+        "val/acc",
+        "val/f1",
+        "test/acc",
+        "test/loss",
+    }
     assert expected <= scalars
     assert {"memory/host_gib", "time/epoch_seconds", "time/samples_per_second"} <= scalars
     assert any(name.startswith("lr-") for name in scalars)
-    shown = {f"test/{name}" for name in ("confusion_matrix", "calibration", "test_images", "mistakes")}
+    shown = {
+        f"test/{name}" for name in ("confusion_matrix", "calibration", "test_images", "mistakes")
+    }
     assert set(events.Tags()["images"]) == shown
     # Mean over the epoch: the steps' losses are of equal batches, so their mean is the epoch's.
     steps = [event.value for event in events.Scalars("train/loss_step")]
@@ -60,7 +72,17 @@ def test_two_processes_give_the_test_metrics_of_one(fitted, run, images, tmp_pat
     (uneven / "test/class_3/0.png").unlink()
     folder = tmp_path / "lightning_logs/cifar/version_0"
     shutil.copytree(fitted, folder)
-    words = ["test", "--run", folder, "--ckpt_path", "last", "--data.path", uneven, "--trainer.precision", "32-true"]
+    words = [
+        "test",
+        "--run",
+        folder,
+        "--ckpt_path",
+        "last",
+        "--data.path",
+        uneven,
+        "--trainer.precision",
+        "32-true",
+    ]
     words += ["--data.batch_size", 20]
     done = run(*words)
     assert done.code == 0, done.err
@@ -85,14 +107,18 @@ def test_any_torchvision_network_by_yaml_alone_whose_pretrained_weights_are_not_
     file.parent.mkdir(parents=True)
     torch.save(weights, file)
     done = run(
-        "fit", "--model=Classifier", "--model.network=torchvision.models.resnet18", "--data=ImageData",
-        "--model.network.weights=IMAGENET1K_V1", "--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=1e-12",
-        "--data.dataset=folder", f"--data.path={images}", "--data.batch_size=40", "--trainer.max_epochs=1",
-        "--trainer.limit_train_batches=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
+        "fit", "--model=Classifier", "--model.network=torchvision.models.resnet18",
+        "--data=ImageData", "--model.network.weights=IMAGENET1K_V1",
+        "--model.optimizer=torch.optim.SGD", "--model.optimizer.lr=1e-12", "--data.dataset=folder",
+        f"--data.path={images}", "--data.batch_size=40", "--trainer.max_epochs=1",
+        "--trainer.limit_train_batches=1", "--trainer.accelerator=cpu",
+        "--trainer.log_every_n_steps=1",
     )  # fmt: skip
     assert done.code == 0, done.err
     file.unlink()
     saved = next((tmp_path / "lightning_logs/default/version_0/checkpoints").glob("*.ckpt"))
     model = LightningModule.load_from_checkpoint(saved, weights_only=True)
-    torch.testing.assert_close(model.network.layer4[1].conv2.weight, weights["layer4.1.conv2.weight"])
+    torch.testing.assert_close(
+        model.network.layer4[1].conv2.weight, weights["layer4.1.conv2.weight"]
+    )
     assert model.network.fc.out_features == 10

@@ -1,4 +1,6 @@
-"""Every shipped kind of experiment leaves the lab, in every format, and does there what the run does."""
+"""Every shipped kind of experiment leaves the lab, in every format, and does there what the run
+does.
+"""
 
 import copy
 import json
@@ -24,16 +26,17 @@ from tests.conftest import CONFIGS, Outcome, command
 from tests.template.overlays import SMALL
 from tests.tiny_files import flip
 
-OLD_TORCH = Version(torch.__version__) < Version("2.12")  # whose exporters can do less, as docs/deploy.md says
+# Whose exporters can do less, as docs/deploy.md says
+OLD_TORCH = Version(torch.__version__) < Version("2.12")
 NOT_WITH_OLD_TORCH = pytest.mark.skipif(OLD_TORCH, reason="torch 2.10 and 2.11 can't export it")
 # In float32, as exports are: `auto` is bfloat16 on some CPUs.
 FLAGS = [
-    "--trainer.accelerator=cpu", "--trainer.precision=32-true", "--trainer.max_epochs=1", "--trainer.callbacks=[]",
-    "--test_after_fit=false",
+    "--trainer.accelerator=cpu", "--trainer.precision=32-true", "--trainer.max_epochs=1",
+    "--trainer.callbacks=[]", "--test_after_fit=false",
 ]  # fmt: skip
 AXES = {
-    "image": ["batch", 3, 32, 32], "ids": ["batch", "time"], "past": ["batch", 24, 2], "calendar": ["batch", 36, 2],
-    "numbers": ["batch", 4], "categories": ["batch", 3],
+    "image": ["batch", 3, 32, 32], "ids": ["batch", "time"], "past": ["batch", 24, 2],
+    "calendar": ["batch", 36, 2], "numbers": ["batch", 4], "categories": ["batch", 3],
 }  # fmt: skip
 
 
@@ -45,23 +48,31 @@ def fitted(images, texts, series, tmp_path_factory) -> Callable[[str], Path]:
         "cifar": ["--data.dataset=folder", f"--data.path={images}", *SMALL["cifar"]],
         "text": ["--data.dataset=csv", f"--data.path={texts}", *SMALL["text"]],
         "forecast": [
-            "--data.dataset=csv", f"--data.path={series}", "--data.context_length=24", "--data.horizon=12",
-            "--data.covariates=[hour]", "--data.batch_size=32",
+            "--data.dataset=csv",
+            f"--data.path={series}",
+            "--data.context_length=24",
+            "--data.horizon=12",
+            "--data.covariates=[hour]",
+            "--data.batch_size=32",
         ],
         "tabular": ["--data.target=churn"],
-    }  # fmt: skip
+    }
 
     @cache
     def fit(name: str) -> Path:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            assert command(patch, "fit", "--config", CONFIGS / f"{name}.yaml", *data[name], *FLAGS) == 0
+            assert (
+                command(patch, "fit", "--config", CONFIGS / f"{name}.yaml", *data[name], *FLAGS)
+                == 0
+            )
         return folder
 
     return fit
 
 
-exports: dict[tuple[str, ...], tuple[Outcome, Path]] = {}  # that were made in this process: several tests look at one
+# That were made in this process: several tests look at one
+exports: dict[tuple[str, ...], tuple[Outcome, Path]] = {}
 
 
 @pytest.fixture
@@ -76,7 +87,18 @@ def export(fitted, run, monkeypatch):
         key = str(folder), name, form, *flags
         if key not in exports:
             output = folder / "exported" / str(len(exports))
-            done = run("export", "--run", name, "--format", form, "--output", output, "--threads", 1, *flags)
+            done = run(
+                "export",
+                "--run",
+                name,
+                "--format",
+                form,
+                "--output",
+                output,
+                "--threads",
+                1,
+                *flags,
+            )
             exports[key] = done, output
         return exports[key]
 
@@ -117,11 +139,15 @@ QUANTIZED = [
     *(
         pytest.param(*which, marks=SLOW)
         for which in [
-            ("tabular", "pt2", "int8-weights"), ("tabular", "onnx", "int8-dynamic"), ("text", "onnx", "int8-weights"),
-            ("text", "aoti", "int8-dynamic"), ("cifar", "onnx", "int8-static"), ("cifar", "aoti", "int8-static"),
+            ("tabular", "pt2", "int8-weights"),
+            ("tabular", "onnx", "int8-dynamic"),
+            ("text", "onnx", "int8-weights"),
+            ("text", "aoti", "int8-dynamic"),
+            ("cifar", "onnx", "int8-static"),
+            ("cifar", "aoti", "int8-static"),
         ]
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "form", "kind"), QUANTIZED)
@@ -138,14 +164,26 @@ def test_quantized(name, form, kind, export, exported):
     assert before == pytest.approx(after, abs=0.05)
     servable, example = load_servable(name, [])[1].eval(), np.load(exported / "example.npz")
     [plain] = servable(*(torch.from_numpy(example[key]) for key in servable.serving.names))
-    assert np.abs(plain.numpy(force=True) - example["expected_probabilities"]).max() > 1e-5, "it is rounded"
+    assert np.abs(plain.numpy(force=True) - example["expected_probabilities"]).max() > 1e-5, (
+        "it is rounded"
+    )
 
 
 REFUSED = [
     ("forecast", "onnx", "--quantize=int8-weights", "of the weights; leave --quantize out"),
-    ("cifar", "onnx", "--quantize=int8-dynamic", "of the weights; take int8-static, or leave --quantize out"),
+    (
+        "cifar",
+        "onnx",
+        "--quantize=int8-dynamic",
+        "of the weights; take int8-static, or leave --quantize out",
+    ),
     ("tabular", "pt2", "--opset=18", "pt2 has none; choose --format onnx"),
-    ("tabular", "torchscript", "--quantize=int8-weights", "TorchScript has no quantized layers; choose --format onnx"),
+    (
+        "tabular",
+        "torchscript",
+        "--quantize=int8-weights",
+        "TorchScript has no quantized layers; choose --format onnx",
+    ),
 ]
 
 
@@ -168,7 +206,9 @@ def test_a_graph_with_other_weights_is_not_kept(export, monkeypatch):
         return trace(changed, serving)
 
     monkeypatch.setattr(export_run, "trace", trace_with_another_weight)
-    assert_nothing_kept(*export("tabular", "pt2", "--data.batch_size=64"), "the exported model differs by")
+    assert_nothing_kept(
+        *export("tabular", "pt2", "--data.batch_size=64"), "the exported model differs by"
+    )
 
 
 @pytest.fixture
@@ -196,7 +236,10 @@ def test_damaged_and_strange_folders_are_refused_in_one_line(exported):
     write_manifest(exported, manifest)
     assert "model.onnx: it can't be loaded here" in refusal()
     write_manifest(exported, {**manifest, "version": 1})
-    assert "manifest.json: it is damaged, or not of this version of litlab; export the run again" in refusal()
+    assert (
+        "manifest.json: it is damaged, or not of this version of litlab; export the run again"
+        in refusal()
+    )
     write_manifest(exported, {**manifest, "format": "aoti", "versions": versions})
     assert "compiled for torch 2.9.1, here is " in refusal()
 

@@ -1,4 +1,5 @@
-"""Every shipped experiment trains, validates and tests on a CUDA device that does not exist: see tests/fake_cuda.py.
+"""Every shipped experiment trains, validates and tests on a CUDA device that does not exist: see
+    tests/fake_cuda.py.
 
 A step that waits for the device, or mixes devices, fails here.
 """
@@ -9,7 +10,15 @@ from tests.conftest import SHIPPED
 from tests.fake_cuda import FEW, expect_warnings
 from tests.fake_cuda import on_fake_cuda as on_fake_cuda
 
-LIKE_OTHERS = ("cifar_vgg", "forecast_ensemble", "forecast_small", "linear", "mlp", "tabular", "transfer")
+LIKE_OTHERS = (
+    "cifar_vgg",
+    "forecast_ensemble",
+    "forecast_small",
+    "linear",
+    "mlp",
+    "tabular",
+    "transfer",
+)
 EXPERIMENTS = [
     pytest.param(path, marks=pytest.mark.matrix if path.stem in LIKE_OTHERS else [], id=path.stem)
     for path in SHIPPED

@@ -9,7 +9,9 @@ from tests.litlab.test_gpu import QUIET, NoWaiting
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU: test_fake_cuda.py goes without one"),
+    pytest.mark.skipif(
+        not torch.cuda.is_available(), reason="needs a CUDA GPU: test_fake_cuda.py goes without one"
+    ),
     *QUIET,
 ]
 
@@ -17,8 +19,14 @@ pytestmark = [
 @pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.stem)
 def test_experiment_trains_as_shipped_and_waits_for_nothing(run, short, monkeypatch, config):
     watch, fit = NoWaiting(), Trainer.fit
-    monkeypatch.setattr(Trainer, "fit", lambda self, *a, **k: (self.callbacks.append(watch), fit(self, *a, **k)))
-    flags = ["--trainer.accelerator=gpu", "--trainer.devices=1", "--trainer.enable_progress_bar=false"]
+    monkeypatch.setattr(
+        Trainer, "fit", lambda self, *a, **k: (self.callbacks.append(watch), fit(self, *a, **k))
+    )
+    flags = [
+        "--trainer.accelerator=gpu",
+        "--trainer.devices=1",
+        "--trainer.enable_progress_bar=false",
+    ]
     flags += ["--trainer.log_every_n_steps=1000", "--data.batch_size=8"]
     done = run("fit", "--config", config, *short(config), *flags)
     assert done.code == 0, done.err

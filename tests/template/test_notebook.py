@@ -14,7 +14,9 @@ from tests.conftest import PACKAGE, ROOT, Outcome
 QUICKSTART = ROOT / "notebooks/quickstart.ipynb"
 
 
-@pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:.*does not have many workers")
+@pytest.mark.filterwarnings(
+    "ignore:The number of training batches", "ignore:.*does not have many workers"
+)
 def test_quickstart(run, tmp_path, monkeypatch, capsys):
     """In this process, with its fit: a kernel, and another process, would take seconds to start."""
     shutil.copytree(ROOT / "configs", tmp_path / "configs")

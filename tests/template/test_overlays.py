@@ -1,4 +1,6 @@
-"""Every overlay runs with an experiment and does what it says; those that go together are in one run."""
+"""Every overlay runs with an experiment and does what it says; those that go together are in one
+run.
+"""
 
 import re
 from collections.abc import Callable
@@ -12,14 +14,16 @@ from tests.conftest import CONFIGS, Outcome, settings_of, shell
 from tests.template.overlays import EFFECTS, FLAGS, SMALL, callbacks_of, checkpoint_of, config_of
 from tests.template.test_parallel import PROCESSES
 
-FEWER = {  # steps of a search, or between measurements; and what an experiment has to give up for an overlay
+# Steps of a search, or between measurements; and what an experiment has to give up for an overlay
+FEWER = {
     "adamw8bit": ["--trainer.gradient_clip_val=null"],
     "batch_size_finder": ["--trainer.callbacks.max_val=32"],
     "lr_finder": ["--trainer.callbacks.num_training_steps=30"],
     "noise_scale": ["--trainer.callbacks.every_n_steps=2"],
     "optimizer_in_backward": ["--trainer.gradient_clip_val=null"],
     "swa": ["--ema=null"],
-    "graph_breaks": ["--compile.backend=eager", "--data.batch_size=20"],  # inductor: tests/litlab/callbacks
+    # inductor: tests/litlab/callbacks
+    "graph_breaks": ["--compile.backend=eager", "--data.batch_size=20"],
 }
 RUNS = [
     ("cifar", "agc ema grad_norms one_cycle tta --trainer.tf32=true --trainer.deterministic=true"),
@@ -38,19 +42,28 @@ RUNS = [
 
 @pytest.fixture
 def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
-    """Fits an experiment with overlays and flags for a few steps; returns its folder and what it printed."""
+    """Fits an experiment with overlays and flags for a few steps; returns its folder and what it
+    printed.
+    """
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     torch.use_deterministic_algorithms(False)
 
     def fit_small(experiment: str, names: list[str]) -> tuple[Path, Outcome]:
         base = CONFIGS / f"{experiment}.yaml"
-        small = [*short(base), *SMALL[experiment], "--trainer.limit_train_batches=8", "--test_after_fit=false"]
+        small = [
+            *short(base),
+            *SMALL[experiment],
+            "--trainer.limit_train_batches=8",
+            "--test_after_fit=false",
+        ]
         over = [name if name in FLAGS else f"--config={CONFIGS}/with/{name}.yaml" for name in names]
         fewer = [flag for name in names for flag in FEWER.get(name, ())]
         done = run("fit", "--config", base, *small, *over, *fewer)
         assert done.code == 0, done.err
-        folder = tmp_path / f"lightning_logs/{'smoke' if 'smoke' in names else experiment}/version_0"
+        folder = (
+            tmp_path / f"lightning_logs/{'smoke' if 'smoke' in names else experiment}/version_0"
+        )
         assert callbacks_of(settings_of(base)) <= callbacks_of(config_of(folder))
         return folder, done
 
@@ -79,12 +92,20 @@ def test_overlays(fit, experiment, names):
         ("linear", "muon", ["model.optimizer"]),
         ("text", "swa", ["swa", "ema"]),
         ("forecast", "tta", ["model.flip_tta", "LSTMForecaster"]),
-        ("cifar_vgg", "activation_checkpointing", ["activation_checkpointing.blocks", "model.network"]),
+        (
+            "cifar_vgg",
+            "activation_checkpointing",
+            ["activation_checkpointing.blocks", "model.network"],
+        ),
     ],
 )
-def test_an_overlay_that_does_not_fit_says_so_in_one_line(run, short, tmp_path, experiment, overlay, keys):
+def test_an_overlay_that_does_not_fit_says_so_in_one_line(
+    run, short, tmp_path, experiment, overlay, keys
+):
     config = CONFIGS / f"{experiment}.yaml"
-    done = run("fit", "--config", config, *short(config), "--config", CONFIGS / f"with/{overlay}.yaml")
+    done = run(
+        "fit", "--config", config, *short(config), "--config", CONFIGS / f"with/{overlay}.yaml"
+    )
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert (done.code, len(errors)) == (2, 1), done.err
     assert all(key in errors[0] for key in keys), errors
@@ -93,13 +114,25 @@ def test_an_overlay_that_does_not_fit_says_so_in_one_line(run, short, tmp_path, 
 
 def test_ddp_trains_the_same_network_on_both_processes_and_profile_each(short, tmp_path):
     config = CONFIGS / "cifar.yaml"
-    overlay = ["--config", CONFIGS / "with/profile.yaml", "--trainer.strategy=ddp", "--trainer.devices=2"]
-    small = [*short(config), *SMALL["cifar"], *overlay, "--trainer.max_steps=10", "--trainer.profiler.steps=3"]
+    overlay = [
+        "--config",
+        CONFIGS / "with/profile.yaml",
+        "--trainer.strategy=ddp",
+        "--trainer.devices=2",
+    ]
+    small = [
+        *short(config),
+        *SMALL["cifar"],
+        *overlay,
+        "--trainer.max_steps=10",
+        "--trainer.profiler.steps=3",
+    ]
     done = shell("fit", "--config", config, *small, cwd=tmp_path)
     assert done.code == 0, done.err
     assert [path.name for path in (tmp_path / "lightning_logs/cifar").iterdir()] == ["version_0"]
     checkpoint = checkpoint_of(tmp_path / "lightning_logs/cifar/version_0")
-    assert (checkpoint["epoch"], checkpoint["global_step"]) == (2, 10)  # 160 images in 5 steps of both
+    # 160 images in 5 steps of both
+    assert (checkpoint["epoch"], checkpoint["global_step"]) == (2, 10)
     assert checkpoint["state_dict"]["network.whitened"]
     assert done.out.count("Where the time of a training step goes") == 1
     for rank in (0, 1):

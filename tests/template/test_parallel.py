@@ -1,4 +1,6 @@
-"""The overlays for several processes, from the command line: what they train and test, one process tests alike."""
+"""The overlays for several processes, from the command line: what they train and test, one process
+tests alike.
+"""
 
 import json
 
@@ -8,21 +10,35 @@ from tests.conftest import CONFIGS, PACKAGE
 from tests.processes import Python, ranks
 
 SMALL = [
-    "--model.embed_dim=16", "--model.num_layers=2", "--data.batch_size=12", "--trainer.max_epochs=1",
-    "--trainer.limit_train_batches=3", "--trainer.accelerator=cpu", "--trainer.precision=32-true",
+    "--model.embed_dim=16", "--model.num_layers=2", "--data.batch_size=12",
+    "--trainer.max_epochs=1", "--trainer.limit_train_batches=3", "--trainer.accelerator=cpu",
+    "--trainer.precision=32-true",
 ]  # fmt: skip
-PROCESSES = {"fsdp2": 2, "tensor_parallel": 2, "fsdp2_tensor_parallel": 4, "pipeline": 2, "offload": 2}
-IN_OTHERS = ("fsdp2", "fsdp2_tensor_parallel", "offload", "pipeline")  # tests/litlab/parallel has what these do
+PROCESSES = {
+    "fsdp2": 2,
+    "tensor_parallel": 2,
+    "fsdp2_tensor_parallel": 4,
+    "pipeline": 2,
+    "offload": 2,
+}
+# tests/litlab/parallel has what these do
+IN_OTHERS = ("fsdp2", "fsdp2_tensor_parallel", "offload", "pipeline")
 
 
 @pytest.mark.parametrize(
-    "overlay", [pytest.param(name, marks=pytest.mark.matrix if name in IN_OTHERS else []) for name in PROCESSES]
+    "overlay",
+    [
+        pytest.param(name, marks=pytest.mark.matrix if name in IN_OTHERS else [])
+        for name in PROCESSES
+    ],
 )
 def test_one_process_reads_what_several_have_trained(run, short, tmp_path, overlay):
     base, over = CONFIGS / "text.yaml", CONFIGS / f"with/{overlay}.yaml"
     flags = [*short(base), "--config", over, *SMALL, f"--trainer.devices={PROCESSES[overlay]}"]
     command = ["-m", PACKAGE, "fit", "--config", base, *flags]
-    started = [Python(*command, cwd=tmp_path, environment=rank) for rank in ranks(PROCESSES[overlay])]
+    started = [
+        Python(*command, cwd=tmp_path, environment=rank) for rank in ranks(PROCESSES[overlay])
+    ]
     printed = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0] * len(started), "\n".join(printed)
     folder = tmp_path / "lightning_logs/text/version_0"

@@ -23,12 +23,21 @@ def bert(tmp_path_factory, texts):
     special = ["[CLS]", "[SEP]", "[UNK]", "[PAD]"]
     tokenizer.train([str(texts)], trainers.WordLevelTrainer(special_tokens=special))
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]"
+    )
     fast.save_pretrained(folder)
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = transformers.BertConfig(vocab_size=len(fast), **sizes, max_position_embeddings=64, pad_token_id=3)
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
+    config = transformers.BertConfig(
+        vocab_size=len(fast), **sizes, max_position_embeddings=64, pad_token_id=3
+    )
     transformers.BertModel(config).save_pretrained(folder)
     return folder
 
@@ -37,8 +46,9 @@ def bert(tmp_path_factory, texts):
 def flags(bert, texts):
     return [
         "--config", CONFIGS / "text_pretrained.yaml", "--data.dataset=csv", f"--data.path={texts}",
-        "--data.max_tokens=40", f"--data.tokenizer={bert}", f"--model.network.name={bert}", "--data.batch_size=20",
-        "--trainer.precision=32-true", "--trainer.log_every_n_steps=1", "--model.optimizer.lr=0.01",
+        "--data.max_tokens=40", f"--data.tokenizer={bert}", f"--model.network.name={bert}",
+        "--data.batch_size=20", "--trainer.precision=32-true", "--trainer.log_every_n_steps=1",
+        "--model.optimizer.lr=0.01",
     ]  # fmt: skip
 
 

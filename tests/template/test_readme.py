@@ -30,7 +30,9 @@ def test_the_first_two_commands_are_the_ones_that_do_everything():
 
 @pytest.fixture
 def clone(tmp_path, images, texts, series) -> Path:
-    """What the README's commands expect around them: configs/, a folder of photos, tables of texts and of numbers."""
+    """What the README's commands expect around them: configs/, a folder of photos, tables of texts
+    and of numbers.
+    """
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     shutil.copytree(images, tmp_path / "photos")
     shutil.copy(texts, tmp_path / "reviews.csv")
@@ -41,7 +43,9 @@ def clone(tmp_path, images, texts, series) -> Path:
 
 
 def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
-    """Fits are run where a later command needs them, and parsed elsewhere; what takes long is not begun."""
+    """Fits are run where a later command needs them, and parsed elsewhere; what takes long is not
+    begun.
+    """
     monkeypatch.setenv("COLUMNS", "200")  # tables fold names where there is less room
     monkeypatch.setattr("litlab.commands.sweep.sweep.check_space", lambda spec: None)
     monkeypatch.setattr("litlab.commands.sweep.sweep.run_children", lambda *_: [0])
@@ -54,18 +58,31 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
     verbs = {shlex.split(command)[3] for command in projects}
     verbs_of_runs = {"validate", "test", "predict", "runs", "compare", "report"}
     assert verbs == {"fit", "new", "sweep", "bench", "export", "serve", *verbs_of_runs}
-    small = {"cifar": ["--model.width=16"], "text": ["--model.embed_dim=16"], "forecast": ["--model.hidden_size=8"]}
-    projects.sort(key=lambda command: " report " in command)  # of the run that `make fit` leaves, which is below
+    small = {
+        "cifar": ["--model.width=16"],
+        "text": ["--model.embed_dim=16"],
+        "forecast": ["--model.hidden_size=8"],
+    }
+    # Of the run that `make fit` leaves, which is below
+    projects.sort(key=lambda command: " report " in command)
     for command in projects:
         verb, *arguments = shlex.split(command)[3:]
-        if verb == "new":  # it writes into the root of the project; tests/template/test_new.py runs this command
+        # It writes into the root of the project; tests/template/test_new.py runs this command
+        if verb == "new":
             assert command in (ROOT / "docs/experiments.md").read_text()
             continue
         if verb in ("fit", "bench") and "--config" in arguments:
             config = Path(arguments[1])
-            is_needed = "--data.path" in arguments or arguments == ["--config", "configs/cifar.yaml"]
+            is_needed = "--data.path" in arguments or arguments == [
+                "--config",
+                "configs/cifar.yaml",
+            ]
             if verb == "fit" and is_needed:  # later settings win
-                arguments += [*short(config), *small.get(config.stem, []), "--trainer.limit_train_batches=2"]
+                arguments += [
+                    *short(config),
+                    *small.get(config.stem, []),
+                    "--trainer.limit_train_batches=2",
+                ]
             else:
                 arguments = [*(word for word in arguments if word != "--check"), "--print_config"]
             verb = "fit"
@@ -81,5 +98,11 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
 
 def test_every_command_is_known():
     activate = "source .venv/bin/activate"
-    known = ("make fit", "make test", activate, "python -m project ", "tensorboard --logdir lightning_logs")
+    known = (
+        "make fit",
+        "make test",
+        activate,
+        "python -m project ",
+        "tensorboard --logdir lightning_logs",
+    )
     assert all(command.startswith(known) for command in COMMANDS), COMMANDS

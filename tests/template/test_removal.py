@@ -1,4 +1,6 @@
-"""An experiment is deleted by deleting its files, as docs/experiments.md says; what is left runs, as do its tests."""
+"""An experiment is deleted by deleting its files, as docs/experiments.md says; what is left runs,
+as do its tests.
+"""
 
 import re
 import shutil
@@ -10,14 +12,18 @@ import pytest
 from tests.conftest import ROOT
 from tests.processes import Python, start_pytest
 
-SECTION = re.search(r"## Removing an experiment\n(.*?)\n## ", (ROOT / "docs/experiments.md").read_text(), re.DOTALL)
+SECTION = re.search(
+    r"## Removing an experiment\n(.*?)\n## ", (ROOT / "docs/experiments.md").read_text(), re.DOTALL
+)
 SOME = "test_nothing_is_imported_in_a_circle or test_cifar_muon or test_networks"
 NOT_COPIED = {".git", ".venv", "build", "data", "dist", "lightning_logs"}  # of the root
 
 
 def not_of_the_tree(folder: str, names: list[str]) -> set[str]:
     """Names in a folder that no test needs, and that may be large."""
-    made = {name for name in names if name.endswith((".egg-info", "_cache")) or name == "__pycache__"}
+    made = {
+        name for name in names if name.endswith((".egg-info", "_cache")) or name == "__pycache__"
+    }
     return made | (NOT_COPIED & set(names) if Path(folder) == ROOT else set())
 
 
@@ -35,7 +41,16 @@ def left(tmp_path_factory) -> Path:
 def test_what_is_left_runs(left, short, tmp_path):
     names = {path.stem for path in (left / "src/project").rglob("*.py")}
     assert {"cifar_cnn", "whitened_cnn", "vgg", "image_plots"} <= names
-    assert not {"transformer_classifier", "lstm_forecaster", "attention", "segment_rnn", "text_samples"} & names
+    assert (
+        not {
+            "transformer_classifier",
+            "lstm_forecaster",
+            "attention",
+            "segment_rnn",
+            "text_samples",
+        }
+        & names
+    )
 
     config = left / "configs/cifar.yaml"
     fit = ["-m", "project", "fit", "--config", config, *short(config), "--model.width=16"]
@@ -46,7 +61,9 @@ def test_what_is_left_runs(left, short, tmp_path):
 
 
 def test_its_tests_are_found_and_pass(left):
-    """All of them are imported; a few run: of litlab, whose tests know no experiment, and of what is left."""
+    """All of them are imported; a few run: of litlab, whose tests know no experiment, and of what
+    is left.
+    """
     process = start_pytest(left, "tests", "-k", SOME)
     printed, _ = process.communicate()
     assert process.wait() == 0, printed

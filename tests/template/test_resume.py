@@ -1,4 +1,5 @@
-"""Each experiment, interrupted in the middle of an epoch and resumed, ends with the bits of a run that was not.
+"""Each experiment, interrupted in the middle of an epoch and resumed, ends with the bits of a run
+that was not.
 
 tests/litlab has the matrix of interruptions.
 """
@@ -14,7 +15,10 @@ EXPERIMENTS = {
     "text": (18, ["--data.max_tokens=16", "--data.long_texts=crop", "--model.embed_dim=16"]),
     "forecast": (96, ["--model.hidden_size=8"]),
     "maml": (14, ["--data.train_tasks=100", "--data.val_tasks=20", "--data.test_tasks=40"]),
-    "tabular": (600, ["--model=Regressor", "--data.target=[spend]", "--model.network.hidden_sizes=[8]"]),
+    "tabular": (
+        600,
+        ["--model=Regressor", "--data.target=[spend]", "--model.network.hidden_sizes=[8]"],
+    ),
 }
 
 
@@ -24,16 +28,27 @@ def resuming(request, tmp_path_factory) -> Resuming:
         config = CONFIGS / f"{cell.experiment}.yaml"
         name = settings_of(config)["data"]["class_path"].rpartition(".")[-1]
         batch, flags = EXPERIMENTS[cell.experiment]
-        return ["--config", str(config), *small_data(name, request), *flags, f"--data.batch_size={batch // cell.ranks}"]
+        return [
+            "--config",
+            str(config),
+            *small_data(name, request),
+            *flags,
+            f"--data.batch_size={batch // cell.ranks}",
+        ]
 
     return Resuming("project", tmp_path_factory.mktemp("resuming"), own)
 
 
-ELSEWHERE = ("cifar", "text", "forecast", "maml")  # tests/litlab and test_maml.py resume such data and models
+# tests/litlab and test_maml.py resume such data and models
+ELSEWHERE = ("cifar", "text", "forecast", "maml")
 
 
 @pytest.mark.parametrize(
-    "experiment", [pytest.param(name, marks=pytest.mark.matrix if name in ELSEWHERE else []) for name in EXPERIMENTS]
+    "experiment",
+    [
+        pytest.param(name, marks=pytest.mark.matrix if name in ELSEWHERE else [])
+        for name in EXPERIMENTS
+    ],
 )
 def test_a_resumed_run_is_exact(resuming, experiment):
     assert resuming.interrupted(Cell(experiment, "kill", "inside", workers=2))[1] == []

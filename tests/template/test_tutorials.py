@@ -1,7 +1,8 @@
-"""docs/tutorials/own_data.md works: its files are written, its commands run in their order, in a copy of the project.
+"""docs/tutorials/own_data.md works: its files are written, its commands run in their order, in a
+copy of the project.
 
-In it, a block of Python or YAML is a file, which the line before it names; a block of bash holds commands; and a block
-of text after it is what they print, or some lines of it.
+In it, a block of Python or YAML is a file, which the line before it names; a block of bash holds
+commands; and a block of text after it is what they print, or some lines of it.
 """
 
 import json
@@ -44,7 +45,9 @@ def run_line(line: str) -> str:
     is_stopped = "200" in words and "meters_whole" not in words
     assert python == "python", line
     if words[0] != "-m":
-        return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [sys.executable, *words], capture_output=True, text=True, check=True
+        ).stdout
     if words[1] == "pytest":
         process = start_pytest(Path.cwd(), *words[2:])
     else:
@@ -64,11 +67,15 @@ def find_words(text: str) -> set[str]:
 
 def test_own_data(tmp_path, monkeypatch):
     for name in (f"src/{PACKAGE}", "configs", "tests"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(
+            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "stopped.py").write_text(STOPPED)
     monkeypatch.chdir(tmp_path)
-    for (file, kind, text), (_, after, shown) in zip(BLOCKS, [*BLOCKS[1:], ("", "", "")], strict=True):
+    for (file, kind, text), (_, after, shown) in zip(
+        BLOCKS, [*BLOCKS[1:], ("", "", "")], strict=True
+    ):
         if file:
             Path(file).parent.mkdir(parents=True, exist_ok=True)
             Path(file).write_text(text)
@@ -78,8 +85,11 @@ def test_own_data(tmp_path, monkeypatch):
             errors = [line for line in expected.splitlines() if line.startswith("error: ")]
             assert ("\nerror: " in f"\n{printed}") == bool(errors), printed
             assert all(line in printed for line in errors), printed
-            assert find_words(expected) <= find_words(printed), printed  # numbers depend on machine and length
+            # Numbers depend on machine and length
+            assert find_words(expected) <= find_words(printed), printed
     runs = ("meters/version_1", "meters_whole/version_0")
-    stopped, whole = (json.loads(Path(f"lightning_logs/{run}/metrics.json").read_text()) for run in runs)
+    stopped, whole = (
+        json.loads(Path(f"lightning_logs/{run}/metrics.json").read_text()) for run in runs
+    )
     assert stopped["test"] == whole["test"]
     assert stopped["best"]["value"] == whole["best"]["value"]

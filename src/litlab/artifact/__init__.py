@@ -1,4 +1,6 @@
-"""Exported models: a folder with a graph, what is known of it, and what runs it. Nothing here needs the run."""
+"""Exported models: a folder with a graph, what is known of it, and what runs it. Nothing here needs
+the run.
+"""
 
 from litlab.artifact.artifact import Artifact, is_exported
 

@@ -1,4 +1,6 @@
-"""An exported model: a folder with a graph, ``manifest.json`` with what is known of it, and what runs it."""
+"""An exported model: a folder with a graph, ``manifest.json`` with what is known of it, and what
+runs it.
+"""
 
 import json
 import os
@@ -15,7 +17,12 @@ from litlab.errors import UserError, first_line
 from litlab.util.checksums import find_damaged
 
 MANIFEST, EXAMPLE, SCRIPT = "manifest.json", "example.npz", "use.py"
-FILES = {"onnx": "model.onnx", "pt2": "model.pt2", "aoti": "model.aoti.pt2", "torchscript": "model.ts"}
+FILES = {
+    "onnx": "model.onnx",
+    "pt2": "model.pt2",
+    "aoti": "model.aoti.pt2",
+    "torchscript": "model.ts",
+}
 VERSION = 4  # of the folder
 OPERATORS = "torchao.quantization.pt2e"  # defines those of quantized graphs
 Arrays = Sequence[np.ndarray]
@@ -23,8 +30,12 @@ Run = Callable[[Arrays], list[np.ndarray]]
 
 
 def is_exported(folder: str | Path) -> bool:
-    """Return whether a folder holds an exported model. A run is never an export, whatever files are in it."""
-    is_run = any(os.path.lexists(os.path.join(folder, name)) for name in ("config.yaml", "status.json"))
+    """Return whether a folder holds an exported model. A run is never an export, whatever files are
+    in it.
+    """
+    is_run = any(
+        os.path.lexists(os.path.join(folder, name)) for name in ("config.yaml", "status.json")
+    )
     return os.path.isfile(os.path.join(folder, MANIFEST)) and not is_run
 
 
@@ -34,7 +45,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_bytes())
         if manifest["version"] == VERSION and manifest["format"] in FILES:
             return manifest
-    raise UserError(f"{path}: it is damaged, or not of this version of litlab; export the run again")
+    raise UserError(
+        f"{path}: it is damaged, or not of this version of litlab; export the run again"
+    )
 
 
 def take_arrays(module: Callable[..., Any]) -> Run:
@@ -52,7 +65,9 @@ def check_whole(folder: Path) -> None:
     """Refuse an export of which a file is missing or damaged."""
     damaged = find_damaged(folder)
     if damaged is not None:
-        raise UserError(f"{folder / damaged}: it is damaged; copy the folder again, or export the run again")
+        raise UserError(
+            f"{folder / damaged}: it is damaged; copy the folder again, or export the run again"
+        )
 
 
 class Artifact:
@@ -67,15 +82,24 @@ class Artifact:
         form = self.manifest["format"]
         file = folder / FILES[form]
         try:
-            self.run: Run = self._load_onnx(file) if form == "onnx" else self._load_torch(form, file)
+            self.run: Run = (
+                self._load_onnx(file) if form == "onnx" else self._load_torch(form, file)
+            )
         except Exception as error:  # runtimes raise what they like for a file that they can't use
             advice = "pip install '.[export,torchao]', or export the run again"
-            raise UserError(f"{file}: it can't be loaded here ({first_line(error)}); {advice}") from error
+            raise UserError(
+                f"{file}: it can't be loaded here ({first_line(error)}); {advice}"
+            ) from error
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run the model on arrays by the names, and with the types and shapes, that the manifest says."""
+        """Run the model on arrays by the names, and with the types and shapes, that the manifest
+        says.
+        """
         outputs = self.run([inputs[entry["name"]] for entry in self.manifest["inputs"]])
-        return {entry["name"]: output for entry, output in zip(self.manifest["outputs"], outputs, strict=True)}
+        return {
+            entry["name"]: output
+            for entry, output in zip(self.manifest["outputs"], outputs, strict=True)
+        }
 
     def _load_onnx(self, file: Path) -> Run:
         import torch
@@ -96,8 +120,11 @@ class Artifact:
             import_module(OPERATORS)
         graph: Any
         if form == "aoti":
-            if versions["torch"].split(".")[:2] != torch.__version__.split(".")[:2]:  # its code calls that version
-                raise RuntimeError(f"it was compiled for torch {versions['torch']}, here is {torch.__version__}")
+            # Its code calls that version
+            if versions["torch"].split(".")[:2] != torch.__version__.split(".")[:2]:
+                raise RuntimeError(
+                    f"it was compiled for torch {versions['torch']}, here is {torch.__version__}"
+                )
             graph = torch._inductor.aoti_load_package(str(file))  # the documented way
         elif form == "torchscript":
             with warnings.catch_warnings():

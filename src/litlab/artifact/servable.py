@@ -15,16 +15,20 @@ from litlab.data.serving import Serving
 from litlab.errors import UserError
 from litlab.runs.folder import RunFolder, read_json
 
-# Settings of the weights alone, on one CPU in full precision: neither plots nor compiling nor a logger.
+# Settings of the weights alone, on one CPU in full precision: neither plots nor compiling nor a
+# logger.
 ALONE = (
-    "--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
-    "--trainer.precision=32-true", "--trainer.logger=false", "--trainer.callbacks=null", "--compile=null",
-    "--activation_checkpointing=null", "--vram=null", "--test_after_fit=true",
+    "--trainer.accelerator=cpu", "--trainer.devices=1", "--trainer.num_nodes=1",
+    "--trainer.strategy=auto", "--trainer.precision=32-true", "--trainer.logger=false",
+    "--trainer.callbacks=null", "--compile=null", "--activation_checkpointing=null", "--vram=null",
+    "--test_after_fit=true",
 )  # fmt: skip
 
 
 class Servable(nn.Module):
-    """From raw inputs to answers, by the model's ``predict_step``: what is exported, and what `serve` calls."""
+    """From raw inputs to answers, by the model's ``predict_step``: what is exported, and what
+    `serve` calls.
+    """
 
     def __init__(self, model: LightningModule, serving: Serving) -> None:
         super().__init__()
@@ -38,7 +42,9 @@ class Servable(nn.Module):
 
 
 def describe(serving: Serving, run: str | None, checkpoint: str) -> dict[str, Any]:
-    """Return what a manifest says of a model: what goes in and comes out, and the run that it is from."""
+    """Return what a manifest says of a model: what goes in and comes out, and the run that it is
+    from.
+    """
     folder = RunFolder(Path(run)) if run else None
     return {
         "version": VERSION,
@@ -55,11 +61,18 @@ def describe(serving: Serving, run: str | None, checkpoint: str) -> dict[str, An
     }
 
 
-def restore(model: LightningModule, data: LightningDataModule, checkpoint: dict[str, Any]) -> Serving:
-    """Give model and data what a checkpoint holds besides the weights, as the Trainer does; return their serving."""
+def restore(
+    model: LightningModule, data: LightningDataModule, checkpoint: dict[str, Any]
+) -> Serving:
+    """Give model and data what a checkpoint holds besides the weights, as the Trainer does; return
+    their serving.
+    """
     name = type(data).__qualname__
     if not isinstance(data, ExperimentData):
-        raise UserError(f"--run: {name} has no serving(), without which nothing is exported or served (docs/deploy.md)")
+        raise UserError(
+            f"--run: {name} has no serving(), without which nothing is exported or "
+            "served (docs/deploy.md)"
+        )
     if name not in checkpoint:
         raise UserError(f"--data: the checkpoint holds nothing of a {name}; leave it out")
     model.on_load_checkpoint(checkpoint)
@@ -87,4 +100,8 @@ def load_servable(run: str, settings: list[str]) -> tuple[Experiment, Servable, 
     assert checkpoint is not None  # of --run
     serving = restore(model, experiment.data, checkpoint)
     model.load_state_dict(checkpoint["state_dict"])
-    return experiment, Servable(model, serving), describe(serving, command.config.run, command.config.ckpt_path)
+    return (
+        experiment,
+        Servable(model, serving),
+        describe(serving, command.config.run, command.config.ckpt_path),
+    )

@@ -1,7 +1,7 @@
 """Activation checkpointing: less memory for more computation.
 
-Lightning's is an option of its FSDP strategies alone; torch's ``checkpoint_wrapper`` updates statistics of batch norms
-twice.
+Lightning's is an option of its FSDP strategies alone; torch's ``checkpoint_wrapper`` updates
+statistics of batch norms twice.
 """
 
 from types import MethodType
@@ -20,16 +20,19 @@ from litlab.util.text import some
 
 
 class ActivationCheckpointing(Callback):
-    """Let chosen blocks keep only their inputs in the forward pass, and compute the rest again in the backward pass.
+    """Let chosen blocks keep only their inputs in the forward pass, and compute the rest again in
+    the backward pass.
 
-    Memory for activations is that of the blocks' inputs and of one block, for about a third more computation if all
-    blocks are chosen (Chen et al. 2016, arXiv:1604.06174). Losses, gradients, statistics of batch norm and names in
-    checkpoints are those of a fit without it. It acts on ``fit`` alone, by ``torch.utils.checkpoint`` with
-    ``use_reentrant=False``, and within a compiled network too.
+    Memory for activations is that of the blocks' inputs and of one block, for about a third more
+    computation if all blocks are chosen (Chen et al. 2016, arXiv:1604.06174). Losses, gradients,
+    statistics of batch norm and names in checkpoints are those of a fit without it. It acts on
+    ``fit`` alone, by ``torch.utils.checkpoint`` with ``use_reentrant=False``, and within a compiled
+    network too.
 
     Args:
-        blocks: Patterns of the names of modules, dotted from the LightningModule, such as ``network.layer*``; see
-            `litlab.nn.selection`. Left out, the blocks of ``network`` that have parts of their own.
+        blocks: Patterns of the names of modules, dotted from the LightningModule, such as
+            ``network.layer*``; see `litlab.nn.selection`. Left out, the blocks of ``network`` that
+            have parts of their own.
 
     Raises:
         UserError: At the start of a fit, if there are no such blocks.
@@ -46,18 +49,23 @@ class ActivationCheckpointing(Callback):
             return
         if self.blocks is None:
             blocks = find_blocks(getattr(pl_module, "network", pl_module))
-            blocks = {name: block for name, block in blocks.items() if any(True for _ in block.children())}
+            blocks = {
+                name: block for name, block in blocks.items() if any(True for _ in block.children())
+            }
         else:
             blocks = select_modules(pl_module, self.blocks, "activation_checkpointing.blocks")
         if not blocks:
             raise UserError(
-                "activation_checkpointing.blocks: model.network has no blocks to choose (modules with parts of "
-                "their own in a Sequential or ModuleList); name some, or set activation_checkpointing to null"
+                "activation_checkpointing.blocks: model.network has no blocks to choose (modules "
+                "with parts of their own in a Sequential or ModuleList); name some, or set "
+                "activation_checkpointing to null"
             )
         self._changed = list(blocks.values())
         for block in self._changed:
             checkpoint_activations(block)
-        rank_zero_info(f"activation_checkpointing: computed again in the backward pass: {some(list(blocks))}")
+        rank_zero_info(
+            f"activation_checkpointing: computed again in the backward pass: {some(list(blocks))}"
+        )
 
     def teardown(self, *_: Any, **__: Any) -> None:
         """Leave the module as it was found."""
@@ -69,15 +77,17 @@ class ActivationCheckpointing(Callback):
 
 
 def checkpoint_activations(block: nn.Module) -> None:
-    """Let a block keep its inputs alone, and run its forward pass again when the backward pass gets there.
+    """Let a block keep its inputs alone, and run its forward pass again when the backward pass gets
+    there.
 
-    The result is the same in every bit: random numbers are drawn again from the same state, and buffers, such as the
-    statistics of batch norms, are updated by the first run only. The block is changed in place, so that the names of
-    its parameters and their hooks stay as they are; copies of it work by themselves. ``del block.forward`` takes it
-    back.
+    The result is the same in every bit: random numbers are drawn again from the same state, and
+    buffers, such as the statistics of batch norms, are updated by the first run only. The block is
+    changed in place, so that the names of its parameters and their hooks stay as they are; copies
+    of it work by themselves. ``del block.forward`` takes it back.
 
     Args:
-        block: Its ``forward`` must not change anything but buffers, nor draw from Python's or numpy's generators.
+        block: Its ``forward`` must not change anything but buffers, nor draw from Python's or
+            numpy's generators.
     """
     block.forward = MethodType(_forward, block)
 
@@ -102,7 +112,8 @@ def _forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         nonlocal is_first
-        if torch.compiler.is_compiling():  # the compiler itself sees to it that buffers are updated once
+        # The compiler itself sees to it that buffers are updated once
+        if torch.compiler.is_compiling():
             return block(*args, **kwargs)
         if is_first:
             is_first = False

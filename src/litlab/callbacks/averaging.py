@@ -1,8 +1,9 @@
 """Averages of the weights: the model is validated, tested and saved with them.
 
-Lightning's WeightAveraging (2.6.6) copies the whole module, which can't be sharded, validates untrained weights until
-the first update, and tests the raw weights when ``trainer.test(ckpt_path=...)`` follows ``fit``. Its
-StochasticWeightAveraging validates and saves the raw weights.
+Lightning's WeightAveraging (2.6.6) copies the whole module, which can't be sharded, validates
+untrained weights until the first update, and tests the raw weights when
+``trainer.test(ckpt_path=...)`` follows ``fit``. Its StochasticWeightAveraging validates and saves
+the raw weights.
 """
 
 import math
@@ -32,12 +33,13 @@ from litlab.util.steps import epochs_of_run
 class AveragedWeights(Callback):
     """Validate, test and save an average of the weights, from its first update on.
 
-    In checkpoints ``state_dict`` is the average, so that testing and loading need nothing special; the weights in
-    training are under ``current_model_state``. Processes that share the weights average their parts.
+    In checkpoints ``state_dict`` is the average, so that testing and loading need nothing special;
+    the weights in training are under ``current_model_state``. Processes that share the weights
+    average their parts.
 
     Attributes:
-        average: The average in a fit, by the keys of the model's ``state_dict``; of divided tensors this process's
-            parts. Numbers of 16 bits are averaged in float32.
+        average: The average in a fit, by the keys of the model's ``state_dict``; of divided tensors
+            this process's parts. Numbers of 16 bits are averaged in float32.
         updates: How often it was updated.
         steps: Optimizer steps so far.
     """
@@ -46,15 +48,21 @@ class AveragedWeights(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self.reset()
-        if stage == "fit" and shards(trainer.strategy) and not isinstance(trainer.strategy, DataGroups):
+        if (
+            stage == "fit"
+            and shards(trainer.strategy)
+            and not isinstance(trainer.strategy, DataGroups)
+        ):
             raise UserError(
-                "trainer.strategy: it shards the weights in a way in which they can't be averaged; use fsdp2, ddp or "
-                "one device, or set ema and swa to null"
+                "trainer.strategy: it shards the weights in a way in which they can't be averaged; "
+                "use fsdp2, ddp or one device, or set ema and swa to null"
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for name, value in tensors_of(pl_module).items():
-            average = copy_of(value, torch.float32 if value.dtype in (torch.float16, torch.bfloat16) else None)
+            average = copy_of(
+                value, torch.float32 if value.dtype in (torch.float16, torch.bfloat16) else None
+            )
             if name in self._saved:
                 local_part(average).copy_(local_part(divided_like(average, self._saved[name])))
             self.average[name] = average
@@ -63,7 +71,9 @@ class AveragedWeights(Callback):
 
     @torch.no_grad()
     def update(self, pl_module: nn.Module, share: float) -> None:
-        """Move the average towards the weights by a share of the way; 1 makes it a copy, as counters always are."""
+        """Move the average towards the weights by a share of the way; 1 makes it a copy, as
+        counters always are.
+        """
         averages, weights = [], []
         for name, weight in tensors_of(pl_module).items():
             average = local_part(self.average[name])
@@ -98,24 +108,37 @@ class AveragedWeights(Callback):
         self.updates = 0
         self.average: dict[str, Tensor] = {}
         self._weights: dict[str, Tensor] = {}  # in training, while the model has the average
-        self._saved: dict[str, Tensor] = {}  # the average of the checkpoint that a run continues from
+        # The average of the checkpoint that a run continues from
+        self._saved: dict[str, Tensor] = {}
 
     teardown = reset
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         if not self.updates:
             return
 
         def complete(tensors: dict[str, Tensor]) -> dict[str, Any]:
             state = pl_module.state_dict(keep_vars=True) | tensors
-            return trainer.strategy.gathered(state) if isinstance(trainer.strategy, DataGroups) else state
+            return (
+                trainer.strategy.gathered(state)
+                if isinstance(trainer.strategy, DataGroups)
+                else state
+            )
 
-        checkpoint["current_model_state"] = complete(self._weights) if self._weights else checkpoint["state_dict"]
+        checkpoint["current_model_state"] = (
+            complete(self._weights) if self._weights else checkpoint["state_dict"]
+        )
         checkpoint["state_dict"] = complete(self.average)
         checkpoint["averaging_state"] = {"n_averaged": self.updates}
 
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Restore average and weights to continue a fit; for all else the model has the average already."""
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Restore average and weights to continue a fit; for all else the model has the average
+        already.
+        """
         if trainer.state.fn == "fit" and "current_model_state" in checkpoint:
             self.updates = checkpoint["averaging_state"]["n_averaged"]
             self._saved = checkpoint["state_dict"]
@@ -126,16 +149,17 @@ class AveragedWeights(Callback):
 class EMA(AveragedWeights):
     """Keep an exponential moving average of the weights, and validate, test and save that average.
 
-    After each optimizer step: average = d * average + (1 - d) * weights, batch normalisation's statistics included
-    (Polyak and Juditsky, 1992, https://doi.org/10.1137/0330046). The first update copies the weights; in the t-th after
-    it, counted from 0, d = min(decay, (1 + t) / (10 + t)), as in TensorFlow and timm: early on the average looks back
-    over a ninth of the updates so far, so that a run of a few hundred steps does not end with an average that is still
-    half made of its untrained beginning.
+    After each optimizer step: average = d * average + (1 - d) * weights, batch normalisation's
+    statistics included (Polyak and Juditsky, 1992, https://doi.org/10.1137/0330046). The first
+    update copies the weights; in the t-th after it, counted from 0, d = min(decay, (1 + t) / (10 +
+    t)), as in TensorFlow and timm: early on the average looks back over a ninth of the updates so
+    far, so that a run of a few hundred steps does not end with an average that is still half made
+    of its untrained beginning.
 
     Args:
-        decay: Share of the old average that each update keeps at most, from 0 to below 1. The average then looks back
-            over about ``1 / (1 - decay)`` optimizer steps: 0.999 over the last thousand. It is reached after about
-            ``9 / (1 - decay)`` steps.
+        decay: Share of the old average that each update keeps at most, from 0 to below 1. The
+            average then looks back over about ``1 / (1 - decay)`` optimizer steps: 0.999 over the
+            last thousand. It is reached after about ``9 / (1 - decay)`` steps.
 
     Raises:
         UserError: In a fit, if the strategy shards the weights in a way of its own.
@@ -144,7 +168,9 @@ class EMA(AveragedWeights):
     def __init__(self, decay: HalfOpenUnitInterval = 0.999) -> None:
         self.decay = decay
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
+    ) -> None:
         if trainer.global_step > self.steps:  # no gradients are being accumulated
             self.steps = trainer.global_step
             decay = min(self.decay, self.updates / (9 + self.updates))  # 0 at first
@@ -154,11 +180,12 @@ class EMA(AveragedWeights):
 class SWA(AveragedWeights):
     """Average the weights that the last epochs end with, and validate, test and save that average.
 
-    From the epoch ``start`` on, every epoch adds its weights to the mean, in which all have the same share, and each
-    learning rate stays at what the schedule has made of it by then, so that the epochs differ (Izmailov et al. 2018,
-    arXiv:1803.05407); only ReduceLROnPlateau goes on. Statistics of batch norms are averaged, too. The paper measures
-    them anew, which takes a third more time and was no better in a small trial, but for a learning rate so high that
-    training hardly worked.
+    From the epoch ``start`` on, every epoch adds its weights to the mean, in which all have the
+    same share, and each learning rate stays at what the schedule has made of it by then, so that
+    the epochs differ (Izmailov et al. 2018, arXiv:1803.05407); only ReduceLROnPlateau goes on.
+    Statistics of batch norms are averaged, too. The paper measures them anew, which takes a third
+    more time and was no better in a small trial, but for a learning rate so high that training
+    hardly worked.
 
     Args:
         start: Share of the run's epochs that are over when the averaging starts. The run ends with
@@ -174,14 +201,19 @@ class SWA(AveragedWeights):
         self._first_epoch = 0  # that is averaged
 
     def has_begun(self, trainer: Trainer) -> bool:
-        """Return whether the epoch is averaged. A run that is resumed for longer goes on with its average."""
+        """Return whether the epoch is averaged. A run that is resumed for longer goes on with its
+        average.
+        """
         return self.updates > 0 or trainer.current_epoch >= self._first_epoch
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
         epochs = epochs_of_run(trainer)
         if math.isinf(epochs):
-            raise UserError("swa.start: it is a share of the run, whose length is not known; set trainer.max_epochs")
+            raise UserError(
+                "swa.start: it is a share of the run, whose length is not known; set "
+                "trainer.max_epochs"
+            )
         self._first_epoch = int(self.start * epochs)
         self.on_train_epoch_start(trainer, pl_module)  # which a resumed run may be in the middle of
 
@@ -192,7 +224,9 @@ class SWA(AveragedWeights):
             if not schedule.reduce_on_plateau:
                 schedule.frequency = sys.maxsize  # it takes no further step
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
+    ) -> None:
         is_last = trainer.is_last_batch or trainer.global_step == trainer.max_steps
         if is_last and self.has_begun(trainer):
             self.update(pl_module, 1 / (self.updates + 1))
@@ -201,8 +235,8 @@ class SWA(AveragedWeights):
         super().on_train_end(trainer, pl_module)
         if not self.updates:
             rank_zero_info(
-                f"warning: swa: the run ended before epoch {self._first_epoch + 1}, the first that is "
-                "averaged: its weights are those of the last step"
+                f"warning: swa: the run ended before epoch {self._first_epoch + 1}, the first that "
+                "is averaged: its weights are those of the last step"
             )
 
 
@@ -210,11 +244,18 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a model's ``state_dict`` that this process has, by its keys."""
     reshard(model)  # changes of whole weights get lost
     state = model.state_dict(keep_vars=True)
-    return {name: value for name, value in state.items() if isinstance(value, Tensor) and not value.is_meta}
+    return {
+        name: value
+        for name, value in state.items()
+        if isinstance(value, Tensor) and not value.is_meta
+    }
 
 
 @torch.no_grad()
 def set_tensors(model: nn.Module, values: dict[str, Tensor]) -> None:
     """Copy values into the tensors of a model, by the keys of its ``state_dict``."""
     tensors = tensors_of(model)
-    copy_all([local_part(tensors[name]) for name in values], [local_part(values[name]) for name in values])
+    copy_all(
+        [local_part(tensors[name]) for name in values],
+        [local_part(values[name]) for name in values],
+    )

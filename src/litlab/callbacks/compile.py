@@ -23,30 +23,38 @@ Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cu
 class Compile(Callback):
     """Compile parts of the model with ``torch.compile``, in place, before the run starts.
 
-    In place means that the parameters keep their names: checkpoints are the same with and without compilation and load
-    either way. The LightningModule itself is never compiled, because each ``self.log`` would break its graph.
+    In place means that the parameters keep their names: checkpoints are the same with and without
+    compilation and load either way. The LightningModule itself is never compiled, because each
+    ``self.log`` would break its graph.
 
-    Compiled code is kept where torch keeps it (``TORCHINDUCTOR_CACHE_DIR``). ``seconds`` is how long compiling has
-    taken. What torch limits or logs for the whole process is as it was when the run is over.
+    Compiled code is kept where torch keeps it (``TORCHINDUCTOR_CACHE_DIR``). ``seconds`` is how
+    long compiling has taken. What torch limits or logs for the whole process is as it was when the
+    run is over.
 
     Args:
-        mode: ``null`` to leave the model as it is; ``default`` for the compiler's balance of compile time and speed;
-            ``reduce-overhead`` for small batches on a GPU (CUDA graphs; needs input shapes that stay the same);
-            ``max-autotune`` to try out several kernels for each operation (long compile time, CUDA graphs);
-            ``max-autotune-no-cudagraphs`` for the same without CUDA graphs.
-        children: Patterns of the names of modules to compile, dotted from the LightningModule, such as
-            ``[network.encoder]``; see `litlab.nn.selection`. ``null`` compiles every child that has parameters.
-        blocks: Whether to compile each block of the network by itself, which for blocks that are alike takes the time
-            of one; in place of `children`.
-        dynamic: ``true`` compiles for any input size at once, ``false`` again for each new size, ``null`` once more,
-            for any size, when a size changes. Layers that a strategy divides are always compiled for known sizes.
+        mode: ``null`` to leave the model as it is; ``default`` for the compiler's balance of
+            compile time and speed; ``reduce-overhead`` for small batches on a GPU (CUDA graphs;
+            needs input shapes that stay the same); ``max-autotune`` to try out several kernels for
+            each operation (long compile time, CUDA graphs); ``max-autotune-no-cudagraphs`` for the
+            same without CUDA graphs.
+        children: Patterns of the names of modules to compile, dotted from the LightningModule, such
+            as ``[network.encoder]``; see `litlab.nn.selection`. ``null`` compiles every child that
+            has parameters.
+        blocks: Whether to compile each block of the network by itself, which for blocks that are
+            alike takes the time of one; in place of `children`.
+        dynamic: ``true`` compiles for any input size at once, ``false`` again for each new size,
+            ``null`` once more, for any size, when a size changes. Layers that a strategy divides
+            are always compiled for known sizes.
         fullgraph: Whether to fail where the compiler cannot turn a module into one single graph.
-        backend: The compiler's backend; ``inductor`` unless you are looking for a bug (``eager``, ``aot_eager``).
-        graph_breaks: Whether to log where and why the compiler breaks the graph or compiles again, to stderr, as
-            ``TORCH_LOGS=graph_breaks,recompiles`` does, and how many graphs, guards and breaks there are.
-        memory_budget: Share, from 0 to 1, of the memory for activations that the compiler would use if it kept all that
-            the backward pass can use; it computes the others again (torch's ``activation_memory_budget``). ``null``
-            leaves it to the compiler, which computes again only what costs next to nothing.
+        backend: The compiler's backend; ``inductor`` unless you are looking for a bug (``eager``,
+            ``aot_eager``).
+        graph_breaks: Whether to log where and why the compiler breaks the graph or compiles again,
+            to stderr, as ``TORCH_LOGS=graph_breaks,recompiles`` does, and how many graphs, guards
+            and breaks there are.
+        memory_budget: Share, from 0 to 1, of the memory for activations that the compiler would use
+            if it kept all that the backward pass can use; it computes the others again (torch's
+            ``activation_memory_budget``). ``null`` leaves it to the compiler, which computes again
+            only what costs next to nothing.
 
     Raises:
         UserError: If there is nothing to compile, or CUDA graphs are asked for without a GPU.
@@ -85,11 +93,14 @@ class Compile(Callback):
         if self.mode is None:
             return
         if self.mode == "reduce-overhead" and trainer.strategy.root_device.type != "cuda":
-            raise UserError("compile.mode: reduce-overhead needs a CUDA GPU; set compile.mode: default")
+            raise UserError(
+                "compile.mode: reduce-overhead needs a CUDA GPU; set compile.mode: default"
+            )
         modules = self._select_modules(pl_module)
 
         # Settings of the process
-        # torch limits how often a function is compiled, and modules of one class share their functions.
+        # torch limits how often a function is compiled, and modules of one class share their
+        # functions.
         limit = torch._dynamo.config.recompile_limit * len({repr(module) for module in modules})
         self._changes.enter_context(torch._dynamo.config.patch(recompile_limit=limit))
         if self.memory_budget is not None:
@@ -99,16 +110,23 @@ class Compile(Callback):
             torch._logging.set_logs(graph_breaks=True, recompiles=True)  # pyright: ignore[reportPrivateImportUsage]
             self._changes.callback(torch._logging.set_logs)  # pyright: ignore[reportPrivateImportUsage]
 
-        # Compile. The test that follows a fit finds the modules compiled.
-        # torch (2.15) compiles divided tensors with sizes that it does not know to a graph without end.
-        dynamic = False if getattr(trainer.strategy, "tensor_parallel_size", 1) > 1 else self.dynamic
+        # Compile. The test that follows a fit finds the modules compiled. torch (2.15) compiles
+        # divided tensors with sizes that it does not know to a graph without end.
+        dynamic = (
+            False if getattr(trainer.strategy, "tensor_parallel_size", 1) > 1 else self.dynamic
+        )
         for module in modules:
             if module._compiled_call_impl is None:
                 compile_in_place(
-                    module, mode=self.mode, dynamic=dynamic, fullgraph=self.fullgraph, backend=self.backend
+                    module,
+                    mode=self.mode,
+                    dynamic=dynamic,
+                    fullgraph=self.fullgraph,
+                    backend=self.backend,
                 )
 
-        # As the validation within a fit: code for inference mode would be compiled beside it, for the test alone.
+        # As the validation within a fit: code for inference mode would be compiled beside it, for
+        # the test alone.
         for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
             loop.inference_mode = False
 
@@ -117,18 +135,21 @@ class Compile(Callback):
             return list(select_modules(model, self.children, "compile.children").values())
         modules = list(networks(model).values())
         if self.blocks:
-            modules = list(chain.from_iterable(find_blocks(network).values() for network in modules))
+            modules = list(
+                chain.from_iterable(find_blocks(network).values() for network in modules)
+            )
         if not modules:
             raise UserError(
-                f"compile.children: {type(model).__name__} has no blocks (in a Sequential or ModuleList), or no "
-                "children with parameters; name modules to compile"
+                f"compile.children: {type(model).__name__} has no blocks (in a Sequential or "
+                "ModuleList), or no children with parameters; name modules to compile"
             )
         return modules
 
     def on_train_batch_start(self, *args: Any, **kwargs: Any) -> None:
         """Tell CUDA graphs that a step begins."""
-        # A CUDA graph's outputs live until the next step. By default PyTorch takes each call outside training for a
-        # step of its own, and the second of several compiled children would find the first one's output overwritten.
+        # A CUDA graph's outputs live until the next step. By default PyTorch takes each call
+        # outside training for a step of its own, and the second of several compiled children would
+        # find the first one's output overwritten.
         if self.mode in ("reduce-overhead", "max-autotune"):
             torch.compiler.cudagraph_mark_step_begin()
 
@@ -138,8 +159,13 @@ class Compile(Callback):
         if self.graph_breaks and not self._is_told:  # of a fit, not again of the test that follows
             self._is_told = True
             graphs = get_compilation_metrics()[self._graphs_before :]
-            guards, breaks = sum(graph.guard_count or 0 for graph in graphs), counters["graph_break"].total()
-            rank_zero_info(f"compile: {len(graphs)} graphs with {guards:,} guards, {breaks} graph breaks")
+            guards, breaks = (
+                sum(graph.guard_count or 0 for graph in graphs),
+                counters["graph_break"].total(),
+            )
+            rank_zero_info(
+                f"compile: {len(graphs)} graphs with {guards:,} guards, {breaks} graph breaks"
+            )
         self._changes.close()
 
     on_exception = teardown
@@ -153,9 +179,9 @@ def compile_in_place(module: nn.Module, **options: Any) -> None:
         options: Those of ``torch.compile``.
     """
 
-    # Before torch 2.15, nn.Module.compile silently does nothing for PyTorch's own modules, such as nn.Sequential: the
-    # compiler skips PyTorch's files. A frame of this file is compiled instead, through the private attributes that
-    # nn.Module.compile itself uses.
+    # Before torch 2.15, nn.Module.compile silently does nothing for PyTorch's own modules, such as
+    # nn.Sequential: the compiler skips PyTorch's files. A frame of this file is compiled instead,
+    # through the private attributes that nn.Module.compile itself uses.
     def call(*args: Any, **kwargs: Any) -> Any:
         return original(*args, **kwargs)
 
@@ -172,4 +198,7 @@ def explain_failure(error: BaseException) -> str:
     key, advice = "fullgraph", "change that line, set it to false"
     if is_backend:
         key, advice = "backend", "correct that"
-    return f"compile.{key}: {first_line(cause).rstrip('.')}{place}; {advice}, or set compile.mode: null"
+    return (
+        f"compile.{key}: {first_line(cause).rstrip('.')}{place}; {advice}, or set compile.mode: "
+        "null"
+    )

@@ -11,17 +11,21 @@ from litlab.util.metrics import check_monitor, choose_mode
 
 
 class RunEarlyStopping(EarlyStopping):
-    """Lightning's EarlyStopping, which knows the direction of a metric, and is exact when a run is resumed.
+    """Lightning's EarlyStopping, which knows the direction of a metric, and is exact when a run is
+    resumed.
 
     Lightning's forgets a stop that it had asked for in a run that is resumed.
 
     Args:
         monitor: Metric to watch.
-        mode: Whether a lower or a higher value is better. Left out, it is the metric's known direction.
+        mode: Whether a lower or a higher value is better. Left out, it is the metric's known
+            direction.
         **options: As of Lightning's.
     """
 
-    def __init__(self, monitor: str, mode: Literal["min", "max"] | None = None, **options: Any) -> None:
+    def __init__(
+        self, monitor: str, mode: Literal["min", "max"] | None = None, **options: Any
+    ) -> None:
         # A metric of the validation is looked at after each; Lightning misses it at the end of an
         # epoch without one.
         if options.get("check_on_train_epoch_end") is None and monitor.startswith(("train", "val")):

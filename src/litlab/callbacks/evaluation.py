@@ -1,4 +1,6 @@
-"""What is said at the end of a test: a classifier's confusions, the model beside baselines, and samples to look at."""
+"""What is said at the end of a test: a classifier's confusions, the model beside baselines, and
+samples to look at.
+"""
 
 import json
 import math
@@ -23,15 +25,16 @@ BINS = 15  # of the confidence, as torchmetrics has for its calibration error
 
 
 class ConfusionMatrix(Callback):
-    """Draw a confusion matrix and the calibration, and tabulate the classes, at the end of each test.
+    """Draw a confusion matrix and the calibration, and tabulate the classes, at the end of each
+    test.
 
-    To the loggers and the run folder: ``confusion_matrix.png``; ``calibration.png``, accuracy by confidence with the
-    expected calibration error (Guo et al. 2017, arXiv:1706.04599); and ``classes.csv``, which the console gets, too:
-    precision, recall and F1. They count every test sample, over all ranks. Class names are the data module's
-    ``class_names``, if it has them.
+    To the loggers and the run folder: ``confusion_matrix.png``; ``calibration.png``, accuracy by
+    confidence with the expected calibration error (Guo et al. 2017, arXiv:1706.04599); and
+    ``classes.csv``, which the console gets, too: precision, recall and F1. They count every test
+    sample, over all ranks. Class names are the data module's ``class_names``, if it has them.
 
-    The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(inputs, labels)``, labels
-    (batch,).
+    The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is
+    ``(inputs, labels)``, labels (batch,).
 
     Raises:
         UserError: If the model's ``test_step`` returns no ``logits``.
@@ -44,7 +47,13 @@ class ConfusionMatrix(Callback):
         self.bins: Any = 0  # (bin of the confidence; samples, summed confidence, right ones)
 
     def on_test_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, *_: Any, **__: Any
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        *_: Any,
+        **__: Any,
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
         confidence, predicted = logits.float().softmax(dim=1).max(dim=1)
@@ -59,7 +68,9 @@ class ConfusionMatrix(Callback):
         self.bins = trainer.strategy.reduce(self.bins, reduce_op="sum").cpu()
         if trainer.is_global_zero:
             names = class_names(trainer, len(self.counts))
-            publish_figure(trainer, folder, "confusion_matrix", draw_confusion_matrix(self.counts, names))
+            publish_figure(
+                trainer, folder, "confusion_matrix", draw_confusion_matrix(self.counts, names)
+            )
             publish_figure(trainer, folder, "calibration", draw_calibration(self.bins))
             table = tabulate_classes(self.counts, names)
             publish_table(trainer, folder, "classes", table)
@@ -69,8 +80,8 @@ class ConfusionMatrix(Callback):
 def count_pairs(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
     """Return the samples by (true class, predicted class), int64 of shape (classes, classes).
 
-    As a product of matrices, exact for up to 2**24 samples: torchmetrics (1.9) counts by bincount, which waits for a
-    GPU.
+    As a product of matrices, exact for up to 2**24 samples: torchmetrics (1.9) counts by bincount,
+    which waits for a GPU.
     """
     every = torch.arange(classes, device=labels.device)
     is_true, is_chosen = (labels[:, None] == every).float(), (predicted[:, None] == every).float()
@@ -78,18 +89,23 @@ def count_pairs(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
 
 
 def bin_confidences(confidence: Tensor, is_right: Tensor) -> Tensor:
-    """Return samples, summed confidence and right predictions by bins of the confidence, float32 (bin, 3)."""
+    """Return samples, summed confidence and right predictions by bins of the confidence, float32
+    (bin, 3).
+    """
     place = (confidence * BINS).ceil().clamp(min=1)
     is_in = place[:, None] == torch.arange(1, BINS + 1, device=place.device)
-    return is_in.float().T @ torch.stack([torch.ones_like(place), confidence, is_right.float()], dim=1)
+    return is_in.float().T @ torch.stack(
+        [torch.ones_like(place), confidence, is_right.float()], dim=1
+    )
 
 
 class Baselines(Callback):
     """Show the model's test metrics beside those of methods that need little training or none.
 
-    After a test of the whole test split the data module's ``baselines()``, if it has them, is called on the first rank;
-    it returns the metrics of each on the test split: ``{"seasonal naive": {"test/mse": 0.6, ...}, ...}``. The table,
-    with the model in its first row, goes to the console and the loggers, and to the run folder as ``baselines.json``.
+    After a test of the whole test split the data module's ``baselines()``, if it has them, is
+    called on the first rank; it returns the metrics of each on the test split:
+    ``{"seasonal naive": {"test/mse": 0.6, ...}, ...}``. The table, with the model in its first row,
+    goes to the console and the loggers, and to the run folder as ``baselines.json``.
     """
 
     files = ("baselines.json",)
@@ -124,14 +140,16 @@ def tabulate_classes(counts: Tensor, names: list[str]) -> "DataFrame":
     from pandas import DataFrame
 
     correct, true, predicted = counts.diagonal(), counts.sum(dim=1), counts.sum(dim=0)
-    rates = [correct / predicted, correct / true, 2 * correct / (true + predicted)]  # NaN: none was predicted
+    # NaN: none was predicted
+    rates = [correct / predicted, correct / true, 2 * correct / (true + predicted)]
     table = DataFrame({"class": names, "test samples": true.numpy()})
     table[["precision", "recall", "F1"]] = torch.stack(rates, dim=1).numpy()
     return table
 
 
 def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
-    """Draw the shares of each true class that were predicted as each class, with numbers for up to 20 classes.
+    """Draw the shares of each true class that were predicted as each class, with numbers for up to
+    20 classes.
 
     Args:
         counts: Samples by (true class, predicted class), shape (classes, classes).
@@ -143,7 +161,9 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     figure = Figure(figsize=(10, 10), layout="constrained")
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     has_numbers = len(counts) <= MOST_CLASSES
-    plot_confusion_matrix(shares, figure.add_subplot(), add_text=has_numbers, labels=names, cmap="Blues")
+    plot_confusion_matrix(
+        shares, figure.add_subplot(), add_text=has_numbers, labels=names, cmap="Blues"
+    )
     return figure
 
 
@@ -153,7 +173,11 @@ def draw_calibration(bins: Tensor) -> "Figure":
 
     samples, confidence, right = bins[bins[:, 0] > 0].double().T
     total = samples.sum()
-    error, sure, accuracy = (right - confidence).abs().sum() / total, confidence.sum() / total, right.sum() / total
+    error, sure, accuracy = (
+        (right - confidence).abs().sum() / total,
+        confidence.sum() / total,
+        right.sum() / total,
+    )
     title = f"calibration error {error:.3f}, mean confidence {sure:.1%}, accuracy {accuracy:.1%}"
     figure = Figure(layout="constrained")
     axes = figure.add_subplot(xlabel="confidence", ylabel="accuracy", title=title)
@@ -162,7 +186,8 @@ def draw_calibration(bins: Tensor) -> "Figure":
     return figure
 
 
-# What a callback that looks at a test needs: facts of the data module, tensors of the test step, samples of all ranks.
+# What a callback that looks at a test needs: facts of the data module, tensors of the test step,
+# samples of all ranks.
 
 
 def data_with(callback: Callback, trainer: Trainer, *names: str) -> Any:
@@ -180,8 +205,8 @@ def data_with(callback: Callback, trainer: Trainer, *names: str) -> Any:
     for name in names:
         if not hasattr(data, name):
             raise UserError(
-                f"{type(callback).__name__}: {type(data).__name__} has no '{name}'; add it to the data module, "
-                f"or remove {type(callback).__name__} from trainer.callbacks"
+                f"{type(callback).__name__}: {type(data).__name__} has no '{name}'; add it to the "
+                f"data module, or remove {type(callback).__name__} from trainer.callbacks"
             )
     return data
 
@@ -192,7 +217,9 @@ def class_names(trainer: Trainer, classes: int) -> list[str]:
     return list(names or map(str, range(classes)))
 
 
-def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any, name: str, shape: str) -> Tensor:
+def from_test_step(
+    callback: Callback, pl_module: LightningModule, outputs: Any, name: str, shape: str
+) -> Tensor:
     """Return one of the tensors that ``test_step`` returned.
 
     Args:
@@ -207,8 +234,9 @@ def from_test_step(callback: Callback, pl_module: LightningModule, outputs: Any,
     """
     if not isinstance(outputs, dict) or name not in outputs:
         raise UserError(
-            f"{type(callback).__name__}: {type(pl_module).__name__}.test_step must return a dict with '{name}' "
-            f"{shape}; return it, or remove {type(callback).__name__} from trainer.callbacks"
+            f"{type(callback).__name__}: {type(pl_module).__name__}.test_step must return a dict "
+            f"with '{name}' {shape}; return it, or remove {type(callback).__name__} from "
+            "trainer.callbacks"
         )
     return outputs[name].detach()
 
@@ -220,12 +248,13 @@ def pick_evenly(count: int, kept: int, batch: int, batches: int | float, size: i
         count: Number of samples to keep of the whole test.
         kept: Number of samples kept so far.
         batch: Number of this batch, from 0.
-        batches: Number of batches of the test; infinity where it is unknown, which takes the first samples.
+        batches: Number of batches of the test; infinity where it is unknown, which takes the first
+            samples.
         size: Samples in this batch.
 
     Returns:
-        Positions in the batch, int64 of shape (chosen,), often none; fewer in all than `count` if a batch has fewer
-        samples than are due.
+        Positions in the batch, int64 of shape (chosen,), often none; fewer in all than `count` if a
+        batch has fewer samples than are due.
     """
     due = count if math.isinf(batches) else int((batch + 1) * count / batches + 0.5)
     chosen = max(0, min(due - kept, size))

@@ -1,7 +1,8 @@
 """Train a part of the network first, and the rest of it later or not at all.
 
-Lightning's ``BackboneFinetuning`` adds a group to the optimizer in the middle of the run, which some schedules can't
-take, and under DDP the ranks don't share the gradients of what it has unfrozen.
+Lightning's ``BackboneFinetuning`` adds a group to the optimizer in the middle of the run, which
+some schedules can't take, and under DDP the ranks don't share the gradients of what it has
+unfrozen.
 """
 
 import math
@@ -23,8 +24,10 @@ class FreezeRule:
     """How long the parameters whose names match are frozen.
 
     Args:
-        params: Pattern of names, or several, as `fit --check` lists them; see `litlab.nn.selection`.
-        epochs: Number of epochs at the start of the training in which they are frozen. 0: none. null: all.
+        params: Pattern of names, or several, as `fit --check` lists them; see
+            `litlab.nn.selection`.
+        epochs: Number of epochs at the start of the training in which they are frozen. 0: none.
+            null: all.
     """
 
     params: str | list[str]
@@ -34,9 +37,10 @@ class FreezeRule:
 class Freeze(Callback):
     """Keep parameters as they are until an epoch.
 
-    What is frozen depends on the epoch alone, so a run that is resumed in any phase continues exactly. Batch norms in
-    frozen parts neither train nor update their statistics. The optimizer has the parameters that are trained later from
-    the start, and passes over them while they have no gradient; so its groups and its schedule stay as they are.
+    What is frozen depends on the epoch alone, so a run that is resumed in any phase continues
+    exactly. Batch norms in frozen parts neither train nor update their statistics. The optimizer
+    has the parameters that are trained later from the start, and passes over them while they have
+    no gradient; so its groups and its schedule stay as they are.
 
     Args:
         rules: The first one that matches a parameter counts. What none matches is trained.
@@ -49,14 +53,18 @@ class Freeze(Callback):
 
     def __init__(self, rules: list[FreezeRule]) -> None:
         self.rules = rules
-        self._starts: dict[Any, float] = {}  # by parameter: the first epoch that trains it; infinity: none does
+        # By parameter: the first epoch that trains it; infinity: none does
+        self._starts: dict[Any, float] = {}
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Freeze what is never trained before a strategy or an optimizer looks at it."""
         if stage != "fit":
             return
-        self._starts = {parameter: 0.0 for parameter in pl_module.parameters() if parameter.requires_grad}
-        for number, rule in reversed(list(enumerate(self.rules))):  # the first one that matches is written last
+        self._starts = {
+            parameter: 0.0 for parameter in pl_module.parameters() if parameter.requires_grad
+        }
+        # The first one that matches is written last
+        for number, rule in reversed(list(enumerate(self.rules))):
             start = math.inf if rule.epochs is None else rule.epochs
             selected = select_parameters(pl_module, rule.params, f"freeze.rules[{number}]").values()
             self._starts |= dict.fromkeys(self._starts.keys() & selected, start)
@@ -65,13 +73,13 @@ class Freeze(Callback):
         if first > 0:
             until = "for good" if math.isinf(first) else "in the first epoch"
             raise UserError(
-                f"freeze.rules: they freeze all parameters {until}; give some of them epochs: 0 in a "
-                "rule before the others"
+                f"freeze.rules: they freeze all parameters {until}; give some of them epochs: 0 in "
+                "a rule before the others"
             )
         if shards(trainer.strategy) and not {0, math.inf}.issuperset(self._starts.values()):
             raise UserError(
-                "freeze.rules: trainer.strategy shards parameters, which can't be unfrozen; use ddp or one device, or "
-                "set epochs to null"
+                "freeze.rules: trainer.strategy shards parameters, which can't be unfrozen; use "
+                "ddp or one device, or set epochs to null"
             )
         for parameter, start in self._starts.items():
             parameter.requires_grad_(start < math.inf)
@@ -79,7 +87,8 @@ class Freeze(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._train_from(trainer, pl_module, trainer.current_epoch)
 
-    on_train_start = on_train_epoch_start  # a run that is resumed in the middle of an epoch has no start of it
+    # A run that is resumed in the middle of an epoch has no start of it
+    on_train_start = on_train_epoch_start
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Leave the module as it was found."""
@@ -97,6 +106,10 @@ class Freeze(Callback):
 
         # DDP shares the gradients of the parameters that were trained when it was made.
         strategy = trainer.strategy
-        if changed and isinstance(strategy, DDPStrategy) and isinstance(strategy.model, DistributedDataParallel):
+        if (
+            changed
+            and isinstance(strategy, DDPStrategy)
+            and isinstance(strategy.model, DistributedDataParallel)
+        ):
             strategy.model = module
             strategy.configure_ddp()

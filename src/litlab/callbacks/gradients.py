@@ -1,8 +1,10 @@
-"""Gradients from the backward pass to the next forward pass: clipped, logged, freed, and used one by one.
+"""Gradients from the backward pass to the next forward pass: clipped, logged, freed, and used one
+by one.
 
-`GradNorms` is here because Lightning's ``grad_norm`` waits for the device once for each parameter, `AGC` as the Trainer
-clips by the norm of the gradient alone, `FreeGradients` as the Trainer frees them after the next forward pass, and
-`OptimizerInBackward` as Lightning has no hook within the backward pass.
+`GradNorms` is here because Lightning's ``grad_norm`` waits for the device once for each parameter,
+`AGC` as the Trainer clips by the norm of the gradient alone, `FreeGradients` as the Trainer frees
+them after the next forward pass, and `OptimizerInBackward` as Lightning has no hook within the
+backward pass.
 """
 
 import math
@@ -24,11 +26,12 @@ from litlab.util.steps import free_gradients
 
 
 class GradNorms(Callback):
-    """Log the L2 norm of each parameter's gradient as ``grad_norm/<name>``, and of all of it as ``grad_norm/total``.
+    """Log the L2 norm of each parameter's gradient as ``grad_norm/<name>``, and of all of it as
+    ``grad_norm/total``.
 
-    The gradient is that of the optimizer step: of all batches that are accumulated and all ranks, unscaled, and before
-    it is clipped. It is looked at every ``trainer.log_every_n_steps`` only, in a few kernels and one transfer; other
-    steps do not wait for the device.
+    The gradient is that of the optimizer step: of all batches that are accumulated and all ranks,
+    unscaled, and before it is clipped. It is looked at every ``trainer.log_every_n_steps`` only, in
+    a few kernels and one transfer; other steps do not wait for the device.
 
     Raises:
         UserError: In a fit, if the gradients are sharded, or a fused optimizer is to unscale them.
@@ -37,7 +40,9 @@ class GradNorms(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         _check_gradients(trainer, "grad_norms")
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
+    ) -> None:
         every = trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
         if not every or (trainer.global_step + 1) % every:
             return
@@ -52,14 +57,14 @@ class GradNorms(Callback):
 class AGC(Callback):
     """Clip the gradient of each unit of a layer to a share of the norm of the unit's weights.
 
-    A unit is a row of a matrix, a filter, or a whole vector: what feeds one output. Its gradient g is scaled by
-    factor * max(|w|, 0.001) / |g| where that is below 1 (Brock et al. 2021, arXiv:2102.06171, section 4.1, where it
-    replaces batch norms in training with large batches). The last layer is left alone, as there. Nothing waits for the
-    device.
+    A unit is a row of a matrix, a filter, or a whole vector: what feeds one output. Its gradient g
+    is scaled by factor * max(|w|, 0.001) / |g| where that is below 1 (Brock et al. 2021,
+    arXiv:2102.06171, section 4.1, where it replaces batch norms in training with large batches).
+    The last layer is left alone, as there. Nothing waits for the device.
 
     Args:
-        factor: Largest norm of a unit's gradient, as a share of the norm of its weights. 0.01 in the paper for batches
-            of 4,096 and SGD; smaller batches take larger ones.
+        factor: Largest norm of a unit's gradient, as a share of the norm of its weights. 0.01 in
+            the paper for batches of 4,096 and SGD; smaller batches take larger ones.
 
     Raises:
         UserError: In a fit, if the gradients are sharded.
@@ -75,7 +80,9 @@ class AGC(Callback):
         self._last = set(last_layer(pl_module))
 
     @torch.no_grad()
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
+    ) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None and parameter not in self._last:
@@ -85,11 +92,12 @@ class AGC(Callback):
 
 
 class FreeGradients(Callback):
-    """Free the gradients of a step before the forward pass of the next one, so that no activations exist beside them.
+    """Free the gradients of a step before the forward pass of the next one, so that no activations
+    exist beside them.
 
-    Those that are being accumulated stay. Until the next batch begins everyone can look at them. It does nothing where
-    a model or callback has ``on_before_zero_grad`` or ``optimizer_zero_grad`` of its own, or where the model steps its
-    optimizers itself.
+    Those that are being accumulated stay. Until the next batch begins everyone can look at them. It
+    does nothing where a model or callback has ``on_before_zero_grad`` or ``optimizer_zero_grad`` of
+    its own, or where the model steps its optimizers itself.
     """
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -98,7 +106,9 @@ class FreeGradients(Callback):
         is_hooked |= is_overridden("optimizer_zero_grad", pl_module)
         self._frees = pl_module.automatic_optimization and not is_hooked
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         if self._frees and batch_idx % trainer.accumulate_grad_batches == 0:  # as Lightning does
             for optimizer in trainer.optimizers:
                 free_gradients(optimizer)
@@ -107,17 +117,20 @@ class FreeGradients(Callback):
 class OptimizerInBackward(Callback):
     """Update each parameter as soon as its gradient is complete, and free the gradient at once.
 
-    Then only the gradients of the layer that the backward pass is in exist at any time, instead of those of the whole
-    model: it saves about as much memory as the weights take. Weights and optimizer state are the same as without it,
-    bit by bit where the optimizer treats every parameter by itself, as those of torch do; so checkpoints of both kinds
-    can be continued either way. See https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html,
-    which makes one optimizer per parameter. Here there is one as always, which sees one parameter at a time, so that
-    schedules, parameter groups and checkpoints need nothing special. Lightning's own step follows, and finds no
-    gradient.
+    Then only the gradients of the layer that the backward pass is in exist at any time, instead of
+    those of the whole model: it saves about as much memory as the weights take. Weights and
+    optimizer state are the same as without it, bit by bit where the optimizer treats every
+    parameter by itself, as those of torch do; so checkpoints of both kinds can be continued either
+    way. See
+    https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html, which
+    makes one optimizer per parameter. Here there is one as always, which sees one parameter at a
+    time, so that schedules, parameter groups and checkpoints need nothing special. Lightning's own
+    step follows, and finds no gradient.
 
-    Settings that need all gradients at once are refused: accumulation, clipping, gradient scaling, several processes,
-    and callbacks with a hook after the backward pass, such as `NaNGuard`. A hook of the model finds none, and an
-    optimizer that counts its steps by itself counts them for each parameter. In a compiled network all gradients of a
+    Settings that need all gradients at once are refused: accumulation, clipping, gradient scaling,
+    several processes, and callbacks with a hook after the backward pass, such as `NaNGuard`. A hook
+    of the model finds none, and an optimizer that counts its steps by itself counts them for each
+    parameter. In a compiled network all gradients of a
     compiled module exist at once: compile its blocks (``compile.children``).
 
     Raises:
@@ -138,28 +151,37 @@ class OptimizerInBackward(Callback):
         }
         for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
             hooks = ("on_after_backward", "on_before_optimizer_step")
-            conflicts[type(callback).__name__] = any(is_overridden(hook, callback) for hook in hooks)
+            conflicts[type(callback).__name__] = any(
+                is_overridden(hook, callback) for hook in hooks
+            )
         names = ", ".join(name for name, needs_all in conflicts.items() if needs_all)
         if names and stage == "fit":
             raise UserError(
-                f"trainer.callbacks: OptimizerInBackward has one gradient at a time, in one process, and {names} "
-                "needs more; set that to null or leave OptimizerInBackward out"
+                "trainer.callbacks: OptimizerInBackward has one gradient at a time, in one "
+                f"process, and {names} needs more; set that to null or leave OptimizerInBackward "
+                "out"
             )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Let the parameters that are trained call the optimizer; some may just have been unfrozen."""
+        """Let the parameters that are trained call the optimizer; some may just have been
+        unfrozen.
+        """
         self.remove_hooks()
         optimizer = trainer.optimizers[0]
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.requires_grad:
-                    hook = parameter.register_post_accumulate_grad_hook(_make_step(optimizer, group))
+                    hook = parameter.register_post_accumulate_grad_hook(
+                        _make_step(optimizer, group)
+                    )
                     self._hooks.append(hook)
 
     on_train_start = on_train_epoch_start  # a resumed run may start in the middle of an epoch
 
     def remove_hooks(self, *_: Any, **__: Any) -> None:
-        """Leave the parameters as they were: the hooks would step the optimizer of this fit in the next one."""
+        """Leave the parameters as they were: the hooks would step the optimizer of this fit in the
+        next one.
+        """
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
@@ -171,19 +193,23 @@ def _check_gradients(trainer: Trainer, section: str) -> None:
     """Refuse a run whose gradients are not whole, or not unscaled, before the optimizer's step."""
     if shards(trainer.strategy):
         raise UserError(
-            f"{section}: trainer.strategy gives each process a part of the gradients, and all of them are needed; use "
-            f"ddp or one device, or set {section} to null"
+            f"{section}: trainer.strategy gives each process a part of the gradients, and all of "
+            f"them are needed; use ddp or one device, or set {section} to null"
         )
     scaler = getattr(trainer.precision_plugin, "scaler", None)
-    if scaler is not None and any(optimizer.defaults.get("fused") for optimizer in trainer.optimizers):
+    if scaler is not None and any(
+        optimizer.defaults.get("fused") for optimizer in trainer.optimizers
+    ):
         raise UserError(
-            f"{section}: with 16-mixed a fused optimizer unscales the gradients after they are needed; set "
-            f"model.optimizer.fused to null, or {section} to null"
+            f"{section}: with 16-mixed a fused optimizer unscales the gradients after they are "
+            f"needed; set model.optimizer.fused to null, or {section} to null"
         )
 
 
 def _unit_norms(tensor: Tensor) -> Tensor:
-    """Return the norm of each unit, in a shape that is broadcast over it: (units, 1, ...), or () of a vector."""
+    """Return the norm of each unit, in a shape that is broadcast over it: (units, 1, ...), or () of
+    a vector.
+    """
     dims = tuple(range(1, tensor.ndim)) or None
     return torch.linalg.vector_norm(tensor, dim=dims, keepdim=tensor.ndim > 1, dtype=torch.float32)
 

@@ -5,10 +5,12 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 
 class ChannelsLast(Callback):
-    """Lay out the filters of two-dimensional convolutions as (filters, height, width, channel) in memory.
+    """Lay out the filters of two-dimensional convolutions as (filters, height, width, channel) in
+    memory.
 
-    Convolutions and what follows them then compute in that layout, whatever that of the images is. Shapes, checkpoints
-    and, up to rounding, results stay the same. It is faster on GPUs with mixed precision and often on CPUs
+    Convolutions and what follows them then compute in that layout, whatever that of the images is.
+    Shapes, checkpoints and, up to rounding, results stay the same. It is faster on GPUs with mixed
+    precision and often on CPUs
     (https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html).
     """
 

@@ -1,8 +1,8 @@
 """Find a learning rate before the training.
 
-Lightning's LearningRateFinder (2.6.6) trains the model itself, whose metrics, random numbers and schedule it does not
-restore. It gives all parameter groups one rate and takes the slope of the loss over the rate itself instead of its
-logarithm, so that noise at the lowest rates wins.
+Lightning's LearningRateFinder (2.6.6) trains the model itself, whose metrics, random numbers and
+schedule it does not restore. It gives all parameter groups one rate and takes the slope of the loss
+over the rate itself instead of its logarithm, so that noise at the lowest rates wins.
 """
 
 import copy
@@ -32,22 +32,24 @@ SAME = (
 
 
 class LRFinder(Callback):
-    """Raise the learning rate from step to step, and train with the rate at which the loss fell fastest.
+    """Raise the learning rate from step to step, and train with the rate at which the loss fell
+    fastest.
 
-    The range test of Smith 2017 (arXiv:1506.01186), on a copy of the model. Parameter
-    groups, and the rates of an optimizer that has several, keep their proportions. The schedule plays no part in the
-    search and starts from the rate found. The curve goes to the loggers and to ``lr_finder.png`` in the run folder. A
-    resumed run keeps the rate, which is in the state of the optimizer. The command line searches before the fit; in
-    Python, call `find_learning_rate`.
+    The range test of Smith 2017 (arXiv:1506.01186), on a copy of the model. Parameter groups, and
+    the rates of an optimizer that has several, keep their proportions. The schedule plays no part
+    in the search and starts from the rate found. The curve goes to the loggers and to
+    ``lr_finder.png`` in the run folder. A resumed run keeps the rate, which is in the state of the
+    optimizer. The command line searches before the fit; in Python, call `find_learning_rate`.
 
     Args:
         min_lr: Where the search starts.
         max_lr: Where it ends, if the loss is finite until there.
-        num_training_steps: Optimizer steps of the search, 20 at least. Short data is gone through several times.
+        num_training_steps: Optimizer steps of the search, 20 at least. Short data is gone through
+            several times.
 
     Raises:
-        UserError: In a fit, if the model has no ``lr``, the run has several processes or manual optimization, or no
-            rate lets the loss fall.
+        UserError: In a fit, if the model has no ``lr``, the run has several processes or manual
+            optimization, or no rate lets the loss fall.
     """
 
     files = ("lr_finder.png",)
@@ -70,8 +72,9 @@ class LRFinder(Callback):
             publish_figure(trainer, run_folder(trainer), "lr_finder", self._figure, stage="fit")
         elif trainer.ckpt_path is None:  # pyright: ignore[reportAttributeAccessIssue]
             raise UserError(
-                "trainer.callbacks: LRFinder has not searched yet; call find_learning_rate(trainer, model, data) of "
-                "litlab.callbacks.lr_finder before trainer.fit"
+                "trainer.callbacks: LRFinder has not searched yet; call "
+                "find_learning_rate(trainer, model, data) of litlab.callbacks.lr_finder before "
+                "trainer.fit"
             )
 
     def search(self, trainer: Trainer, model: Any, data: Any) -> None:
@@ -86,22 +89,24 @@ class LRFinder(Callback):
         is_single = isinstance(trainer.strategy, SingleDeviceStrategy)
         if not (before and is_single and model.automatic_optimization):
             raise UserError(
-                "trainer.callbacks: LRFinder needs a model with an lr, automatic optimization and one process; with "
-                "more, search with --trainer.devices 1 --trainer.strategy auto, then set the rate that it tells"
+                "trainer.callbacks: LRFinder needs a model with an lr, automatic optimization and "
+                "one process; with more, search with --trainer.devices 1 --trainer.strategy auto, "
+                "then set the rate that it tells"
             )
         rates = np.geomspace(self.min_lr, self.max_lr, self.num_training_steps)
         sweep = Sweep(rates / before)
         callbacks: list[Any] = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
         chosen = [callback for callback in callbacks if is_part_of_step(callback)]
-        module, parts = copy.deepcopy((model, chosen))  # at once, so that the callbacks know the copy
+        # At once, so that the callbacks know the copy
+        module, parts = copy.deepcopy((model, chosen))
         build_second_trainer(trainer, [*parts, sweep]).fit(module, datamodule=data)
 
         rates, losses = rates[: len(sweep.losses)], np.array(sweep.losses)
         self.lr = suggest_rate(rates, losses)
         if self.lr is None:
             raise UserError(
-                f"trainer.callbacks: LRFinder found no rate that lets the loss fall in {len(losses)} steps; set min_lr "
-                "lower, max_lr higher, or more num_training_steps"
+                "trainer.callbacks: LRFinder found no rate that lets the loss fall in "
+                f"{len(losses)} steps; set min_lr lower, max_lr higher, or more num_training_steps"
             )
         model.lr = self.lr
         rank_zero_info(f"LRFinder: lr is {self.lr} instead of {before}")
@@ -109,7 +114,8 @@ class LRFinder(Callback):
 
 
 def find_learning_rate(trainer: Trainer, model: LightningModule, data: Any) -> None:
-    """Search the learning rate of a fit that begins, if the trainer has an `LRFinder`: a training before the training.
+    """Search the learning rate of a fit that begins, if the trainer has an `LRFinder`: a training
+    before the training.
 
     Args:
         trainer: The trainer of the fit.
@@ -142,9 +148,14 @@ class Sweep(Callback):
 
         # Without the factor that a schedule begins with; that of OneCycleLR is in initial_lr, too.
         self._groups = trainer.optimizers[0].param_groups
-        self._rates = [float(group.get("max_lr", group.get("initial_lr", group["lr"]))) for group in self._groups]
+        self._rates = [
+            float(group.get("max_lr", group.get("initial_lr", group["lr"])))
+            for group in self._groups
+        ]
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         factor = float(self.factors[len(self.losses)])
         for group, rate in zip(self._groups, self._rates, strict=True):
             set_rate(group, rate * factor)
@@ -161,7 +172,8 @@ class Sweep(Callback):
 
 
 def build_second_trainer(run: Trainer, callbacks: list[Callback]) -> Trainer:
-    """Build a Trainer for steps that the run knows nothing of: it trains like the run's, in one process.
+    """Build a Trainer for steps that the run knows nothing of: it trains like the run's, in one
+        process.
 
     Args:
         run: The run's Trainer. Only its settings are used.
@@ -195,17 +207,20 @@ def smooth(losses: np.ndarray) -> np.ndarray:
 
 
 def suggest_rate(rates: np.ndarray, losses: np.ndarray) -> float | None:
-    """Return the rate at which the smoothed loss falls fastest, per factor in the rate, before its minimum.
+    """Return the rate at which the smoothed loss falls fastest, per factor in the rate, before its
+    minimum.
 
-    Where the fall is lost in the noise, as with small steps towards a small gain, it is a tenth of the rate from which
-    the loss rises (Bengio 2012, arXiv:1206.5533: the best rate is usually close to the largest that does not diverge).
+    Where the fall is lost in the noise, as with small steps towards a small gain, it is a tenth of
+    the rate from which the loss rises (Bengio 2012, arXiv:1206.5533: the best rate is usually close
+    to the largest that does not diverge).
 
     Args:
         rates: Learning rates in ascending order, at equal factors, shape (step,).
         losses: The loss at each.
 
     Returns:
-        The rate, to three digits; None where there are too few steps, or there is neither a fall nor a rise.
+        The rate, to three digits; None where there are too few steps, or there is neither a fall
+        nor a rise.
     """
     if len(losses) < FEWEST:
         return None

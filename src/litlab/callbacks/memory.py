@@ -21,16 +21,18 @@ class VRAM(Callback):
 
     Lightning's DeviceStatsMonitor logs every batch, and has no peak of an epoch.
 
-    On CUDA: ``vram/allocated_gib`` and ``vram/reserved_gib`` (peaks of the epoch, validation inside it included, in
-    GiB, of the rank that needs most). Elsewhere: ``memory/host_gib``, the most memory that the process has had resident
-    so far, in GiB. Everywhere: ``time/epoch_seconds`` (up to the last training batch) and ``time/samples_per_second``
-    (over all ranks).
+    On CUDA: ``vram/allocated_gib`` and ``vram/reserved_gib`` (peaks of the epoch, validation inside
+    it included, in GiB, of the rank that needs most). Elsewhere: ``memory/host_gib``, the most
+    memory that the process has had resident
+    so far, in GiB. Everywhere: ``time/epoch_seconds`` (up to the last training batch) and
+    ``time/samples_per_second`` (over all ranks).
 
     It waits for the device once an epoch. The attributes are of this rank.
     """
 
     def __init__(self) -> None:
-        self.peak_gib: float | None = None  # highest of all epochs so far: reserved memory, or the host's
+        # Highest of all epochs so far: reserved memory, or the host's
+        self.peak_gib: float | None = None
         self.samples_per_second = 0.0  # of the last epoch
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -47,7 +49,8 @@ class VRAM(Callback):
     ) -> None:
         self._samples += count_samples(batch)
         if trainer.is_last_batch:
-            synchronize(trainer.strategy.root_device)  # kernels are queued, not done, when Python gets here
+            # Kernels are queued, not done, when Python gets here
+            synchronize(trainer.strategy.root_device)
         self._seconds = time.perf_counter() - self._start
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -56,7 +59,9 @@ class VRAM(Callback):
             return
         self.samples_per_second = self._samples * data_ranks(trainer)["world_size"] / self._seconds
         memory = measure_memory(trainer.strategy.root_device)
-        pl_module.log_dict(memory | {"time/epoch_seconds": self._seconds}, sync_dist=True, reduce_fx="max")
+        pl_module.log_dict(
+            memory | {"time/epoch_seconds": self._seconds}, sync_dist=True, reduce_fx="max"
+        )
         pl_module.log("time/samples_per_second", self.samples_per_second, sync_dist=True)
         self.peak_gib = max(self.peak_gib or 0.0, *memory.values())
 
@@ -74,15 +79,16 @@ def measure_memory(device: torch.device) -> dict[str, float]:
 class MemorySnapshot(Callback):
     """Record every allocation of the first training batches on a CUDA GPU.
 
-    The run folder gets ``memory-0.pickle`` (of rank 0), for https://pytorch.org/memory_viz: each allocation with its
-    size, its lifetime and the lines of Python that made it
-    (https://docs.pytorch.org/docs/stable/torch_cuda_memory.html). When memory runs out, in these steps or later, it
-    gets ``memory-0-oom.pickle``: what was allocated then, and of the recorded steps how it came to that. All other
-    steps cost what they cost without it. Elsewhere torch has no such snapshot, and nothing is recorded.
+    The run folder gets ``memory-0.pickle`` (of rank 0), for https://pytorch.org/memory_viz: each
+    allocation with its size, its lifetime and the lines of Python that made it
+    (https://docs.pytorch.org/docs/stable/torch_cuda_memory.html). When memory runs out, in these
+    steps or later, it gets ``memory-0-oom.pickle``: what was allocated then, and of the recorded
+    steps how it came to that. All other steps cost what they cost without it. Elsewhere torch has
+    no such snapshot, and nothing is recorded.
 
     Args:
-        steps: Training batches that are recorded, from the first on: they show how the optimizer's state comes into
-            being, and what led there if memory runs out at once.
+        steps: Training batches that are recorded, from the first on: they show how the optimizer's
+            state comes into being, and what led there if memory runs out at once.
     """
 
     def __init__(self, steps: PositiveInt = 3) -> None:
@@ -93,7 +99,9 @@ class MemorySnapshot(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)
         if folder is None or trainer.strategy.root_device.type != "cuda":
-            rank_zero_info("MemorySnapshot: it needs a CUDA GPU and a run folder, and records nothing")
+            rank_zero_info(
+                "MemorySnapshot: it needs a CUDA GPU and a run folder, and records nothing"
+            )
             return
         self._path = str(folder / f"memory-{trainer.global_rank}")
         for suffix in (".pickle", "-oom.pickle", ".txt"):
@@ -105,7 +113,9 @@ class MemorySnapshot(Callback):
         if self._done == self.steps:
             self._write(".pickle")
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
         """Take a snapshot where memory ran out, while the traceback keeps the tensors."""
         if isinstance(exception, torch.OutOfMemoryError):
             self._write("-oom.pickle")
@@ -118,4 +128,6 @@ class MemorySnapshot(Callback):
                 torch.cuda.memory._dump_snapshot(str(file))
             torch.cuda.memory._record_memory_history(enabled=None)
             write_output(Path(f"{self._path}.txt"), torch.cuda.memory_summary())
-            rank_zero_info(f"MemorySnapshot: {self._path}{suffix}, for https://pytorch.org/memory_viz")
+            rank_zero_info(
+                f"MemorySnapshot: {self._path}{suffix}, for https://pytorch.org/memory_viz"
+            )

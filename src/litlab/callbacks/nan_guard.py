@@ -1,6 +1,7 @@
 """Losses and gradients that are not finite stop the run, and reach no checkpoint.
 
-Lightning has ``detect_anomaly``, which makes every step several times slower, and no guard of checkpoints.
+Lightning has ``detect_anomaly``, which makes every step several times slower, and no guard of
+checkpoints.
 """
 
 import math
@@ -20,12 +21,12 @@ IN_A_ROW = 50  # bad steps that stop the run in any case
 class NaNGuard(Callback):
     """Stop at a NaN or infinite loss or gradient; no checkpoint has what it made of the weights.
 
-    A step is bad if its loss or the norm of its whole gradient, before clipping, is not finite. On the CPU it is found
-    before the optimizer's step. On a device nothing waits to find out: the outcome is read every
-    ``trainer.log_every_n_steps`` steps and before each checkpoint.
+    A step is bad if its loss or the norm of its whole gradient, before clipping, is not finite. On
+    the CPU it is found before the optimizer's step. On a device nothing waits to find out: the
+    outcome is read every ``trainer.log_every_n_steps`` steps and before each checkpoint.
 
-    With ``16-mixed``, infinite gradients are how the scaler finds its scale, and it skips these steps, and those with a
-    bad loss: only 50 in a row count.
+    With ``16-mixed``, infinite gradients are how the scaler finds its scale, and it skips these
+    steps, and those with a bad loss: only 50 in a row count.
 
     Raises:
         UserError: In training, for a bad step; when saving, for weights that are not finite.
@@ -42,15 +43,20 @@ class NaNGuard(Callback):
         is_cpu = trainer.strategy.root_device.type == "cpu"
         self._read_every = 1 if is_cpu else trainer.log_every_n_steps or IN_A_ROW  # pyright: ignore[reportAttributeAccessIssue]
 
-    def on_before_backward(self, trainer: Trainer, pl_module: LightningModule, loss: Tensor) -> None:
+    def on_before_backward(
+        self, trainer: Trainer, pl_module: LightningModule, loss: Tensor
+    ) -> None:
         noted = loss.detach().clone()  # a CUDA graph's next run overwrites its outputs
         self._loss = noted if self._loss is None else self._loss + noted
         if self._scales or trainer.world_size > 1:
-            # A bad loss makes its gradient bad: the scaler looks at nothing else, and ranks share nothing else.
+            # A bad loss makes its gradient bad: the scaler looks at nothing else, and ranks share
+            # nothing else.
             spoil = noted - noted  # 0, or NaN
             loss.register_hook(lambda gradient: gradient + spoil)
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
+    ) -> None:
         loss, self._loss = self._loss, None
         if loss is None:
             return
@@ -66,14 +72,17 @@ class NaNGuard(Callback):
         if len(self._unread) >= self._read_every:
             self._read_steps()
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         self._read_steps()
-        weights = [local_part(p.detach()) for p in pl_module.parameters() if not p.is_meta]  # or their average
+        # Or their average
+        weights = [local_part(p.detach()) for p in pl_module.parameters() if not p.is_meta]
         is_finite = math.isfinite(math.hypot(*norms_of(weights).tolist()))
         if not trainer.strategy.reduce_boolean_decision(is_finite):
             raise UserError(
-                "nan_guard: the weights are not finite, and no checkpoint is written (earlier ones are intact); lower "
-                "model.optimizer.lr"
+                "nan_guard: the weights are not finite, and no checkpoint is written (earlier ones "
+                "are intact); lower model.optimizer.lr"
             )
 
     def _read_steps(self) -> None:
@@ -84,7 +93,7 @@ class NaNGuard(Callback):
             self._in_a_row = 0 if math.isfinite(loss + norm) else self._in_a_row + 1
             if self._in_a_row >= (IN_A_ROW if self._scales else 1):
                 raise UserError(
-                    f"nan_guard: the loss is {loss} and the norm of the gradient {norm} at step {step} "
-                    f"(epoch {epoch}, batch {batch}); lower model.optimizer.lr, set "
+                    f"nan_guard: the loss is {loss} and the norm of the gradient {norm} at step "
+                    f"{step} (epoch {epoch}, batch {batch}); lower model.optimizer.lr, set "
                     "trainer.gradient_clip_val, or look at the data of this batch"
                 )

@@ -1,6 +1,7 @@
 """Where the time of a training step goes.
 
-Lightning's PyTorchProfiler has no shares of a step, records validation too and ends each step in its midst.
+Lightning's PyTorchProfiler has no shares of a step, records validation too and ends each step in
+its midst.
 """
 
 import time
@@ -21,7 +22,8 @@ LOADER, COPY, TRANSFORM = "waiting for data", "copying to the device", "transfor
 FORWARD, BACKWARD, OPTIMIZER, OTHER = "forward", "backward", "optimizer", "callbacks and the rest"
 PARTS = (LOADER, COPY, TRANSFORM, FORWARD, BACKWARD, OPTIMIZER, OTHER)
 
-# By the method that an action of Lightning (2.6.6) names last, as in "[Strategy]DDPStrategy.backward".
+# By the method that an action of Lightning (2.6.6) names last, as in
+# "[Strategy]DDPStrategy.backward".
 FETCH = "train_dataloader_next"  # begins a step
 METHODS = {
     FETCH: LOADER,
@@ -39,24 +41,28 @@ EPOCH = "run_training_epoch"  # the action around all others of an epoch
 class StepProfiler(Profiler):
     """Show where the time of a few training steps goes, for ``trainer.profiler``.
 
-    After `skip` batches, `steps` of them are measured with a clock, which is read wherever an action of Lightning
-    begins or ends, for the shares of the parts of a step (waiting for data, forward, ...). On an accelerator, whose
-    kernels run behind Python, it waits for the device there, so that their time belongs to the part that started them.
-    As many more are recorded with torch's profiler, which makes them slower, for the costliest operations, with the
-    memory that they allocate, and a trace.
+    After `skip` batches, `steps` of them are measured with a clock, which is read wherever an
+    action of Lightning begins or ends, for the shares of the parts of a step (waiting for data,
+    forward, ...). On an accelerator, whose kernels run behind Python, it waits for the device
+    there, so that their time belongs to the part that started them. As many more are recorded with
+    torch's profiler, which makes them slower, for the costliest operations, with the memory that
+    they allocate, and a trace.
 
-    A step lasts from the fetch of its batch to the last of its hooks. What is between two steps (validation, writing
-    logs) belongs to none; the end of an epoch ends the recording. With manual optimization, backward and optimizer are
-    part of forward.
+    A step lasts from the fetch of its batch to the last of its hooks. What is between two steps
+    (validation, writing logs) belongs to none; the end of an epoch ends the recording. With manual
+    optimization, backward and optimizer are part of forward.
 
-    The report is printed at the end. The run folder gets it as ``fit-profile.txt``, and the trace as
-    ``fit-profile.pt.trace.json``, for https://ui.perfetto.dev or TensorBoard's plugin torch-tb-profiler; where there
-    are several ranks each has its own (``fit-profile-1.txt``). Processes of the data loader are in none.
+    The report is printed at the end. The run folder gets it as ``fit-profile.txt``, and the trace
+    as ``fit-profile.pt.trace.json``, for https://ui.perfetto.dev or TensorBoard's plugin
+    torch-tb-profiler; where there are several ranks each has its own (``fit-profile-1.txt``).
+    Processes of the data loader are in none.
 
     Args:
-        skip: Training batches before the first that is measured; the first ones of a process are slower than the rest.
+        skip: Training batches before the first that is measured; the first ones of a process are
+            slower than the rest.
         steps: Training batches that are measured, and recorded after that.
-        repeat: How often that is done. Each recording has a trace; the table of operations is of the last.
+        repeat: How often that is done. Each recording has a trace; the table of operations is of
+            the last.
         record_shapes: Whether operations are listed by the shapes of their inputs.
         with_stack: Whether the trace has the functions of Python that called the operations.
     """
@@ -77,7 +83,8 @@ class StepProfiler(Profiler):
         self.with_stack = with_stack
         self._lightning_module: Any = None  # set by the Trainer
         self._done = 0  # steps, since a recording ended
-        self._actions: list[Any] = [(OTHER, None)]  # in progress, from the outermost on: part, name in the trace
+        # In progress, from the outermost on: part, name in the trace
+        self._actions: list[Any] = [(OTHER, None)]
         self._is_timed = False
         self._timed = 0  # steps
         self._seconds = dict.fromkeys([*PARTS, ""], 0.0)
@@ -106,11 +113,14 @@ class StepProfiler(Profiler):
         """End an action, which may be the last of a step."""
         self._actions.pop()[1].__exit__(None, None, None)
         self._switch(self._actions[-1][0])
-        if action_name.startswith("[LightningModule]") and action_name.endswith(".on_train_batch_end"):
+        if action_name.startswith("[LightningModule]") and action_name.endswith(
+            ".on_train_batch_end"
+        ):
             self._is_timed = False
             self._switch("")
             self._done += 1
-        if action_name == EPOCH or self._done == self.skip + 2 * self.steps:  # an epoch may be ended by an error
+        # An epoch may be ended by an error
+        if action_name == EPOCH or self._done == self.skip + 2 * self.steps:
             self._recording.close()
             if len(self._recorders) < self.repeat and self._done > self.skip + self.steps:
                 self._done = 0
@@ -122,9 +132,13 @@ class StepProfiler(Profiler):
         if self._stage != "fit":
             return
         if not self._recorders:
-            rank_zero_info("StepProfiler: no operations were recorded; raise trainer.max_steps or lower skip")
+            rank_zero_info(
+                "StepProfiler: no operations were recorded; raise trainer.max_steps or lower skip"
+            )
             return
-        shares = DataFrame({"ms": {part: self._seconds[part] * 1000 / self._timed for part in PARTS}})
+        shares = DataFrame(
+            {"ms": {part: self._seconds[part] * 1000 / self._timed for part in PARTS}}
+        )
         shares["share"] = shares["ms"] / shares["ms"].sum()
         device = "cpu" if self._lightning_module.device.type == "cpu" else "device"
         averages = self._recorders[-1].key_averages(self.record_shapes)

@@ -1,7 +1,7 @@
 """A progress bar that costs next to nothing per step, and one line for each finished epoch.
 
-Lightning's bar is drawn every so many steps, whatever they take, has no loss that isn't logged for it, and leaves no
-metrics of an epoch behind.
+Lightning's bar is drawn every so many steps, whatever they take, has no loss that isn't logged for
+it, and leaves no metrics of an epoch behind.
 """
 
 import sys
@@ -17,19 +17,22 @@ SECONDS_BETWEEN_DRAWS = 0.5
 
 
 class ProgressBar(TQDMProgressBar):
-    """Show Lightning's bar on a terminal, and print each finished epoch with its metrics as one line everywhere.
+    """Show Lightning's bar on a terminal, and print each finished epoch with its metrics as one
+    line everywhere.
 
-    In training the bar has the loss of the last step and what the model logs with ``prog_bar=True``. Where the output
-    is not a terminal (a file, a CI log) the lines are all there is, without control characters.
+    In training the bar has the loss of the last step and what the model logs with
+    ``prog_bar=True``. Where the output is not a terminal (a file, a CI log) the lines are all there
+    is, without control characters.
 
-    The bar is drawn twice a second: drawing also reads the metrics, which waits for the device. Drawn at every step,
-    as Lightning's is, a bar takes half as long as the step of a tiny network.
+    The bar is drawn twice a second: drawing also reads the metrics, which waits for the device.
+    Drawn at every step, as Lightning's is, a bar takes half as long as the step of a tiny network.
     """
 
     def __init__(self) -> None:
         super().__init__(refresh_rate=int(sys.stdout.isatty()))  # 0: no bars
         self._next_draw = 0.0
-        self._loss: Any = None  # of the last training step; a model of manual optimization need not return any
+        # Of the last training step; a model of manual optimization need not return any
+        self._loss: Any = None
         self._epoch: int | None = None  # the running epoch, from 0
         self._epoch_start = 0.0
 
@@ -64,9 +67,11 @@ class ProgressBar(TQDMProgressBar):
             print(flush=True)  # the error begins a line of its own
 
     def _should_update(self, current: int, total: int) -> bool:
-        """Return whether to draw after this batch: some time after the last time, and after the last batch.
+        """Return whether to draw after this batch: some time after the last time, and after the
+        last batch.
 
-        Lightning (2.6.6) asks this of every bar, with the number of batches that are done and of all.
+        Lightning (2.6.6) asks this of every bar, with the number of batches that are done and of
+        all.
         """
         now = time.monotonic()
         if self.is_disabled or (now < self._next_draw and current != total):

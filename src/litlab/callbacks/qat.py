@@ -1,7 +1,7 @@
 """Quantization-aware training: a fit whose layers round as int8 ones will.
 
-Lightning has none any more, and torchao's is for linear layers with scales that depend on the batch; int8-static export
-has convolutions and fixed scales.
+Lightning has none any more, and torchao's is for linear layers with scales that depend on the
+batch; int8-static export has convolutions and fixed scales.
 """
 
 from typing import Any
@@ -13,13 +13,14 @@ from torch.nn import functional as F
 
 
 class QAT(Callback):
-    """Let linear layers and convolutions round their inputs and weights to int8 while they are trained.
+    """Let linear layers and convolutions round their inputs and weights to int8 while they are
+    trained.
 
-    Meant to fine-tune a run (``--init_from``) for a few epochs before ``export --quantize int8-static``. Training and
-    validation within ``fit`` see the rounded layers, so what is monitored is about what the int8 model will do. The
-    weights themselves stay float32 and keep their names; ``test`` and ``predict`` compute with these. Ranges of the
-    inputs are kept in checkpoints. See `litlab.callbacks.qat.Rounding`.
-
+    Meant to fine-tune a run (``--init_from``) for a few epochs before
+    ``export --quantize int8-static``. Training and validation within ``fit`` see the rounded
+    layers, so what is monitored is about what the int8 model will do. The weights themselves stay
+    float32 and keep their names; ``test`` and ``predict`` compute with these. Ranges of the inputs
+    are kept in checkpoints. See `litlab.callbacks.qat.Rounding`.
     """
 
     part_of_step = True
@@ -56,7 +57,9 @@ LINEAR_AND_CONVOLUTIONS = (nn.Linear, nn.Conv2d)  # what torchao's quantizer for
 
 
 def share_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> float:
-    """Return which share of the weights of a network, embeddings and biases aside, is in layers of some kinds."""
+    """Return which share of the weights of a network, embeddings and biases aside, is in layers of
+    some kinds.
+    """
     total = chosen = 0
     for layer in module.modules():
         if not isinstance(layer, nn.Embedding):
@@ -67,13 +70,15 @@ def share_of(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> float:
 
 
 class Rounding:
-    """The forward pass of a layer that rounds to int8: ``layer.forward = Rounding(layer)``, and ``del layer.forward``.
+    """The forward pass of a layer that rounds to int8: ``layer.forward = Rounding(layer)``, and
+        ``del layer.forward``.
 
-    Gradients pass as if nothing was rounded. Inputs have one scale and zero, from a moving average of their range in
-    training; weights have a scale for each output, from their largest value. That is what torchao's quantizer for x86
-    does, so that training gets used to it (Jacob et al. 2018, arXiv:1712.05877). Batch norms need not be folded into
-    the weights before: a factor for an output is one for its scale. The names of parameters stay as they are, and
-    checkpoints have no more than without.
+    Gradients pass as if nothing was rounded. Inputs have one scale and zero, from a moving average
+    of their range in training; weights have a scale for each output, from their largest value. That
+    is what torchao's quantizer for x86 does, so that training gets used to it (Jacob et al. 2018,
+    arXiv:1712.05877). Batch norms need not be folded into the weights before: a factor for an
+    output is one for its scale. The names of parameters stay as they are, and checkpoints have no
+    more than without.
 
     Args:
         layer: A linear layer or convolution.
@@ -81,32 +86,47 @@ class Rounding:
 
     def __init__(self, layer: nn.Module) -> None:
         self.layer: Any = layer
-        self.range: Tensor | None = None  # least and most of the inputs, (2,); None until there were some in training
+        # Least and most of the inputs, (2,); None until there were some in training
+        self.range: Tensor | None = None
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return what the layer makes of rounded inputs by rounded weights."""
-        inputs, weight, bias = self.round_inputs(inputs), round_weight(self.layer.weight), self.layer.bias
+        inputs, weight, bias = (
+            self.round_inputs(inputs),
+            round_weight(self.layer.weight),
+            self.layer.bias,
+        )
         if isinstance(self.layer, nn.Linear):
             return F.linear(inputs, weight, bias)
         return self.layer._conv_forward(inputs, weight, bias)
 
     def round_inputs(self, inputs: Tensor) -> Tensor:
-        """Return inputs of any shape rounded to 0 to 255 steps, one of which is 0; training moves their range."""
+        """Return inputs of any shape rounded to 0 to 255 steps, one of which is 0; training moves
+        their range.
+        """
         if self.layer.training:
             current = torch.stack(inputs.detach().float().aminmax())
-            self.range = current if self.range is None else self.range.to(current).lerp(current, 0.01)
+            self.range = (
+                current if self.range is None else self.range.to(current).lerp(current, 0.01)
+            )
         if self.range is None:
             return inputs
         least, most = self.range.to(inputs.device).unbind()
         least, most = least.clamp(max=0), most.clamp(min=0)
         scale = ((most - least) / 255).clamp(min=torch.finfo(torch.float32).eps)
         zero = (-least / scale).round().int()
-        return torch.fake_quantize_per_tensor_affine(inputs.float(), scale, zero, 0, 255).to(inputs.dtype)
+        return torch.fake_quantize_per_tensor_affine(inputs.float(), scale, zero, 0, 255).to(
+            inputs.dtype
+        )
 
 
 def round_weight(weight: Tensor) -> Tensor:
-    """Round weights of shape (output, ...) to -127 to 127 steps; with -128 the largest would get no gradient."""
+    """Round weights of shape (output, ...) to -127 to 127 steps; with -128 the largest would get no
+    gradient.
+    """
     largest = weight.detach().float().abs().flatten(1).amax(dim=1)
     scale = (largest / 127).clamp(min=torch.finfo(torch.float32).tiny)
     zero = torch.zeros(len(weight), dtype=torch.int32, device=weight.device)
-    return torch.fake_quantize_per_channel_affine(weight.float(), scale, zero, 0, -127, 127).to(weight.dtype)
+    return torch.fake_quantize_per_channel_affine(weight.float(), scale, zero, 0, -127, 127).to(
+        weight.dtype
+    )

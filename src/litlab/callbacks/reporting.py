@@ -1,7 +1,8 @@
 """Put pictures and tables where people look for them: in the loggers and the folder of a run.
 
-TensorBoard, W&B and MLflow take pictures and tables; a logger of your own does if it has W&B's ``log_image`` and
-``log_table``, or MLflow's ``run_id`` and client. Everything but `run_folder` is called on rank zero.
+TensorBoard, W&B and MLflow take pictures and tables; a logger of your own does if it has W&B's
+``log_image`` and ``log_table``, or MLflow's ``run_id`` and client. Everything but `run_folder` is
+called on rank zero.
 """
 
 import io
@@ -22,11 +23,14 @@ MOST_ROWS = 100  # of a table on the console and in TensorBoard, which shows it 
 
 
 def run_folder(trainer: Trainer) -> Path | None:
-    """Return the folder of this run, that of the first logger, and create it; None for a run without one.
+    """Return the folder of this run, that of the first logger, and create it; None for a run
+    without one.
 
-    A run without a logger has none, and neither has one with ``fast_dev_run``. Call it on every rank: it is broadcast.
+    A run without a logger has none, and neither has one with ``fast_dev_run``. Call it on every
+    rank: it is broadcast.
     """
-    folder = trainer.log_dir if trainer.loggers else None  # without loggers it would be the working directory
+    # Without loggers it would be the working directory
+    folder = trainer.log_dir if trainer.loggers else None
     if folder is None:
         return None
     if trainer.is_global_zero:
@@ -46,7 +50,9 @@ def check_files(trainer: Trainer, folder: Path) -> None:
             check_replaceable(folder / name)
 
 
-def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Figure", stage: str = "test") -> None:
+def publish_figure(
+    trainer: Trainer, folder: Path | None, name: str, figure: "Figure", stage: str = "test"
+) -> None:
     """Save a figure as ``NAME.png`` and log it as ``STAGE/NAME``.
 
     Args:
@@ -65,7 +71,8 @@ def publish_figure(trainer: Trainer, folder: Path | None, name: str, figure: "Fi
     from PIL import Image
 
     for text in figure.findobj(Text):
-        text.set_parse_math(False)  # names of classes and columns may hold a $, which would begin a formula
+        # Names of classes and columns may hold a $, which would begin a formula
+        text.set_parse_math(False)
 
     # Rendered once, for all.
     canvas = FigureCanvasAgg(figure)
@@ -106,7 +113,12 @@ def publish_table(trainer: Trainer, folder: Path | None, name: str, table: "Data
     loggers: list[Any] = trainer.loggers
     for logger in loggers:
         if hasattr(logger, "log_table"):
-            logger.log_table(key=key, columns=list(table.columns), data=table.to_numpy(object).tolist(), step=step)
+            logger.log_table(
+                key=key,
+                columns=list(table.columns),
+                data=table.to_numpy(object).tolist(),
+                step=step,
+            )
         elif hasattr(logger, "run_id"):
             logger.experiment.log_text(logger.run_id, text, f"{key}.md")
         elif isinstance(logger, TensorBoardLogger):
@@ -120,4 +132,6 @@ def print_table(title: str, table: "DataFrame") -> None:
 
 def as_text(table: "DataFrame") -> str:
     """Return the first rows of a table as they are shown on the console."""
-    return table.head(MOST_ROWS).to_string(index=False, na_rep="", max_colwidth=300, float_format="{:.4g}".format)
+    return table.head(MOST_ROWS).to_string(
+        index=False, na_rep="", max_colwidth=300, float_format="{:.4g}".format
+    )

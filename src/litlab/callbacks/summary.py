@@ -31,15 +31,20 @@ class ModelTable(RichModelSummary):
         for row in zip(*columns.values(), strict=True):
             table.add_row(*row)
         print_table(table)
-        print(f"{totals[0]:,} parameters, {totals[1]:,} of them trained, {totals[2]:.3g} MB", flush=True)
+        print(
+            f"{totals[0]:,} parameters, {totals[1]:,} of them trained, {totals[2]:.3g} MB",
+            flush=True,
+        )
 
 
 class RunSummary(Callback):
-    """Summarise a run: best metric, test metrics, epochs, minutes, memory, speed, and where to look next.
+    """Summarise a run: best metric, test metrics, epochs, minutes, memory, speed, and where to look
+        next.
 
-    The table has the rows that are known: after ``validate`` or ``test`` alone, the metrics and the folder. If data was
-    generated or weights are random because the real ones were missing, the table says so first, and so does a file in
-    the run folder, ``GENERATED_DATA.txt`` or ``RANDOM_WEIGHTS.txt``.
+    The table has the rows that are known: after ``validate`` or ``test`` alone, the metrics and the
+    folder. If data was generated or weights are random because the real ones were missing, the
+    table says so first, and so does a file in the run folder, ``GENERATED_DATA.txt`` or
+    ``RANDOM_WEIGHTS.txt``.
     """
 
     def __init__(self) -> None:
@@ -53,7 +58,9 @@ class RunSummary(Callback):
         data = getattr(trainer, "datamodule", None)
         if getattr(data, "generated", False):
             description = getattr(data, "description", type(data).__name__)
-            text = f"GENERATED, not real: {description}. The metrics say nothing about the real data."
+            text = (
+                f"GENERATED, not real: {description}. The metrics say nothing about the real data."
+            )
             self._warnings["GENERATED_DATA"] = text
         for module in pl_module.modules():
             if hasattr(module, "stand_in"):  # see `litlab.nn.pretrained`
@@ -99,14 +106,17 @@ class RunSummary(Callback):
         if is_fit and score is not None:
             rows[f"best {checkpoint.monitor}"] = f"{float(score):.4g}"
         if trainer.state.fn != "fit":
-            rows |= {name: f"{float(value):.4g}" for name, value in trainer.callback_metrics.items()}
+            rows |= {
+                name: f"{float(value):.4g}" for name, value in trainer.callback_metrics.items()
+            }
 
         # On what, and what it took.
         if self._start is not None:
             data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
             if hasattr(data, "description"):
                 rows["data"] = str(data.description)
-            seconds_before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks)  # of `RunRecord`
+            # Of `RunRecord`
+            seconds_before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks)
             rows["epochs"] = str(trainer.current_epoch)
             rows["minutes"] = f"{(seconds_before + self._end - self._start) / 60:.2f}"
         for callback in callbacks:

@@ -26,26 +26,34 @@ EVERY_STEPS = 10  # after which several ranks tell each other the time, and of s
 
 
 class RunCheckpoint(ModelCheckpoint):
-    """Keep the best checkpoints after validations, and ``last.ckpt`` at the end of each epoch, and more often if asked.
+    """Keep the best checkpoints after validations, and ``last.ckpt`` at the end of each epoch, and
+    more often if asked.
 
-    Lightning's ModelCheckpoint (2.6.6) writes ``last.ckpt`` only where a best one is written: a run that gets no better
-    would be resumed from long ago. Ours is written as the next epoch starts, when nothing of the epoch before is still
-    to be done, and at the end of the run.
+    Lightning's ModelCheckpoint (2.6.6) writes ``last.ckpt`` only where a best one is written: a run
+    that gets no better would be resumed from long ago. Ours is written as the next epoch starts,
+    when nothing of the epoch before is still to be done, and at the end of the run.
 
     Args:
-        dirpath: Folder. Left out, ``checkpoints`` in the run folder. Runs of the command line can share it: each gets
-            a folder in it, ``<experiment>/version_N``, to which ``checkpoints`` in the run folder is a link.
+        dirpath: Folder. Left out, ``checkpoints`` in the run folder. Runs of the command line can
+            share it: each gets a folder in it, ``<experiment>/version_N``, to which ``checkpoints``
+            in the run folder is a link.
         filename: Name of the best ones, such as ``{epoch}-{step}``, which is the default, or
             ``{epoch:02d}-{val/acc:.2f}``. A slash in the name of a metric becomes an underscore.
-        monitor: Metric that decides which is the best, such as val/acc. Left out, each new one replaces the last one.
-        mode: Whether a lower or a higher value is better. Left out, it is the metric's known direction.
+        monitor: Metric that decides which is the best, such as val/acc. Left out, each new one
+            replaces the last one.
+        mode: Whether a lower or a higher value is better. Left out, it is the metric's known
+            direction.
         save_last: Whether to write ``last.ckpt``, which runs are resumed from.
-        every_n_train_steps: Also write ``last.ckpt`` within epochs, whenever this number of optimizer steps is done.
-        every_minutes: Also write ``last.ckpt`` within epochs, when it is this many minutes old. null: never.
-        options: Lightning's others, such as ``save_top_k`` and ``every_n_epochs`` for the best ones.
+        every_n_train_steps: Also write ``last.ckpt`` within epochs, whenever this number of
+            optimizer steps is done.
+        every_minutes: Also write ``last.ckpt`` within epochs, when it is this many minutes old.
+            null: never.
+        options: Lightning's others, such as ``save_top_k`` and ``every_n_epochs`` for the best
+            ones.
 
     Raises:
-        UserError: If the folder is remote; in a fit, if the mode is wrong for the metric, or is left out and not known.
+        UserError: If the folder is remote; in a fit, if the mode is wrong for the metric, or is
+            left out and not known.
     """
 
     def __init__(
@@ -68,7 +76,8 @@ class RunCheckpoint(ModelCheckpoint):
             mode=mode or "min",
             every_n_train_steps=None,
             train_time_interval=None,
-            enable_version_counter=False,  # a resumed run writes what it had written before it was killed
+            # A resumed run writes what it had written before it was killed
+            enable_version_counter=False,
             **options,
         )
         self.every_n_train_steps = every_n_train_steps
@@ -97,7 +106,9 @@ class RunCheckpoint(ModelCheckpoint):
                 self.mode, self.kth_value = mode, -self.kth_value
 
     def format_checkpoint_name(self, *arguments: Any, **options: Any) -> str:
-        """Fill in a file name; slashes in names of metrics, which would make folders, become underscores."""
+        """Fill in a file name; slashes in names of metrics, which would make folders, become
+        underscores.
+        """
         path = super().format_checkpoint_name(*arguments, **options)
         folder = os.path.join(self.dirpath, "") if self.dirpath else ""
         return folder + path[len(folder) :].replace("/", "_")
@@ -117,8 +128,13 @@ class RunCheckpoint(ModelCheckpoint):
         step = trainer.global_step
         if step == self.step_of_last or not self.save_last:
             return
-        due = self.every_n_train_steps is not None and step - self.step_of_last >= self.every_n_train_steps
-        if (due or ends_within_epoch(trainer) or self._is_late(trainer, step)) and can_save(trainer):
+        due = (
+            self.every_n_train_steps is not None
+            and step - self.step_of_last >= self.every_n_train_steps
+        )
+        if (due or ends_within_epoch(trainer) or self._is_late(trainer, step)) and can_save(
+            trainer
+        ):
             self.write_last(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -135,7 +151,8 @@ class RunCheckpoint(ModelCheckpoint):
             self.write_last(trainer)
 
     def _write_at_end(self, trainer: Trainer) -> None:
-        if trainer.global_step != self.step_of_last:  # or the run ended within an epoch, and it is written
+        # Or the run ended within an epoch, and it is written
+        if trainer.global_step != self.step_of_last:
             self.write_last(trainer)
 
     def write_last(self, trainer: Trainer) -> None:
@@ -155,7 +172,9 @@ class RunCheckpoint(ModelCheckpoint):
         self._time_of_last = time.monotonic()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Find the checkpoints in the run's folder, which may have been moved; those of another run are not found."""
+        """Find the checkpoints in the run's folder, which may have been moved; those of another run
+        are not found.
+        """
 
         def find(path: str) -> str:
             return path and os.path.join(str(self.dirpath), os.path.basename(path))
@@ -163,11 +182,15 @@ class RunCheckpoint(ModelCheckpoint):
         models = {find(path): score for path, score in state_dict["best_k_models"].items()}
         if all(map(os.path.isfile, models)):
             paths = {name: find(state_dict[name]) for name in PATHS}
-            super().load_state_dict({**state_dict, **paths, "dirpath": self.dirpath, "best_k_models": models})
+            super().load_state_dict(
+                {**state_dict, **paths, "dirpath": self.dirpath, "best_k_models": models}
+            )
 
     # Private methods of ModelCheckpoint, which has no public hook for these
 
-    def _save_last_checkpoint(self, trainer: Trainer, monitor_candidates: dict[str, Tensor]) -> None:
+    def _save_last_checkpoint(
+        self, trainer: Trainer, monitor_candidates: dict[str, Tensor]
+    ) -> None:
         pass  # it has its own times
 
     def _should_remove_checkpoint(self, trainer: Trainer, previous: str, current: str) -> bool:
@@ -175,7 +198,9 @@ class RunCheckpoint(ModelCheckpoint):
 
 
 def can_save(trainer: Trainer) -> bool:
-    """Return whether a checkpoint after this batch is complete: a step is, and nothing follows that belongs to it."""
+    """Return whether a checkpoint after this batch is complete: a step is, and nothing follows that
+    belongs to it.
+    """
     return not (is_accumulating(trainer) or is_last_batch(trainer) or validation_follows(trainer))
 
 
@@ -183,7 +208,8 @@ def save_last(trainer: Trainer, callback: ModelCheckpoint) -> None:
     """Write ``last.ckpt`` of a callback now, wherever training is."""
     for logger in trainer.loggers:
         logger.save()  # what was logged before the checkpoint is not logged again
-    # Its state in the checkpoint has to name the file: a resumed run would not overwrite it otherwise.
+    # Its state in the checkpoint has to name the file: a resumed run would not overwrite it
+    # otherwise.
     name = callback.CHECKPOINT_NAME_LAST + callback.FILE_EXTENSION
     callback.last_model_path = os.path.join(callback.dirpath or "", name)
     trainer.save_checkpoint(callback.last_model_path, callback.save_weights_only)

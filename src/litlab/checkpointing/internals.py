@@ -1,4 +1,6 @@
-"""Every private name of Lightning and torch that checkpoints and signals rely on, one function for each use."""
+"""Every private name of Lightning and torch that checkpoints and signals rely on, one function for
+each use.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +36,8 @@ def ends_within_epoch(trainer: Trainer) -> bool:
 
 
 def begin_epoch_anew(trainer: Trainer) -> None:
-    """Let a resumed run begin its next epoch as any other; with ``max_steps`` Lightning takes it for a restarted one.
+    """Let a resumed run begin its next epoch as any other; with ``max_steps`` Lightning takes it
+    for a restarted one.
 
     Loaders make their iterators again, after their order is seeded.
     """
@@ -46,7 +49,9 @@ def begin_epoch_anew(trainer: Trainer) -> None:
 
 
 def precede(loop: Any, method: str, function: Callable[[], Any]) -> None:
-    """Call a function before a method of a loop, and so before the hooks of all callbacks that it calls."""
+    """Call a function before a method of a loop, and so before the hooks of all callbacks that it
+    calls.
+    """
     original = getattr(loop, method)
 
     def both() -> None:
@@ -67,14 +72,18 @@ def log_at_step(trainer: Trainer, step: int) -> None:
 
 
 def release_averages(trainer: Trainer) -> None:
-    """Let a test load a checkpoint into the model, not into the average of Lightning's WeightAveraging."""
+    """Let a test load a checkpoint into the model, not into the average of Lightning's
+    WeightAveraging.
+    """
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(callback, WeightAveraging):
             callback._average_model = None
 
 
 def early_rank() -> int | None:
-    """Return the rank of this process before there is a Trainer, which sets Lightning's; None in the only process."""
+    """Return the rank of this process before there is a Trainer, which sets Lightning's; None in
+    the only process.
+    """
     return _get_rank()
 
 
@@ -82,13 +91,17 @@ def early_rank() -> int | None:
 
 
 def disable_signal_handling(trainer: Trainer) -> None:
-    """Keep Lightning from handling signals, and from asking all ranks for them before every batch."""
+    """Keep Lightning from handling signals, and from asking all ranks for them before every
+    batch.
+    """
     trainer._signal_connector.register_signal_handlers = _do_nothing
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _do_nothing
 
 
 def requeue_signal(trainer: Trainer) -> int | None:
-    """Return the signal that announces the end of a SLURM job, None where the job is not to be requeued."""
+    """Return the signal that announces the end of a SLURM job, None where the job is not to be
+    requeued.
+    """
     environment: Any = trainer._accelerator_connector.cluster_environment
     requeues = isinstance(environment, SLURMEnvironment) and environment.auto_requeue
     return environment.requeue_signal if requeues else None

@@ -1,4 +1,6 @@
-"""Write checkpoint files completely or not at all, and read them without executing anything in them."""
+"""Write checkpoint files completely or not at all, and read them without executing anything in
+them.
+"""
 
 import errno
 import os
@@ -18,18 +20,21 @@ from litlab.util.checksums import check_archive
 from litlab.util.files import TEMPORARY, write_atomically
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a quota, `ulimit -f`
-SHARDS = "shards"  # in a checkpoint whose tensors are in a folder beside it: its name, and the checksum of its index
+# In a checkpoint whose tensors are in a folder beside it: its name, and the checksum of its index
+SHARDS = "shards"
 
 
 class AtomicCheckpointIO(CheckpointIO):
     """Write each checkpoint to a temporary file in the same folder, sync it, and rename it.
 
-    Whenever the process or the machine dies, the name stands for the complete old file or the complete new one.
-    Lightning's own writer (2.6.6) stages the bytes in $TMPDIR and moves them, which is a copy where that is on another
-    file system, and does not sync.
+    Whenever the process or the machine dies, the name stands for the complete old file or the
+    complete new one. Lightning's own writer (2.6.6) stages the bytes in $TMPDIR and moves them,
+    which is a copy where that is on another file system, and does not sync.
     """
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
         path = prepare_file(path)
         try:
             write_atomically(path, lambda stream: torch.save(checkpoint, stream))
@@ -41,7 +46,9 @@ class AtomicCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = "cpu", weights_only: bool | None = True
     ) -> dict[str, Any]:
-        """Read a checkpoint, as ``weights_only=True`` whatever is given. Not mapped: it would stay on the disk."""
+        """Read a checkpoint, as ``weights_only=True`` whatever is given. Not mapped: it would stay
+        on the disk.
+        """
         return fill_shards(path, read_checkpoint(path, mmap=False))
 
     def remove_checkpoint(self, path: str | Path) -> None:
@@ -54,14 +61,18 @@ def load_checkpoint(path: str | Path, weights: bool = True) -> dict[str, Any]:
 
     Args:
         path: A local file.
-        weights: Whether to read the weights of a sharded checkpoint. The state of its optimizers is left out.
+        weights: Whether to read the weights of a sharded checkpoint. The state of its optimizers is
+            left out.
 
     Raises:
         UserError: If there is no such file, or it can't be used.
     """
     checkpoint = read_checkpoint(path, mmap=True)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
-        raise UserError(f"checkpoint {path}: it is not one of Lightning, as it has no state_dict; use another one")
+        raise UserError(
+            f"checkpoint {path}: it is not one of Lightning, as it has no state_dict; "
+            "use another one"
+        )
     return fill_shards(path, checkpoint, ["state_dict"]) if weights else checkpoint
 
 
@@ -79,7 +90,8 @@ def read_checkpoint(path: str | Path, mmap: bool) -> Any:
         return load_torch_file(path, mmap)
     except pickle.UnpicklingError as error:
         raise UserError(
-            f"checkpoint {path}: it holds more than weights and plain settings, or is damaged; use another one"
+            f"checkpoint {path}: it holds more than weights and plain settings, or is damaged; use "
+            "another one"
         ) from error
     except Exception as error:  # of many kinds, as the bytes decide
         line = first_line(error).rstrip(".")
@@ -87,7 +99,9 @@ def read_checkpoint(path: str | Path, mmap: bool) -> Any:
 
 
 def load_torch_file(path: str | Path, mmap: bool = False) -> Any:
-    """Read a file with ``weights_only=True``, also one with the quantised state of torchao's optimizers."""
+    """Read a file with ``weights_only=True``, also one with the quantised state of torchao's
+    optimizers.
+    """
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
@@ -107,14 +121,17 @@ def fill_shards(path: str | Path, checkpoint: dict[str, Any], *arguments: Any) -
 
 
 def remove_shards(path: Path, kept: str = "") -> None:
-    """Remove the shards of a checkpoint file but one folder, also what a killed save has left; links are left alone."""
+    """Remove the shards of a checkpoint file but one folder, also what a killed save has left;
+    links are left alone.
+    """
     for folder in path.parent.glob(f"{path.name}.shards-*"):
         if folder.name != kept and not folder.is_symlink():
             shutil.rmtree(folder)
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """Return the checkpoint to resume from: ``last.ckpt``, or if that can't be read, the newest one that can.
+    """Return the checkpoint to resume from: ``last.ckpt``, or if that can't be read, the newest one
+        that can.
 
     Of a sharded one only the index is read here: each process checks the parts that it loads.
 
@@ -126,7 +143,9 @@ def newest_checkpoint(folder: Path) -> Path | None:
     """
     last = folder / "last.ckpt"
     if last.is_dir():  # nothing could be written there later
-        raise UserError(f"checkpoint {last}: it is a folder; move it away, and the newest whole one is used")
+        raise UserError(
+            f"checkpoint {last}: it is a folder; move it away, and the newest whole one is used"
+        )
     paths = sorted(folder.glob("*.ckpt"), key=lambda path: (path == last, path.lstat().st_mtime))
     problem = ""
     for path in reversed(paths):
@@ -176,5 +195,7 @@ def raise_if_full(error: BaseException | None, path: Path) -> None:
     while error is not None:  # torch's archive writer fails on top of the OSError, with its own
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             reason = f"{os.strerror(error.errno)}; what was there is intact"
-            raise UserError(f"checkpoint {path}: {reason}; make room, then resume the run") from error
+            raise UserError(
+                f"checkpoint {path}: {reason}; make room, then resume the run"
+            ) from error
         error = error.__cause__ or error.__context__

@@ -1,4 +1,6 @@
-"""What a checkpoint needs besides Lightning's own, so that a resumed run gets the numbers of one that never stopped."""
+"""What a checkpoint needs besides Lightning's own, so that a resumed run gets the numbers of one
+that never stopped.
+"""
 
 import os
 import random
@@ -33,45 +35,59 @@ PROGRESS = ("last_epoch", "_step_count", "_last_lr", "base_lrs")  # in the state
 class ExactResume(Callback):
     """Let a resumed run continue with the random numbers and metrics that it was interrupted with.
 
-    - Before each training batch torch's generators are seeded from (seed, rank, epoch, batch), so that dropout depends
-      on nothing that happened before: a plot, a validation, the first call of a compiled network. Before each
-      validation and epoch numpy's and Python's are seeded as well. A plain loader that shuffles draws its order then.
-    - The state of all generators is in the checkpoint, for what is drawn between two steps (by a dataset, or in
-      ``on_after_batch_transfer``), and for numpy's and Python's, which take several times as long to seed as torch's.
-      Workers of a loader have their own: what they draw has to depend on seed, epoch and index.
-    - So is the state of all torchmetrics of the model, of every process, and what callbacks and ReduceLROnPlateau
-      monitor. Lightning (2.6.6) does not step the latter at the end of an epoch that is resumed midway.
-    - A checkpoint between two epochs says that the first is complete, and the second begins like any other.
+    - Before each training batch torch's generators are seeded from (seed, rank, epoch, batch), so
+      that dropout depends on nothing that happened before: a plot, a validation, the first call of
+      a compiled network. Before each validation and epoch numpy's and Python's are seeded as well.
+      A plain loader that shuffles draws its order then.
+    - The state of all generators is in the checkpoint, for what is drawn between two steps (by a
+      dataset, or in ``on_after_batch_transfer``), and for numpy's and Python's, which take several
+      times as long to seed as torch's. Workers of a loader have their own: what they draw has to
+      depend on seed, epoch and index.
+    - So is the state of all torchmetrics of the model, of every process, and what callbacks and
+      ReduceLROnPlateau monitor. Lightning (2.6.6) does not step the latter at the end of an epoch
+      that is resumed midway.
+    - A checkpoint between two epochs says that the first is complete, and the second begins like
+      any other.
     - A schedule that takes its length from the run ends with it, if that is longer now.
 
     Raises:
-        UserError: In a fit that continues within an epoch, if another number of processes shares the data.
+        UserError: In a fit that continues within an epoch, if another number of processes shares
+            the data.
     """
 
     def __init__(self) -> None:
         self._random: Any = None  # a RandomState, once the fit has started
         self._checkpoint: dict[str, Any] = {}  # until training starts
-        self._states: dict[str, Any] | None = None  # of the metrics, before the validation that is running
+        # Of the metrics, before the validation that is running
+        self._states: dict[str, Any] | None = None
 
     # Random numbers
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._random = RandomState(trainer)
         if self._checkpoint:
-            renew_length(trainer, self._checkpoint)  # the schedules exist now, and are not restored yet
+            # The schedules exist now, and are not restored yet
+            renew_length(trainer, self._checkpoint)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._random.seed_all(self._random.seed_of(trainer.current_epoch, EPOCH_START))
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        # Restoring the state once would not do: what only one of two runs draws would shift all that follows.
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        # Restoring the state once would not do: what only one of two runs draws would shift all
+        # that follows.
         self._random.seed_torch(self._random.seed_of(trainer.current_epoch, 2 * batch_idx))
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Seed all generators, and keep the metrics of the training: a validation that is interrupted is repeated."""
+        """Seed all generators, and keep the metrics of the training: a validation that is
+        interrupted is repeated.
+        """
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
             count_restart_once(trainer)
-            self._random.seed_all(self._random.seed_of(trainer.current_epoch, 2 * trainer.fit_loop.batch_idx + 1))
+            self._random.seed_all(
+                self._random.seed_of(trainer.current_epoch, 2 * trainer.fit_loop.batch_idx + 1)
+            )
             self._states = metric_states(pl_module)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -82,11 +98,14 @@ class ExactResume(Callback):
 
     # The checkpoint
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Add what each process has; every process calls this."""
         if trainer.state.fn != "fit":
             return
-        self._random = self._random or RandomState(trainer)  # Lightning's finders save before `on_fit_start`
+        # Lightning's finders save before `on_fit_start`
+        self._random = self._random or RandomState(trainer)
         part = {
             "data_rank": data_ranks(trainer)["rank"],
             "random": self._random.state(),
@@ -99,7 +118,9 @@ class ExactResume(Callback):
         checkpoint[KEY] = parts
         complete_epoch(checkpoint["loops"]["fit_loop"])
 
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Keep it until training starts; refuse another number of processes within an epoch."""
         if trainer.state.fn != "fit":
             return
@@ -110,8 +131,9 @@ class ExactResume(Callback):
         now = data_ranks(trainer)["world_size"]
         if is_within_epoch(checkpoint) and shares not in (0, now):
             raise UserError(
-                f"trainer.devices: the run was interrupted within an epoch that {shares} data-parallel processes "
-                f"shared, and trainer.strategy makes {now} of the devices here; choose them so that there are {shares}"
+                f"trainer.devices: the run was interrupted within an epoch that {shares} "
+                f"data-parallel processes shared, and trainer.strategy makes {now} of the devices "
+                f"here; choose them so that there are {shares}"
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -127,22 +149,30 @@ class ExactResume(Callback):
 
         # The property returns the dictionary that Lightning collects the metrics in.
         metrics = parts[0]["metrics"]
-        trainer.callback_metrics.update({name: value.to(pl_module.device) for name, value in metrics.items()})
+        trainer.callback_metrics.update(
+            {name: value.to(pl_module.device) for name, value in metrics.items()}
+        )
         batches = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-        if batches["total"]["completed"] < batches["total"]["processed"]:  # it was written after a step
+        # It was written after a step
+        if batches["total"]["completed"] < batches["total"]["processed"]:
             step_plateaus(trainer, pl_module, batches["current"]["ready"])
 
         # On another number of processes nothing else of an epoch is left.
         shares = {part["data_rank"]: part for part in reversed(parts)}
         mine = data_ranks(trainer)
         if len(shares) == mine["world_size"]:
-            part = parts[trainer.global_rank] if len(parts) == trainer.world_size else shares[mine["rank"]]
+            part = (
+                parts[trainer.global_rank]
+                if len(parts) == trainer.world_size
+                else shares[mine["rank"]]
+            )
             self._random.restore(part["random"])
             load_metric_states(pl_module, part["states"], pl_module.device)
 
 
 class RandomState:
-    """The random number generators of a process: torch's (of the CPU and the device), numpy's and Python's.
+    """The random number generators of a process: torch's (of the CPU and the device), numpy's and
+        Python's.
 
     Args:
         trainer: The trainer whose device and rank they belong to.
@@ -156,9 +186,12 @@ class RandomState:
         elif device.type == "mps":
             mps = torch.mps  # its generator is not public
             self._generators["mps"] = SimpleNamespace(
-                manual_seed=mps.manual_seed, get_state=mps.get_rng_state, set_state=mps.set_rng_state
+                manual_seed=mps.manual_seed,
+                get_state=mps.get_rng_state,
+                set_state=mps.set_rng_state,
             )
-        seed = int(os.environ.get("PL_GLOBAL_SEED") or torch.initial_seed())  # what seed_everything was given
+        # What seed_everything was given
+        seed = int(os.environ.get("PL_GLOBAL_SEED") or torch.initial_seed())
         rank = data_ranks(trainer)["rank"]  # processes that share layers drop the same values
         self._seed = next_number(next_number(seed) + rank)
 
@@ -174,8 +207,8 @@ class RandomState:
     def seed_torch(self, seed: int) -> None:
         """Seed torch's generators, which takes 1 µs each.
 
-        ``torch.manual_seed`` takes 170 µs where there is no GPU (torch 2.15): it keeps each call, with its stack, for a
-        later initialisation of CUDA.
+        ``torch.manual_seed`` takes 170 µs where there is no GPU (torch 2.15): it keeps each call,
+        with its stack, for a later initialisation of CUDA.
         """
         for generator in self._generators.values():
             generator.manual_seed(seed)
@@ -190,10 +223,16 @@ class RandomState:
         """Return the state of all generators, as ``weights_only=True`` loads it."""
         kind, words, *rest = np.random.get_state(legacy=True)
         states = {device: generator.get_state() for device, generator in self._generators.items()}
-        return {**states, "numpy": [kind, list(map(int, words)), *rest], "python": random.getstate()}
+        return {
+            **states,
+            "numpy": [kind, list(map(int, words)), *rest],
+            "python": random.getstate(),
+        }
 
     def restore(self, states: dict[str, Any]) -> None:
-        """Restore the state of all generators; one of a device that was not there before stays as it is."""
+        """Restore the state of all generators; one of a device that was not there before stays as
+        it is.
+        """
         for device, generator in self._generators.items():
             if device in states:
                 generator.set_state(states[device])
@@ -211,7 +250,8 @@ def is_within_epoch(checkpoint: dict[str, Any]) -> bool:
 
 
 def complete_epoch(state: dict[str, Any]) -> None:
-    """Let a checkpoint that is written between two epochs say that the first is complete, and nothing is under way.
+    """Let a checkpoint that is written between two epochs say that the first is complete, and
+    nothing is under way.
 
     Args:
         state: The checkpoint's state of the fit loop, changed in place.
@@ -228,7 +268,8 @@ def complete_epoch(state: dict[str, Any]) -> None:
 
 
 def restart_validation(state: dict[str, Any], done: int) -> None:
-    """Let a checkpoint say that the first batch of a validation is running: Lightning then starts with that batch.
+    """Let a checkpoint say that the first batch of a validation is running: Lightning then starts
+    with that batch.
 
     From a state between two of its batches Lightning would continue with the next epoch.
 
@@ -238,7 +279,12 @@ def restart_validation(state: dict[str, Any], done: int) -> None:
     """
     batches = state["epoch_loop.val_loop.batch_progress"]
     before = batches["total"]["completed"] - done
-    batches["total"] = {"ready": before + 1, "started": before + 1, "processed": before, "completed": before}
+    batches["total"] = {
+        "ready": before + 1,
+        "started": before + 1,
+        "processed": before,
+        "completed": before,
+    }
     batches["current"] = dict.fromkeys(batches["current"], 0)
     batches["is_last_batch"] = False
 
@@ -252,29 +298,41 @@ def count_restart_once(trainer: Trainer) -> None:
 
 
 def step_plateaus(trainer: Trainer, module: LightningModule, batches: int) -> None:
-    """Step each ReduceLROnPlateau that is stepped by batches, as Lightning does after ``on_train_batch_end``."""
+    """Step each ReduceLROnPlateau that is stepped by batches, as Lightning does after
+    ``on_train_batch_end``.
+    """
     for config in trainer.lr_scheduler_configs:
-        if config.reduce_on_plateau and config.interval == "step" and batches % config.frequency == 0:
-            module.lr_scheduler_step(config.scheduler, trainer.callback_metrics[str(config.monitor)])
+        if (
+            config.reduce_on_plateau
+            and config.interval == "step"
+            and batches % config.frequency == 0
+        ):
+            module.lr_scheduler_step(
+                config.scheduler, trainer.callback_metrics[str(config.monitor)]
+            )
 
 
 def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     """Let a schedule that takes its length from the run end with it, where that is longer now."""
     schedule = getattr(trainer.lightning_module, "schedule", None)
     name = missing_length(schedule.scheduler) if isinstance(schedule, Schedule) else None
-    for config, saved in zip(trainer.lr_scheduler_configs, checkpoint.get("lr_schedulers", []), strict=False):
+    for config, saved in zip(
+        trainer.lr_scheduler_configs, checkpoint.get("lr_schedulers", []), strict=False
+    ):
         fresh = config.scheduler.state_dict()
         if name is None or saved.get(name) == fresh.get(name):
             continue
         saved.update({key: value for key, value in fresh.items() if key not in PROGRESS})
 
 
-# Lightning (2.6.6) does not restore what they have done: masks, batch sizes, which parameters are trained.
+# Lightning (2.6.6) does not restore what they have done: masks, batch sizes, which parameters are
+# trained.
 NOT_RESTORED = (BaseFinetuning, BatchSizeFinder, LearningRateFinder, ModelPruning, SpikeDetection)
 
 
 def make_resumable(callbacks: list[Callback], resumes: bool) -> list[Callback]:
-    """Return the callbacks that ``trainer.callbacks`` names, as a run needs them that may be resumed.
+    """Return the callbacks that ``trainer.callbacks`` names, as a run needs them that may be
+    resumed.
 
     Args:
         callbacks: What the config names.
@@ -286,11 +344,14 @@ def make_resumable(callbacks: list[Callback], resumes: bool) -> list[Callback]:
     for callback in callbacks:
         if resumes and isinstance(callback, NOT_RESTORED):
             raise UserError(
-                f"trainer.callbacks: checkpoints don't hold what {type(callback).__name__} has done, so the run can't "
-                "be resumed; start a new one from its weights with --init_from, or leave the callback out"
+                f"trainer.callbacks: checkpoints don't hold what {type(callback).__name__} has "
+                "done, so the run can't be resumed; start a new one from its weights with "
+                "--init_from, or leave the callback out"
             )
     return [
-        AccumulationSchedule(callback.scheduling) if type(callback) is GradientAccumulationScheduler else callback
+        AccumulationSchedule(callback.scheduling)
+        if type(callback) is GradientAccumulationScheduler
+        else callback
         for callback in callbacks
     ]
 
@@ -298,8 +359,8 @@ def make_resumable(callbacks: list[Callback], resumes: bool) -> list[Callback]:
 class AccumulationSchedule(GradientAccumulationScheduler):
     """Lightning's ``GradientAccumulationScheduler``, also in an epoch that is resumed.
 
-    Lightning (2.6.6) sets the number of batches in ``on_train_epoch_start``, which is not called there: the rest of the
-    epoch would have a step for every batch.
+    Lightning (2.6.6) sets the number of batches in ``on_train_epoch_start``, which is not called
+    there: the rest of the epoch would have a step for every batch.
     """
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

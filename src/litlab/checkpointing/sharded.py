@@ -1,7 +1,9 @@
-"""Sharded checkpoints: a small file that names a folder beside it, in which each process has written its part.
+"""Sharded checkpoints: a small file that names a folder beside it, in which each process has
+written its part.
 
-The file is a checkpoint like any other, but its weights and optimizer states are empty tensors (on the meta device);
-the numbers are in the folder, in the format of torch.distributed.checkpoint (DCP).
+The file is a checkpoint like any other, but its weights and optimizer states are empty tensors (on
+the meta device); the numbers are in the folder, in the format of torch.distributed.checkpoint
+(DCP).
 """
 
 # What torch documents of DCP is in no __all__:
@@ -38,7 +40,8 @@ from litlab.errors import UserError, first_line
 from litlab.util.checksums import check_records, compute_checksum
 from litlab.util.files import sync, write_atomically
 
-PARTS = ("state_dict", "current_model_state", "optimizer_states")  # of a checkpoint, whose tensors are in the folder
+# Of a checkpoint, whose tensors are in the folder
+PARTS = ("state_dict", "current_model_state", "optimizer_states")
 
 # All that DCP's metadata is made of, besides torch's types of numbers.
 ALLOWED = (
@@ -55,10 +58,12 @@ ALLOWED = (
 
 
 class ShardedCheckpointIO(AtomicCheckpointIO):
-    """Let each process write its part of a checkpoint into a folder, then name the folder in the checkpoint's file.
+    """Let each process write its part of a checkpoint into a folder, then name the folder in the
+    checkpoint's file.
 
-    The file is replaced once everything is on the disk: a checkpoint is complete, or there is none of its name. In the
-    background DCP writes a copy in host memory; the next save, or `wait`, waits for it and raises what went wrong.
+    The file is replaced once everything is on the disk: a checkpoint is complete, or there is none
+    of its name. In the background DCP writes a copy in host memory; the next save, or `wait`, waits
+    for it and raises what went wrong.
     """
 
     def __init__(self) -> None:
@@ -67,14 +72,17 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         self._folder = Path()  # that is written
         self._outdated: list[str | Path] = []  # files to be removed once it is complete
 
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
         """Write a checkpoint.
 
         Args:
-            checkpoint: The checkpoint; if sharded, every process calls this, with its parts of the tensors.
+            checkpoint: The checkpoint; if sharded, every process calls this, with its parts of the
+                tensors.
             path: The file.
-            storage_options: None for a whole one; `ShardedStrategy` says whether to write a sharded one in the
-                background.
+            storage_options: None for a whole one; `ShardedStrategy` says whether to write a sharded
+                one in the background.
 
         Raises:
             UserError: If there is no room for it, or there was none for the one before.
@@ -96,21 +104,27 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
             tensors[name] = tensor.detach()
             return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
-        empty = {part: map_tensors(take, checkpoint[part], part) for part in PARTS if part in checkpoint}
+        empty = {
+            part: map_tensors(take, checkpoint[part], part) for part in PARTS if part in checkpoint
+        }
         small = {**checkpoint, **empty}
         write: Any = partial(
             dcp.async_save if storage_options else dcp.save,
             tensors,
             storage_writer=ShardWriter(self._folder, path, small),
-            planner=dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True),  # buffers of the processes may differ
+            # Buffers of the processes may differ
+            planner=dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True),
             process_group=self._group,
         )
         self._finish = write().result if storage_options else write
         if not storage_options:
             self.wait()
 
-    def load_parts(self, path: str | Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Any]:
-        """Read a checkpoint, of a sharded one only the parts of the tensors that this process has of a model's.
+    def load_parts(
+        self, path: str | Path, model: nn.Module, optimizers: list[Optimizer]
+    ) -> dict[str, Any]:
+        """Read a checkpoint, of a sharded one only the parts of the tensors that this process has
+        of a model's.
 
         Args:
             path: The file.
@@ -124,7 +138,9 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         mine = model.state_dict()
         for place, optimizer in enumerate(optimizers):
             parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
-            mine |= {f"{place}.state.{number}": parameter for number, parameter in enumerate(parameters)}
+            mine |= {
+                f"{place}.state.{number}": parameter for number, parameter in enumerate(parameters)
+            }
         return fill_shards(path, checkpoint, PARTS if optimizers else PARTS[:1], mine)
 
     def remove_checkpoint(self, path: str | Path) -> None:
@@ -170,26 +186,36 @@ class ShardWriter(dcp.FileSystemWriter):
             raise
 
     def finish(self, metadata: Any, results: Any) -> None:
-        """Write the metadata, then the file; the first process calls this, once all have written their parts."""
+        """Write the metadata, then the file; the first process calls this, once all have written
+        their parts.
+        """
         super().finish(metadata, results)
         for part in {result.storage_data.relative_path for result in chain(*results)}:
             if not (self.folder / part).is_file():
-                raise UserError(f"checkpoint.dirpath: {part} was written on another machine; give a shared folder")
+                raise UserError(
+                    f"checkpoint.dirpath: {part} was written on another machine; give "
+                    "a shared folder"
+                )
         sync(self.folder)
         self.content[SHARDS] = self.folder.name, compute_checksum(self.folder / ".metadata")
         write_atomically(self.file, lambda stream: torch.save(self.content, stream))
         remove_shards(self.file, self.folder.name)
 
 
-def fill(path: Path, checkpoint: dict[str, Any], parts: Sequence[str] = PARTS, mine: Mapping[str, Any] = {}) -> None:
+def fill(
+    path: Path,
+    checkpoint: dict[str, Any],
+    parts: Sequence[str] = PARTS,
+    mine: Mapping[str, Any] = {},
+) -> None:
     """Put the numbers of the shards into a checkpoint that was read from a small file.
 
     Args:
         path: The small file.
         checkpoint: What was read from it; changed in place.
         parts: Those of the checkpoint to fill.
-        mine: Tensors of a model by their names, and by the number of an optimizer's state. Of what belongs to a
-            DTensor, this process reads its part only.
+        mine: Tensors of a model by their names, and by the number of an optimizer's state. Of what
+            belongs to a DTensor, this process reads its part only.
 
     Raises:
         UserError: If the shards can't be read. Nothing in them is executed.
@@ -197,7 +223,8 @@ def fill(path: Path, checkpoint: dict[str, Any], parts: Sequence[str] = PARTS, m
     tensors: dict[str, Tensor] = {}
 
     def make(name: str, empty: Tensor) -> Tensor:
-        key = name.partition(".")[2]  # followed by a name, where an optimizer keeps several tensors of a parameter
+        # Followed by a name, where an optimizer keeps several tensors of a parameter
+        key = name.partition(".")[2]
         like = mine.get(key, mine.get(key.rpartition(".")[0]))
         if isinstance(like, DTensor) and like.shape == empty.shape:
             tensors[name] = torch.empty_like(like, dtype=empty.dtype)
@@ -208,28 +235,38 @@ def fill(path: Path, checkpoint: dict[str, Any], parts: Sequence[str] = PARTS, m
     try:
         name, checksum = checkpoint.pop(SHARDS)
         reader = open_shards(path.with_name(Path(name).name), checksum)
-        checkpoint |= {part: map_tensors(make, checkpoint[part], part) for part in parts if part in checkpoint}
+        checkpoint |= {
+            part: map_tensors(make, checkpoint[part], part) for part in parts if part in checkpoint
+        }
         with warnings.catch_warnings(action="ignore"):  # that each process reads for itself
             dcp.load(tensors, storage_reader=reader, no_dist=True)
     except (Exception, dcp.CheckpointException) as error:  # they depend on what the bytes say
         line = first_line(find_cause(error)).rstrip(".")
         advice = "use another one, as --resume does once this one is moved away"
-        raise UserError(f"checkpoint {path}: its shards can't be read ({line}); {advice}") from error
+        raise UserError(
+            f"checkpoint {path}: its shards can't be read ({line}); {advice}"
+        ) from error
 
 
 def map_tensors(function: Callable[..., Any], value: Any, name: str) -> Any:
-    """Return nested dictionaries and lists with what a function returns for each tensor and its name."""
+    """Return nested dictionaries and lists with what a function returns for each tensor and its
+    name.
+    """
     if isinstance(value, Tensor):
         return function(name, value)
     if isinstance(value, dict):
         return {key: map_tensors(function, inner, f"{name}.{key}") for key, inner in value.items()}
     if isinstance(value, list):
-        return [map_tensors(function, inner, f"{name}.{place}") for place, inner in enumerate(value)]
+        return [
+            map_tensors(function, inner, f"{name}.{place}") for place, inner in enumerate(value)
+        ]
     return value
 
 
 def open_shards(folder: Path, checksum: int) -> dcp.FileSystemReader:
-    """Return DCP's reader of a folder; its own way to read the metadata (torch 2.15) executes whatever is in it."""
+    """Return DCP's reader of a folder; its own way to read the metadata (torch 2.15) executes
+    whatever is in it.
+    """
     if compute_checksum(folder / ".metadata") != checksum:
         raise ValueError(".metadata is damaged")
     with (folder / ".metadata").open("rb") as stream:
@@ -261,7 +298,9 @@ class MetadataUnpickler(pickle.Unpickler):
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         name = f"{module_name}.{global_name}"
-        if name in ALLOWED or (module_name == "torch" and isinstance(getattr(torch, global_name, None), torch.dtype)):
+        if name in ALLOWED or (
+            module_name == "torch" and isinstance(getattr(torch, global_name, None), torch.dtype)
+        ):
             return super().find_class(module_name, global_name)
         raise pickle.UnpicklingError(f".metadata names {name}, which is no part of a checkpoint")
 

@@ -29,13 +29,15 @@ def check_weights(model: nn.Module, checkpoint: dict[str, Any]) -> None:
     for name in {**here, **there}:
         if here.get(name) != there.get(name):
             raise UserError(
-                f"model: the checkpoint's weights don't fit it: {name} is {here.get(name, 'missing')}, in the "
-                f"checkpoint {there.get(name, 'missing')}; leave the settings of the model as they were"
+                f"model: the checkpoint's weights don't fit it: {name} is "
+                f"{here.get(name, 'missing')}, in the checkpoint {there.get(name, 'missing')}; "
+                "leave the settings of the model as they were"
             )
 
 
 def initialise(model: nn.Module, path: Path) -> None:
-    """Copy those weights of a checkpoint into a model that have the same name and shape, and report which.
+    """Copy those weights of a checkpoint into a model that have the same name and shape, and report
+    which.
 
     Nothing else is copied: neither settings, nor the optimizer's state, nor the progress.
 
@@ -48,11 +50,16 @@ def initialise(model: nn.Module, path: Path) -> None:
     """
     here = model.state_dict()
     there = read_weights(path, here)
-    matching = {name: there[name] for name in here if name in there and here[name].shape == there[name].shape}
+    matching = {
+        name: there[name]
+        for name in here
+        if name in there and here[name].shape == there[name].shape
+    }
     if matching.keys().isdisjoint(dict(model.named_parameters())):
         raise UserError(
-            f"init_from: none of the {len(there)} tensors of {path} has the name and shape of one of the model's "
-            f"({some(list(there))} against {some(list(here))}); give a run of this kind of model"
+            f"init_from: none of the {len(there)} tensors of {path} has the name and shape of one "
+            f"of the model's ({some(list(there))} against {some(list(here))}); give a run of this "
+            "kind of model"
         )
     model.load_state_dict(matching, strict=False)
     rank_zero_info(f"Weights of {path}: {len(matching)} of the model's {len(here)} tensors match.")
@@ -65,9 +72,11 @@ def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
     """Return the weights of a file by the names that a model has.
 
     Args:
-        path: A checkpoint of Lightning, or what ``torch.save`` wrote: a ``state_dict`` of the model or of its
-            ``network``, as it is or under a key. Where there are several, the first of `KEYS` is used.
-        known: The model's names. What DDP and torch.compile put into names is left out where the model lacks it.
+        path: A checkpoint of Lightning, or what ``torch.save`` wrote: a ``state_dict`` of the model
+            or of its ``network``, as it is or under a key. Where there are several, the first of
+            `KEYS` is used.
+        known: The model's names. What DDP and torch.compile put into names is left out where the
+            model lacks it.
 
     Raises:
         UserError: If the file can't be used, or has no weights.
@@ -76,7 +85,9 @@ def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
     if isinstance(content, dict):
         content = pick_weights(path, fill_shards(path, content, ["state_dict"]))
     if not has_weights(content):
-        raise UserError(f"init_from: {path} has no weights; give a checkpoint or a file with a state_dict")
+        raise UserError(
+            f"init_from: {path} has no weights; give a checkpoint or a file with a state_dict"
+        )
 
     weights: dict[str, Tensor] = {}
     for name, value in content.items():
@@ -106,6 +117,8 @@ def pick_weights(path: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_weights(content: Any) -> bool:
-    """Return whether it is a ``state_dict``: other dictionaries, as of random states, have no floats."""
+    """Return whether it is a ``state_dict``: other dictionaries, as of random states, have no
+    floats.
+    """
     values = content.values() if isinstance(content, dict) else ()
     return any(isinstance(value, Tensor) and value.is_floating_point() for value in values)

@@ -1,8 +1,9 @@
 """The command line is read once: runs and base configs become flags that the parser reads.
 
-``fit --resume mine`` is ``fit --config RUN/config.yaml --ckpt_path RUN/checkpoints/last.ckpt --resume RUN``, and
-``test --run mine`` the same with the best checkpoint. A config that says ``base: other.yaml`` is read behind that file.
-Nothing is written here, and nothing is remembered.
+``fit --resume mine`` is
+``fit --config RUN/config.yaml --ckpt_path RUN/checkpoints/last.ckpt --resume RUN``, and
+``test --run mine`` the same with the best checkpoint. A config that says ``base: other.yaml`` is
+read behind that file. Nothing is written here, and nothing is remembered.
 """
 
 import os
@@ -19,7 +20,8 @@ from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.util.yaml import read_mapping as read_yaml
 
 CONFIG = ("--config", "-c")
-ONLY_FLAGS = ("resume", "run", "allow_modules", "data_changed")  # a config file could not be read before them
+# A config file could not be read before them
+ONLY_FLAGS = ("resume", "run", "allow_modules", "data_changed")
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,12 @@ class CommandLine:
 
     Attributes:
         verb: The command.
-        pinned: The words of the command, with its run named by its folder: what starts the other processes of the run,
-            which must not find another one.
+        pinned: The words of the command, with its run named by its folder: what starts the other
+            processes of the run, which must not find another one.
         flags: What the parser reads.
         run: The run that is resumed or evaluated.
-        is_auto: Whether it says ``--resume auto``: it does not know of a run that another process is starting.
+        is_auto: Whether it says ``--resume auto``: it does not know of a run that another process
+            is starting.
         is_foreign: Whether the config is that of a run or checkpoint, which may be somebody else's.
     """
 
@@ -48,7 +51,8 @@ def read_command_line(argv: list[str]) -> CommandLine:
     """Read a command line.
 
     Args:
-        argv: The verb and its flags. ``--resume`` and ``--run`` may say ``last``, ``auto``, an experiment or a run.
+        argv: The verb and its flags. ``--resume`` and ``--run`` may say ``last``, ``auto``, an
+            experiment or a run.
 
     Raises:
         UserError: If there is no such run, or a file is missing or can't be read.
@@ -66,8 +70,12 @@ def read_command_line(argv: list[str]) -> CommandLine:
         return CommandLine(verb, argv, [*own, *_with_bases(rest)], is_foreign=True)
     expanded = _with_bases(rest)
     if run is None:
-        is_foreign = any(is_of_run(Path(value)) for flag, value in flags_of(expanded) if flag in CONFIG)
-        return CommandLine(verb, [verb, *rest], expanded, is_auto=name == "auto", is_foreign=is_foreign)
+        is_foreign = any(
+            is_of_run(Path(value)) for flag, value in flags_of(expanded) if flag in CONFIG
+        )
+        return CommandLine(
+            verb, [verb, *rest], expanded, is_auto=name == "auto", is_foreign=is_foreign
+        )
 
     read_yaml(run.config)  # which says what is wrong with it
     pinned = [verb, key, str(run.path), *rest]
@@ -78,7 +86,9 @@ def read_command_line(argv: list[str]) -> CommandLine:
         which, expanded = take_flag("--ckpt_path", expanded)
         checkpoint = choose_checkpoint(run, name if os.path.isfile(str(name)) else which)
     own = [f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{key}={run.path}"]
-    return CommandLine(verb, pinned, [*own, *expanded], run, is_auto=name == "auto", is_foreign=True)
+    return CommandLine(
+        verb, pinned, [*own, *expanded], run, is_auto=name == "auto", is_foreign=True
+    )
 
 
 def _find_evaluated(name: str | None) -> RunFolder | None:
@@ -89,9 +99,11 @@ def _find_evaluated(name: str | None) -> RunFolder | None:
 
 
 def _choose_resumed(name: str | None, flags: list[str]) -> tuple[RunFolder | None, list[str]]:
-    """Return the run that a fit resumes, if any, and the flags that count in addition to its own settings.
+    """Return the run that a fit resumes, if any, and the flags that count in addition to its own
+    settings.
 
-    A job that SLURM has put back into the queue resumes its run by itself, as with ``--resume auto``.
+    A job that SLURM has put back into the queue resumes its run by itself, as with
+    ``--resume auto``.
     """
     is_requeued = name is None and int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
     if name not in (None, "auto"):
@@ -104,10 +116,11 @@ def _choose_resumed(name: str | None, flags: list[str]) -> tuple[RunFolder | Non
 
 
 def _drop_repeated(flags: list[str], run: RunFolder) -> list[str]:
-    """Return the flags that were not typed when the run was started: those are in its config already.
+    """Return the flags that were not typed when the run was started: those are in its config
+    already.
 
-    The command that starts a run can so be the one that continues it, also where a flag appends to a list. Whatever
-    else it says is compared with the run's settings, as with ``--resume last``.
+    The command that starts a run can so be the one that continues it, also where a flag appends to
+    a list. Whatever else it says is compared with the run's settings, as with ``--resume last``.
     """
     origin = read_json(run.provenance)
     fits = [origin, *origin.get("continued", [])]
@@ -127,7 +140,10 @@ def _checkpoint_to_resume(run: RunFolder) -> Path:
 
     checkpoint = newest_checkpoint(run.checkpoints)
     if checkpoint is None:
-        raise UserError(f"{run.name}: there is no checkpoint to resume from in {run.checkpoints}; start a new run")
+        raise UserError(
+            f"{run.name}: there is no checkpoint to resume from in {run.checkpoints}; "
+            "start a new run"
+        )
     return checkpoint
 
 
@@ -137,14 +153,18 @@ def _config_in(file: Path) -> str:
 
     text = load_checkpoint(file, weights=False).get("config")
     if not isinstance(text, str):
-        raise UserError(f"{file}: it is in no run folder and holds no config; give --config as well")
+        raise UserError(
+            f"{file}: it is in no run folder and holds no config; give --config as well"
+        )
     return text
 
 
 def is_of_run(config: Path) -> bool:
     """Return whether a config is the one that a run has left in its folder."""
     siblings = ("status.json", "checkpoints")
-    return config.name == "config.yaml" and any(os.path.lexists(config.parent / name) for name in siblings)
+    return config.name == "config.yaml" and any(
+        os.path.lexists(config.parent / name) for name in siblings
+    )
 
 
 # Bases
@@ -163,7 +183,8 @@ def _with_bases(flags: list[str]) -> list[str]:
 
 
 def find_bases(file: Path, above: tuple[Path, ...] = ()) -> list[Path]:
-    """Return the files that a config builds on, in the order in which they apply; one that several name comes once.
+    """Return the files that a config builds on, in the order in which they apply; one that several
+    name comes once.
 
     Args:
         file: The config file.
@@ -176,13 +197,18 @@ def find_bases(file: Path, above: tuple[Path, ...] = ()) -> list[Path]:
     found: list[Path] = []
     for base in resolve_bases(read_yaml(file).get("base") or [], file):
         if base.resolve() in above:
-            raise UserError(f"{file}: base: {base}: the configs build on each other in a circle; remove one of them")
+            raise UserError(
+                f"{file}: base: {base}: the configs build on each other in a circle; "
+                "remove one of them"
+            )
         found += [*find_bases(base, above), base]
     return list(dict.fromkeys(found))
 
 
 def resolve_bases(named: Any, file: Path) -> list[Path]:
-    """Return the paths of the config files that a ``base`` names, relative to the file that it is in."""
+    """Return the paths of the config files that a ``base`` names, relative to the file that it is
+    in.
+    """
     names = named if isinstance(named, list) else [named]
     return [Path(os.path.relpath(file.parent / str(name))) for name in names]
 
@@ -191,7 +217,9 @@ def resolve_bases(named: Any, file: Path) -> list[Path]:
 
 
 def flags_of(argv: list[str]) -> list[tuple[str, str]]:
-    """Return the flags of a command line with their values, of ``--a b`` and ``--a=b`` alike; "" for no value."""
+    """Return the flags of a command line with their values, of ``--a b`` and ``--a=b`` alike; ""
+    for no value.
+    """
     found: list[tuple[str, str]] = []
     for word, following in pairwise([*argv, "--"]):
         flag, equals, value = word.partition("=")
@@ -227,7 +255,9 @@ def take_flag(name: str, argv: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _find_experiment(flags: list[str]) -> str:
-    """Return the name of the experiment, which a flag or a config file sets; the last of them counts."""
+    """Return the name of the experiment, which a flag or a config file sets; the last of them
+    counts.
+    """
     name = "default"
     for flag, value in flags_of(_with_bases(flags)):
         if flag == "--experiment":

@@ -1,7 +1,7 @@
 """Where the classes are that configs name.
 
-Only the modules of the classes that a command names are imported, so that short names find them. What the config of a
-run or checkpoint may name is in `litlab.cli.trust`.
+Only the modules of the classes that a command names are imported, so that short names find them.
+What the config of a run or checkpoint may name is in `litlab.cli.trust`.
 """
 
 import re
@@ -14,14 +14,16 @@ from typing import Any
 
 from litlab.util.team import package, package_folder
 
-ROOMS = ("callbacks", "data", "metrics", "nn", "optim", "parallel", "tasks")  # of litlab, whose classes YAML may name
+# Of litlab, whose classes YAML may name
+ROOMS = ("callbacks", "data", "metrics", "nn", "optim", "parallel", "tasks")
 CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
 WORD = re.compile(r"(?<![\w.])[A-Z]\w*")
 
 
 @cache
 def find_classes(team: str) -> dict[str, list[str]]:
-    """Return the modules of all classes of litlab and the team's package, by class name; nothing is imported.
+    """Return the modules of all classes of litlab and the team's package, by class name; nothing is
+    imported.
 
     Args:
         team: Import name of the team's package.
@@ -33,14 +35,18 @@ def find_classes(team: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for parent, folder in folders.items():
         for file in folder.rglob("*.py"):
-            module = ".".join([parent, *file.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__")
+            module = ".".join(
+                [parent, *file.relative_to(folder).with_suffix("").parts]
+            ).removesuffix(".__init__")
             for name in CLASS.findall(file.read_text(encoding="utf-8")):
                 found.setdefault(name, []).append(module)
     return found
 
 
 def import_classes(texts: Iterable[str]) -> None:
-    """Import the classes that texts such as configs and flags name, so that the parser finds them by short name."""
+    """Import the classes that texts such as configs and flags name, so that the parser finds them
+    by short name.
+    """
     classes = find_classes(package())
     words = {word for text in texts for word in WORD.findall(text)}
     for word in words & classes.keys():
@@ -56,5 +62,6 @@ def import_all_classes() -> None:
 def imported(path: str) -> Any:
     """Return what a class path leads to, as far as its module has been imported; else None."""
     module, _, name = path.rpartition(".")
-    parent = sys.modules.get(module) or (imported(module) if "." in module else None)  # or: a method or nested class
+    # or: a method or nested class
+    parent = sys.modules.get(module) or (imported(module) if "." in module else None)
     return getattr(parent, name, None)

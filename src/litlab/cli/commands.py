@@ -1,8 +1,8 @@
 """The commands by name: one table, a line each.
 
-A command is a function ``(arguments) -> exit code``, imported when it is used. To take one away, delete its folder in
-litlab/commands: its lines here then mean nothing. To add one, give ``src/PACKAGE/commands/__init__.py`` a dictionary
-``COMMANDS`` with lines like these.
+A command is a function ``(arguments) -> exit code``, imported when it is used. To take one away,
+delete its folder in litlab/commands: its lines here then mean nothing. To add one, give
+``src/PACKAGE/commands/__init__.py`` a dictionary ``COMMANDS`` with lines like these.
 """
 
 import atexit
@@ -30,19 +30,46 @@ EXPERIMENT: Table = {
 # These have options of their own.
 OTHERS: Table = {
     "sweep": ("litlab.commands.sweep.sweep:main", "search the settings of an experiment"),
-    "bench": ("litlab.commands.bench.bench:main", "find the settings that make an experiment faster on this machine"),
+    "bench": (
+        "litlab.commands.bench.bench:main",
+        "find the settings that make an experiment faster on this machine",
+    ),
     "runs": ("litlab.runs.table:main", "list runs: status, metrics, minutes, memory, commit"),
     "compare": ("litlab.runs.compare:main", "show settings and metrics of runs side by side"),
-    "report": ("litlab.commands.report.report:main", "write a page about runs, for people who were not there"),
-    "reproduce": ("litlab.runs.reproduce:main", "print the commands that repeat a run on the same code"),
-    "export": ("litlab.commands.export.export:main", "write a run's model as a folder that works without this project"),
-    "serve": ("litlab.commands.serve.serve:main", "answer HTTP requests with a model, with a page to try it"),
-    "shards": ("litlab.commands.shards.shards:main", "write an experiment's images into a few large files, to stream"),
+    "report": (
+        "litlab.commands.report.report:main",
+        "write a page about runs, for people who were not there",
+    ),
+    "reproduce": (
+        "litlab.runs.reproduce:main",
+        "print the commands that repeat a run on the same code",
+    ),
+    "export": (
+        "litlab.commands.export.export:main",
+        "write a run's model as a folder that works without this project",
+    ),
+    "serve": (
+        "litlab.commands.serve.serve:main",
+        "answer HTTP requests with a model, with a page to try it",
+    ),
+    "shards": (
+        "litlab.commands.shards.shards:main",
+        "write an experiment's images into a few large files, to stream",
+    ),
     "consolidate": ("litlab.runs.consolidate:main", "write a sharded checkpoint as one file"),
-    "new": ("litlab.commands.scaffold.new:main", "write a new experiment: network or model, data, config and test"),
+    "new": (
+        "litlab.commands.scaffold.new:main",
+        "write a new experiment: network or model, data, config and test",
+    ),
     "rename": ("litlab.commands.scaffold.rename:main", "give the package another name"),
-    "doctor": ("litlab.commands.doctor.doctor:main", "check this machine: Python, torch, devices, memory, disk"),
-    "schema": ("litlab.commands.editor.schema:main", "write the JSON schema with which an editor checks configs"),
+    "doctor": (
+        "litlab.commands.doctor.doctor:main",
+        "check this machine: Python, torch, devices, memory, disk",
+    ),
+    "schema": (
+        "litlab.commands.editor.schema:main",
+        "write the JSON schema with which an editor checks configs",
+    ),
 }
 # These are flags of `fit`.
 FLAGS: Table = {
@@ -68,7 +95,9 @@ def import_command(name: str) -> Callable[..., Any]:
     """
     table = FLAGS if name in FLAGS else list_commands()
     if name not in table or not _exists(table[name]):
-        raise UserError(f"{name}: there is no such command{nearest(name, table, f'; see {typed()} --help')}")
+        raise UserError(
+            f"{name}: there is no such command{nearest(name, table, f'; see {typed()} --help')}"
+        )
 
     module, _, function = table[name][0].partition(":")
     with pausing_garbage_collection():
@@ -77,9 +106,11 @@ def import_command(name: str) -> Callable[..., Any]:
 
 @contextmanager
 def pausing_garbage_collection() -> Iterator[None]:
-    """Import faster: a fifth of the time goes to looking through millions of new objects, which all stay.
+    """Import faster: a fifth of the time goes to looking through millions of new objects, which all
+        stay.
 
-    They are never looked through again, until the end: libraries that count their objects then would find some left.
+    They are never looked through again, until the end: libraries that count their objects then
+        would find some left.
     """
     if "torch" in sys.modules:  # which is most of them
         yield

@@ -1,4 +1,6 @@
-"""LightningCLI as a parser: YAML and flags become one config, whose parts are built when they are asked for."""
+"""LightningCLI as a parser: YAML and flags become one config, whose parts are built when they are
+asked for.
+"""
 
 import json
 import os
@@ -16,7 +18,14 @@ from jsonargparse.typing import register_type
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from litlab.cli.argv import ONLY_FLAGS, flag_value, flags_of, has_flag, read_command_line, read_texts
+from litlab.cli.argv import (
+    ONLY_FLAGS,
+    flag_value,
+    flags_of,
+    has_flag,
+    read_command_line,
+    read_texts,
+)
 from litlab.cli.classes import import_all_classes, import_classes
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.messages import explain
@@ -29,7 +38,15 @@ from litlab.optim.schedule import plain_recipe
 from litlab.tasks.base import is_fact
 from litlab.util.team import typed
 
-NEEDED = ("trainer", "model", "data", "seed_everything", "experiment", "test_after_fit", "channels_last")
+NEEDED = (
+    "trainer",
+    "model",
+    "data",
+    "seed_everything",
+    "experiment",
+    "test_after_fit",
+    "channels_last",
+)
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")  # ${NAME}, of the environment
 
@@ -38,11 +55,15 @@ VARIABLE = re.compile(r"\$\{(\w+)\}")  # ${NAME}, of the environment
 def prepare_jsonargparse() -> None:
     """Tell jsonargparse, and YAML, what they don't know; for all parsers of this process, once."""
     register_type(torch.device)
-    yaml.SafeDumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
+    yaml.SafeDumper.add_multi_representer(
+        Enum, lambda dumper, member: dumper.represent_data(member.value)
+    )
     load_yaml = get_loader("yaml")
 
     def load_setting(text: str) -> Any:
-        """Load YAML, or the word None, which jsonargparse (4.53) makes of ``--model.network.weights null``."""
+        """Load YAML, or the word None, which jsonargparse (4.53) makes of
+        ``--model.network.weights null``.
+        """
         return None if text == "None" else load_yaml(text)
 
     def load_with_variables(text: str) -> Any:
@@ -56,7 +77,9 @@ def prepare_jsonargparse() -> None:
 
 def fill_variable(variable: re.Match[str]) -> str:
     if variable[1] not in os.environ:
-        raise UserError(f"{variable[0]}: there is no such environment variable; set it, or write its value")
+        raise UserError(
+            f"{variable[0]}: there is no such environment variable; set it, or write its value"
+        )
     return os.environ[variable[1]]
 
 
@@ -74,7 +97,8 @@ class ExperimentParser(LightningArgumentParser):
 
 
 class Command(LightningCLI):
-    """A command line, parsed. Nothing is built yet: `build` does that for one section after the other.
+    """A command line, parsed. Nothing is built yet: `build` does that for one section after the
+    other.
 
     Args:
         argv: The verb and its flags; runs may be named as people name them.
@@ -125,12 +149,16 @@ class Command(LightningCLI):
             if self.config[key] is None:
                 raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
         if not 0 <= self.config.seed_everything < 2**32:
-            raise UserError(f"seed_everything: {self.config.seed_everything} is not valid; give 0 to {2**32 - 1}")
+            raise UserError(
+                f"seed_everything: {self.config.seed_everything} is not valid; give 0 "
+                f"to {2**32 - 1}"
+            )
         if self.line.is_foreign:
             check_config(self.config, self.allowed)
         settings = self.config.data.get("init_args", Namespace())
         if "seed" in settings and settings.seed is None:
-            settings.seed = int(self.config.seed_everything)  # one seed for weights, order and augmentation
+            # One seed for weights, order and augmentation
+            settings.seed = int(self.config.seed_everything)
 
     def instantiate_classes(self) -> None:
         """Leave building to `litlab.cli.fit`, which says in which order it happens."""
@@ -149,9 +177,12 @@ class Command(LightningCLI):
             Exception: What a class raises, with a note that says which section was being built.
         """
         config = config or self.config
-        self.config_dump = self.settings()  # Lightning's own dump would check every setting once more
+        # Lightning's own dump would check every setting once more
+        self.config_dump = self.settings()
         with building(keys[0]), load_weights_only() if self.line.is_foreign else nullcontext():
-            built: Any = self.parser.instantiate_classes(Namespace({key: config[key] for key in keys}).clone())
+            built: Any = self.parser.instantiate_classes(
+                Namespace({key: config[key] for key in keys}).clone()
+            )
         return built
 
     def build_data(self) -> LightningDataModule:
@@ -159,7 +190,8 @@ class Command(LightningCLI):
         return self.build("data").data
 
     def build_model(self, trained: bool = False) -> LightningModule:
-        """Build the model. It can be copied: no recipe for an optimizer in it holds on to the parser.
+        """Build the model. It can be copied: no recipe for an optimizer in it holds on to the
+        parser.
 
         Args:
             trained: A checkpoint has all of its weights, so that none are downloaded.
@@ -173,7 +205,9 @@ class Command(LightningCLI):
         return model
 
     def fill_from_data(self, data: LightningDataModule) -> None:
-        """Give null settings of the model, its network and metrics the data's value, such as its number of classes."""
+        """Give null settings of the model, its network and metrics the data's value, such as its
+        number of classes.
+        """
         model = self.config.model
         for part in (model, *(model.get("init_args.metrics") or {}).values()):
             for key, value in list(part.items()):
@@ -183,8 +217,12 @@ class Command(LightningCLI):
 
     def settings(self, config: Namespace | None = None) -> dict[str, Any]:
         """Return the settings as plain data, without those that belong to the command alone."""
-        text = self.parser.dump(config or self.config, format="json", skip_none=False, skip_validation=True)
-        return {name: value for name, value in json.loads(text).items() if name not in OF_THE_COMMAND}
+        text = self.parser.dump(
+            config or self.config, format="json", skip_none=False, skip_validation=True
+        )
+        return {
+            name: value for name, value in json.loads(text).items() if name not in OF_THE_COMMAND
+        }
 
     def settings_of(self, file: Path) -> dict[str, Any]:
         """Return what a config file alone would set, of a run that this command has read."""

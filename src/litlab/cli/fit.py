@@ -1,6 +1,7 @@
 """What ``fit``, ``validate``, ``test`` and ``predict`` do, in the order in which it happens.
 
-Each step is a function to step into or to put a breakpoint on; none is hidden in the hooks of a framework.
+Each step is a function to step into or to put a breakpoint on; none is hidden in the hooks of a
+framework.
 """
 
 import sys
@@ -9,8 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
-from lightning.pytorch.callbacks import BasePredictionWriter, Checkpoint, LearningRateMonitor, ModelSummary
+from lightning.pytorch import (
+    Callback,
+    LightningDataModule,
+    LightningModule,
+    Trainer,
+    seed_everything,
+)
+from lightning.pytorch.callbacks import (
+    BasePredictionWriter,
+    Checkpoint,
+    LearningRateMonitor,
+    ModelSummary,
+)
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.utilities import rank_zero_info
 
@@ -59,7 +71,8 @@ class Experiment:
 
 def fit(argv: list[str]) -> int:
     """Train, then test the best checkpoint; return the exit code."""
-    if has_flag(argv, "--seeds", "--folds"):  # one fit after the other, each in a process of its own
+    # One fit after the other, each in a process of its own
+    if has_flag(argv, "--seeds", "--folds"):
         return import_command("--seeds")(argv[1:])
 
     command = Command(argv)  # runs and bases become flags, then all is parsed
@@ -99,7 +112,11 @@ def evaluate(argv: list[str]) -> int:
         trainer = build_trainer(experiment, run)
         run_verb = trainer.validate if command.verb == "validate" else trainer.test
         run_verb(
-            experiment.model, experiment.data, ckpt_path=command.config.ckpt_path, weights_only=True, verbose=False
+            experiment.model,
+            experiment.data,
+            ckpt_path=command.config.ckpt_path,
+            weights_only=True,
+            verbose=False,
         )
     print_summary(trainer)
     return 0
@@ -118,13 +135,19 @@ def predict(argv: list[str]) -> int:
     with saving_traceback():
         trainer = build_trainer(experiment, None)
         callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-        if not writes and not any(isinstance(callback, BasePredictionWriter) for callback in callbacks):
+        if not writes and not any(
+            isinstance(callback, BasePredictionWriter) for callback in callbacks
+        ):
             raise UserError(
-                f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks no "
-                "BasePredictionWriter; add one of them to keep what is predicted"
+                f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks "
+                "no BasePredictionWriter; add one of them to keep what is predicted"
             )
         outputs = trainer.predict(
-            experiment.model, data, return_predictions=writes, ckpt_path=config.ckpt_path, weights_only=True
+            experiment.model,
+            data,
+            return_predictions=writes,
+            ckpt_path=config.ckpt_path,
+            weights_only=True,
         )
         if output is not None:
             data.write_predictions(outputs, str(output))
@@ -134,16 +157,19 @@ def predict(argv: list[str]) -> int:
 
 
 def build(command: Command) -> Experiment:
-    """Build the data, the model with what it must know of the data, and load the checkpoint; nothing is run.
+    """Build the data, the model with what it must know of the data, and load the checkpoint;
+    nothing is run.
 
     Raises:
-        UserError: If there is no checkpoint to evaluate, its weights don't fit the model, or a run is resumed with
-            other settings than its own.
+        UserError: If there is no checkpoint to evaluate, its weights don't fit the model, or a run
+            is resumed with other settings than its own.
     """
     config = command.config
     path = config.ckpt_path
     if path is None and command.verb != "fit":
-        raise UserError(f"{command.verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE")
+        raise UserError(
+            f"{command.verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE"
+        )
     checkpoint = None if path is None else load_checkpoint(path, weights=command.verb != "fit")
 
     seed_everything(config.seed_everything, workers=True)
@@ -170,13 +196,16 @@ def build_trainer(experiment: Experiment, run: Run | None) -> Trainer:
     """
     checkpoint, verb = experiment.checkpoint, experiment.command.verb
     built, settings = build_settings(experiment, run)
-    settings["callbacks"] = list_callbacks(built, settings, run, is_resumed=verb == "fit" and checkpoint is not None)
+    settings["callbacks"] = list_callbacks(
+        built, settings, run, is_resumed=verb == "fit" and checkpoint is not None
+    )
     if settings["enable_checkpointing"] is None:
         settings["enable_checkpointing"] = has_callback(settings["callbacks"], Checkpoint)
 
     with building("trainer"):
         trainer = experiment.command.trainer_class(**settings)
-    if run is not None and run.folder is not None and verb != "validate":  # which writes no pictures
+    # Which writes no pictures
+    if run is not None and run.folder is not None and verb != "validate":
         check_files(trainer, run.folder.path)
     choose_checkpoint_io(trainer)
     lighten_steps(trainer)
@@ -185,8 +214,11 @@ def build_trainer(experiment: Experiment, run: Run | None) -> Trainer:
     return trainer
 
 
-def list_callbacks(built: Namespace, settings: dict[str, Any], run: Run | None, is_resumed: bool) -> list[Callback]:
-    """Return all callbacks in the order in which they run; Lightning moves the checkpoints to the end.
+def list_callbacks(
+    built: Namespace, settings: dict[str, Any], run: Run | None, is_resumed: bool
+) -> list[Callback]:
+    """Return all callbacks in the order in which they run; Lightning moves the checkpoints to the
+    end.
 
     A progress bar or LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's.
 
@@ -200,11 +232,17 @@ def list_callbacks(built: Namespace, settings: dict[str, Any], run: Run | None, 
         UserError: If two of them exclude each other, or one can't be resumed.
     """
     if built.ema is not None and built.swa is not None:
-        raise UserError("swa: ema averages the weights too, and one average can be kept; set ema or swa to null")
+        raise UserError(
+            "swa: ema averages the weights too, and one average can be kept; set ema or swa to null"
+        )
     named = make_resumable(as_list(settings["callbacks"]), is_resumed)
     shows_rates = settings["logger"] and not has_callback(named, LearningRateMonitor)
-    shows_progress = settings["enable_progress_bar"] is not False and not has_callback(named, LightningProgressBar)
-    shows_model = settings["enable_model_summary"] is not False and not has_callback(named, ModelSummary)
+    shows_progress = settings["enable_progress_bar"] is not False and not has_callback(
+        named, LightningProgressBar
+    )
+    shows_model = settings["enable_model_summary"] is not False and not has_callback(
+        named, ModelSummary
+    )
     compiles = built.compile is not None and built.compile.mode is not None
     callbacks = [
         ChannelsLast() if built.channels_last else None,  # before an average copies the weights

@@ -1,4 +1,6 @@
-"""``--help`` of the verbs that train and evaluate: what is used most first, then every setting by group."""
+"""``--help`` of the verbs that train and evaluate: what is used most first, then every setting by
+group.
+"""
 
 from argparse import Action, RawDescriptionHelpFormatter
 
@@ -26,7 +28,7 @@ Changed most often:
 
 The settings of one class, with defaults and bounds:
   --model.help MyModel         --data.help MyData                    --trainer.callbacks.help EMA
-  --checkpoint.help            --compile.help                        --trainer.strategy.help DDPStrategy
+  --checkpoint.help            --compile.help
 """
 EVALUATE = """\
 {what} A run knows its config; flags change settings.
@@ -51,11 +53,15 @@ FIRST_SCREEN = {
 
 
 class HelpFormatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
-    """jsonargparse's formatter, which leaves the first screen as it is and names a few of many classes."""
+    """jsonargparse's formatter, which leaves the first screen as it is and names a few of many
+    classes.
+    """
 
     def _get_help_string(self, action: Action) -> str:
         head, known, classes = super()._get_help_string(action).partition(", known subclasses: ")
         if not known:
             return head
-        paths = sorted(classes.removesuffix(")").split(", "), key=lambda path: not path.startswith(package()))
+        paths = sorted(
+            classes.removesuffix(")").split(", "), key=lambda path: not path.startswith(package())
+        )
         return f"{head}; classes: {some([path.rpartition('.')[2] for path in paths])})"

@@ -22,7 +22,8 @@ An experiment is a YAML file. Add overlays and flags; later ones win:
   {command} fit --config configs/mine.yaml --config configs/with/ema.yaml --trainer.max_epochs 3
   {command} fit --config configs/mine.yaml --check      try a few steps, estimate time and memory
 
-A run is named by its folder, its experiment (the newest run), last, or a checkpoint; it knows its own config:
+A run is named by its folder, its experiment (the newest run), last, or a checkpoint; it knows its
+own config:
   {command} fit --resume last
   {command} test --run mine
   {command} predict --run mine/version_3 --input photos/ --output predictions.csv
@@ -32,7 +33,7 @@ A run is named by its folder, its experiment (the newest run), last, or a checkp
 
 More help:
   {command} COMMAND --help                  all its settings
-  {command} COMMAND --model.help MyModel    the settings of one class (also --data.help, --checkpoint.help ...)
+  {command} COMMAND --model.help MyModel    those of one class (--data.help, --checkpoint.help ...)
   {command} COMMAND ... --print_config      the whole config of the run
 """
 
@@ -41,8 +42,8 @@ def main(package: str | None) -> NoReturn:
     """Run ``sys.argv`` as a command of a team's package, and exit.
 
     Args:
-        package: Its import name, whose models, data and configs the command works with: ``__package__`` of a
-            ``__main__.py``.
+        package: Its import name, whose models, data and configs the command works with:
+            ``__package__`` of a ``__main__.py``.
 
     Raises:
         SystemExit: In any case, with 0 for success, 1 for a failed check and 2 for bad input.
@@ -80,7 +81,9 @@ def run_command(package: str) -> int:
 
 
 def run_experiment(run: Callable[[list[str]], int]) -> int:
-    """Run ``fit``, ``validate``, ``test`` or ``predict``; what ends it becomes one line, or keeps its traceback."""
+    """Run ``fit``, ``validate``, ``test`` or ``predict``; what ends it becomes one line, or keeps
+    its traceback.
+    """
     from litlab.cli.messages import describe_error, silence_noise
 
     silence_noise()

@@ -1,7 +1,8 @@
 """One line for what a person can put right: what the parser refuses, and what ends a run.
 
-jsonargparse describes a mistake as a tree of all types that it tried. The innermost line says what is wrong; here it
-gets the file and line of the key, and the nearest name that exists. A traceback is never lost: it is in a file.
+jsonargparse describes a mistake as a tree of all types that it tried. The innermost line says what
+is wrong; here it gets the file and line of the key, and the nearest name that exists. A traceback
+is never lost: it is in a file.
 """
 
 import errno
@@ -34,12 +35,20 @@ from litlab.util.yaml import find_line
 
 # What jsonargparse (4.53) puts around the innermost line.
 FRAME = re.compile(
-    r'^(\s|- |Parser key "[^"]+":|Not of type [^:]*:|Type .* expects a function or a callable class:'
-    r"|(Problem with|Does not validate|Subtypes:|Errors:|Given value|Expected a path but|Expected a <class 'None).*)*"
+    r'^(\s|- |Parser key "[^"]+":|Not of type [^:]*:'
+    r"|Type .* expects a function or a callable class:"
+    r"|(Problem with|Does not validate|Subtypes:|Errors:|Given value"
+    r"|Expected a path but|Expected a <class 'None).*)*"
     r"|\. Got value: .*"
 )
 # What it says of one type of several; any other line knows more.
-ONE_TYPE = ("Expected a", "Not a valid subclass", "Subclass types expect", "a class path", "a dict with")
+ONE_TYPE = (
+    "Expected a",
+    "Not a valid subclass",
+    "Subclass types expect",
+    "a class path",
+    "a dict with",
+)
 TYPE = re.compile(r"<class '(?:\w+\.)*([^']+)'>|Literal\[([^]]*)\]|typing\.")  # as Python writes it
 # What says that a file system, and not the code, is the problem.
 OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
@@ -49,14 +58,16 @@ OUT_OF_MEMORY = (
 )
 # Modules of Lightning (2.6.6) that refuse settings by a ValueError or RuntimeError.
 REFUSING = ("/pytorch/loops/fit_loop.py", "/pytorch/callbacks/early_stopping.py")
-SHORTENED = (ValueError, MisconfigurationException, ImportError, OSError)  # what a constructor says of its arguments
+# What a constructor says of its arguments
+SHORTENED = (ValueError, MisconfigurationException, ImportError, OSError)
 
 
 # What the parser refuses
 
 
 def explain(message: str, parser: Any) -> str:
-    """Return one line for what jsonargparse refuses: where it is, what is wrong, and the nearest valid name.
+    """Return one line for what jsonargparse refuses: where it is, what is wrong, and the nearest
+    valid name.
 
     Args:
         message: What jsonargparse says.
@@ -65,7 +76,9 @@ def explain(message: str, parser: Any) -> str:
     if message.startswith("unrecognized arguments: "):
         word = message.split()[2]
         name = word.partition("=")[0].removeprefix("--")
-        section = nearest(name.partition(".")[0], _settings(parser), "; a config file follows --config")
+        section = nearest(
+            name.partition(".")[0], _settings(parser), "; a config file follows --config"
+        )
         return f"{word}: there is no such setting{nearest(name, _settings(parser), section)}"
     if message.startswith("the following arguments are required: "):
         return f"{message}; give --config FILE, such as --config configs/mine.yaml"
@@ -82,7 +95,11 @@ def explain(message: str, parser: Any) -> str:
         text = f"there is no such key{nearest('.'.join(keys), _settings(parser))}"
         if classes:
             target, other = imported(classes[-1]), ArgumentParser()
-            add = other.add_class_arguments if isinstance(target, type) else other.add_function_arguments
+            add = (
+                other.add_class_arguments
+                if isinstance(target, type)
+                else other.add_function_arguments
+            )
             names = add(target, fail_untyped=False)
             text = f"{classes[-1].rpartition('.')[2]} has no '{found[2]}'{nearest(found[2], names)}"
     elif found := re.match(r"Importing '(.+)' is not allowed", text):
@@ -92,7 +109,13 @@ def explain(message: str, parser: Any) -> str:
     elif found := re.match(r"module '(.+)' has no attribute '(.+)'", text):
         text = f"{found[1]} has no '{found[2]}'{nearest(found[2], dir(sys.modules[found[1]]))}"
     elif found := re.match(r"Expected a dot import path string: (.+)", text):
-        known = [*find_classes(package()), *dir(torch.nn), *dir(optim), *dir(optim.lr_scheduler), *dir(callbacks)]
+        known = [
+            *find_classes(package()),
+            *dir(torch.nn),
+            *dir(optim),
+            *dir(optim.lr_scheduler),
+            *dir(callbacks),
+        ]
         text = f"there is no class '{found[1]}'{nearest(found[1], known, '; give its full path')}"
     elif found := re.match(r"Expected an? (.*)", text):
         union = [] if "Got value" in leaf else re.findall(r"Subtypes: \[(.*)\]", before)
@@ -109,7 +132,9 @@ def _settings(parser: ArgumentParser) -> list[str]:
 
 
 def _find_place(key: str, argv: list[str]) -> str:
-    """Return the file and line that set a key, the last of several; empty if that is a flag, or not known."""
+    """Return the file and line that set a key, the last of several; empty if that is a flag, or not
+    known.
+    """
     for flag, value in reversed(flags_of(argv)):
         if flag.lstrip("-").rstrip("+") == key:
             return ""
@@ -123,7 +148,8 @@ def _find_place(key: str, argv: list[str]) -> str:
 
 
 def describe_error(error: BaseException) -> str | None:
-    """Return the line to print for what a person can put right; None for a bug, which is shown with its traceback.
+    """Return the line to print for what a person can put right; None for a bug, which is shown with
+    its traceback.
 
     Args:
         error: What ended the command.
@@ -139,7 +165,10 @@ def describe_error(error: BaseException) -> str | None:
     elif isinstance(error, TorchDynamoException):
         line = explain_failure(error)
     elif place and isinstance(causes[-1], pickle.UnpicklingError):
-        line = f"a file of weights holds other things, or is damaged; look into {torch.hub.get_dir()}/checkpoints"
+        line = (
+            "a file of weights holds other things, or is damaged; look into "
+            f"{torch.hub.get_dir()}/checkpoints"
+        )
     elif place and isinstance(causes[-1], SHORTENED):
         line = first_line(causes[-1])
     elif is_refusal(error) or getattr(error, "errno", None) in OF_THE_SYSTEM:
@@ -153,12 +182,19 @@ def describe_error(error: BaseException) -> str | None:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether Lightning refuses a setting, by the exception or by the file that raises it."""
+    """Return whether Lightning refuses a setting, by the exception or by the file that raises
+    it.
+    """
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     return isinstance(error, MisconfigurationException) or "".join(files[-1:]).endswith(REFUSING)
 
 
-TIPS = ("litlogger", "configured with model summary callbacks", "stopped: `max_epochs=", "configured so 100%")
+TIPS = (
+    "litlogger",
+    "configured with model summary callbacks",
+    "stopped: `max_epochs=",
+    "configured so 100%",
+)
 WARNINGS = (
     "OptimState8bit does not implement",  # torchao, when it compiles its step
     "To copy construct from a tensor",  # Lightning, as torchao keeps learning rates in tensors

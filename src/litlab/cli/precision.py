@@ -1,4 +1,6 @@
-"""`ExperimentTrainer`: Lightning's Trainer, whose precision can follow from the hardware, and which knows TF32."""
+"""`ExperimentTrainer`: Lightning's Trainer, whose precision can follow from the hardware, and which
+knows TF32.
+"""
 
 from typing import Any, Literal
 
@@ -22,16 +24,17 @@ SHARDING = ("fsdp2", "pipeline")  # names of ours for a ModelParallelStrategy of
 class ExperimentTrainer(Trainer):
     """Lightning's Trainer with one more precision, ``auto``, and with TF32 as a setting.
 
-    Lightning computes in float32 unless it is told otherwise, and takes any precision on any device: bfloat16 on a CPU
-    that has to emulate it is many times slower.
+    Lightning computes in float32 unless it is told otherwise, and takes any precision on any
+    device: bfloat16 on a CPU that has to emulate it is many times slower.
 
     Args:
-        precision: As Lightning's, or ``auto``: bf16-mixed where the device has units for bfloat16 (GPUs from Ampere on,
-            Apple's from macOS 14 on, CPUs with AVX512-BF16, AMX or ARM's BF16), 16-mixed with gradient scaling on GPUs
-            from Volta on, 32-true elsewhere. Null is 32-true. With bf16-true and 16-true, normalisation layers stay in
-            float32.
-        tf32: Whether GPUs from Ampere on compute float32 matrix products and convolutions in TF32, with 10 bits of the
-            mantissa instead of 23. Null is as torch has it: convolutions only. It matters where float32 is computed
+        precision: As Lightning's, or ``auto``: bf16-mixed where the device has units for bfloat16
+            (GPUs from Ampere on, Apple's from macOS 14 on, CPUs with AVX512-BF16, AMX or ARM's
+            BF16), 16-mixed with gradient scaling on GPUs from Volta on, 32-true elsewhere. Null is
+            32-true. With bf16-true and 16-true, normalisation layers stay in float32.
+        tf32: Whether GPUs from Ampere on compute float32 matrix products and convolutions in TF32,
+            with 10 bits of the mantissa instead of 23. Null is as torch has it: convolutions only.
+            It matters where float32 is computed
             (https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).
         settings: Lightning's other settings.
     """
@@ -47,28 +50,37 @@ class ExperimentTrainer(Trainer):
         if precision == "auto":
             precision, reason = auto_precision(find_device(settings.get("accelerator", "auto")))
         strategy = settings.get("strategy")
-        if precision == "16-mixed" and (strategy in SHARDING or isinstance(strategy, ModelParallelStrategy)):
+        if precision == "16-mixed" and (
+            strategy in SHARDING or isinstance(strategy, ModelParallelStrategy)
+        ):
             raise UserError(
-                "trainer.precision: 16-mixed scales the loss, which a trainer.strategy that divides the model can't; "
-                "use 32-true, bf16-mixed or bf16-true, or trainer.strategy ddp"
+                "trainer.precision: 16-mixed scales the loss, which a trainer.strategy that "
+                "divides the model can't; use 32-true, bf16-mixed or bf16-true, or "
+                "trainer.strategy ddp"
             )
         super().__init__(precision=precision, **settings)
 
         plugin: Any = self.precision_plugin
-        if type(plugin) is HalfPrecision and not shards(self.strategy):  # which want one type in a block
+        # Which want one type in a block
+        if type(plugin) is HalfPrecision and not shards(self.strategy):
             self.strategy.precision_plugin = HalfWithFloat32Norms(plugin.precision)  # pyright: ignore[reportArgumentType]
         if type(plugin) is MixedPrecision:
             mixed: Any = plugin.precision
-            self.strategy.precision_plugin = ClippingMixedPrecision(mixed, plugin.device, plugin.scaler)
+            self.strategy.precision_plugin = ClippingMixedPrecision(
+                mixed, plugin.device, plugin.scaler
+            )
         if reason:
             rank_zero_info(f"Precision: {self.precision}, {reason}")
         if tf32 is not None:
-            # By the older of torch's two ways: after the newer one Lightning (2.6.6) fails to ask for the precision.
+            # By the older of torch's two ways: after the newer one Lightning (2.6.6) fails to ask
+            # for the precision.
             torch.set_float32_matmul_precision("high" if tf32 else "highest")
             torch.backends.cudnn.allow_tf32 = tf32
 
 
-def auto_precision(device: torch.device) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
+def auto_precision(
+    device: torch.device,
+) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
     """Return the precision that suits a device, and why."""
     name = {"cuda": "this GPU", "cpu": "this CPU", "mps": "this GPU"}.get(device.type, "the device")
     if has_fast_bfloat16(device):
@@ -81,17 +93,20 @@ def auto_precision(device: torch.device) -> tuple[Literal["bf16-mixed", "16-mixe
 class HalfWithFloat32Norms(HalfPrecision):
     """Lightning's plugin for weights of 16 bits, which leaves normalisation layers as they are.
 
-    Lightning's own converts all weights and buffers. The mean of a batch normalisation then stops moving, as what a
-    batch adds is less than the last of bfloat16's 8 bits, and statistics within a layer are sums over many values.
-    Here a norm, a layer with weights or statistics and "Norm" in its class's name, has weights, statistics and
-    arithmetic of float32, and returns the model's 16 bits.
+    Lightning's own converts all weights and buffers. The mean of a batch normalisation then stops
+    moving, as what a batch adds is less than the last of bfloat16's 8 bits, and statistics within a
+    layer are sums over many values. Here a norm, a layer with weights or statistics and "Norm" in
+    its class's name, has weights, statistics and arithmetic of float32, and returns the model's 16
+    bits.
     """
 
     _hooks: tuple[RemovableHandle, ...] = ()
 
     def convert_module(self, module: nn.Module) -> nn.Module:
         norms = [part for part in module.modules() if _is_norm(part)]
-        states = [{name: value.clone() for name, value in norm.state_dict().items()} for norm in norms]
+        states = [
+            {name: value.clone() for name, value in norm.state_dict().items()} for norm in norms
+        ]
         super().convert_module(module)
         for norm, state in zip(norms, states, strict=True):
             norm.float().load_state_dict(state)
@@ -112,10 +127,11 @@ class HalfWithFloat32Norms(HalfPrecision):
 
 
 class ClippingMixedPrecision(MixedPrecision):
-    """Lightning's plugin for mixed precision, which clips for fused optimizers too where no gradient is scaled.
+    """Lightning's plugin for mixed precision, which clips for fused optimizers too where no
+    gradient is scaled.
 
-    Those unscale gradients in their step, after they would be clipped, so Lightning (2.6.6) refuses. But only float16
-    needs a scale.
+    Those unscale gradients in their step, after they would be clipped, so Lightning (2.6.6)
+    refuses. But only float16 needs a scale.
     """
 
     def clip_gradients(self, *args: Any, **kwargs: Any) -> None:
@@ -142,4 +158,7 @@ def _is_norm(part: nn.Module) -> bool:
 
 def _widen(norm: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     halves = (torch.bfloat16, torch.float16)
-    return tuple(value.float() if isinstance(value, Tensor) and value.dtype in halves else value for value in inputs)
+    return tuple(
+        value.float() if isinstance(value, Tensor) and value.dtype in halves else value
+        for value in inputs
+    )

@@ -1,6 +1,8 @@
-"""What is said before the first batch of a fit: settings that have no effect, or would end it later.
+"""What is said before the first batch of a fit: settings that have no effect, or would end it
+later.
 
-A mistake that makes the run useless is a `UserError`; where training can sensibly go on, it is a warning.
+A mistake that makes the run useless is a `UserError`; where training can sensibly go on, it is a
+warning.
 """
 
 import inspect
@@ -26,7 +28,8 @@ class Preflight(Callback):
             that trains.
 
     Raises:
-        UserError: If nothing would be trained, or ReduceLROnPlateau would wait for a metric in vain.
+        UserError: If nothing would be trained, or ReduceLROnPlateau would wait for a metric in
+            vain.
     """
 
     def __init__(self, run: Trainer | None = None) -> None:
@@ -35,15 +38,17 @@ class Preflight(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         for name in ("limit_train_batches", "max_epochs", "max_steps"):
             if stage == "fit" and getattr(trainer, name) == 0:
-                raise UserError(f"trainer.{name}: with 0 nothing is trained; set it higher, or leave it out")
+                raise UserError(
+                    f"trainer.{name}: with 0 nothing is trained; set it higher, or leave it out"
+                )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         run, batches = self.run or trainer, trainer.num_training_batches
         size = trainer.accumulate_grad_batches
         if size > batches:
             rank_zero_info(
-                f"warning: trainer.accumulate_grad_batches: an epoch has {batches} batches, so that "
-                f"each gradient is {batches}/{size} of their mean; set {batches} at most"
+                f"warning: trainer.accumulate_grad_batches: an epoch has {batches} batches, so "
+                f"that each gradient is {batches}/{size} of their mean; set {batches} at most"
             )
 
         # What waits for a validation
@@ -53,12 +58,16 @@ class Preflight(Callback):
         monitors = sorted(monitor for monitor in monitors if monitor.startswith("val"))
         if monitors and math.isinf(first):
             rank_zero_info(
-                f"warning: there will be no validation, as {reason}: {', '.join(monitors)} chooses no "
-                "checkpoint and ends nothing, and the last weights are tested"
+                f"warning: there will be no validation, as {reason}: {', '.join(monitors)} chooses "
+                "no checkpoint and ends nothing, and the last weights are tested"
             )
         for config in trainer.lr_scheduler_configs:
             epochs = config.frequency / (1 if config.interval == "epoch" else batches)
-            if config.reduce_on_plateau and str(config.monitor).startswith("val") and epochs < first:
+            if (
+                config.reduce_on_plateau
+                and str(config.monitor).startswith("val")
+                and epochs < first
+            ):
                 raise UserError(
                     f"model.schedule: ReduceLROnPlateau wants {config.monitor} after every "
                     f"{config.frequency} {config.interval}, but {reason}; set interval: epoch, and "
@@ -80,8 +89,9 @@ def find_first_validation(run: Trainer, trainer: Trainer) -> tuple[float, str]:
     interval = getattr(run, "val_check_interval", 0)  # missing where it is a time
     if isinstance(interval, int) and every is not None and interval > batches:
         raise UserError(
-            f"trainer.val_check_interval: {interval} is more than the {batches} batches of an epoch; "
-            "set it lower, or trainer.check_val_every_n_epoch to null to count those of all epochs"
+            f"trainer.val_check_interval: {interval} is more than the {batches} batches of an "
+            "epoch; set it lower, or trainer.check_val_every_n_epoch to null to count those of all "
+            "epochs"
         )
     if run.limit_val_batches == 0:
         return math.inf, "trainer.limit_val_batches is 0"
@@ -95,7 +105,8 @@ def find_first_validation(run: Trainer, trainer: Trainer) -> tuple[float, str]:
 
 
 def check_used(model: LightningModule) -> None:
-    """Refuse a setting that a class reads, and that a subclass takes in ``**settings`` but does not.
+    """Refuse a setting that a class reads, and that a subclass takes in ``**settings`` but does
+    not.
 
     An example is label_smoothing where a subclass has a loss of its own. What a fit reads is taken
     from the names in the code of the methods that it calls, and of the methods that these name. A
@@ -108,14 +119,19 @@ def check_used(model: LightningModule) -> None:
     for name, value in model.hparams.items():
         owner = next((cls for cls in kind.__mro__ if name in _parameters(cls)), kind)
         default = _parameters(owner)[name].default if owner is not kind else value
-        if value == default or default is inspect.Parameter.empty or name in getattr(model, "data_facts", ()):
+        if (
+            value == default
+            or default is inspect.Parameter.empty
+            or name in getattr(model, "data_facts", ())
+        ):
             continue
         below = kind.__mro__[: kind.__mro__.index(owner)]
         own = [_names_of(method) for cls in below for method in vars(cls).values()]
         if name in find_names(owner).difference(find_names(kind), *own):
             raise UserError(
-                f"model.{name}: {kind.__name__} does not use it, as its own methods take the place of "
-                f"those of {owner.__name__} that do; set it to {'null' if default is None else default}"
+                f"model.{name}: {kind.__name__} does not use it, as its own methods take the place "
+                f"of those of {owner.__name__} that do; set it to "
+                f"{'null' if default is None else default}"
             )
 
 
@@ -143,8 +159,11 @@ def _names_of(method: Any) -> set[str]:
 
 
 def _names_in(code: CodeType) -> set[str]:
-    texts = {text for text in code.co_consts if isinstance(text, str)}  # as in self.hparams["width"]
-    return texts.union(code.co_names, *(_names_in(part) for part in code.co_consts if isinstance(part, CodeType)))
+    # As in self.hparams["width"]
+    texts = {text for text in code.co_consts if isinstance(text, str)}
+    return texts.union(
+        code.co_names, *(_names_in(part) for part in code.co_consts if isinstance(part, CodeType))
+    )
 
 
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:

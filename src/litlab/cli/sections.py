@@ -1,17 +1,29 @@
-"""What a verb takes besides model, data and trainer: sections that configure a callback, and a few flags."""
+"""What a verb takes besides model, data and trainer: sections that configure a callback, and a few
+flags.
+"""
 
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
-from litlab.callbacks import AGC, EMA, SWA, VRAM, ActivationCheckpointing, Compile, Freeze, GradNorms, NaNGuard
+from litlab.callbacks import (
+    AGC,
+    EMA,
+    SWA,
+    VRAM,
+    ActivationCheckpointing,
+    Compile,
+    Freeze,
+    GradNorms,
+    NaNGuard,
+)
 from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.types import PositiveFloat
 
 # Settings of a command, which are not part of the config that a run keeps.
 OF_THE_COMMAND = (
-    "config", "base", "resume", "run", "check", "plan", "plan_memory", "input", "output", "allow_modules",
-    "data_changed", "ckpt_path", "print_config",
+    "config", "base", "resume", "run", "check", "plan", "plan_memory", "input", "output",
+    "allow_modules", "data_changed", "ckpt_path", "print_config",
 )  # fmt: skip
 
 # By section: the callback that it configures, whether it is on by default, and its help.
@@ -24,9 +36,21 @@ SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
         "Which parameters are trained later than others, or not at all. null: all from the start.",
     ),
     "ema": (EMA, False, "Average of the weights, which is validated and kept. null: none."),
-    "swa": (SWA, False, "Mean of the last epochs' weights, which is validated and kept. null: none."),
-    "grad_norms": (GradNorms, False, "Logs the norm of each parameter's gradient. {}: on, null: off."),
-    "nan_guard": (NaNGuard, True, "What to do when a loss or gradient is not a number. null: nothing."),
+    "swa": (
+        SWA,
+        False,
+        "Mean of the last epochs' weights, which is validated and kept. null: none.",
+    ),
+    "grad_norms": (
+        GradNorms,
+        False,
+        "Logs the norm of each parameter's gradient. {}: on, null: off.",
+    ),
+    "nan_guard": (
+        NaNGuard,
+        True,
+        "What to do when a loss or gradient is not a number. null: nothing.",
+    ),
     "agc": (AGC, False, "Adaptive clipping, by the norms of the weights. null: none."),
     "activation_checkpointing": (
         ActivationCheckpointing,
@@ -54,31 +78,71 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         "--experiment", type=str, default="default",
         help="Name of the experiment. Its runs go to lightning_logs/NAME/version_N.",
     )  # fmt: skip
-    add("--base", type=str | list[str] | None, default=None, help="In a config file: those that it builds on.")
-    add("--test_after_fit", type=bool, default=True, help="Whether fit ends with a test of the best checkpoint.")
+    add(
+        "--base",
+        type=str | list[str] | None,
+        default=None,
+        help="In a config file: those that it builds on.",
+    )
+    add(
+        "--test_after_fit",
+        type=bool,
+        default=True,
+        help="Whether fit ends with a test of the best checkpoint.",
+    )
     add(
         "--channels_last", type=bool, default=False,
-        help="Whether convolutions keep their channels last in memory: often faster, same results up to rounding.",
+        help="Whether convolutions keep their channels last in memory: often faster, same results "
+             "up to rounding.",
     )  # fmt: skip
-    add("--ckpt_path", type=str | None, default=None, help="Checkpoint whose weights are used; of a run: best or last.")
+    add(
+        "--ckpt_path",
+        type=str | None,
+        default=None,
+        help="Checkpoint whose weights are used; of a run: best or last.",
+    )
     add(
         "--allow_modules", type=str | None, default=None,
-        help="Modules, separated by commas, that the config of a run or checkpoint may name in addition to those of "
+        help="Modules, separated by commas, that the config of a run or checkpoint may name in "
+             "addition to those of "
         "docs/security.md. Only as a flag.",
     )  # fmt: skip
 
     help_ = "Accept that the data of the run has other contents now. Only as a flag."
     add("--data_changed", action="store_true", help=help_)
-    add("--init_from", type=str | None, default=None, help="Run or checkpoint whose weights fit starts with.")
+    add(
+        "--init_from",
+        type=str | None,
+        default=None,
+        help="Run or checkpoint whose weights fit starts with.",
+    )
     if verb == "fit":
-        help_ = "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
+        help_ = (
+            "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
+        )
         add("--resume", type=str | None, default=None, help=help_)
-        add("--check", action="store_true", help="Try a few steps and estimate time and memory; no run is created.")
-        help_ = "Estimate memory and traffic of each of nodes x devices, such as 2x8; nothing is run."
+        add(
+            "--check",
+            action="store_true",
+            help="Try a few steps and estimate time and memory; no run is created.",
+        )
+        help_ = (
+            "Estimate memory and traffic of each of nodes x devices, such as 2x8; nothing is run."
+        )
         add("--plan", type=str | None, default=None, help=help_)
-        add("--plan_memory", type=PositiveFloat, default=80.0, help="Memory of a device of the plan, in GiB.")
+        add(
+            "--plan_memory",
+            type=PositiveFloat,
+            default=80.0,
+            help="Memory of a device of the plan, in GiB.",
+        )
     else:
-        add("--run", type=str | None, default=None, help="Run or checkpoint to use, instead of a config.")
+        add(
+            "--run",
+            type=str | None,
+            default=None,
+            help="Run or checkpoint to use, instead of a config.",
+        )
     if verb == "predict":
         add("--input", type=str | None, default=None, help="File or folder to predict.")
         help_ = "File to write, instead of predictions.csv in the run's folder."

@@ -1,4 +1,6 @@
-"""What a command's Trainer is built from, besides its callbacks: settings, loggers, how checkpoints are written."""
+"""What a command's Trainer is built from, besides its callbacks: settings, loggers, how checkpoints
+are written.
+"""
 
 from contextlib import nullcontext
 from importlib import import_module
@@ -21,7 +23,8 @@ from litlab.runs.loggers import resume_loggers
 from litlab.runs.run import Run
 from litlab.util.device import keep_freed_memory
 
-# Lightning calls these of every callback at every step, about 5 µs each, even where a callback leaves them empty.
+# Lightning calls these of every callback at every step, about 5 µs each, even where a callback
+# leaves them empty.
 STEP_HOOKS = (
     "on_train_batch_start", "on_before_zero_grad", "on_before_backward",
     "on_after_backward", "on_before_optimizer_step", "on_train_batch_end",
@@ -29,7 +32,8 @@ STEP_HOOKS = (
 
 
 def build_settings(experiment: Any, run: Run | None) -> tuple[Namespace, dict[str, Any]]:
-    """Build what the config says of the Trainer: its sections, and its arguments without litlab's callbacks.
+    """Build what the config says of the Trainer: its sections, and its arguments without litlab's
+        callbacks.
 
     Args:
         experiment: The `litlab.cli.fit.Experiment`.
@@ -40,7 +44,9 @@ def build_settings(experiment: Any, run: Run | None) -> tuple[Namespace, dict[st
     config = command.config.clone()
     named = config.trainer.logger
     if folder is not None:
-        resume_loggers([logger for logger in as_list(named) if not isinstance(logger, bool)], folder)
+        resume_loggers(
+            [logger for logger in as_list(named) if not isinstance(logger, bool)], folder
+        )
     built = command.build("trainer", *SECTIONS, "channels_last", config=config)
     settings: dict[str, Any] = dict(built.trainer)
 
@@ -57,20 +63,26 @@ def build_loggers(experiment: Any, named: Any, run: RunFolder) -> list[Logger]:
     """Return TensorBoard in the run folder, and what ``trainer.logger`` names in addition.
 
     Args:
-        experiment: The `litlab.cli.fit.Experiment`. What was logged after the checkpoint that a fit continues from is
-            hidden.
+        experiment: The `litlab.cli.fit.Experiment`. What was logged after the checkpoint that a fit
+            continues from is hidden.
         named: The loggers that the config names, built.
         run: The run's folder.
     """
     resumed = experiment.checkpoint if experiment.command.verb == "fit" else None
     step = resumed and resumed["global_step"]
-    own = TensorBoardLogger(run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step)
-    further = [logger for logger in as_list(named) if not isinstance(logger, TensorBoardLogger | bool)]
+    own = TensorBoardLogger(
+        run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step
+    )
+    further = [
+        logger for logger in as_list(named) if not isinstance(logger, TensorBoardLogger | bool)
+    ]
     return [own, *further]
 
 
 def choose_checkpoint_io(trainer: Trainer) -> None:
-    """Write checkpoints whole or not at all, where the strategy writes files and the config names no other way."""
+    """Write checkpoints whole or not at all, where the strategy writes files and the config names
+    no other way.
+    """
     strategy = trainer.strategy
     name = type(strategy).__name__  # not by class: most runs need not import ours
     if not isinstance(strategy.checkpoint_io, TorchCheckpointIO):
@@ -82,7 +94,9 @@ def choose_checkpoint_io(trainer: Trainer) -> None:
 
 
 def lighten_steps(trainer: Trainer) -> None:
-    """Make steps cheaper: no hooks or profiler that do nothing, and memory that is kept on a CPU."""
+    """Make steps cheaper: no hooks or profiler that do nothing, and memory that is kept on a
+    CPU.
+    """
     if type(trainer.profiler) is PassThroughProfiler:  # pyright: ignore[reportAttributeAccessIssue]
         trainer.profiler = NoProfiler()  # pyright: ignore[reportAttributeAccessIssue]
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
@@ -106,8 +120,8 @@ def check_trained(trainer: Trainer) -> None:
     """Refuse a fit that has seen no batch."""
     if trainer.fit_loop.epoch_loop.batch_progress.total.completed == 0:
         raise UserError(
-            "fit: nothing was trained, as there was no training batch or no time; check the training data, "
-            "data.batch_size, trainer.limit_train_batches and trainer.max_time"
+            "fit: nothing was trained, as there was no training batch or no time; check the "
+            "training data, data.batch_size, trainer.limit_train_batches and trainer.max_time"
         )
 
 

@@ -1,4 +1,6 @@
-"""LightningDataModules and what they are made of. Importing this is cheap: torchvision and Pillow are loaded on use."""
+"""LightningDataModules and what they are made of. Importing this is cheap: torchvision and Pillow
+are loaded on use.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -13,7 +13,9 @@ _POWERS = {"even": -1.0, "sqrt": -0.5}  # of the counts
 
 
 def sort_classes(labels: Iterable[str]) -> list[str]:
-    """Return the different labels in order; as numbers if all are, so that class 10 comes after class 9."""
+    """Return the different labels in order; as numbers if all are, so that class 10 comes after
+    class 9.
+    """
     names = set(labels)
     try:
         return sorted(names, key=lambda name: (float(name), name))
@@ -39,13 +41,16 @@ def weigh_classes(labels: Tensor, class_names: list[str], balance: Balance, sett
     counts = torch.bincount(labels.cpu(), minlength=len(class_names))
     if not counts.all():
         name = class_names[int(counts.argmin())]
-        raise UserError(f"{setting}: class {name!r} has no training samples; add some, or leave {setting} out")
+        raise UserError(
+            f"{setting}: class {name!r} has no training samples; add some, or leave {setting} out"
+        )
     weights = counts.double().pow(_POWERS[balance])
     return weights * len(labels) / (weights * counts).sum()
 
 
 def weigh_for_loss(data: Any, balance: Balance) -> Tensor:
-    """Return weights of the classes of a DataModule for the loss, float32 of shape (classes,), as of `weigh_classes`.
+    """Return weights of the classes of a DataModule for the loss, float32 of shape (classes,), as
+    of `weigh_classes`.
 
     Raises:
         UserError: The DataModule has no labels, or balances classes itself.
@@ -53,9 +58,13 @@ def weigh_for_loss(data: Any, balance: Balance) -> Tensor:
     setting = "model.class_weights"
     labels = data.labels("train") if hasattr(data, "labels") else None
     if labels is None:
-        raise UserError(f"{setting}: {type(data).__name__} has no labels() to count; leave {setting} out")
+        raise UserError(
+            f"{setting}: {type(data).__name__} has no labels() to count; leave {setting} out"
+        )
     if getattr(data, "balance", None) is not None:
-        raise UserError(f"{setting}: data.balance evens out the classes already; leave one of the two out")
+        raise UserError(
+            f"{setting}: data.balance evens out the classes already; leave one of the two out"
+        )
     return weigh_classes(labels, data.class_names, balance, setting).float()
 
 
@@ -67,8 +76,10 @@ def draw_samples(weights: Tensor, generator: torch.Generator) -> Tensor:
         generator: Where random numbers come from.
 
     Returns:
-        int64 of shape (samples,): numbers of samples, each plus another multiple of how many there are, so that
-        augmentation can draw by it.
+        int64 of shape (samples,): numbers of samples, each plus another multiple of how many there
+        are, so that augmentation can draw by it.
     """
     size = len(weights)
-    return weights.multinomial(size, replacement=True, generator=generator) + size * torch.arange(size)
+    return weights.multinomial(size, replacement=True, generator=generator) + size * torch.arange(
+        size
+    )

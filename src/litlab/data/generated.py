@@ -1,4 +1,6 @@
-"""Data made by arithmetic, for machines without data: it looks like nothing real, but there is something to learn."""
+"""Data made by arithmetic, for machines without data: it looks like nothing real, but there is
+something to learn.
+"""
 
 import random
 from collections.abc import Sequence
@@ -25,26 +27,30 @@ SERIES_COLUMNS = ("sine", "sine_2", "sine_3", "sine_4")
 _HOURS = 10_000
 
 
-def make_images(num_classes: int, shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def make_images(
+    num_classes: int, shape: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Make images; the same for the same arguments.
 
-    A class is a pattern of squares, the same in the mirror. All else is drawn at random and says nothing of the class:
-    its place, its colours and those around it, which of light and dark are swapped, noise.
+    A class is a pattern of squares, the same in the mirror. All else is drawn at random and says
+    nothing of the class: its place, its colours and those around it, which of light and dark are
+    swapped, noise.
 
     Args:
         num_classes: Number of classes, 2 or more; all come equally often.
         shape: (channel, height, width), of 4 x 4 pixels or more.
 
     Returns:
-        uint8 images, (image, height, width, channel), or (image, height, width) with one channel; int64 labels,
-        (image,); and their split, str (image,).
+        uint8 images, (image, height, width, channel), or (image, height, width) with one channel;
+        int64 labels, (image,); and their split, str (image,).
     """
     rng = np.random.default_rng(0)
     channels, height, width = shape
     given = np.repeat(list(IMAGES), list(IMAGES.values()))
     labels = rng.permutation(len(given)) % num_classes
 
-    # A pattern is half as high and wide as an image. All have the same values, each in another order.
+    # A pattern is half as high and wide as an image. All have the same values, each in another
+    # order.
     values = np.tile(np.linspace(-0.15, 0.15, 8), (num_classes, 1))
     patterns = rng.permuted(values, axis=1).reshape(-1, 4, 2)[:, :, [0, 1, 1, 0]]
     patterns = np.kron(patterns, np.ones((1, height // 8 or 1, width // 8 or 1)))
@@ -52,7 +58,9 @@ def make_images(num_classes: int, shape: tuple[int, int, int]) -> tuple[np.ndarr
 
     images = np.empty((len(given), *shape), np.uint8)
     for image, label in zip(images, labels, strict=True):
-        pixels = rng.uniform(0.3, 0.7, (channels, 1, 1)) + 0.1 * rng.standard_normal(shape, np.float32)
+        pixels = rng.uniform(0.3, 0.7, (channels, 1, 1)) + 0.1 * rng.standard_normal(
+            shape, np.float32
+        )
         sign = 2 * rng.integers(2, size=(channels, 1, 1)) - 1
         y, x = rng.integers((height - high + 1, width - wide + 1))
         pixels[:, y : y + high, x : x + wide] += sign * patterns[label]
@@ -63,10 +71,11 @@ def make_images(num_classes: int, shape: tuple[int, int, int]) -> tuple[np.ndarr
 def make_corpus(num_classes: int) -> Frame:
     """Make texts to train and to test on; the same each time.
 
-    A text praises or blames, and in the case of four classes it is about the sea or about the mountains, which shows in
-    its words. Whether it praises does not: kind words praise and harsh words blame, but after a negation they say the
-    opposite. Each text has as many negations as judgements; those that don't belong to a judgement are spent on words
-    that judge nothing. So a model that does not look at the order of words is often wrong.
+    A text praises or blames, and in the case of four classes it is about the sea or about the
+    mountains, which shows in its words. Whether it praises does not: kind words praise and harsh
+    words blame, but after a negation they say the opposite. Each text has as many negations as
+    judgements; those that don't belong to a judgement are spent on words that judge nothing. So a
+    model that does not look at the order of words is often wrong.
 
     Args:
         num_classes: 2; or more, of which 4 come. They come equally often.
@@ -91,7 +100,11 @@ def _write(label: int, has_topic: bool, draw: random.Random) -> str:
         is_negated = draw.random() < _NEGATED
         judgement = draw.choice(_JUDGEMENTS[praises != is_negated])
         negation, neutral = draw.choice(_NEGATIONS), draw.choice(_NEUTRAL)
-        clauses += [f"{negation} {judgement}", neutral] if is_negated else [judgement, f"{negation} {neutral}"]
+        clauses += (
+            [f"{negation} {judgement}", neutral]
+            if is_negated
+            else [judgement, f"{negation} {neutral}"]
+        )
         if has_topic:
             clauses.append(_TOPICS[label > 1])
     draw.shuffle(clauses)
@@ -105,12 +118,14 @@ def _write(label: int, has_topic: bool, draw: random.Random) -> str:
 
 
 def make_customers(targets: list[str]) -> Frame:
-    """Make a table of 6,000 customers; every call makes the same. Of churn and spend it has what is a target.
+    """Make a table of 6,000 customers; every call makes the same. Of churn and spend it has what is
+    a target.
 
-    Columns of numbers: age, income (a twelfth is missing), visits and distance, which says nothing. Of categories:
-    plan, city (some are rare) and channel (a twentieth is missing). What income means depends on the plan, what visits
-    mean on the channel, age goes up and down, and each city has a level of its own. Of targets: churn (yes or no) and
-    spend, a number.
+    Columns of numbers: age, income (a twelfth is missing), visits and distance, which says nothing.
+    Of categories: plan, city (some are rare) and channel (a twentieth is missing). What income
+    means depends on the plan, what visits
+    mean on the channel, age goes up and down, and each city has a level of its own. Of targets:
+    churn (yes or no) and spend, a number.
     """
     import pandas as pd
 
@@ -143,12 +158,13 @@ def make_customers(targets: list[str]) -> Frame:
 def generate_series(time_column: str, names: Sequence[str]) -> Frame:
     """Make a series of 10,000 hours, of noisy sines; every call makes the same.
 
-    Periods that are not a whole number of days make yesterday a bad forecast; the noise keeps the best one from being
-    exact.
+    Periods that are not a whole number of days make yesterday a bad forecast; the noise keeps the
+    best one from being exact.
 
     Args:
         time_column: Name for the column of the times.
-        names: Names for the others. The first has a period of 62.8 hours, the second of half of that, then a third, ...
+        names: Names for the others. The first has a period of 62.8 hours, the second of half of
+            that, then a third, ...
     """
     import pandas as pd
 

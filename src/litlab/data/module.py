@@ -1,4 +1,6 @@
-"""The life cycle that all DataModules share: files, cache, splits, batches, checkpoint, prediction."""
+"""The life cycle that all DataModules share: files, cache, splits, batches, checkpoint,
+prediction.
+"""
 
 import warnings
 from abc import abstractmethod
@@ -27,7 +29,8 @@ from litlab.util.checksums import find_damaged
 
 
 class LoaderError(UserError):
-    """A `UserError` of a data set: its one line survives the traceback that torch puts around errors of workers.
+    """A `UserError` of a data set: its one line survives the traceback that torch puts around
+    errors of workers.
 
     Args:
         message: What is wrong, or torch's text around it.
@@ -38,21 +41,26 @@ class LoaderError(UserError):
 
 
 class ExperimentData(LightningDataModule):
-    """A DataModule whose batches are gathered as a whole, in an order that a resumed run continues exactly.
+    """A DataModule whose batches are gathered as a whole, in an order that a resumed run continues
+    exactly.
 
-    A subclass defines `open` and `samples`, and as far as it needs them `transform` (augmentation), `cache_folder` and
-    `fill_cache` (data that is prepared once), `open_input` and `write_predictions` (prediction), `serving` (export),
-    `labels` (classes) and `sampler`. In Python, use it with a Trainer of ``use_distributed_sampler=False``, as the
-    command line does.
+    A subclass defines `open` and `samples`, and as far as it needs them `transform` (augmentation),
+    `cache_folder` and `fill_cache` (data that is prepared once), `open_input` and
+    `write_predictions` (prediction), `serving` (export), `labels` (classes) and `sampler`. In
+    Python, use it with a Trainer of ``use_distributed_sampler=False``, as the command line does.
 
     Args:
         batch_size: Samples per batch and process.
         seed: Seed of the order; that of the run (seed_everything) when left out.
         generated: Whether the data is made up.
-        drop_last: Whether the samples that don't fill the last batch of a training epoch are left out of it.
-        num_workers: Processes that prepare batches; 0: the training process does, which is faster for data in memory.
-        pin_memory: Whether batches are copied to page-locked memory on their way to a GPU; null: where there is one.
-        persistent_workers: Whether the processes stay from one epoch to the next, instead of starting again.
+        drop_last: Whether the samples that don't fill the last batch of a training epoch are left
+            out of it.
+        num_workers: Processes that prepare batches; 0: the training process does, which is faster
+            for data in memory.
+        pin_memory: Whether batches are copied to page-locked memory on their way to a GPU; null:
+            where there is one.
+        persistent_workers: Whether the processes stay from one epoch to the next, instead of
+            starting again.
         prefetch_factor: Batches that each process prepares ahead; null: 2.
     """
 
@@ -62,7 +70,8 @@ class ExperimentData(LightningDataModule):
     shares_samples = True  # among processes: no sampler of Lightning's is needed
 
     public: ClassVar[Any] = None  # the public set that a subclass is named for, see `obtain`
-    own_files: ClassVar[tuple[str, ...]] = ("csv",)  # kinds of `dataset` that read the user's own files
+    # Kinds of `dataset` that read the user's own files
+    own_files: ClassVar[tuple[str, ...]] = ("csv",)
     own_flags = "--data.dataset csv --data.path FILE"
     dataset: str | None = None
     path: Any = Path("data")
@@ -95,15 +104,18 @@ class ExperimentData(LightningDataModule):
         self.metadata: Any = None  # after `setup`, or from a checkpoint
         self.restored = False  # whether the metadata is a checkpoint's
         self._samples: dict[str, Any] = {}
-        self._draw: Any = None  # chooses the samples of an epoch; after `setup` for training, with `balance`
+        # Chooses the samples of an epoch; after `setup` for training, with `balance`
+        self._draw: Any = None
 
     def choose_source(self, dataset: str | None, path: Any, fallback: str | None = None) -> None:
         """Set where the data comes from: the user's own files, the public set, or made up.
 
         Args:
-            dataset: One of `own_files` or "generated"; None: the public set, or what the path tells.
+            dataset: One of `own_files` or "generated"; None: the public set, or what the path
+                tells.
             path: The user's file or folder, or a frame; for public data the folder of its files.
-            fallback: "generated": made-up data takes the place of a public set that can't be downloaded.
+            fallback: "generated": made-up data takes the place of a public set that can't be
+                downloaded.
 
         Raises:
             UserError: A value is missing, or does not go with another one.
@@ -112,21 +124,32 @@ class ExperimentData(LightningDataModule):
         if dataset is None and path is not None:
             dataset = self._guess_kind(source)
         if dataset is None and self.public is None:
-            raise UserError(f"data.dataset: it is not set; use {self.own_flags}, or --data.dataset generated")
+            raise UserError(
+                f"data.dataset: it is not set; use {self.own_flags}, or --data.dataset generated"
+            )
         if dataset == "generated" and path is not None:
             kinds = " or ".join(self.own_files)
-            raise UserError(f"data.path: data.dataset is generated, which reads no file; add --data.dataset {kinds}")
+            raise UserError(
+                "data.path: data.dataset is generated, which reads no file; add "
+                f"--data.dataset {kinds}"
+            )
         if dataset in self.own_files and path is None:
-            raise UserError(f"data.path: it is not set; name your own data for data.dataset {dataset}")
+            raise UserError(
+                f"data.path: it is not set; name your own data for data.dataset {dataset}"
+            )
         self.dataset, self.fallback = dataset, fallback
         self.generated = dataset == "generated"
         self.path = Path("data") if source is None else source
 
     def _guess_kind(self, source: Any) -> str | None:
-        """Return the kind of the user's own files that a path tells; None where it may be the folder of public data."""
+        """Return the kind of the user's own files that a path tells; None where it may be the
+        folder of public data.
+        """
         if not isinstance(source, Path) or source.suffix or source.is_file():
             return "csv"
-        is_folder = "folder" in self.own_files and (self.public is None or (source / "train").is_dir())
+        is_folder = "folder" in self.own_files and (
+            self.public is None or (source / "train").is_dir()
+        )
         return "folder" if is_folder else None
 
     # ---- what a subclass defines
@@ -147,32 +170,43 @@ class ExperimentData(LightningDataModule):
         """Bring a split ("train", "val" or "test") into memory.
 
         Returns:
-            A data set that returns a batch for an index tensor; with an attribute `device` where it lies on one, and
-            `lengths`, int64 of shape (samples,), where batches are padded to their longest sample.
+            A data set that returns a batch for an index tensor; with an attribute `device` where it
+            lies on one, and `lengths`, int64 of shape (samples,), where batches are padded to their
+            longest sample.
         """
 
     def transform(self, batch: Any, epoch: int | None) -> Any:
-        """Turn a batch into what the model gets, on the device where it is used; here it stays as it is.
+        """Turn a batch into what the model gets, on the device where it is used; here it stays as
+        it is.
 
         Args:
             batch: What `samples` or `open_input` gave.
-            epoch: Number of the epoch, for a training batch, which may be augmented; None for all others.
+            epoch: Number of the epoch, for a training batch, which may be augmented; None for all
+                others.
         """
         return batch
 
     def cache_folder(self) -> Path | None:
-        """Return where prepared data is kept, by a name that changes with the data; None where none is."""
+        """Return where prepared data is kept, by a name that changes with the data; None where none
+        is.
+        """
         return None
 
     def fill_cache(self, folder: Path) -> None:
-        """Prepare the data and write it into a folder, which becomes `cache_folder` when it is whole."""
+        """Prepare the data and write it into a folder, which becomes `cache_folder` when it is
+        whole.
+        """
 
     def labels(self, split: str) -> Tensor | None:
-        """Return the class of each sample of a split, int64 of shape (samples,); None where there are no classes."""
+        """Return the class of each sample of a split, int64 of shape (samples,); None where there
+        are no classes.
+        """
         return None
 
     def survey(self) -> Any:
-        """Return the `Metadata` before `setup`, as far as it costs little to know; here all of it."""
+        """Return the `Metadata` before `setup`, as far as it costs little to know; here all of
+        it.
+        """
         self.setup()
         return self.metadata
 
@@ -186,28 +220,44 @@ class ExperimentData(LightningDataModule):
 
     def open_input(self, source: str) -> Dataset[Any]:
         """Open what ``predict --input`` names."""
-        raise UserError(f"predict: {type(self).__name__} can't read new files; use a DataModule with open_input()")
+        raise UserError(
+            f"predict: {type(self).__name__} can't read new files; use a DataModule "
+            "with open_input()"
+        )
 
     def serving(self) -> Serving:
         """Return what stands between raw inputs and a deployed model."""
-        raise UserError(f"export: {type(self).__name__} has no serving(); use a DataModule that has one")
+        raise UserError(
+            f"export: {type(self).__name__} has no serving(); use a DataModule that has one"
+        )
 
     def missing_split(self, split: str) -> str:
         """Return what to say where a split is asked for that has no samples."""
-        return f"data: there are no {split} {self.item}; add some, or take some for it (data.val_fraction, data.fold)"
+        return (
+            f"data: there are no {split} {self.item}; add some, or take some for it "
+            "(data.val_fraction, data.fold)"
+        )
 
     def widest(self, batch: Any) -> Any:
-        """Return a training batch as large as batches of this data get: `fit --plan` looks at it for its shapes."""
+        """Return a training batch as large as batches of this data get: `fit --plan` looks at it
+        for its shapes.
+        """
         return batch
 
     # ---- the life cycle
 
     def prepare_data(self) -> None:
-        """Download and prepare what is not there yet, or fall back to generated data. Runs on one process."""
+        """Download and prepare what is not there yet, or fall back to generated data. Runs on one
+        process.
+        """
         if self.trainer is not None and self.trainer.predicting:
             return
         folder = self.cache_folder()
-        is_there = self.generated or self.dataset is not None or (folder is not None and find_damaged(folder) is None)
+        is_there = (
+            self.generated
+            or self.dataset is not None
+            or (folder is not None and find_damaged(folder) is None)
+        )
         if self.public is not None and not is_there:
             self.generated = not obtain(self.public, self.path, self.fallback, self.own_flags)
             folder = self.cache_folder()  # made-up data has another
@@ -221,12 +271,14 @@ class ExperimentData(LightningDataModule):
             stage: "fit", "validate", "test" or "predict"; None: all but prediction.
 
         Raises:
-            UserError: There are no samples for this stage, or a checkpoint was trained on other data.
+            UserError: There are no samples for this stage, or a checkpoint was trained on other
+                data.
         """
         if stage == "predict":
             return
         if self.trainer is not None:
-            self.generated = self.trainer.strategy.broadcast(self.generated)  # one process has prepared the data
+            # One process has prepared the data
+            self.generated = self.trainer.strategy.broadcast(self.generated)
         self._samples.clear()
         metadata = self.open(stage)
         split = {"validate": "val", "test": "test"}.get(stage or "")
@@ -239,7 +291,9 @@ class ExperimentData(LightningDataModule):
         if self.balance is not None and stage in ("fit", None):
             labels = self.labels("train")
             if labels is None:
-                raise UserError(f"data.balance: {type(self).__name__} has no classes to balance; leave it out")
+                raise UserError(
+                    f"data.balance: {type(self).__name__} has no classes to balance; leave it out"
+                )
             weights = weigh_classes(labels, self.metadata.class_names, self.balance, "data.balance")
             self._draw = partial(draw_samples, weights[labels])
 
@@ -266,7 +320,9 @@ class ExperimentData(LightningDataModule):
 
     @property
     def known(self) -> Any:
-        """The `Metadata`: of the checkpoint where one was loaded; before `setup` what `survey` returns."""
+        """The `Metadata`: of the checkpoint where one was loaded; before `setup` what `survey`
+        returns.
+        """
         return self.metadata or self.survey()
 
     def __getattr__(self, name: str) -> Any:
@@ -284,26 +340,34 @@ class ExperimentData(LightningDataModule):
     def source_name(self) -> str:
         """Where the data comes from, in a few words."""
         if self.generated:
-            return f"GENERATED {self.kind}" if self.dataset else f"GENERATED stand-in for {self.public.name}"
+            return (
+                f"GENERATED {self.kind}"
+                if self.dataset
+                else f"GENERATED stand-in for {self.public.name}"
+            )
         place = self.path if isinstance(self.path, Path) else "frame"
         return f"{self.dataset} {place}" if self.dataset else self.public.name
 
     def describe(self, contents: str) -> str:
-        """Return the data set in one line: where it is from, the sizes of its splits once known, its contents."""
+        """Return the data set in one line: where it is from, the sizes of its splits once known,
+        its contents.
+        """
         counts = " / ".join(f"{count:,} {split}" for split, count in self.sizes.items())
         return f"{self.source_name}: {counts + ' ' if counts else ''}{contents}"
 
     # ---- batches
 
     def choose_device(self, size: int, share: float = 0.25) -> torch.device:
-        """Return where to keep data of a size in bytes: on a CUDA GPU with room for it, else on the host.
+        """Return where to keep data of a size in bytes: on a CUDA GPU with room for it, else on the
+            host.
 
         Args:
             size: Of the data.
             share: How much of the GPU's free memory it may take.
         """
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-        may_move = device.type == "cuda" and not self.num_workers  # worker processes read from the host
+        # Worker processes read from the host
+        may_move = device.type == "cuda" and not self.num_workers
         has_room = may_move and size <= share * torch.cuda.mem_get_info(device)[0]
         return device if has_room else torch.device("cpu")
 
@@ -311,14 +375,18 @@ class ExperimentData(LightningDataModule):
         """Batches of the training samples, in an order that depends on (seed, epoch) only."""
         loader = self._split_loader("train")
         if self.sizes["train"] < self.batch_size:
-            rank_zero_info(f"warning: data.batch_size: {self.batch_size} is more than all samples; an epoch is a step")
+            rank_zero_info(
+                f"warning: data.batch_size: {self.batch_size} is more than all samples; "
+                "an epoch is a step"
+            )
         return loader
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
         """Batches of the validation samples; none where there is no validation split."""
         if "val" in self.sizes:
             return self._split_loader("val")
-        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")  # it is meant to be
+        # It is meant to be
+        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")
         return []
 
     def test_dataloader(self) -> DataLoader[Any]:
@@ -333,16 +401,22 @@ class ExperimentData(LightningDataModule):
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         trainer = self.trainer
-        return self.transform(batch, trainer.current_epoch if trainer is not None and trainer.training else None)
+        return self.transform(
+            batch, trainer.current_epoch if trainer is not None and trainer.training else None
+        )
 
-    def batches(self, split: str, epoch: int = 0, device: torch.device | str = "cpu") -> Iterator[Any]:
-        """Yield the batches of a split as the model gets them from a Trainer: augmented, normalised, on a device.
+    def batches(
+        self, split: str, epoch: int = 0, device: torch.device | str = "cpu"
+    ) -> Iterator[Any]:
+        """Yield the batches of a split as the model gets them from a Trainer: augmented,
+        normalised, on a device.
 
         For loops of your own, in notebooks. What is missing is prepared and set up.
 
         Args:
             split: "train", "val" or "test".
-            epoch: Number of the epoch, from 0: it chooses order and augmentation of the training batches.
+            epoch: Number of the epoch, from 0: it chooses order and augmentation of the training
+                batches.
             device: Where they are to be.
 
         Raises:
@@ -380,7 +454,8 @@ class ExperimentData(LightningDataModule):
         """Make a loader; where the trainer resumes an epoch, one that begins where that ended."""
         is_on_host = getattr(samples, "device", torch.device("cpu")).type == "cpu"
         samples = copy(samples)  # what is set on it is for this loader
-        sampler = samples.sampler = self.sampler(samples, split)  # data sets that draw ask it for seed and epoch
+        # Data sets that draw ask it for seed and epoch
+        sampler = samples.sampler = self.sampler(samples, split)
         if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:
             sampler.go_on_from(*_find_progress(self.trainer))
         if self.persistent_workers:
@@ -388,7 +463,9 @@ class ExperimentData(LightningDataModule):
         # Gathering a batch from memory takes less than handing it over from a worker process.
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         # Lightning can't know that the sampler continues where the checkpoint was written.
-        warnings.filterwarnings("ignore", ".*resuming from a checkpoint that ended before the epoch ended.*")
+        warnings.filterwarnings(
+            "ignore", ".*resuming from a checkpoint that ended before the epoch ended.*"
+        )
         is_for_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return DataLoader(
             dataset=samples,
@@ -398,7 +475,8 @@ class ExperimentData(LightningDataModule):
             pin_memory=is_for_gpu and is_on_host and self.pin_memory is not False,
             persistent_workers=self.persistent_workers,
             prefetch_factor=self.prefetch_factor,
-            generator=torch.Generator().manual_seed(self.seed),  # else it draws from the global generator
+            # Else it draws from the global generator
+            generator=torch.Generator().manual_seed(self.seed),
         )
 
 
@@ -409,5 +487,6 @@ def _find_progress(trainer: Trainer) -> tuple[int, int]:
     if epochs.started == epochs.processed:  # the next epoch has not begun
         return epochs.processed, 0
     if batches.is_last_batch and batches.total.completed < batches.total.processed:
-        return epochs.processed + 1, 0  # saved within the last batch: Lightning counts the epoch as complete
+        # Saved within the last batch: Lightning counts the epoch as complete
+        return epochs.processed + 1, 0
     return epochs.processed, batches.current.ready

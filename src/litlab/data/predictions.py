@@ -38,13 +38,19 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 def check_output(path: Path) -> None:
     """Refuse a file of predictions whose kind is not known."""
     if path.suffix not in SUFFIXES:
-        raise UserError(f"--output: {path} ends in none of {', '.join(SUFFIXES)}; name a file that does")
+        raise UserError(
+            f"--output: {path} ends in none of {', '.join(SUFFIXES)}; name a file that does"
+        )
 
 
 def write_classes(
-    path: Path, inputs: Mapping[str, Sequence[Any]], class_names: Sequence[str], probabilities: Tensor
+    path: Path,
+    inputs: Mapping[str, Sequence[Any]],
+    class_names: Sequence[str],
+    probabilities: Tensor,
 ) -> None:
-    """Write the predictions of a classifier: columns of the input, prediction, its probability, and all probabilities.
+    """Write the predictions of a classifier: columns of the input, prediction, its probability, and
+        all probabilities.
 
     If a class has the name of one of the columns before, all of them begin with ``class_``.
 
@@ -62,15 +68,19 @@ def write_classes(
     names = [class_names[place] for place in number.tolist()]
     columns = {**inputs, "prediction": names, "probability": best.tolist()}
     prefix = "class_" if columns.keys() & class_names else ""
-    of_classes = {prefix + name: probabilities[:, place].tolist() for place, name in enumerate(class_names)}
+    of_classes = {
+        prefix + name: probabilities[:, place].tolist() for place, name in enumerate(class_names)
+    }
     write_predictions(path, columns | of_classes)
 
 
 def check_finite(outputs: Tensor, names: Sequence[Any]) -> None:
-    """Refuse predictions, shape (prediction, ...), that are not numbers, by what they were made for."""
+    """Refuse predictions, shape (prediction, ...), that are not numbers, by what they were made
+    for.
+    """
     wrong = (~torch.isfinite(outputs)).flatten(1).any(dim=1).nonzero().flatten().tolist()
     if wrong:
         raise UserError(
-            f"predict: the model's output for {names[wrong[0]]} ({len(wrong)} in all) is NaN or infinite, so no file "
-            "is written; try trainer.precision 32-true or another checkpoint"
+            f"predict: the model's output for {names[wrong[0]]} ({len(wrong)} in all) is NaN or "
+            "infinite, so no file is written; try trainer.precision 32-true or another checkpoint"
         )

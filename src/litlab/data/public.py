@@ -52,14 +52,21 @@ class PublicFile:
         if self.is_intact(path):
             return
         if is_there:
-            raise UserError(f"{path}: it is not the public file (checksum); delete it, or replace it")
+            raise UserError(
+                f"{path}: it is not the public file (checksum); delete it, or replace it"
+            )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with socket_timeout(10), tempfile.TemporaryDirectory(prefix=".download-", dir=path.parent) as folder:
+            with (
+                socket_timeout(10),
+                tempfile.TemporaryDirectory(prefix=".download-", dir=path.parent) as folder,
+            ):
                 staged = Path(folder) / path.name
                 download_url_to_file(self.url, str(staged), progress=sys.stderr.isatty())
                 if not self.is_intact(staged):
-                    raise Unavailable(f"what {self.url} sent is not the file that was expected (checksum)")
+                    raise Unavailable(
+                        f"what {self.url} sent is not the file that was expected (checksum)"
+                    )
                 staged.replace(path)
         except OSError as error:
             raise Unavailable(str(error)) from error
@@ -91,13 +98,15 @@ def obtain(public: Any, root: Path, fallback: str | None, own: str) -> bool:
         files = " and ".join(public.file_names)
         if fallback is None:
             raise UserError(
-                f"{public.name}: it is not in {root}{os.sep} and can't be downloaded ({reason}); put {files} there, "
-                f"use your own data ({own}), or made-up data (--data.fallback generated)"
+                f"{public.name}: it is not in {root}{os.sep} and can't be downloaded ({reason}); "
+                f"put {files} there, use your own data ({own}), or made-up data (--data.fallback "
+                "generated)"
             ) from reason
         told = (
-            f"{public.name} is not here and can't be downloaded ({reason}).\nThis run uses GENERATED data, as "
-            f"data.fallback says: its results say nothing about {public.name}.\nFor the real ones put {files} into "
-            f"{root}{os.sep}, or use your own: {own}"
+            f"{public.name} is not here and can't be downloaded ({reason}).\nThis run uses "
+            "GENERATED data, as data.fallback says: its results say nothing about "
+            f"{public.name}.\nFor the real ones put {files} into {root}{os.sep}, or use your own: "
+            f"{own}"
         )
         panel = Panel(Text(told), title="GENERATED DATA", border_style="bold yellow")
         Console(stderr=True).print(panel)

@@ -1,4 +1,6 @@
-"""Which samples make up which batch: the order of an epoch, shared out over the processes of a run."""
+"""Which samples make up which batch: the order of an epoch, shared out over the processes of a
+run.
+"""
 
 import math
 from abc import ABC, abstractmethod
@@ -19,8 +21,9 @@ from litlab.errors import UserError
 class EpochSampler(SequentialSampler, ABC):
     """Yields one index tensor per batch, for a dataset that gathers a whole batch at once.
 
-    Pass it as ``sampler=`` with ``batch_size=None``, and ``use_distributed_sampler=False`` to the trainer. The order
-    depends on nothing but (seed, epoch), never on a global random state: a resumed run repeats it.
+    Pass it as ``sampler=`` with ``batch_size=None``, and ``use_distributed_sampler=False`` to the
+    trainer. The order depends on nothing but (seed, epoch), never on a global random state: a
+    resumed run repeats it.
 
     Args:
         size: Number of samples.
@@ -29,11 +32,12 @@ class EpochSampler(SequentialSampler, ABC):
         seed: Seed of the order.
         rank: Number of this process.
         world_size: Number of processes.
-        repeat: Whether every epoch has the order of the first, as for overfitting some batches on purpose.
+        repeat: Whether every epoch has the order of the first, as for overfitting some batches on
+            purpose.
         drop_last: Whether what does not fill a batch of training on all processes is left out.
         name: What the samples are, for the error message.
-        draw: Chooses the samples of a training epoch, as many as there are, and their order, such as `draw_samples`;
-            None: all of them, at random.
+        draw: Chooses the samples of a training epoch, as many as there are, and their order, such
+            as `draw_samples`; None: all of them, at random.
 
     Raises:
         UserError: There are fewer samples than processes.
@@ -53,10 +57,11 @@ class EpochSampler(SequentialSampler, ABC):
     def __post_init__(self) -> None:
         if self.size < self.world_size:
             raise UserError(
-                f"{self.name}: {self.size} samples can't be shared by {self.world_size} processes; use fewer "
-                "(--trainer.devices)"
+                f"{self.name}: {self.size} samples can't be shared by {self.world_size} processes; "
+                "use fewer (--trainer.devices)"
             )
-        # Lightning's `overfit_batches` replaces every other class of sampler by one that yields single numbers.
+        # Lightning's `overfit_batches` replaces every other class of sampler by one that yields
+        # single numbers.
         super().__init__(range(self.size))
         self._epoch = torch.tensor(0)
         self._resumed = 0, 0  # epoch, and how many of its batches are left out
@@ -73,29 +78,42 @@ class EpochSampler(SequentialSampler, ABC):
         return int(self._epoch)
 
     def share_epoch(self) -> None:
-        """Let copies of this sampler in other processes follow its epoch: data sets that draw ask for it."""
+        """Let copies of this sampler in other processes follow its epoch: data sets that draw ask
+        for it.
+        """
         self._epoch.share_memory_()
 
     def go_on_from(self, epoch: int, batch: int) -> None:
-        """Begin in the middle: leave out the batches of an epoch, up to `batch`, that an interrupted run has had."""
+        """Begin in the middle: leave out the batches of an epoch, up to `batch`, that an
+        interrupted run has had.
+        """
         self._resumed = epoch, batch
         self.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Yield int64 tensors of shape (batch,)."""
-        # Nothing is forgotten here: Lightning and loaders with workers make iterators that nobody asks for a batch.
+        # Nothing is forgotten here: Lightning and loaders with workers make iterators that nobody
+        # asks for a batch.
         return islice(self.batches(), self._resumed[1], None)
 
     def make_generator(self) -> torch.Generator:
-        """Return a generator for (seed, epoch); a sum would make epoch 1 of seed 0 the same as epoch 0 of seed 1."""
+        """Return a generator for (seed, epoch); a sum would make epoch 1 of seed 0 the same as
+        epoch 0 of seed 1.
+        """
         return torch.Generator().manual_seed((self.seed * 1_000_003 + self.epoch) % 2**63)
 
     def draw_order(self, generator: torch.Generator) -> Tensor:
         """Return the samples of a training epoch, int64 of shape (samples,)."""
-        return torch.randperm(self.size, generator=generator) if self.draw is None else self.draw(generator)
+        return (
+            torch.randperm(self.size, generator=generator)
+            if self.draw is None
+            else self.draw(generator)
+        )
 
     def __len__(self) -> int:
-        """Return the number of batches of this process, the same on all: each sample comes once, no batch is empty."""
+        """Return the number of batches of this process, the same on all: each sample comes once, no
+        batch is empty.
+        """
         smallest, largest = self.size // self.world_size, -(-self.size // self.world_size)
         return min(smallest, -(-largest // self.batch_size))
 
@@ -107,12 +125,14 @@ class EpochSampler(SequentialSampler, ABC):
 class EpochBatches(EpochSampler):
     """Batches of one size, in random order for training.
 
-    - Training: a new permutation each epoch. Batch ``b`` of all processes together is one slice of it, so the global
-      batches do not depend on how many processes share them. The incomplete last batch is dropped, except where it
-      is the only one; without `drop_last` the processes share it, where each gets a sample.
-    - Evaluation: the natural order. Every sample comes exactly once over all processes, without padding. All
-      processes have the same number of batches, of sizes that differ by one at most, and none is empty. (A batch can
-      then exceed ``batch_size`` by one, where the shares can't be cut otherwise.)
+    - Training: a new permutation each epoch. Batch ``b`` of all processes together is one slice of
+      it, so the global batches do not depend on how many processes share them. The incomplete last
+      batch is dropped, except where it is the only one; without `drop_last` the processes share it,
+      where each gets a sample.
+    - Evaluation: the natural order. Every sample comes exactly once over all processes, without
+      padding. All processes have the same number of batches, of sizes that differ by one at most,
+      and none is empty. (A batch can then exceed ``batch_size`` by one, where the shares can't be
+      cut otherwise.)
     """
 
     def __len__(self) -> int:
@@ -134,20 +154,23 @@ class EpochBatches(EpochSampler):
             yield batch[self.rank * per_rank : (self.rank + 1) * per_rank]
 
 
-_GROWTH = 1.06  # of the grid that lengths are rounded up to: the most that padding costs inside one step of the grid
+# Of the grid that lengths are rounded up to: the most that padding costs inside one step of the
+# grid
+_GROWTH = 1.06
 
 
 class LengthBatches(EpochBatches):
     """Batches of about the same length, for samples that are padded to the longest of a batch.
 
-    - Training: lengths are rounded up to a grid that grows by 6 %. The samples are sorted by that, at random within a
-      step of the grid, and cut into batches, which come in random order. What does not divide evenly is left out, at
-      random; without `drop_last` batches are a little smaller instead, so that all samples come, except fewer than
-      there are processes.
-    - Evaluation: from the longest to the shortest sample, every one exactly once over all processes.
+    - Training: lengths are rounded up to a grid that grows by 6 %. The samples are sorted by that,
+      at random within a step of the grid, and cut into batches, which come in random order. What
+      does not divide evenly is left out, at random; without `drop_last` batches are a little
+      smaller instead, so that all samples come, except fewer than there are processes.
+    - Evaluation: from the longest to the shortest sample, every one exactly once over all
+      processes.
 
-    Consecutive batches of the sorted order are the shares of the processes in one step: none waits for another's longer
-    samples.
+    Consecutive batches of the sorted order are the shares of the processes in one step: none waits
+    for another's longer samples.
 
     The number of batches is that of `EpochBatches`.
 

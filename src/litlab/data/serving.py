@@ -1,4 +1,6 @@
-"""What a checkpoint knows of its data, and what stands between raw inputs and a model that is deployed."""
+"""What a checkpoint knows of its data, and what stands between raw inputs and a model that is
+deployed.
+"""
 
 import reprlib
 from abc import ABC, abstractmethod
@@ -36,10 +38,11 @@ class Metadata:
         for name in self.fixed:
             trained, found = getattr(self, name), getattr(here, name)
             if trained != found:
-                mine, theirs = reprlib.repr(trained), reprlib.repr(found)  # of long lists the first parts
+                # Of long lists the first parts
+                mine, theirs = reprlib.repr(trained), reprlib.repr(found)
                 raise UserError(
-                    f"data: the checkpoint was trained with {name} {mine}, here it is {theirs}; use data and settings "
-                    "like those of its run"
+                    f"data: the checkpoint was trained with {name} {mine}, here it is {theirs}; "
+                    "use data and settings like those of its run"
                 )
 
 
@@ -81,13 +84,16 @@ class TensorSpec:
 
 
 class Serving(nn.Module, ABC):
-    """Turns raw inputs into a model's, and its predictions into answers, as part of an exported graph.
+    """Turns raw inputs into a model's, and its predictions into answers, as part of an exported
+    graph.
 
-    A DataModule's ``serving()`` returns one, made from the metadata of its checkpoint. What `encode` and `decode` do is
-    traced by torch.export, so they compute with tensors alone: a branch may not depend on a value or a free size.
+    A DataModule's ``serving()`` returns one, made from the metadata of its checkpoint. What
+    `encode` and `decode` do is traced by torch.export, so they compute with tensors alone: a branch
+    may not depend on a value or a free size.
 
     Args:
-        inputs: The raw inputs, in the order in which `encode` takes them. The first axis of each is the batch.
+        inputs: The raw inputs, in the order in which `encode` takes them. The first axis of each is
+            the batch.
         outputs: The answers, in the order in which `decode` returns them.
         most: Largest size of each named axis besides the batch.
     """
@@ -95,7 +101,10 @@ class Serving(nn.Module, ABC):
     kind: ClassVar[str]  # images, texts, series or rows
 
     def __init__(
-        self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], most: Mapping[str, int] | None = None
+        self,
+        inputs: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+        most: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
@@ -113,27 +122,37 @@ class Serving(nn.Module, ABC):
         """Return what the model's ``predict_step`` takes, from the raw inputs."""
 
     def decode(self, predicted: Tensor) -> tuple[Tensor, ...]:
-        """Return the outputs, from what ``predict_step`` returned; here that itself, the only one."""
+        """Return the outputs, from what ``predict_step`` returned; here that itself, the only
+        one.
+        """
         return (predicted,)
 
     # ---- between the graph and the rest of the DataModule
 
     @abstractmethod
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
-        """Return the raw inputs of a batch as the DataModule's ``samples`` or ``open_input`` gave it."""
+        """Return the raw inputs of a batch as the DataModule's ``samples`` or ``open_input`` gave
+        it.
+        """
 
     def predicted(self, outputs: Sequence[Tensor]) -> Tensor:
-        """Return what ``predict_step`` would have returned, from the outputs: the inverse of `decode`."""
+        """Return what ``predict_step`` would have returned, from the outputs: the inverse of
+        `decode`.
+        """
         return outputs[0]
 
     def target(self, batch: Any) -> Any:
-        """Return what a test compares the predictions of a batch with; here the second part of the batch."""
+        """Return what a test compares the predictions of a batch with; here the second part of the
+        batch.
+        """
         return batch[1]
 
     # ---- what a manifest says
 
     def facts(self) -> dict[str, Any]:
-        """Return what a caller has to know to use the model, such as ``class_names``: plain values."""
+        """Return what a caller has to know to use the model, such as ``class_names``: plain
+        values.
+        """
         return {}
 
     def files(self) -> dict[str, str]:
@@ -141,12 +160,16 @@ class Serving(nn.Module, ABC):
         return {}
 
     def unit(self) -> Tensor:
-        """Return what one unit of an output is for a comparison, such as a standard deviation; 1 for a probability."""
+        """Return what one unit of an output is for a comparison, such as a standard deviation; 1
+        for a probability.
+        """
         return torch.ones(())
 
     @abstractmethod
     def example(self) -> tuple[Tensor, ...]:
-        """Return raw inputs that are made up, two of a batch: they may leave the house, the data may not."""
+        """Return raw inputs that are made up, two of a batch: they may leave the house, the data
+        may not.
+        """
 
 
 def class_outputs(class_names: Sequence[str]) -> list[TensorSpec]:

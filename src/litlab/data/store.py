@@ -1,4 +1,6 @@
-"""Folders that appear only once they are complete: they are filled under a temporary name, then renamed."""
+"""Folders that appear only once they are complete: they are filled under a temporary name, then
+renamed.
+"""
 
 import logging
 import shutil
@@ -17,10 +19,12 @@ from litlab.util.files import sync
 
 
 def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
-    """Make sure that a cache is there, and whole; one process at a time fills the caches of a folder.
+    """Make sure that a cache is there, and whole; one process at a time fills the caches of a
+    folder.
 
     Args:
-        folder: The cache. Its name changes with what is in it, so one that is there and not damaged is good.
+        folder: The cache. Its name changes with what is in it, so one that is there and not damaged
+            is good.
         fill: Writes the files into the folder that it gets.
 
     Raises:
@@ -44,7 +48,9 @@ def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
                 fill(staging)
                 write_checksums(staging)
     except OSError as error:
-        raise UserError(f"data.cache_dir: {folder.parent} can't be written ({error.strerror}); name another") from error
+        raise UserError(
+            f"data.cache_dir: {folder.parent} can't be written ({error.strerror}); name another"
+        ) from error
 
 
 @contextmanager

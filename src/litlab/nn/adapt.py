@@ -1,4 +1,6 @@
-"""Ready-made networks: with pre-trained weights, fitted to other images and classes, built again without weights."""
+"""Ready-made networks: with pre-trained weights, fitted to other images and classes, built again
+without weights.
+"""
 
 import copy
 import http.client
@@ -17,19 +19,24 @@ from litlab.util.checksums import check_archive
 from litlab.util.files import socket_timeout
 
 
-def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["random"] | None = None) -> nn.Module:
+def pretrained(
+    name: str, weights: str | None = "DEFAULT", fallback: Literal["random"] | None = None
+) -> nn.Module:
     """Build a network of torchvision, with weights that were trained on ImageNet.
 
     Args:
         name: The network, such as resnet18.
         weights: Which of its weights, such as IMAGENET1K_V1. null: random ones.
-        fallback: `random` takes random weights where the others can't be downloaded, and says so; null stops there.
+        fallback: `random` takes random weights where the others can't be downloaded, and says so;
+            null stops there.
 
     Returns:
-        The network. Its attribute ``stand_in`` says so where its weights are random in place of others.
+        The network. Its attribute ``stand_in`` says so where its weights are random in place of
+        others.
 
     Raises:
-        UserError: The weights can't be downloaded and there is no fallback, or their file holds other things.
+        UserError: The weights can't be downloaded and there is no fallback, or their file holds
+            other things.
     """
     from torchvision.models import get_model, get_model_weights
 
@@ -40,32 +47,40 @@ def pretrained(name: str, weights: str | None = "DEFAULT", fallback: Literal["ra
     file = f"{torch.hub.get_dir()}/checkpoints/{url.rpartition('/')[2]}"
     try:
         with socket_timeout(10):  # for the next bytes; without it, for ever
-            # torchvision unpickles what lies in torch.hub's folder: first see that there are weights in it alone.
+            # torchvision unpickles what lies in torch.hub's folder: first see that there are
+            # weights in it alone.
             known.get_state_dict(progress=sys.stderr.isatty(), check_hash=True, weights_only=True)
         if is_zipfile(file):  # the oldest ones have another format, without checksums
             check_archive(Path(file))
         return get_model(name, weights=known)
     except (pickle.UnpicklingError, ValueError) as error:
-        raise UserError(f"{file}: it holds other things than weights, or is damaged; delete it") from error
+        raise UserError(
+            f"{file}: it holds other things than weights, or is damaged; delete it"
+        ) from error
     except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
         reason = first_line(Exception(getattr(error, "reason", error)))
         remedy = f"save {url} as {file}"
         if fallback is None:
             raise UserError(
-                f"model.network.weights: {weights} of {name} can't be downloaded ({reason}); {remedy}, or set "
-                "fallback: random"
+                f"model.network.weights: {weights} of {name} can't be downloaded ({reason}); "
+                f"{remedy}, or set fallback: random"
             ) from error
         network = get_model(name, weights=None)
         network.stand_in = f"RANDOM, not pre-trained: {weights} of {name} can't be downloaded"  # pyright: ignore[reportArgumentType]
-        rank_zero_warn(f"The weights are {network.stand_in} ({reason}). For the real ones {remedy}.")
+        rank_zero_warn(
+            f"The weights are {network.stand_in} ({reason}). For the real ones {remedy}."
+        )
         return network
 
 
-def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_classes: int) -> nn.Module:
-    """Adapt the first convolution to the images' channels and the last layer to the classes, where they do not fit.
+def adapt_network(
+    network: nn.Module, image_shape: tuple[int, int, int], num_classes: int
+) -> nn.Module:
+    """Adapt the first convolution to the images' channels and the last layer to the classes, where
+    they do not fit.
 
-    Pre-trained weights stay: a first convolution for other channels gets their mean over the channels, scaled so that a
-    grey image gives the response that it gave before.
+    Pre-trained weights stay: a first convolution for other channels gets their mean over the
+    channels, scaled so that a grey image gives the response that it gave before.
 
     Args:
         network: Takes images of shape (batch, channel, height, width).
@@ -76,18 +91,24 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
         The same network, changed in place.
 
     Raises:
-        UserError: If the network can't take such images, or does not return logits of shape (batch, num_classes).
+        UserError: If the network can't take such images, or does not return logits of shape (batch,
+            num_classes).
     """
     kind, channels = type(network).__name__, image_shape[0]
-    layers = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    layers = [
+        (name, layer)
+        for name, layer in network.named_modules()
+        if isinstance(layer, nn.Conv2d | nn.Linear)
+    ]
     first = layers[0][1] if layers else None
     try:
         outputs = _run(network, image_shape)
     except (RuntimeError, ValueError, AssertionError, TypeError) as error:
         if not isinstance(first, nn.Conv2d) or first.groups > 1 or first.in_channels == channels:
             raise UserError(
-                f"model.network: {kind} can't take images of {image_shape} ({first_line(error)}); correct it "
-                "(LITLAB_TRACEBACK=1 shows where), or set data.image_size or data.mode to what it expects"
+                f"model.network: {kind} can't take images of {image_shape} ({first_line(error)}); "
+                "correct it (LITLAB_TRACEBACK=1 shows where), or set data.image_size or data.mode "
+                "to what it expects"
             ) from error
         weight = first.weight.detach().mean(dim=1, keepdim=True) * (first.in_channels / channels)
         first.weight = nn.Parameter(weight.repeat(1, channels, 1, 1))
@@ -105,21 +126,27 @@ def adapt_network(network: nn.Module, image_shape: tuple[int, int, int], num_cla
         outputs = _run(network, image_shape)
     if not isinstance(outputs, Tensor) or outputs.shape != shape:
         raise UserError(
-            f"model.network: {kind} does not return logits of shape {shape} for 2 images; switch its auxiliary "
-            "outputs off, or choose a classifier"
+            f"model.network: {kind} does not return logits of shape {shape} for 2 images; switch "
+            "its auxiliary outputs off, or choose a classifier"
         )
     return network
 
 
 @torch.no_grad()
 def _run(network: nn.Module, image_shape: tuple[int, int, int]) -> object:
-    """Return what a copy of the network, whose batch norms may count, returns for two black images in training."""
+    """Return what a copy of the network, whose batch norms may count, returns for two black images
+    in training.
+    """
     twin = copy.deepcopy(network).train()  # where auxiliary outputs show
-    return twin(torch.zeros(2, *image_shape, device=next(twin.parameters(), torch.zeros(())).device))
+    return twin(
+        torch.zeros(2, *image_shape, device=next(twin.parameters(), torch.zeros(())).device)
+    )
 
 
 def forget_weights(settings: Any) -> None:
-    """Let the settings of a network build it without pre-trained weights, as a checkpoint holds its own."""
+    """Let the settings of a network build it without pre-trained weights, as a checkpoint holds its
+    own.
+    """
     if "weights" in settings:
         settings["weights"] = None
     if settings.get("pretrained") is True:  # timm's

@@ -12,12 +12,12 @@ from litlab.types import HalfOpenUnitInterval
 class PretrainedText(nn.Module):
     """A pre-trained text encoder, the mean of its last states over the text, and a linear head.
 
-    It takes any encoder of transformers with a padding token, such as BERT, DistilBERT, RoBERTa or ModernBERT. The data
-    must have its tokenizer: set data.tokenizer to the same name.
+    It takes any encoder of transformers with a padding token, such as BERT, DistilBERT, RoBERTa or
+    ModernBERT. The data must have its tokenizer: set data.tokenizer to the same name.
 
     Args:
-        name: A folder with the model, or its name on huggingface.co, from where it is fetched once. Weights in the
-            safetensors format are read, and no code.
+        name: A folder with the model, or its name on huggingface.co, from where it is fetched once.
+            Weights in the safetensors format are read, and no code.
         weights: null: random weights, and only the model's config is read.
         dropout: Probability of dropping a value before the head.
         vocab_size: Token ids are below it; taken from the data.
@@ -42,18 +42,24 @@ class PretrainedText(nn.Module):
     ) -> None:
         super().__init__()
         if vocab_size is None or longest is None or padding is None or num_classes is None:
-            raise UserError("model.network: PretrainedText is for TextData, which tells it the size of its tokens")
+            raise UserError(
+                "model.network: PretrainedText is for TextData, which tells it the "
+                "size of its tokens"
+            )
         config = load_pretrained("AutoConfig", name, "model.network.name")
         if vocab_size > config.vocab_size or longest > config.max_position_embeddings:
             raise UserError(
-                f"model.network.name: {name} takes {config.vocab_size:,} different tokens and texts of "
-                f"{config.max_position_embeddings:,}, the data has {vocab_size:,} and {longest:,}; set data.tokenizer "
-                "to the same name, and data.max_tokens so that it fits"
+                f"model.network.name: {name} takes {config.vocab_size:,} different tokens and "
+                f"texts of {config.max_position_embeddings:,}, the data has {vocab_size:,} and "
+                f"{longest:,}; set data.tokenizer to the same name, and data.max_tokens so that it "
+                "fits"
             )
         if weights is None:
             self.encoder = import_module("transformers").AutoModel.from_config(config)
         else:
-            self.encoder = load_pretrained("AutoModel", name, "model.network.name", use_safetensors=True)
+            self.encoder = load_pretrained(
+                "AutoModel", name, "model.network.name", use_safetensors=True
+            )
         self.encoder.train()
         self.encoder.pooler = None  # BERT's, which nothing would train
         self.padding = padding
@@ -61,7 +67,9 @@ class PretrainedText(nn.Module):
         self.head = nn.Linear(config.hidden_size, num_classes)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return logits, (batch, classes), of token ids with the padding behind the text, int64 (batch, time)."""
+        """Return logits, (batch, classes), of token ids with the padding behind the text, int64
+        (batch, time).
+        """
         real = ids != self.padding
         states = self.encoder(input_ids=ids, attention_mask=real).last_hidden_state
         weights = real.unsqueeze(-1).to(states)
@@ -79,8 +87,12 @@ def load_pretrained(kind: str, name: str, setting: str, **options: Any) -> Any:
         **options: Of ``from_pretrained``.
     """
     try:
-        return getattr(import_module("transformers"), kind).from_pretrained(name, trust_remote_code=False, **options)
+        return getattr(import_module("transformers"), kind).from_pretrained(
+            name, trust_remote_code=False, **options
+        )
     except ModuleNotFoundError as error:
         raise UserError(f"{setting}: it needs {error.name}; pip install '.[pretrained]'") from error
     except (OSError, ValueError) as error:
-        raise UserError(f"{setting}: {name} can't be loaded ({first_line(error)}); name another") from error
+        raise UserError(
+            f"{setting}: {name} can't be loaded ({first_line(error)}); name another"
+        ) from error

@@ -15,33 +15,36 @@ from litlab.util.device import has_fast_bfloat16
 
 
 class Muon(Optimizer):
-    """Orthogonalised momentum (Muon) for the weights of hidden layers, AdamW or SGD for all other parameters.
+    """Orthogonalised momentum (Muon) for the weights of hidden layers, AdamW or SGD for all other
+    parameters.
 
-    Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) replaces the update of a matrix by the nearest
-    semi-orthogonal one, so that every direction is learned at the same speed. A bank of filters, (filters, channel,
-    height, width), counts as a matrix of shape (filters, rest). Embeddings, the last layer, vectors and scalars are not
-    matrices in that sense: they are the rest.
+    Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) replaces the update of a
+    matrix by the nearest semi-orthogonal one, so that every direction is learned at the same speed.
+    A bank of filters, (filters, channel, height, width), counts as a matrix of shape (filters,
+    rest). Embeddings, the last layer, vectors and scalars are not matrices in that sense: they are
+    the rest.
 
-    Updates have the size of AdamW's, 0.2 * sqrt(larger side) times the orthogonal matrix (Liu et al. 2025,
-    arXiv:2502.16982, section 2.2), so learning rate and weight decay of an AdamW recipe stay as they are, and one
-    schedule is right for all. That is ``adjust_lr_fn="match_rms_adamw"`` of torch.optim.Muon, which takes matrices only
-    and leaves the others to a second optimizer.
+    Updates have the size of AdamW's, 0.2 * sqrt(larger side) times the orthogonal matrix (Liu et
+    al. 2025, arXiv:2502.16982, section 2.2), so learning rate and weight decay of an AdamW recipe
+    stay as they are, and one schedule is right for all. That is ``adjust_lr_fn="match_rms_adamw"``
+    of torch.optim.Muon, which takes matrices only and leaves the others to a second optimizer.
 
-    An optimizer sees no layers: `ExperimentModule` calls `divide` after it has built one, and so has a
-    ``configure_optimizers`` of your own.
+    An optimizer sees no layers: `ExperimentModule` calls `divide` after it has built one, and so
+    has a ``configure_optimizers`` of your own.
 
     Args:
         params: Parameters.
         lr: Learning rate of the hidden weights.
         momentum: Nesterov's, of the hidden weights.
-        weight_decay: As AdamW's: each step takes away this share of the weights, times the learning rate. With SGD it
-            is added to the gradients of the rest.
-        unit_norm: Keep each hidden weight at a norm of sqrt(rows), which it has in place of weight decay, and don't
-            scale its update: lr is then the angle of a step. For layers before a norm, where size means nothing.
+        weight_decay: As AdamW's: each step takes away this share of the weights, times the learning
+            rate. With SGD it is added to the gradients of the rest.
+        unit_norm: Keep each hidden weight at a norm of sqrt(rows), which it has in place of weight
+            decay, and don't scale its update: lr is then the angle of a step. For layers before a
+            norm, where size means nothing.
         rest: What trains the other parameters.
         rest_lr: Learning rate of these. Left out, lr; SGD needs a higher one than AdamW.
-        vector_lr: Learning rate of the vectors and scalars among them, such as biases; their weight decay is divided by
-            as much as their rate is higher. Left out, rest_lr.
+        vector_lr: Learning rate of the vectors and scalars among them, such as biases; their weight
+            decay is divided by as much as their rate is higher. Left out, rest_lr.
         rest_momentum: Nesterov's, of the rest with SGD.
         iterations: Newton-Schulz iterations of the orthogonalisation.
     """
@@ -61,9 +64,16 @@ class Muon(Optimizer):
     ) -> None:
         # torch's own optimizer steps the rest, in their groups and with the state of this one.
         nothing = [torch.zeros(1)]
-        self._rest = SGD(nothing, momentum=rest_momentum, nesterov=True) if rest == "sgd" else AdamW(nothing)
+        self._rest = (
+            SGD(nothing, momentum=rest_momentum, nesterov=True) if rest == "sgd" else AdamW(nothing)
+        )
         self._rest_lr, self._vector_lr = rest_lr, vector_lr
-        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "unit_norm": unit_norm}
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "unit_norm": unit_norm,
+        }
         super().__init__(params, {**defaults, "iterations": iterations, "method": ""})
 
     def divide(self, module: nn.Module) -> None:
@@ -76,11 +86,14 @@ class Muon(Optimizer):
             UserError: If there are no hidden weights, or they are sharded.
         """
         hidden = hidden_weights(module)
-        trained = hidden & {parameter for group in self.param_groups for parameter in group["params"]}
+        trained = hidden & {
+            parameter for group in self.param_groups for parameter in group["params"]
+        }
         if not trained or any(isinstance(parameter, DTensor) for parameter in trained):
             raise UserError(
-                "model.optimizer: Muon finds no whole weights of hidden layers: the network has none, or "
-                "trainer.strategy shards them; choose another optimizer, or a strategy that does not shard, such as ddp"
+                "model.optimizer: Muon finds no whole weights of hidden layers: the network has "
+                "none, or trainer.strategy shards them; choose another optimizer, or a strategy "
+                "that does not shard, such as ddp"
             )
         rest = type(self._rest).__name__.lower()
 
@@ -106,7 +119,9 @@ class Muon(Optimizer):
             The closure's loss, shape ().
         """
         loss = None if closure is None else torch.enable_grad()(closure)()
-        self._rest.param_groups = [group for group in self.param_groups if group["method"] != "muon"]
+        self._rest.param_groups = [
+            group for group in self.param_groups if group["method"] != "muon"
+        ]
         self._rest.state = self.state
         self._rest.step()
         for group in self.param_groups:
@@ -137,9 +152,10 @@ class Muon(Optimizer):
 def orthogonalise(matrix: Tensor, iterations: int = 5) -> Tensor:
     """Return a matrix of the same singular vectors whose singular values are near 1.
 
-    The quintic Newton-Schulz iteration with Jordan's coefficients (https://kellerjordan.github.io/posts/muon/): they do
-    not converge, but bring every singular value into about 0.7 to 1.2 within five iterations, with matrix products
-    alone. bfloat16 is exact enough; float32 is used where the device has no fast bfloat16.
+    The quintic Newton-Schulz iteration with Jordan's coefficients
+    (https://kellerjordan.github.io/posts/muon/): they do not converge, but bring every singular
+    value into about 0.7 to 1.2 within five iterations, with matrix products alone. bfloat16 is
+    exact enough; float32 is used where the device has no fast bfloat16.
 
     Args:
         matrix: Shape (rows, columns).

@@ -1,4 +1,6 @@
-"""Parameters by their names and layers: learning rates and weight decay that differ within a network."""
+"""Parameters by their names and layers: learning rates and weight decay that differ within a
+network.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -21,7 +23,8 @@ class GroupRule:
     """What differs for the parameters whose names match.
 
     Args:
-        params: Pattern of names, or several, as `fit --check` lists them; see `litlab.nn.selection`.
+        params: Pattern of names, or several, as `fit --check` lists them; see
+            `litlab.nn.selection`.
         lr_scale: Factor on the optimizer's learning rate.
         weight_decay: In place of the optimizer's.
     """
@@ -35,17 +38,19 @@ class GroupRule:
 class ParamGroups:
     """How an optimizer's settings differ from parameter to parameter.
 
-    The optimizer is built as without groups; then each of its own groups (`Muon` has several) is divided. So this
-    works with every optimizer that takes groups, and every schedule keeps the ratios between their rates.
+    The optimizer is built as without groups; then each of its own groups (`Muon` has several) is
+    divided. So this works with every optimizer that takes groups, and every schedule keeps the
+    ratios between their rates.
 
     Args:
         rules: The first one that matches a parameter counts.
-        layer_decay: Factor from each layer's learning rate to that of the layer before it, above 0 and below 1. The
-            last layer has the optimizer's own rate (Howard and Ruder 2018, arXiv:1801.06146). Multiplied with the
-            rules' lr_scale. Layers are the parts of the model's network in the order of their definition; those of a
-            Sequential or ModuleList count one by one, and parts with only norms and biases belong to the part before.
-        decay_norms_and_biases: Whether weight decay applies to vectors and scalars, such as biases and the weights of
-            norms, too.
+        layer_decay: Factor from each layer's learning rate to that of the layer before it, above 0
+            and below 1. The last layer has the optimizer's own rate (Howard and Ruder 2018,
+            arXiv:1801.06146). Multiplied with the rules' lr_scale. Layers are the parts of the
+            model's network in the order of their definition; those of a Sequential or ModuleList
+            count one by one, and parts with only norms and biases belong to the part before.
+        decay_norms_and_biases: Whether weight decay applies to vectors and scalars, such as biases
+            and the weights of norms, too.
     """
 
     rules: list[GroupRule] = field(default_factory=list)
@@ -65,7 +70,8 @@ class ParamGroups:
             UserError: If a pattern matches nothing.
         """
         rule_of = {}
-        for number, rule in reversed(list(enumerate(self.rules))):  # the first one that matches is written last
+        # The first one that matches is written last
+        for number, rule in reversed(list(enumerate(self.rules))):
             selected = select_parameters(module, rule.params, f"model.param_groups.rules[{number}]")
             rule_of |= dict.fromkeys(selected.values(), rule)
         scale_of = {} if self.layer_decay is None else _layer_scales(module, self.layer_decay)
@@ -77,17 +83,24 @@ class ParamGroups:
             if decay is None:
                 decayed = self.decay_norms_and_biases or parameter.ndim > 1
                 decay = group.get("weight_decay", 0.0) if decayed else 0.0
-            return {"lr": group["lr"] * scale, "lr_scale": group.get("lr_scale", 1.0) * scale, "weight_decay": decay}
+            return {
+                "lr": group["lr"] * scale,
+                "lr_scale": group.get("lr_scale", 1.0) * scale,
+                "weight_decay": decay,
+            }
 
         divide_groups(optimizer, settings_of)
 
 
-def divide_groups(optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dict[str, Any]], dict[str, Any]]) -> None:
+def divide_groups(
+    optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dict[str, Any]], dict[str, Any]]
+) -> None:
     """Divide each group of a new optimizer into groups of equal settings.
 
     Args:
         optimizer: It has no state yet.
-        settings_of: Returns what is different for a parameter of a group; numbers, words and the like.
+        settings_of: Returns what is different for a parameter of a group; numbers, words and the
+            like.
     """
     groups = list(optimizer.param_groups)
     optimizer.param_groups.clear()
@@ -107,7 +120,9 @@ def divide_groups(optimizer: Optimizer, settings_of: Callable[[nn.Parameter, dic
 
 
 def set_rate(group: dict[str, Any], rate: float) -> None:
-    """Set the learning rate of a group of an optimizer's parameters, in place where it is a tensor."""
+    """Set the learning rate of a group of an optimizer's parameters, in place where it is a
+    tensor.
+    """
     if isinstance(group["lr"], torch.Tensor):  # optimizers with a compiled step insist on theirs
         group["lr"].fill_(rate)
     else:
@@ -115,7 +130,9 @@ def set_rate(group: dict[str, Any], rate: float) -> None:
 
 
 def _layer_scales(module: nn.Module, decay: float) -> dict[nn.Parameter, float]:
-    """Return the factor of each parameter of a model's network; each member of an ensemble has the same layers."""
+    """Return the factor of each parameter of a model's network; each member of an ensemble has the
+    same layers.
+    """
     scales = {}
     for network in split_members(getattr(module, "network", module)):
         for distance, layer in enumerate(reversed(_find_layers(network))):
@@ -128,14 +145,19 @@ def _find_layers(network: nn.Module) -> list[list[nn.Parameter]]:
     lists = nn.Sequential | nn.ModuleList
     total = sum(map(torch.numel, network.parameters()))
 
-    def holds_layers(part: nn.Module) -> bool:  # such as a list of blocks, or the encoder that has it
+    # Such as a list of blocks, or the encoder that has it
+    def holds_layers(part: nn.Module) -> bool:
         is_most = 2 * sum(map(torch.numel, part.parameters())) > total
-        return isinstance(part, lists) or (is_most and any(isinstance(child, lists) for child in part.modules()))
+        return isinstance(part, lists) or (
+            is_most and any(isinstance(child, lists) for child in part.modules())
+        )
 
     containers = {name for name, part in network.named_modules() if holds_layers(part)}
     parts = defaultdict(list)
     for name, parameter in network.named_parameters():
-        part = next(part for part in accumulate(name.split("."), "{}.{}".format) if part not in containers)
+        part = next(
+            part for part in accumulate(name.split("."), "{}.{}".format) if part not in containers
+        )
         parts[part].append(parameter)
 
     layers: list[list[nn.Parameter]] = []
@@ -156,7 +178,8 @@ def summarise(names: Iterable[str]) -> str:
 
 
 def last_layer(module: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters of the layer with weights that is defined last, such as a classifier's head.
+    """Return the parameters of the layer with weights that is defined last, such as a classifier's
+    head.
 
     In an ensemble each member has a last layer.
     """
@@ -169,18 +192,30 @@ def last_layer(module: nn.Module) -> list[nn.Parameter]:
 
 
 def hidden_weights(module: nn.Module) -> set[nn.Parameter]:
-    """Return the weights that map hidden features to hidden features: matrices and banks of filters.
+    """Return the weights that map hidden features to hidden features: matrices and banks of
+    filters.
 
-    A weight is a parameter of two or more dimensions whose name says so, as it does in all layers of torch. Positions,
-    class tokens and the like have other names. Left out are weights of the last layer and of embeddings, also where
-    another layer shares them, and those that are a vector but for their shape.
+    A weight is a parameter of two or more dimensions whose name says so, as it does in all layers
+    of torch. Positions, class tokens and the like have other names. Left out are weights of the
+    last layer and of embeddings, also where another layer shares them, and those that are a vector
+    but for their shape.
     """
-    embeddings = [layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
-    weights = [parameter for name, parameter in module.named_parameters() if is_weight(name) and parameter.ndim > 1]
+    embeddings = [
+        layer.weight
+        for layer in module.modules()
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag)
+    ]
+    weights = [
+        parameter
+        for name, parameter in module.named_parameters()
+        if is_weight(name) and parameter.ndim > 1
+    ]
     matrices = {weight for weight in weights if min(len(weight), weight[:1].numel()) > 1}
     return matrices.difference(last_layer(module), embeddings)
 
 
 def is_weight(name: str) -> bool:
-    """Return whether the name of a parameter, such as ``head.weight``, is that of a layer's weight."""
+    """Return whether the name of a parameter, such as ``head.weight``, is that of a layer's
+    weight.
+    """
     return "weight" in name.rpartition(".")[2]

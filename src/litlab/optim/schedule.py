@@ -1,4 +1,6 @@
-"""Optimizers and schedules that YAML describes: a class and its arguments, which the run completes."""
+"""Optimizers and schedules that YAML describes: a class and its arguments, which the run
+completes.
+"""
 
 import inspect
 import math
@@ -17,10 +19,12 @@ from litlab.util.metrics import choose_mode
 
 
 def plain_recipe(value: Any) -> Any:
-    """Turn what the command line makes of a class and its arguments into a plain ``functools.partial`` of that class.
+    """Turn what the command line makes of a class and its arguments into a plain
+    ``functools.partial`` of that class.
 
-    The command line builds a partial that calls the class through its parser. The parser holds the whole command line
-    with its files and locks, so a module that keeps such a partial can be neither copied nor pickled.
+    The command line builds a partial that calls the class through its parser. The parser holds the
+    whole command line with its files and locks, so a module that keeps such a partial can be
+    neither copied nor pickled.
 
     Args:
         value: Any value; a `Schedule` has a plain one already.
@@ -31,36 +35,53 @@ def plain_recipe(value: Any) -> Any:
     if not isinstance(value, partial):
         return value
     cls = next((part for part in value.args if isinstance(part, type)), None)
-    return value if cls is None else partial(cls, **{name: plain_recipe(part) for name, part in value.keywords.items()})
+    return (
+        value
+        if cls is None
+        else partial(cls, **{name: plain_recipe(part) for name, part in value.keywords.items()})
+    )
 
 
 def arguments_of(recipe: Callable[..., Any]) -> dict[str, Any]:
-    """Return the arguments of a recipe by name, given or by default; ``inspect.Parameter.empty`` where one is missing.
+    """Return the arguments of a recipe by name, given or by default; ``inspect.Parameter.empty``
+    where one is missing.
 
     Args:
-        recipe: A class, or a plain partial of it. Its first argument, what it will work on, is left out.
+        recipe: A class, or a plain partial of it. Its first argument, what it will work on, is left
+            out.
     """
     _, *parameters = inspect.signature(getattr(recipe, "func", recipe)).parameters.values()
-    return {parameter.name: parameter.default for parameter in parameters} | getattr(recipe, "keywords", {})
+    return {parameter.name: parameter.default for parameter in parameters} | getattr(
+        recipe, "keywords", {}
+    )
 
 
 def rates_of(recipe: Callable[..., Any]) -> dict[str, float]:
-    """Return the learning rates of an optimizer's recipe: its numbers called ``lr`` or ``..._lr``."""
+    """Return the learning rates of an optimizer's recipe: its numbers called ``lr`` or
+    ``..._lr``.
+    """
     arguments = arguments_of(recipe).items()
-    return {name: value for name, value in arguments if f"_{name}".endswith("_lr") and isinstance(value, int | float)}
+    return {
+        name: value
+        for name, value in arguments
+        if f"_{name}".endswith("_lr") and isinstance(value, int | float)
+    }
 
 
 def scale_rates(recipe: Callable[..., Any], lr: float) -> Callable[..., Any]:
-    """Return an optimizer's recipe with another ``lr``, and its other learning rates in proportion."""
+    """Return an optimizer's recipe with another ``lr``, and its other learning rates in
+    proportion.
+    """
     rates = rates_of(recipe)
     scaled = {name: rate * (lr / rates["lr"]) for name, rate in rates.items()}
     return partial(recipe, **{**scaled, "lr": lr})  # exactly
 
 
 KEY = "model.schedule.scheduler"
-LENGTHS = ("total_steps", "T_max", "total_iters")  # what torch's schedulers call the steps that they stretch over
-# A scheduler class with all of its arguments but the optimizer. The second form is what a class matches that leaves a
-# required argument out: CosineAnnealingLR without T_max.
+# What torch's schedulers call the steps that they stretch over
+LENGTHS = ("total_steps", "T_max", "total_iters")
+# A scheduler class with all of its arguments but the optimizer. The second form is what a class
+# matches that leaves a required argument out: CosineAnnealingLR without T_max.
 Recipe = Callable[[Optimizer], LRScheduler] | Callable[[Optimizer, int], LRScheduler]
 
 
@@ -68,9 +89,10 @@ Recipe = Callable[[Optimizer], LRScheduler] | Callable[[Optimizer, int], LRSched
 class Schedule:
     """When and how the learning rate changes.
 
-    A scheduler's length is taken from the run when it is left out: ``T_max`` of ``CosineAnnealingLR``, ``total_steps``
-    of ``OneCycleLR``, and any parameter of these names in a scheduler of your own. The peak of ``OneCycleLR``, its
-    ``max_lr``, is the optimizer's learning rate when it is left out.
+    A scheduler's length is taken from the run when it is left out: ``T_max`` of
+    ``CosineAnnealingLR``, ``total_steps`` of ``OneCycleLR``, and any parameter of these names in a
+    scheduler of your own. The peak of ``OneCycleLR``, its ``max_lr``, is the optimizer's learning
+    rate when it is left out.
 
     Args:
         scheduler: Any class of torch.optim.lr_scheduler, or your own, without its optimizer.
@@ -87,16 +109,18 @@ class Schedule:
     def __post_init__(self) -> None:
         self.scheduler = plain_recipe(self.scheduler)
 
-    def configure(self, optimizer: Optimizer, length: float, model: nn.Module | None = None) -> dict[str, Any]:
+    def configure(
+        self, optimizer: Optimizer, length: float, model: nn.Module | None = None
+    ) -> dict[str, Any]:
         """Build the scheduler.
 
-        The rates that OneCycleLR and CyclicLR set for all groups alike are scaled for each one; a ``max_lr`` that is
-        left out is the optimizer's own rate of each.
+        The rates that OneCycleLR and CyclicLR set for all groups alike are scaled for each one; a
+        ``max_lr`` that is left out is the optimizer's own rate of each.
 
         Args:
             optimizer: The optimizer whose learning rate it drives.
-            length: Optimizer steps of the whole run, or with the interval `epoch` its epochs; inf if
-                it is not known.
+            length: Optimizer steps of the whole run, or with the interval `epoch` its epochs; inf
+                if it is not known.
             model: The model that logs what ReduceLROnPlateau monitors.
 
         Returns:
@@ -137,24 +161,30 @@ class Schedule:
         return {
             "scheduler": scheduler,
             "interval": self.interval,
-            "frequency": 1 if self.interval == "step" else self.frequency,  # steps are counted by the module
+            # Steps are counted by the module
+            "frequency": 1 if self.interval == "step" else self.frequency,
             "monitor": self.monitor,
         }
 
 
 def missing_length(recipe: Recipe) -> str | None:
-    """Return the name of a scheduler's length if it is left out, to be taken from the run; None if it is not."""
+    """Return the name of a scheduler's length if it is left out, to be taken from the run; None if
+    it is not.
+    """
     values = arguments_of(recipe)
     if values.get("steps_per_epoch") is not None:  # OneCycleLR's other way of saying how long it is
         return None
-    return next((name for name in LENGTHS if values.get(name, 0) in (None, inspect.Parameter.empty)), None)
+    return next(
+        (name for name in LENGTHS if values.get(name, 0) in (None, inspect.Parameter.empty)), None
+    )
 
 
 class WarmupDecay(LRScheduler):
-    """Linear warm-up, then linear or cosine decay, as a factor on every parameter group's own learning rate.
+    """Linear warm-up, then linear or cosine decay, as a factor on every parameter group's own
+    learning rate.
 
-    OneCycleLR does the same but sets one peak for all groups; here each group keeps its ratio to the others. Step it
-    after every optimizer step (``interval: step``).
+    OneCycleLR does the same but sets one peak for all groups; here each group keeps its ratio to
+    the others. Step it after every optimizer step (``interval: step``).
 
     Args:
         optimizer: Its groups' learning rates are the peaks.
@@ -179,7 +209,8 @@ class WarmupDecay(LRScheduler):
 
     def get_lr(self) -> list[float | Tensor]:
         """Learning rate of each group for the step that comes next."""
-        # The first step is taken at 1/(n+1) of the way, not at 0: a step with a rate of zero would be wasted.
+        # The first step is taken at 1/(n+1) of the way, not at 0: a step with a rate of zero would
+        # be wasted.
         progress = min(1.0, (self.last_epoch + 1) / (self.total_steps + 1))
         if progress < self.warmup:
             factor = progress / self.warmup

@@ -1,7 +1,7 @@
 """Pipeline parallelism: micro-batches pass through the stages of a network, forwards and backwards.
 
-torch's own PipelineStage and its schedules need a module for each stage, the shapes of what is sent, and the loss of
-each micro-batch within the schedule.
+torch's own PipelineStage and its schedules need a module for each stage, the shapes of what is
+sent, and the loss of each micro-batch within the schedule.
 """
 
 from collections import ChainMap
@@ -24,40 +24,53 @@ from litlab.parallel.plan import check_weights, networks
 from litlab.types import PositiveInt
 from litlab.util.splitmix import GOLDEN, mix, next_number
 
-Passed = list[tuple[Any, Tensor]]  # of each micro-batch: what a stage has received, and what it has computed
+# Of each micro-batch: what a stage has received, and what it has computed
+Passed = list[tuple[Any, Tensor]]
 
 
 class Pipeline:
-    """Let processes compute a network together, each some of its blocks, wherever the network is called.
+    """Let processes compute a network together, each some of its blocks, wherever the network is
+    called.
 
-    All processes call it with the same batch, and get the same output. They pass on micro-batches as GPipe does (Huang
-    et al. 2019, arXiv:1811.06965): first all forward, then, once the loss of the whole batch has told the gradient of
-    the output, all backward. So a loss may be anything. 1F1B, which keeps activations of fewer micro-batches, begins to
-    go backward before the last one has gone forward: it would need a loss of each micro-batch, within the schedule.
+    All processes call it with the same batch, and get the same output. They pass on micro-batches
+    as GPipe does (Huang et al. 2019, arXiv:1811.06965): first all forward, then, once the loss of
+    the whole batch has told the gradient of the output, all backward. So a loss may be anything.
+    1F1B, which keeps activations of fewer micro-batches, begins to go backward before the last one
+    has gone forward: it would need a loss of each micro-batch, within the schedule.
 
-    A stage runs the network's own forward pass. In it, blocks of earlier stages return what they get, this stage's
-    first block gets what the stage before has sent, and the pass is left where it calls the next stage's first block:
-    with what that block would get. What is not in a block, such as masks, is computed by each stage for itself. Its
-    gradients are summed over the stages, at the end of each backward pass.
+    A stage runs the network's own forward pass. In it, blocks of earlier stages return what they
+    get, this stage's first block gets what the stage before has sent, and the pass is left where it
+    calls the next stage's first block: with what that block would get. What is not in a block, such
+    as masks, is computed by each stage for itself. Its gradients are summed over the stages, at the
+    end of each backward pass.
 
-    torch's generators are seeded before each micro-batch and before each block. So what stages compute alike is alike,
-    and dropout does not depend on how many there are.
+    torch's generators are seeded before each micro-batch and before each block. So what stages
+    compute alike is alike, and dropout does not depend on how many there are.
 
     Args:
-        network: It returns one tensor with a row for each sample. It is changed: from then on the blocks of other
-            stages are on the meta device, and take no memory.
+        network: It returns one tensor with a row for each sample. It is changed: from then on the
+            blocks of other stages are on the meta device, and take no memory.
         stage: The number of this process's stage, from 0.
         stages: How many there are; at most as many as blocks.
-        microbatches: Parts of a batch that are under way at once; fewer where a batch has fewer samples.
+        microbatches: Parts of a batch that are under way at once; fewer where a batch has fewer
+            samples.
         device: Where the process computes.
-        group: All processes, on the CPU: they tell each other of tensors without waiting for the device.
+        group: All processes, on the CPU: they tell each other of tensors without waiting for the
+            device.
 
     Raises:
-        UserError: If a weight is in a block and elsewhere, or something around blocks is compiled or recomputed.
+        UserError: If a weight is in a block and elsewhere, or something around blocks is compiled
+            or recomputed.
     """
 
     def __init__(
-        self, network: nn.Module, stage: int, stages: int, microbatches: int, device: torch.device, group: Any
+        self,
+        network: nn.Module,
+        stage: int,
+        stages: int,
+        microbatches: int,
+        device: torch.device,
+        group: Any,
     ) -> None:
         blocks = find_blocks(network)
         check_weights(network, blocks)
@@ -66,7 +79,9 @@ class Pipeline:
         self.microbatches, self.device, self.group = microbatches, device, group
 
         inside = tuple(f"{name}." for name in blocks)
-        self.outer_parameters = [p for name, p in network.named_parameters() if not name.startswith(inside)]
+        self.outer_parameters = [
+            p for name, p in network.named_parameters() if not name.startswith(inside)
+        ]
         numbers = np.array_split(range(len(blocks)), stages)[stage]
         self._first, self._last = numbers[0], numbers[-1]
         self.own_parameters: set[nn.Parameter] = set()
@@ -83,7 +98,9 @@ class Pipeline:
         leaves, spec = tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim()]
         if not tensors or any(tensor.requires_grad for tensor in tensors):
-            raise self._refuse("must be called with tensors of one row per sample, none of which needs a gradient")
+            raise self._refuse(
+                "must be called with tensors of one row per sample, none of which needs a gradient"
+            )
 
         # Micro-batches
         rows = len(tensors[0])
@@ -94,7 +111,8 @@ class Pipeline:
             parts.append(leaf.tensor_split(count) if has_rows else [leaf] * count)
         batches = [tree_unflatten(part, spec) for part in zip(*parts, strict=True)]
 
-        # The last stage has the output of the whole batch; like the others' it is not with channels last.
+        # The last stage has the output of the whole batch; like the others' it is not with channels
+        # last.
         passed = self._pass_forward(forward, batches)
         output = None
         kind: list[Any] = [None]  # an empty tensor like the output
@@ -109,10 +127,19 @@ class Pipeline:
         if len(output) != rows:
             raise self._refuse("must return a tensor of one row per sample")
         if torch.is_grad_enabled():
-            output = _Bridge.apply(torch.zeros((), requires_grad=True), partial(self._pass_backward, passed), output)
+            output = _Bridge.apply(
+                torch.zeros((), requires_grad=True), partial(self._pass_backward, passed), output
+            )
         return output
 
-    def run_stage(self, forward: Callable[..., Any], received: Tensor | None, seed: int, args: Any, kwargs: Any) -> Any:
+    def run_stage(
+        self,
+        forward: Callable[..., Any],
+        received: Tensor | None,
+        seed: int,
+        args: Any,
+        kwargs: Any,
+    ) -> Any:
         """Run this stage for a micro-batch.
 
         Args:
@@ -126,9 +153,11 @@ class Pipeline:
             What the next stage is sent; in the last stage what the network returns.
 
         Raises:
-            UserError: If the network doesn't call its blocks in order, or returns something else than a tensor.
+            UserError: If the network doesn't call its blocks in order, or returns something else
+                than a tensor.
         """
-        self._received, self._seed, self._next = received, seed, 0  # the last one: the block that is to be called
+        # The last one: the block that is to be called
+        self._received, self._seed, self._next = received, seed, 0
         self._seed_torch(seed)
         try:
             output = forward(*args, **kwargs)
@@ -140,7 +169,9 @@ class Pipeline:
             raise self._refuse("must return a tensor of one row per sample")
         return output
 
-    def _answer(self, number: int, block: Callable[..., Any], activation: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def _answer(
+        self, number: int, block: Callable[..., Any], activation: Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
         """Answer the call of a block, whichever stage it is in."""
         if number != self._next:
             raise self._refuse("must call its blocks one after the other")
@@ -155,18 +186,22 @@ class Pipeline:
         return block(activation, *args, **kwargs)
 
     def _seed_torch(self, seed: int) -> None:
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed takes 170 µs where there is no GPU
+        # torch.manual_seed takes 170 µs where there is no GPU
+        torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
     def _refuse(self, reason: str) -> UserError:
-        return UserError(f"trainer.strategy: with pipeline {type(self.network).__name__} {reason}; use fsdp2")
+        return UserError(
+            f"trainer.strategy: with pipeline {type(self.network).__name__} {reason}; use fsdp2"
+        )
 
     def _pass_forward(self, forward: Callable[..., Any], batches: list[Any]) -> Passed:
         passed: Passed = []
         received = None
         seed = int(torch.randint(2**62, ()))
-        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):  # stages draw unlike numbers
+        # Stages draw unlike numbers
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             for number, (args, kwargs) in enumerate(batches):
                 if self.stage > 0:
                     kind: list[Any] = [None]  # an empty tensor like the one that is sent
@@ -225,11 +260,14 @@ class _Bridge(torch.autograd.Function):
 
 
 class _Left(BaseException):
-    """Carries what the next stage gets out of the network's forward pass, past whatever it catches."""
+    """Carries what the next stage gets out of the network's forward pass, past whatever it
+    catches.
+    """
 
 
 def intercept(module: nn.Module, call: Callable[..., Any]) -> None:
-    """Let a function answer the calls of a module; hooks and compiled code are part of the call that it is given.
+    """Let a function answer the calls of a module; hooks and compiled code are part of the call
+    that it is given.
 
     The module gets a subclass of its class, as FSDP2 does it.
 
@@ -256,20 +294,21 @@ def _check_surroundings(network: nn.Module, blocks: list[str]) -> None:
         is_compiled = getattr(module, "_compiled_call_impl", None) is not None
         if is_around and (is_compiled or "forward" in vars(module)):
             raise UserError(
-                "trainer.strategy: with pipeline, compile.children and activation_checkpointing.blocks must name "
-                f"blocks, such as '*.{blocks[0]}'"
+                "trainer.strategy: with pipeline, compile.children and "
+                f"activation_checkpointing.blocks must name blocks, such as '*.{blocks[0]}'"
             )
 
 
 class PipelineStrategy(DataGroups):
-    """Pipeline parallelism: all processes form one pipeline, and each holds a part of the network's blocks.
+    """Pipeline parallelism: all processes form one pipeline, and each holds a part of the network's
+        blocks.
 
-    Every process gets the same batches and computes loss, metrics and steps of the whole batch; only the network's call
-    is divided, see `Pipeline`. What is not in a block is in every process.
+    Every process gets the same batches and computes loss, metrics and steps of the whole batch;
+    only the network's call is divided, see `Pipeline`. What is not in a block is in every process.
 
     Args:
-        microbatches: Parts of a batch that are under way at once. Of the time, ``(processes - 1) / (microbatches +
-            processes - 1)`` is spent waiting.
+        microbatches: Parts of a batch that are under way at once. Of the time,
+            ``(processes - 1) / (microbatches + processes - 1)`` is spent waiting.
     """
 
     def __init__(self, microbatches: PositiveInt = 4) -> None:
@@ -278,7 +317,8 @@ class PipelineStrategy(DataGroups):
         self._own: set[nn.Parameter] = set()  # what this process alone has
 
     def setup_environment(self) -> None:
-        self._tensor_parallel_size = self.num_nodes * self.num_processes  # they have the same samples
+        # They have the same samples
+        self._tensor_parallel_size = self.num_nodes * self.num_processes
         super().setup_environment()
 
     def divide(self, model: nn.Module) -> None:
@@ -287,14 +327,21 @@ class PipelineStrategy(DataGroups):
         if max(blocks.values()) < self.world_size:
             sizes = ", ".join(f"model.{name} has {count}" for name, count in blocks.items())
             raise UserError(
-                f"trainer.strategy: a pipeline of {self.world_size} processes needs at least {self.world_size} blocks, "
-                f"and {sizes}; add layers or a parallel_plan with more blocks, set fewer trainer.devices, or use fsdp2"
+                f"trainer.strategy: a pipeline of {self.world_size} processes needs at least "
+                f"{self.world_size} blocks, and {sizes}; add layers or a parallel_plan with more "
+                "blocks, set fewer trainer.devices, or use fsdp2"
             )
         self._group: Any = dist.new_group(backend="gloo")
         for name, network in parts.items():
-            if blocks[name] >= self.world_size:  # a small network beside it is whole in every process
+            # A small network beside it is whole in every process
+            if blocks[name] >= self.world_size:
                 pipeline = Pipeline(
-                    network, self.global_rank, self.world_size, self.microbatches, self.root_device, self._group
+                    network,
+                    self.global_rank,
+                    self.world_size,
+                    self.microbatches,
+                    self.root_device,
+                    self._group,
                 )
                 self._own |= pipeline.own_parameters
 
@@ -304,9 +351,12 @@ class PipelineStrategy(DataGroups):
     def gathered(self, state: dict[Any, Any]) -> dict[Any, Any]:
         """Return on the first process what all processes have, on the CPU.
 
-        What several have is that of the last one, which alone computes what follows the blocks, with its buffers.
+        What several have is that of the last one, which alone computes what follows the blocks,
+        with its buffers.
         """
-        mine = {name: value for name, value in state.items() if not getattr(value, "is_meta", False)}
+        mine = {
+            name: value for name, value in state.items() if not getattr(value, "is_meta", False)
+        }
         mine = apply_to_collection(mine, Tensor, lambda tensor: tensor.detach().cpu())
         everyone: Any = [None] * self.world_size if self.is_global_zero else None
         dist.gather_object(mine, everyone, group=self._group)

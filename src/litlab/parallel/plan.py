@@ -14,12 +14,15 @@ class ParallelPlan:
     """Which parts of a network processes share, by the patterns of `litlab.nn.selection`.
 
     Args:
-        blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``, and that the stages of a pipeline are
-            made of. What is in none is gathered with the network as a whole.
-        columns: Linear layers of which each process computes a part of the outputs: consecutive ones, such as those of
-            whole heads.
-        rows: Linear layers whose inputs are the parts that the layers before compute; their outputs are summed.
-        counts: Attributes that say how many there are of what is divided, such as ``blocks.*.attention.num_heads``.
+        blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``, and that the
+            stages of a pipeline are made of. What is in none is gathered with the network as a
+            whole.
+        columns: Linear layers of which each process computes a part of the outputs: consecutive
+            ones, such as those of whole heads.
+        rows: Linear layers whose inputs are the parts that the layers before compute; their outputs
+            are summed.
+        counts: Attributes that say how many there are of what is divided, such as
+            ``blocks.*.attention.num_heads``.
     """
 
     blocks: Sequence[str] = ()
@@ -29,14 +32,18 @@ class ParallelPlan:
 
 
 def plan_of(network: nn.Module) -> ParallelPlan:
-    """Return the plan of a network, which is empty if it has none; `find_blocks` finds the blocks of both."""
+    """Return the plan of a network, which is empty if it has none; `find_blocks` finds the blocks
+    of both.
+    """
     return getattr(network, "parallel_plan", ParallelPlan())
 
 
 def networks(module: nn.Module) -> dict[str, nn.Module]:
-    """Return the children of a LightningModule that have parameters, by name: each is called as a whole.
+    """Return the children of a LightningModule that have parameters, by name: each is called as a
+        whole.
 
-    A ModuleList or ModuleDict can't be called: it stands for the modules in it. Lists of parameters are not networks.
+    A ModuleList or ModuleDict can't be called: it stands for the modules in it. Lists of parameters
+    are not networks.
     """
     paths: dict[nn.Module, str] = {}
     for path, network in find_called(dict(module.named_children())).items():
@@ -48,7 +55,8 @@ def networks(module: nn.Module) -> dict[str, nn.Module]:
 def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
     """Check that each weight is in one part of a module only.
 
-    Strategies divide one part after the other: a weight of two parts would silently become two weights.
+    Strategies divide one part after the other: a weight of two parts would silently become two
+        weights.
 
     Args:
         module: What is divided.
@@ -64,6 +72,6 @@ def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
         other_name, other_part = places.setdefault(parameter, (name, part))
         if other_part != part:
             raise UserError(
-                f"trainer.strategy: {other_name} and {name} of {type(module).__name__} are one weight, and it would "
-                "divide them one by one; use ddp"
+                f"trainer.strategy: {other_name} and {name} of {type(module).__name__} are one "
+                "weight, and it would divide them one by one; use ddp"
             )

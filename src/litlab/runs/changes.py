@@ -10,7 +10,8 @@ from litlab.errors import UserError
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.results import differences, flatten, format_value
 
-# What may change when a run is resumed: its end, where it runs, where its data lies; it has weights.
+# What may change when a run is resumed: its end, where it runs, where its data lies; it has
+# weights.
 MAY_CHANGE = re.compile(
     r"trainer\.(max_epochs|max_steps|max_time|accelerator|devices|num_nodes|strategy)"
     r"|trainer\.(enable_progress_bar|default_root_dir)|test_after_fit|experiment|init_from"
@@ -29,8 +30,8 @@ def check_settings(command: Any) -> None:
     other = [change for key, change in changes.items() if not MAY_CHANGE.fullmatch(key)]
     if other:
         raise UserError(
-            f"{run.name}: a resumed run keeps its settings ({', '.join(other)}); leave that out, or "
-            f"start a new run from its weights with --init_from {run.path}"
+            f"{run.name}: a resumed run keeps its settings ({', '.join(other)}); leave that out, "
+            f"or start a new run from its weights with --init_from {run.path}"
         )
 
 
@@ -40,12 +41,15 @@ def is_finished(command: Any) -> bool:
     is_longer = any(key.startswith("trainer.max_") for key in find_changes(command, run))
     if is_longer or read_json(run.status).get("status") != "finished":
         return False
-    rank_zero_info(f"{run.name} is finished. Train it longer with --resume {run.path} --trainer.max_epochs N")
+    rank_zero_info(
+        f"{run.name} is finished. Train it longer with --resume {run.path} --trainer.max_epochs N"
+    )
     return True
 
 
 def saves_results(command: Any, changes: dict[str, str]) -> bool:
-    """Return whether the results of an evaluation go into the run of its checkpoint; if not, say why.
+    """Return whether the results of an evaluation go into the run of its checkpoint; if not, say
+    why.
 
     Args:
         command: The command line, parsed.
@@ -55,11 +59,15 @@ def saves_results(command: Any, changes: dict[str, str]) -> bool:
     if command.config.trainer.logger is False:
         return False
     if run is None:
-        rank_zero_info("The results are printed, but not saved: the checkpoint is in no run's folder")
+        rank_zero_info(
+            "The results are printed, but not saved: the checkpoint is in no run's folder"
+        )
         return False
     other = [change for key, change in changes.items() if is_of_results(key)]
     if other:
-        rank_zero_info(f"Settings differ from {run.name} ({', '.join(other)}): the results are not saved")
+        rank_zero_info(
+            f"Settings differ from {run.name} ({', '.join(other)}): the results are not saved"
+        )
     return not other
 
 
@@ -90,9 +98,9 @@ def check_data(run: RunFolder, trainer: Trainer) -> None:
     before, now = newest.get("fingerprint"), str(getattr(data, "fingerprint", ""))
     if before and now and before != now:
         raise UserError(
-            f"data: the contents of {data.source_name} have changed since {run.name} was trained on them "
-            f"(fingerprint {before}, now {now}); bring back what was there, or accept it with "
-            "--data_changed"
+            f"data: the contents of {data.source_name} have changed since {run.name} was trained "
+            f"on them (fingerprint {before}, now {now}); bring back what was there, or accept it "
+            "with --data_changed"
         )
 
 

@@ -1,4 +1,6 @@
-"""Commands in processes of their own: the fits of ``fit --seeds``, the trials of ``bench`` and ``sweep``."""
+"""Commands in processes of their own: the fits of ``fit --seeds``, the trials of ``bench`` and
+``sweep``.
+"""
 
 import os
 import signal
@@ -13,7 +15,8 @@ from litlab.runs.find import all_runs
 from litlab.runs.folder import RunFolder
 from litlab.util.team import package
 
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)  # the last one: SLURM's time limit
+# The last one: SLURM's time limit
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 def run_fit(folder: Path, arguments: Sequence[str], allowed: str, log: Path | None = None) -> int:
@@ -37,7 +40,9 @@ def run_fit(folder: Path, arguments: Sequence[str], allowed: str, log: Path | No
     return run_child(package(), "fit", *arguments, log=log)
 
 
-def run_child(module: str, *arguments: str, log: Path | None = None, seconds: float | None = None) -> int:
+def run_child(
+    module: str, *arguments: str, log: Path | None = None, seconds: float | None = None
+) -> int:
     """Run ``python -m MODULE ARGUMENTS`` as a process of its own, and pass signals on to it.
 
     It has a session of its own, so that Ctrl-C in a terminal reaches it once, through this process.
@@ -58,9 +63,14 @@ def run_child(module: str, *arguments: str, log: Path | None = None, seconds: fl
 
 
 def run_children(
-    module: str, commands: Sequence[Sequence[str]], log: Path | None = None, seconds: float | None = None
+    module: str,
+    commands: Sequence[Sequence[str]],
+    log: Path | None = None,
+    seconds: float | None = None,
 ) -> list[int]:
-    """Run ``python -m MODULE ARGUMENTS`` several times at once, as `run_child` does; return the exit codes."""
+    """Run ``python -m MODULE ARGUMENTS`` several times at once, as `run_child` does; return the
+    exit codes.
+    """
     children: list[Popen] = []
     with ExitStack() as stack:
         printed: dict[str, Any] = {}
@@ -68,7 +78,9 @@ def run_children(
             printed = {"stdout": stack.enter_context(log.open("wb")), "stderr": STDOUT}
         signals = stack.enter_context(_passing_signals(children))
         for arguments in commands:
-            children.append(Popen([sys.executable, "-m", module, *arguments], start_new_session=True, **printed))
+            children.append(
+                Popen([sys.executable, "-m", module, *arguments], start_new_session=True, **printed)
+            )
         try:
             codes = [child.wait(seconds) for child in children]
         except TimeoutExpired:
@@ -107,7 +119,11 @@ def explain_failure(code: int, log: Path) -> str:
     if code < 0:
         hint = ": perhaps there was too little memory" if code == -signal.SIGKILL else ""
         return f"killed by {signal.Signals(-code).name}{hint}"
-    lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("traceback in ")]
+    lines = [
+        line
+        for line in log.read_text(errors="replace").splitlines()
+        if not line.startswith("traceback in ")
+    ]
     lines = lines or ["it printed nothing"]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return errors[-1] if errors else f"exit code {code}: {lines[-1]}"

@@ -12,8 +12,9 @@ from litlab.util.options import Options
 from litlab.util.yaml import read_mapping
 
 DESCRIPTION = """\
-Compare runs side by side: the settings that differ, all metrics, and the commit, versions, hardware and
-data where they differ. The runs of `fit --seeds` are one column, with mean and standard deviation.
+Compare runs side by side: the settings that differ, all metrics, and the commit, versions, hardware
+and data where they differ. The runs of `fit --seeds` are one column, with mean and standard
+deviation.
 
   %(prog)s mine/version_3 mine/version_4
   %(prog)s mine other                  the newest run of each experiment
@@ -25,11 +26,15 @@ ORIGIN = ("commit", "dirty", "uncommitted", "seed", "data", "versions", "hardwar
 
 def main(arguments: list[str]) -> int:
     options = Options("compare", DESCRIPTION)
-    options.add_argument("run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds or folds")
+    options.add_argument(
+        "run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds or folds"
+    )
     runs = [find_run(text, groups=True) for text in options.parse_args(arguments).run]
     names = [run.name for run in runs]
     rows = [describe(run) for run in runs]
-    show_settings(names, [flatten(read_mapping(run.config)) for run in runs], "Settings that differ")
+    show_settings(
+        names, [flatten(read_mapping(run.config)) for run in runs], "Settings that differ"
+    )
     show_table(["", *names], compare_metrics(rows), "\nMetrics")
     show_settings(names, list(map(flatten_origin, rows)), "\nMade from")
     print_problems(rows)
@@ -43,7 +48,9 @@ def show_settings(names: list[str], settings: list[dict[str, Any]], title: str) 
 
 
 def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run is made from by dotted key, without its time and command, which are always its own."""
+    """Return what a run is made from by dotted key, without its time and command, which are always
+    its own.
+    """
     return flatten({name: origin[name] for name in ORIGIN if name in origin})
 
 

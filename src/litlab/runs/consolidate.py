@@ -4,11 +4,11 @@ from litlab.runs.find import RUN_HELP, find_checkpoint
 from litlab.util.options import Options
 
 DESCRIPTION = """\
-Write a sharded checkpoint, which is a small file and a folder, as one file beside them that holds everything:
-weights, the state of optimizers, settings. All commands read sharded checkpoints as they are, too; one file is easier
-to copy, and plain torch.load reads it.
+Write a sharded checkpoint, which is a small file and a folder, as one file beside them that holds
+everything: weights, the state of optimizers, settings. All commands read sharded checkpoints as
+they are, too; one file is easier to copy, and plain torch.load reads it.
 
-  %(prog)s mine/version_3                            its best checkpoint, or its last where it keeps no best one
+  %(prog)s mine/version_3      its best checkpoint, or its last where it keeps no best one
   %(prog)s lightning_logs/mine/version_3/checkpoints/last.ckpt
 """
 
@@ -28,5 +28,8 @@ def main(arguments: list[str]) -> int:
     checkpoint = AtomicCheckpointIO().load_checkpoint(path)
     with stage_output(output) as file, file.open("wb") as stream:
         torch.save(checkpoint, stream)
-    print(f"Written: {output} ({output.stat().st_size / 2**20:,.1f} MiB, after step {checkpoint['global_step']})")
+    print(
+        f"Written: {output} ({output.stat().st_size / 2**20:,.1f} MiB, after step "
+        f"{checkpoint['global_step']})"
+    )
     return 0

@@ -35,7 +35,8 @@ def _find_start(run: RunFolder) -> tuple[str, str]:
 
 
 def newest_resumable(root: Path, experiment: str, needs_job: bool = False) -> RunFolder | None:
-    """Return the run of an experiment that can be resumed: this SLURM job's, else the newest with a checkpoint.
+    """Return the run of an experiment that can be resumed: this SLURM job's, else the newest with a
+        checkpoint.
 
     Args:
         root: The folder of all runs.
@@ -53,16 +54,19 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
     """Find a run by what the user typed.
 
     Args:
-        text: ``last`` (the newest run), a run folder, a checkpoint in it, or an experiment, which stands for its newest
-            run, those of its groups included. Folders may be given as they are or from ``lightning_logs`` on: ``mine``,
-            ``mine/version_3``, ``mine/seeds_0/seed_1``.
-        groups: Whether the folder of a group, ``mine/seeds_0``, stands for the group and not for its newest run.
+        text: ``last`` (the newest run), a run folder, a checkpoint in it, or an experiment, which
+            stands for its newest run, those of its groups included. Folders may be given as they
+            are or from ``lightning_logs`` on: ``mine``, ``mine/version_3``,
+            ``mine/seeds_0/seed_1``.
+        groups: Whether the folder of a group, ``mine/seeds_0``, stands for the group and not for
+            its newest run.
 
     Raises:
         UserError: If there is no such run; names the nearest.
     """
     for path in (Path(text), ROOT / text):
-        run = owner_of(path) if os.path.isfile(path) else RunFolder(path)  # isfile also takes names no file can have
+        # Isfile also takes names no file can have
+        run = owner_of(path) if os.path.isfile(path) else RunFolder(path)
         if run is not None and (run.is_run() or (groups and run.is_group())):
             return run
         is_inside = os.path.isdir(path) and not ROOT.resolve().is_relative_to(path.resolve())
@@ -76,11 +80,15 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
     experiments = {RunFolder(experiment_of(run)).name for run in runs}
     known = experiments | {run.name for run in runs}
     listed = f"; the experiments in {ROOT} are {', '.join(sorted(experiments)) or 'none yet'}"
-    raise UserError(f"{text}: there is no such run{nearest(text.removeprefix(f'{ROOT}/'), known, listed)}")
+    raise UserError(
+        f"{text}: there is no such run{nearest(text.removeprefix(f'{ROOT}/'), known, listed)}"
+    )
 
 
 def find_checkpoint(text: str) -> Path:
-    """Return the checkpoint that the user means: a file, or a run, of which it is the best one or else the last."""
+    """Return the checkpoint that the user means: a file, or a run, of which it is the best one or
+    else the last.
+    """
     return Path(text) if os.path.isfile(text) else choose_checkpoint(find_run(text))
 
 
@@ -89,7 +97,8 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
 
     Args:
         run: The run.
-        which: ``last``, a file, or ``best``, like None: the best one, the last where no metric was monitored.
+        which: ``last``, a file, or ``best``, like None: the best one, the last where no metric was
+            monitored.
 
     Raises:
         UserError: If there is no such checkpoint.
@@ -98,7 +107,9 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
     names = {"last": "last.ckpt", "best": _best_of(run).get("checkpoint", "last.ckpt")}
     path = run.checkpoints / Path(names[which]).name if which in names else Path(which)
     if not os.path.isfile(path):
-        raise UserError(f"{run.name}: there is no checkpoint {path}; give another one with --ckpt_path")
+        raise UserError(
+            f"{run.name}: there is no checkpoint {path}; give another one with --ckpt_path"
+        )
     return path
 
 

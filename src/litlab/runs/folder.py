@@ -14,15 +14,19 @@ from litlab.errors import UserError
 from litlab.util.files import write_text
 
 ROOT = Path("lightning_logs")
-# A part that a name can't have: it means something else on the command line, or in a run. `/x` and `~` lead elsewhere.
-NO_EXPERIMENT = re.compile(r"(?:.*/)?(?:\.\.?|last|best|auto|version_\d+|checkpoints)(?:/.*)?|[/~\s].*|.*\$.*|")
+# A part that a name can't have: it means something else on the command line, or in a run. `/x` and
+# `~` lead elsewhere.
+NO_EXPERIMENT = re.compile(
+    r"(?:.*/)?(?:\.\.?|last|best|auto|version_\d+|checkpoints)(?:/.*)?|[/~\s].*|.*\$.*|"
+)
 
 
 class RunFolder:
     """``lightning_logs/<experiment>/version_N/``: everything about one run.
 
-    The folder of a group, ``lightning_logs/<experiment>/seeds_N/``, has the same files, with means over its runs, and
-    ``repeat.json``, which says what differs between them (see `litlab.commands.repeat`).
+    The folder of a group, ``lightning_logs/<experiment>/seeds_N/``, has the same files, with means
+    over its runs, and ``repeat.json``, which says what differs between them (see
+    `litlab.commands.repeat`).
 
     Args:
         path: The folder. It need not exist yet.
@@ -45,7 +49,9 @@ class RunFolder:
         return name if root else "/".join(self.path.parts[-2:])
 
     def is_run(self) -> bool:
-        """Return whether there is a run in the folder; one that failed before its data was ready leaves none."""
+        """Return whether there is a run in the folder; one that failed before its data was ready
+        leaves none.
+        """
         return os.path.lexists(self.status) and not self.is_group()
 
     def is_group(self) -> bool:
@@ -53,7 +59,8 @@ class RunFolder:
         return os.path.lexists(self.group)
 
     def state(self) -> dict[str, Any]:
-        """Return what ``status.json`` says, and how a run ended that never wrote its end: killed, or failed on a rank.
+        """Return what ``status.json`` says, and how a run ended that never wrote its end: killed,
+        or failed on a rank.
 
         Raises:
             UserError: If the file can't be read.
@@ -69,12 +76,15 @@ class RunFolder:
 
     def find_failed_rank(self, since: float) -> Path | None:
         """Return the traceback of the process above rank zero that failed first after a time."""
-        files = [file for file in self.path.glob("traceback_rank_*.txt") if file.stat().st_mtime >= since]
+        files = [
+            file for file in self.path.glob("traceback_rank_*.txt") if file.stat().st_mtime >= since
+        ]
         return min(files, key=lambda file: file.stat().st_mtime, default=None)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lock of the run while this process trains it. The system releases it, however the process ends.
+        """Hold the lock of the run while this process trains it. The system releases it, however
+        the process ends.
 
         Raises:
             UserError: If another process holds it.
@@ -85,10 +95,13 @@ class RunFolder:
             with FileLock(self.path / ".lock", timeout=1):
                 yield
         except Timeout:
-            raise UserError(f"{self.name}: another process trains it; wait until it ends, or stop it") from None
+            raise UserError(
+                f"{self.name}: another process trains it; wait until it ends, or stop it"
+            ) from None
 
     def link_checkpoints(self, root: Path) -> None:
-        """Keep the checkpoints in another folder, below one that other runs may use too, behind a link.
+        """Keep the checkpoints in another folder, below one that other runs may use too, behind a
+        link.
 
         Raises:
             UserError: If it can't be written to.
@@ -105,7 +118,8 @@ class RunFolder:
                 number += 1
             except OSError as error:
                 raise UserError(
-                    f"checkpoint.dirpath: {root} can't be written to ({error.strerror}); choose another folder"
+                    f"checkpoint.dirpath: {root} can't be written to ({error.strerror}); choose "
+                    "another folder"
                 ) from error
         self.checkpoints.symlink_to(folder.absolute())
 
@@ -120,7 +134,8 @@ class RunFolder:
 
 
 def new_run(root: Path, experiment: str) -> RunFolder:
-    """Make the folder of a new run, with the next number; processes that start at once get one each.
+    """Make the folder of a new run, with the next number; processes that start at once get one
+    each.
 
     Raises:
         UserError: If the experiment's name is not valid.
@@ -150,7 +165,9 @@ def check_experiment(name: str) -> None:
         UserError: If the name is not valid.
     """
     if NO_EXPERIMENT.fullmatch(name) or not name.isprintable():
-        raise UserError(f"experiment: {name!r} is not a name that a folder of runs can have; choose another one")
+        raise UserError(
+            f"experiment: {name!r} is not a name that a folder of runs can have; choose another one"
+        )
 
 
 def owner_of(path: Path) -> RunFolder | None:
@@ -204,11 +221,15 @@ def read_record(path: Path) -> dict[str, Any]:
         if best and not all(isinstance(best.get(key), kind) for key, kind in BEST.items()):
             wrong.append("best")
     if wrong:
-        raise UserError(f"{path}: '{wrong[0]}' is not what a run writes there; restore it, or delete it")
+        raise UserError(
+            f"{path}: '{wrong[0]}' is not what a run writes there; restore it, or delete it"
+        )
     return content
 
 
-def read_or_note(problems: list[str], reader: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+def read_or_note(
+    problems: list[str], reader: Callable[..., Any], *arguments: Any
+) -> dict[str, Any]:
     """Return what a reader reads; {} where it refuses the file, and add why to `problems`."""
     try:
         return reader(*arguments)

@@ -1,4 +1,6 @@
-"""Loggers get the settings of a run, and go on with what they have begun: the run of W&B, MLflow or Comet."""
+"""Loggers get the settings of a run, and go on with what they have begun: the run of W&B, MLflow or
+Comet.
+"""
 
 from typing import Any
 

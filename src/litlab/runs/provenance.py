@@ -1,4 +1,6 @@
-"""What a run was made from: command, code, versions, hardware, seed and data, with secrets kept out."""
+"""What a run was made from: command, code, versions, hardware, seed and data, with secrets kept
+out.
+"""
 
 import hashlib
 import os
@@ -23,10 +25,16 @@ from litlab.util import team
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
-SOURCES = ("*.py", "*.yaml", "*.yml", "*.toml")  # new files that belong to the code: their content is kept
+# New files that belong to the code: their content is kept
+SOURCES = ("*.py", "*.yaml", "*.yml", "*.toml")
 # Whatever the user has set otherwise, the same changes must give the same text later.
-DIFF = "diff --no-ext-diff --no-textconv --no-color --no-renames --src-prefix=a/ --dst-prefix=b/ --full-index HEAD"
-PACKAGES = "torch torchvision lightning torchmetrics jsonargparse numpy pandas scikit-learn optuna torchao"
+DIFF = (
+    "diff --no-ext-diff --no-textconv --no-color --no-renames --src-prefix=a/ --dst-prefix=b/ "
+    "--full-index HEAD"
+)
+PACKAGES = (
+    "torch torchvision lightning torchmetrics jsonargparse numpy pandas scikit-learn optuna torchao"
+)
 
 
 def describe_origin(trainer: "Trainer") -> tuple[dict[str, Any], str]:
@@ -36,8 +44,8 @@ def describe_origin(trainer: "Trainer") -> tuple[dict[str, Any], str]:
         trainer: The trainer of the run, its data set up.
 
     Returns:
-        The content of ``provenance.json``, and the uncommitted changes as they are, empty if there are none. The name
-        of their file is that of their content.
+        The content of ``provenance.json``, and the uncommitted changes as they are, empty if there
+        are none. The name of their file is that of their content.
     """
     commit, diff = work_tree()
     data: Any = getattr(trainer, "datamodule", None)
@@ -73,7 +81,9 @@ def now() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, the team's package, and the packages that decide what a run does."""
+    """Return the versions of Python, the team's package, and the packages that decide what a run
+    does.
+    """
     known = {"python": platform.python_version(), "litlab": __version__}
     for name in (team.package(), *PACKAGES.split()):
         with suppress(metadata.PackageNotFoundError):
@@ -87,7 +97,11 @@ def hardware(trainer: "Trainer") -> dict[str, Any]:
 
     device = trainer.strategy.root_device
     cpus = Path("/proc/cpuinfo")  # of Linux
-    model = re.search(r"model name\s*: (.*)", cpus.read_text(encoding="utf-8")) if cpus.exists() else None
+    model = (
+        re.search(r"model name\s*: (.*)", cpus.read_text(encoding="utf-8"))
+        if cpus.exists()
+        else None
+    )
     return {
         "host": socket.gethostname(),
         "cpu": model[1] if model else platform.machine(),
@@ -114,8 +128,8 @@ def work_tree(package: Path | None = None) -> tuple[str | None, str]:
         package: A folder of the code. Left out, the team's package, wherever the command was typed.
 
     Returns:
-        The commit that is checked out, None where the code is in no repository; and what differs from it, new source
-        files included, as ``git apply`` takes it.
+        The commit that is checked out, None where the code is in no repository; and what differs
+        from it, new source files included, as ``git apply`` takes it.
     """
     package = package or team.package_folder()
     try:
@@ -140,30 +154,42 @@ def git(*arguments: str, at: Path, **environment: str) -> str:
     """
     environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", **environment}
     try:
-        done = subprocess.run(["git", *arguments], cwd=at, env=environment, capture_output=True, check=True)
+        done = subprocess.run(
+            ["git", *arguments], cwd=at, env=environment, capture_output=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError) as error:
-        message = getattr(error, "stderr", b"").decode(errors="replace") or f"git can't be run: {error}"
+        message = (
+            getattr(error, "stderr", b"").decode(errors="replace") or f"git can't be run: {error}"
+        )
         raise GitError(message.splitlines()[0].removeprefix("fatal: ")) from error
     return done.stdout.decode(errors="surrogateescape")
 
 
 def _diff(root: Path) -> str:
-    """Return the difference to HEAD, new source files included, without touching the repository's own index."""
-    sources = git("ls-files", "--others", "--exclude-standard", "-z", "--", *SOURCES, at=root).split("\0")[:-1]
+    """Return the difference to HEAD, new source files included, without touching the repository's
+    own index.
+    """
+    sources = git(
+        "ls-files", "--others", "--exclude-standard", "-z", "--", *SOURCES, at=root
+    ).split("\0")[:-1]
     with tempfile.TemporaryDirectory() as folder:
         # With its time, by which git knows which files it has to look into.
-        index = shutil.copy2(root / git("rev-parse", "--git-path", "index", at=root).strip(), folder)
+        index = shutil.copy2(
+            root / git("rev-parse", "--git-path", "index", at=root).strip(), folder
+        )
         git("add", "--intent-to-add", "--", *sources, at=root, GIT_INDEX_FILE=index)
         return git(*DIFF.split(), at=root, GIT_INDEX_FILE=index)
 
 
 MASK = "***"
-# The name of a setting whose value is a secret: `hf_token`, `api_key`, `db.password`; not `pad_token` or `max_tokens`.
+# The name of a setting whose value is a secret: `hf_token`, `api_key`, `db.password`; not
+# `pad_token` or `max_tokens`.
 NAME = (
     r"(?!(?:[\w.-]*[_.-])?(?:pad|mask|unk|eos|bos|sep|cls|start|end|stop|special|class|image|blank)_token\b)"
     r"(?:[\w.-]*[_.-])?(?:token|password|passwd|passphrase|secrets?|credentials?|(?:api|access|secret|private|auth)_?key)"
 )
-# `password: x`, `token=x`, `"api_key": "x"`; what is clearly not a secret (a number, null, true, a mask) stays.
+# `password: x`, `token=x`, `"api_key": "x"`; what is clearly not a secret (a number, null, true, a
+# mask) stays.
 SETTING = re.compile(
     rf"(?<![\w.-])((?:--?)?[\"']?{NAME}[\"']?\s*[:=][ \t]*)"
     r"(?!(?:null|none|true|false|~|[\d.+-]+|\*\*\*)[\"']?\s*(?:[,})\]#]|$))"
@@ -172,8 +198,10 @@ SETTING = re.compile(
 )
 # Keys of well-known services and passwords in addresses, wherever they stand.
 KEY = re.compile(
-    r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|AIza)[\w-]{16,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"
-    r"|(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)|(?<=\bBearer )[\w.~+/=-]{8,}|(?<=\bBasic )[\w.~+/=-]{8,}"
+    r"\b(?:hf_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|AIza)[\w-]{16,}"
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"
+    r"|(?<=://)[^/\s:@\"']*:[^/\s@\"']+(?=@)|(?<=\bBearer )[\w.~+/=-]{8,}"
+    r"|(?<=\bBasic )[\w.~+/=-]{8,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END|\Z)"
 )
 
@@ -190,7 +218,9 @@ def mask(value: Any, name: str = "") -> Any:
 
 
 def mask_text(text: str) -> str:
-    """Replace secrets in settings as they stand in a command line or a message, and those of environment variables."""
+    """Replace secrets in settings as they stand in a command line or a message, and those of
+    environment variables.
+    """
     for name, value in os.environ.items():
         if len(value) > 7 and value in text and re.fullmatch(NAME, name, re.IGNORECASE):
             text = text.replace(value, MASK)

@@ -17,7 +17,8 @@ class RunRecord(Callback):
     """Keep ``metrics.json`` in the folder of a run, and its config in its checkpoints.
 
     The metrics of the validation are those of the best checkpoint, which is the one that is tested:
-    all numbers of a run belong to one epoch. ``validate`` and ``test`` put their metrics there, too.
+    all numbers of a run belong to one epoch. ``validate`` and ``test`` put their metrics there,
+    too.
 
     Args:
         run: The run, which begins once the data is set up.

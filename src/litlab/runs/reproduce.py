@@ -1,4 +1,6 @@
-"""``python -m PACKAGE reproduce``: the commands that repeat a run from the same code and settings."""
+"""``python -m PACKAGE reproduce``: the commands that repeat a run from the same code and
+settings.
+"""
 
 import re
 import shlex
@@ -12,8 +14,8 @@ from litlab.util import team
 from litlab.util.options import Options
 
 DESCRIPTION = """\
-Print the commands that repeat a run in a new run folder: with its config.yaml, on the commit and the
-uncommitted changes that it ran with. Packages whose versions differ are listed.
+Print the commands that repeat a run in a new run folder: with its config.yaml, on the commit and
+the uncommitted changes that it ran with. Packages whose versions differ are listed.
 
   %(prog)s mine/version_3
 """
@@ -26,13 +28,19 @@ def main(arguments: list[str]) -> int:
     origin = read_json(run.provenance)
     commit = origin.get("commit") or ""
     if not re.fullmatch("[0-9a-f]+", commit):
-        raise UserError(f"{run.name}: it is not known from which commit it was made; repeat it by hand")
+        raise UserError(
+            f"{run.name}: it is not known from which commit it was made; repeat it by hand"
+        )
     for other in {later["commit"] for later in origin.get("continued", [])} - {commit}:
         print(printable(f"# it was continued on commit {other}"))
     here = versions()
     for name, version in origin.get("versions", {}).items():
         if here.get(name) != version:
-            print(printable(f"# {name} is {here.get(name, 'not installed')} here, the run used {version}"))
+            print(
+                printable(
+                    f"# {name} is {here.get(name, 'not installed')} here, the run used {version}"
+                )
+            )
 
     print("git checkout", commit)
     if origin.get("uncommitted"):

@@ -1,4 +1,6 @@
-"""What runs have logged and were set to: metrics by name, mean and spread over runs, curves, how settings differ."""
+"""What runs have logged and were set to: metrics by name, mean and spread over runs, curves, how
+settings differ.
+"""
 
 import logging
 import math
@@ -15,7 +17,8 @@ from litlab.util.text import decimals
 
 
 def values(metrics: dict[str, Any]) -> dict[str, float]:
-    """Return the metrics of a run by name, all of one checkpoint: that which was tested, else the best.
+    """Return the metrics of a run by name, all of one checkpoint: that which was tested, else the
+        best.
 
     Args:
         metrics: The content of ``metrics.json``.
@@ -32,18 +35,22 @@ def values(metrics: dict[str, Any]) -> dict[str, float]:
 
 
 def test_name(metrics: dict[str, Any]) -> str | None:
-    """Return the test metric that belongs to the one that was monitored, else the first one; None without a test."""
+    """Return the test metric that belongs to the one that was monitored, else the first one; None
+    without a test.
+    """
     test = metrics.get("test") or {}
     name = f"test/{_stem((metrics.get('best') or {}).get('monitor', ''))}"
     return name if name in test else next(iter(test), None)
 
 
 def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
-    """Return whether a higher value of a metric is better (1), a lower one (-1), or it is not known (0).
+    """Return whether a higher value of a metric is better (1), a lower one (-1), or it is not known
+    (0).
 
     Args:
         name: The metric: ``val/acc``, ``test/loss``.
-        runs: The ``metrics.json`` of the runs to compare. What one of them monitored decides; else the name does.
+        runs: The ``metrics.json`` of the runs to compare. What one of them monitored decides; else
+            the name does.
     """
     modes = {_stem(run["best"]["monitor"]): run["best"]["mode"] for run in runs if run.get("best")}
     return {"max": 1, "min": -1, None: 0}[modes.get(_stem(name), metric_direction(name))]
@@ -85,7 +92,10 @@ def spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
         runs: The content of their ``metrics.json``.
     """
     found = [values(run) for run in runs]
-    return {name: spread([row[name] for row in found if name in row]) for name in dict.fromkeys(chain(*found))}
+    return {
+        name: spread([row[name] for row in found if name in row])
+        for name in dict.fromkeys(chain(*found))
+    }
 
 
 def cells(found: Spread) -> list[str]:
@@ -114,7 +124,8 @@ def read_curves(folder: Path) -> Curves:
         return {}
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    logging.getLogger("tensorboard").setLevel(logging.ERROR)  # a resumed run repeats steps, and that is said
+    # A resumed run repeats steps, and that is said
+    logging.getLogger("tensorboard").setLevel(logging.ERROR)
     events = EventAccumulator(str(folder), {"scalars": 0})
     events.Reload()
     names = events.Tags()["scalars"]
@@ -124,9 +135,9 @@ def read_curves(folder: Path) -> Curves:
 def flatten(config: Any, key: str = "") -> dict[str, Any]:
     """Flatten a config to dotted keys, as they are typed on the command line.
 
-    A class has the key of its section, its settings are below: ``model`` is ``CifarCNN``, ``model.width`` 128.
-    Callbacks and other lists of classes go by the name of the class, as their order has no meaning; a list that has a
-    class twice stays as it is.
+    A class has the key of its section, its settings are below: ``model`` is ``CifarCNN``,
+    ``model.width`` 128. Callbacks and other lists of classes go by the name of the class, as their
+    order has no meaning; a list that has a class twice stays as it is.
 
     Args:
         config: The config, or a part of it.
@@ -147,7 +158,9 @@ def flatten(config: Any, key: str = "") -> dict[str, Any]:
 
 
 def differences(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return the values of the keys that are not the same everywhere, secrets masked; None where a key is missing."""
+    """Return the values of the keys that are not the same everywhere, secrets masked; None where a
+    key is missing.
+    """
     rows = {key: [flat.get(key) for flat in settings] for key in chain(*settings)}
     return {key: mask(row, key) for key, row in rows.items() if row.count(row[0]) < len(row)}
 

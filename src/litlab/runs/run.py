@@ -86,7 +86,9 @@ class Run:
             if trainer.logger is False or trainer.fast_dev_run:
                 folder = None
             elif not is_first_process():
-                folder = resumed or RunFolder(root / command.config.experiment / "version_of_rank_0")
+                folder = resumed or RunFolder(
+                    root / command.config.experiment / "version_of_rank_0"
+                )
             else:
                 experiment = RunFolder(root / command.config.experiment)
                 if command.line.is_auto and "SLURM_JOB_ID" not in os.environ:
@@ -111,7 +113,10 @@ class Run:
         """
         changes = find_changes(command, command.line.run) if command.line.run else {}
         run = cls(command, command.line.run if saves_results(command, changes) else None)
-        if any(key.startswith("data") and (is_of_results(key) or key.endswith("path")) for key in changes):
+        if any(
+            key.startswith("data") and (is_of_results(key) or key.endswith("path"))
+            for key in changes
+        ):
             run._trained = None  # it is asked for other data
         with run._recording_end(is_new=False):
             yield run
@@ -190,7 +195,9 @@ class Run:
         return status, f"in its test: {reason}" if in_test else reason, place
 
     def _end(self, status: str, reason: str | None = None, place: Any = None) -> None:
-        """Write how the fit ended, and give TensorBoard's HPARAMS tab the results that `runs` shows."""
+        """Write how the fit ended, and give TensorBoard's HPARAMS tab the results that `runs`
+        shows.
+        """
         if not self._started or self.folder is None or self._trainer is None:
             return  # it did not begin, or is no fit, or another process writes
         self._write_status(status, reason, place)
@@ -224,10 +231,15 @@ class Run:
 
 
 def refuse_second(experiment: RunFolder) -> None:
-    """Refuse ``--resume auto`` while another process trains a run of the experiment, or starts one."""
+    """Refuse ``--resume auto`` while another process trains a run of the experiment, or starts
+    one.
+    """
     for folder in experiment.path.glob("version_*"):
         if RunFolder(folder).is_locked():
-            raise UserError(f"{RunFolder(folder).name}: another process trains it; wait until it ends, or stop it")
+            raise UserError(
+                f"{RunFolder(folder).name}: another process trains it; wait until it "
+                "ends, or stop it"
+            )
 
 
 def is_first_process() -> bool:
@@ -252,7 +264,9 @@ def save_traceback(error: Exception, file: Path) -> None:
 
 
 def locate_failure(trainer: Trainer, error: BaseException) -> dict[str, Any]:
-    """Return where a fit failed: epoch, step, batch, and the line, of the team's package if any is."""
+    """Return where a fit failed: epoch, step, batch, and the line, of the team's package if any
+    is.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     folder = team.package_folder()
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]

@@ -1,4 +1,6 @@
-"""SIGTERM, SIGINT and SIGHUP: finish the step, save the state, and end with the signal's exit code."""
+"""SIGTERM, SIGINT and SIGHUP: finish the step, save the state, and end with the signal's exit
+code.
+"""
 
 import os
 import signal
@@ -12,12 +14,18 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.checkpointing.callback import EVERY_STEPS, can_save, save_last
-from litlab.checkpointing.internals import disable_signal_handling, ends_within_epoch, requeue_signal
+from litlab.checkpointing.internals import (
+    disable_signal_handling,
+    ends_within_epoch,
+    requeue_signal,
+)
 from litlab.checkpointing.resume import restart_validation
 
 
 class Interrupted(SystemExit):
-    """A signal ended the run after its state was saved: SIGTERM gives exit code 143, SIGINT 130, SIGHUP 129."""
+    """A signal ended the run after its state was saved: SIGTERM gives exit code 143, SIGINT 130,
+    SIGHUP 129.
+    """
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)
@@ -25,18 +33,22 @@ class Interrupted(SystemExit):
 
 
 class StopSignals(Callback):
-    """Stop on SIGTERM, SIGINT or SIGHUP after the current step, with ``last.ckpt`` saved, whichever rank gets it.
+    """Stop on SIGTERM, SIGINT or SIGHUP after the current step, with ``last.ckpt`` saved, whichever
+    rank gets it.
 
-    One process stops after the next optimizer step, before a validation or after one of its batches, or between two
-    epochs. A validation that it leaves is repeated by the resumed run. Several ranks agree after every tenth step,
-    before a validation, and between two epochs. ``validate``, ``test`` and ``predict`` stop after the current batch and
-    save nothing. A signal that comes when training is over lets it be completed, and the test is left out.
+    One process stops after the next optimizer step, before a validation or after one of its
+    batches, or between two epochs. A validation that it leaves is repeated by the resumed run.
+    Several ranks agree after every tenth step, before a validation, and between two epochs.
+    ``validate``, ``test`` and ``predict`` stop after the current batch and save nothing. A signal
+    that comes when training is over lets it be completed, and the test is left out.
 
     A second SIGINT leaves at once. Under SLURM the signal that announces the end of the time limit
-    (``#SBATCH --signal=SIGUSR1@90``) does the same as SIGTERM, and puts the job back into the queue.
+    (``#SBATCH --signal=SIGUSR1@90``) does the same as SIGTERM, and puts the job back into the
+    queue.
 
-    Lightning's own handling of these signals (2.6.6) is disabled: that of SIGTERM broadcasts inside of the handler,
-    which hangs on a rank above zero, waits for the device before every batch, and exits with 0, without a checkpoint.
+    Lightning's own handling of these signals (2.6.6) is disabled: that of SIGTERM broadcasts inside
+    of the handler, which hangs on a rank above zero, waits for the device before every batch, and
+    exits with 0, without a checkpoint.
     """
 
     def __init__(self) -> None:
@@ -50,7 +62,9 @@ class StopSignals(Callback):
     # Handlers
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Handle the signals, and move behind all callbacks, so that what they do at the end of a step is done."""
+        """Handle the signals, and move behind all callbacks, so that what they do at the end of a
+        step is done.
+        """
         if threading.current_thread() is not threading.main_thread():
             return
         trainer.callbacks = sorted(trainer.callbacks, key=lambda callback: callback is self)  # pyright: ignore[reportAttributeAccessIssue]
@@ -64,7 +78,8 @@ class StopSignals(Callback):
                 self._previous[signum] = signal.signal(signum, self._note)
 
     def _note(self, signum: int, frame: Any) -> None:
-        if os.getpid() != self._pid:  # a worker that loads data: SIGINT is left to its parent, which needs the batch
+        # A worker that loads data: SIGINT is left to its parent, which needs the batch
+        if os.getpid() != self._pid:
             if signum != signal.SIGINT:
                 signal.signal(signum, signal.SIG_DFL)
                 os.kill(os.getpid(), signum)
@@ -83,13 +98,23 @@ class StopSignals(Callback):
         self._step = trainer.global_step
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
-        is_time = self._signum if trainer.world_size == 1 else trainer.global_step >= self._step + EVERY_STEPS
-        if is_time and can_save(trainer) and not ends_within_epoch(trainer) and self._is_due(trainer):
+        is_time = (
+            self._signum
+            if trainer.world_size == 1
+            else trainer.global_step >= self._step + EVERY_STEPS
+        )
+        if (
+            is_time
+            and can_save(trainer)
+            and not ends_within_epoch(trainer)
+            and self._is_due(trainer)
+        ):
             self._stop(trainer, save=True)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._is_due(trainer):
-            written = getattr(trainer.checkpoint_callback, "step_of_last", 0)  # of a RunCheckpoint, as the epoch began
+            # Of a RunCheckpoint, as the epoch began
+            written = getattr(trainer.checkpoint_callback, "step_of_last", 0)
             self._stop(trainer, save=trainer.global_step != written)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -121,7 +146,9 @@ class StopSignals(Callback):
 
     on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         if self._repeats_validation:
             done: Any = trainer.fit_loop.epoch_loop.val_loop.batch_progress.current
             restart_validation(checkpoint["loops"]["fit_loop"], done.completed)
@@ -129,24 +156,35 @@ class StopSignals(Callback):
     # The end
 
     def _stop(self, trainer: Trainer, save: bool) -> NoReturn:
-        line = f"{signal.Signals(self._signum).name}: stopped after {trainer.global_step} optimizer steps"
+        line = (
+            f"{signal.Signals(self._signum).name}: stopped after {trainer.global_step} optimizer "
+            "steps"
+        )
         kept = trainer.checkpoint_callback
         if isinstance(kept, ModelCheckpoint) and kept.dirpath and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             if save:
                 save_last(trainer, kept)
-                trainer.strategy.checkpoint_io.teardown()  # waits for what is written in the background
+                # Waits for what is written in the background
+                trainer.strategy.checkpoint_io.teardown()
             line += f"; they are in {kept.last_model_path}"
         rank_zero_info(line)
         self._raise(trainer)
 
     def _raise(self, trainer: Trainer) -> NoReturn:
-        # Lightning's observer would kill this process as soon as one that it has started ends with this code.
+        # Lightning's observer would kill this process as soon as one that it has started ends with
+        # this code.
         getattr(trainer.strategy.launcher, "procs", []).clear()
         raise Interrupted(self._signum)
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
         self._restore_handlers()
-        if isinstance(exception, Interrupted) and exception.signum == self._requeue_signal and trainer.is_global_zero:
+        if (
+            isinstance(exception, Interrupted)
+            and exception.signum == self._requeue_signal
+            and trainer.is_global_zero
+        ):
             command = ["scontrol", "requeue", os.environ["SLURM_JOB_ID"]]
             code = subprocess.run(command).returncode  # which says what is wrong
             rank_zero_info(f"{' '.join(command)}: {'done' if code == 0 else 'failed'}.")

@@ -15,10 +15,11 @@ from litlab.util.text import decimals, nearest, print_table
 
 HEADER = ("run", "status", "best", "test", "min", "GiB", "started", "commit")
 DESCRIPTION = """\
-List the runs in lightning_logs, the newest first: how each ended, its best validation metric and the
-corresponding test metric, minutes, peak memory in GiB, when it was started, and the commit of its code
-(with * where the code had uncommitted changes). The runs of `fit --seeds` and `fit --folds` are one row,
-with the mean and standard deviation of their metrics and the sum of their minutes.
+List the runs in lightning_logs, the newest first: how each ended, its best validation metric and
+the corresponding test metric, minutes, peak memory in GiB, when it was started, and the commit of
+its code (with * where the code had uncommitted changes). The runs of `fit --seeds` and `fit
+--folds` are one row, with the mean and standard deviation of their metrics and the sum of their
+minutes.
 
   %(prog)s                          all runs
   %(prog)s mine --sort test/acc     those of one experiment, the best first
@@ -28,8 +29,12 @@ with the mean and standard deviation of their metrics and the sum of their minut
 
 def main(arguments: list[str]) -> int:
     options = Options("runs", DESCRIPTION)
-    options.add_argument("experiment", nargs="?", default="", metavar="EXPERIMENT", help="only its runs")
-    options.add_argument("--sort", metavar="METRIC", help="best first by a metric, such as val/acc or test/loss")
+    options.add_argument(
+        "experiment", nargs="?", default="", metavar="EXPERIMENT", help="only its runs"
+    )
+    options.add_argument(
+        "--sort", metavar="METRIC", help="best first by a metric, such as val/acc or test/loss"
+    )
     options.add_argument("--json", action="store_true", help="print all details as a JSON list")
     chosen = options.parse_args(arguments)
 
@@ -46,7 +51,9 @@ def main(arguments: list[str]) -> int:
         show_table(HEADER, [_cells(row, chosen.sort) for row in rows])
         for row in rows:
             if row.get("reason"):
-                place = ", ".join(f"{name} {value}" for name, value in (row.get("place") or {}).items())
+                place = ", ".join(
+                    f"{name} {value}" for name, value in (row.get("place") or {}).items()
+                )
                 print(printable(f"{row['run']}: {row['reason']}" + f" ({place})" * bool(place)))
         print_problems(rows)
     else:
@@ -77,11 +84,14 @@ def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
         hint = nearest(name, known, f"; there are {', '.join(sorted(known)) or 'none'}")
         raise UserError(f"runs: --sort: no run has a metric '{name}'{hint}")
     sign = results.direction(name, rows) or 1
-    return sorted(rows, key=lambda row: sign * results.values(row).get(name, -sign * math.inf), reverse=True)
+    return sorted(
+        rows, key=lambda row: sign * results.values(row).get(name, -sign * math.inf), reverse=True
+    )
 
 
 def show_table(header: Sequence[str], rows: Iterable[Iterable[str]], title: str = "") -> None:
-    """Print a table. Its cells may come from files of others: what could control the terminal is escaped.
+    """Print a table. Its cells may come from files of others: what could control the terminal is
+        escaped.
 
     Args:
         header: The names of the columns.
@@ -91,7 +101,14 @@ def show_table(header: Sequence[str], rows: Iterable[Iterable[str]], title: str 
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="bold")
+    table = Table(
+        box=None,
+        pad_edge=False,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+    )
     for name in header:
         table.add_column(Text(printable(name)))
     for row in rows:

@@ -1,4 +1,6 @@
-"""What all tasks share: settings in the checkpoint, optimizer and schedule, steps and metrics of each stage."""
+"""What all tasks share: settings in the checkpoint, optimizer and schedule, steps and metrics of
+each stage.
+"""
 
 import json
 import warnings
@@ -26,14 +28,16 @@ LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numb
 
 
 class ExperimentModule(LightningModule):
-    """A LightningModule that keeps its settings and builds its optimizer and its schedule from them.
+    """A LightningModule that keeps its settings and builds its optimizer and its schedule from
+    them.
 
-    A subclass says what its network makes of a batch, in `training_outputs` and `evaluate`, and calls `set_metrics`.
-    Metrics are logged once per epoch; the loss of a training step as ``train/loss_step``, every
-    ``trainer.log_every_n_steps``.
+    A subclass says what its network makes of a batch, in `training_outputs` and `evaluate`, and
+    calls `set_metrics`. Metrics are logged once per epoch; the loss of a training step as
+    ``train/loss_step``, every ``trainer.log_every_n_steps``.
 
-    ``lr`` is the optimizer's learning rate. `LRFinder`, and Lightning's ``LearningRateFinder`` and ``Tuner``, set it to
-    what they found; an optimizer that has several rates gets all of them in proportion.
+    ``lr`` is the optimizer's learning rate. `LRFinder`, and Lightning's ``LearningRateFinder`` and
+    ``Tuner``, set it to what they found; an optimizer that has several rates gets all of them in
+    proportion.
 
     Args:
         optimizer: Any torch.optim class, without its parameters. Left out, AdamW with its defaults.
@@ -59,10 +63,13 @@ class ExperimentModule(LightningModule):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Attribute 'network' is an instance of")
             self.save_hyperparameters()
-        # The command line hands over plain descriptions; what Python code passes as objects can't go into a checkpoint
-        # that is loaded with weights_only=True.
-        self.save_hyperparameters(ignore=[name for name, value in self.hparams.items() if not _is_plain(value)])
-        # Not as the command line hands them over: that can't be copied, which averages of the weights and pruning do.
+        # The command line hands over plain descriptions; what Python code passes as objects can't
+        # go into a checkpoint that is loaded with weights_only=True.
+        self.save_hyperparameters(
+            ignore=[name for name, value in self.hparams.items() if not _is_plain(value)]
+        )
+        # Not as the command line hands them over: that can't be copied, which averages of the
+        # weights and pruning do.
         self.optimizer = plain_recipe(optimizer) or torch.optim.AdamW
         self.schedule = plain_recipe(schedule)
         self.param_groups = param_groups
@@ -75,23 +82,32 @@ class ExperimentModule(LightningModule):
         else:
             super().__setattr__(name, value)
 
-    def set_metrics(self, metrics: dict[str, Metric], further: dict[str, Metric] | None = None, **options: Any) -> None:
+    def set_metrics(
+        self, metrics: dict[str, Metric], further: dict[str, Metric] | None = None, **options: Any
+    ) -> None:
         """Set the metrics of each stage; options as of `StageMetrics`."""
         for stage in ("train", "val", "test"):
             setattr(self, f"{stage}_metrics", StageMetrics(stage, metrics, further, **options))
 
     def forward(self, *inputs: Any) -> Tensor:
-        """Return the network's output, in float32 or wider, for inputs of shape (batch, ...), or for a dict of them."""
+        """Return the network's output, in float32 or wider, for inputs of shape (batch, ...), or
+        for a dict of them.
+        """
 
-        def cast(tensor: Tensor) -> Tensor:  # to the type of the weights, for 16-true and 64-true precision
+        # To the type of the weights, for 16-true and 64-true precision
+        def cast(tensor: Tensor) -> Tensor:
             return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
         inputs = apply_to_collection(inputs, Tensor, cast)
-        outputs = self.network(**inputs[0]) if isinstance(inputs[0], dict) else self.network(*inputs)
+        outputs = (
+            self.network(**inputs[0]) if isinstance(inputs[0], dict) else self.network(*inputs)
+        )
         return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
     def configure_callbacks(self) -> list[Callback]:
-        """Put `EpochMeans` before all callbacks of the Trainer; extend it to return some of your own."""
+        """Put `EpochMeans` before all callbacks of the Trainer; extend it to return some of your
+        own.
+        """
         callbacks: Any = self.trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
         if not any(isinstance(callback, EpochMeans) for callback in callbacks):
             callbacks.insert(0, EpochMeans())
@@ -108,7 +124,8 @@ class ExperimentModule(LightningModule):
             mine, theirs = getattr(self, name, self.hparams.get(name)), getattr(data, name, None)
             if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
                 raise UserError(
-                    f"model.{name}: {mine} differs from the data's {theirs}; leave it out, or set the same in both"
+                    f"model.{name}: {mine} differs from the data's {theirs}; leave it out, or set "
+                    "the same in both"
                 )
 
     on_validation_start = on_test_start = on_predict_start = on_fit_start
@@ -126,10 +143,13 @@ class ExperimentModule(LightningModule):
         """Return the optimizer of the parameters that are trained, without any state.
 
         Raises:
-            UserError: If it does not take its settings, or a pattern of `param_groups` matches nothing.
+            UserError: If it does not take its settings, or a pattern of `param_groups` matches
+                nothing.
         """
         with building("model.optimizer"):
-            optimizer = self.optimizer([parameter for parameter in self.parameters() if parameter.requires_grad])
+            optimizer = self.optimizer(
+                [parameter for parameter in self.parameters() if parameter.requires_grad]
+            )
             if isinstance(optimizer, Muon):
                 optimizer.divide(self)
             if self.param_groups is not None:
@@ -137,7 +157,9 @@ class ExperimentModule(LightningModule):
         return optimizer
 
     def configure_optimizers(self) -> Any:
-        """Return the optimizer of the parameters that are trained, and the schedule over the length of the run."""
+        """Return the optimizer of the parameters that are trained, and the schedule over the length
+        of the run.
+        """
         optimizer = self.new_optimizer()
         if self.schedule is None:
             return optimizer
@@ -145,13 +167,20 @@ class ExperimentModule(LightningModule):
         length = steps_of_run if self.schedule.interval == "step" else epochs_of_run
         schedule = self.schedule.configure(optimizer, length(trainer), self)
         if trainer.ckpt_path is not None or trainer.strategy.restore_checkpoint_after_setup:
-            # Counting the steps has loaded the training data, before it is known where a resumed run continues.
+            # Counting the steps has loaded the training data, before it is known where a resumed
+            # run continues.
             trainer.fit_loop._combined_loader = None
         return {"optimizer": optimizer, "lr_scheduler": schedule}
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
-        """Step the schedule, every ``frequency`` optimizer steps of the run; Lightning would count by the epoch."""
-        every = self.schedule.frequency if self.schedule is not None and self.schedule.interval == "step" else 1
+        """Step the schedule, every ``frequency`` optimizer steps of the run; Lightning would count
+        by the epoch.
+        """
+        every = (
+            self.schedule.frequency
+            if self.schedule is not None and self.schedule.interval == "step"
+            else 1
+        )
         if self.global_step % every == 0:
             super().lr_scheduler_step(scheduler, metric)
 
@@ -159,7 +188,9 @@ class ExperimentModule(LightningModule):
 
     @abstractmethod
     def training_outputs(self, batch: Any) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return the loss of a training batch, shape (), and outputs (or None) and target as its metrics take them."""
+        """Return the loss of a training batch, shape (), and outputs (or None) and target as its
+        metrics take them.
+        """
 
     def evaluation_outputs(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Return what the network returns for a batch of evaluation, and the target."""
@@ -168,10 +199,14 @@ class ExperimentModule(LightningModule):
 
     @abstractmethod
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Add a batch, as `evaluation_outputs` returns it, to metrics, and return what callbacks that plot get."""
+        """Add a batch, as `evaluation_outputs` returns it, to metrics, and return what callbacks
+        that plot get.
+        """
 
     def batch_loss(self, batch: Any) -> Tensor:
-        """Return what `training_step` does, the mean loss of the batch, but leave metrics and loggers alone."""
+        """Return what `training_step` does, the mean loss of the batch, but leave metrics and
+        loggers alone.
+        """
         return self.training_outputs(batch)[0]
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -180,10 +215,12 @@ class ExperimentModule(LightningModule):
 
         every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
         if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
-            # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by 25 µs, and what the
-            # step logs at which a signal stops the run would be lost.
+            # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by
+            # 25 µs, and what the step logs at which a signal stops the run would be lost.
             for logger in self.loggers:
-                logger.log_metrics({"train/loss_step": loss.item() / self.members}, step=self.global_step)
+                logger.log_metrics(
+                    {"train/loss_step": loss.item() / self.members}, step=self.global_step
+                )
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -236,20 +273,23 @@ class EpochMeans(Callback):
 
 
 def is_fact(data: type, name: str) -> bool:
-    """Return whether a class of DataModules says something about its data that a model may need to know.
+    """Return whether a class of DataModules says something about its data that a model may need to
+    know.
 
     Args:
         data: The class.
         name: A name that is a setting of the model, too.
 
     Returns:
-        True for all of its `Metadata`, for a property, and for a number or several, as in ``num_classes = 3``. Words
-        are of other use.
+        True for all of its `Metadata`, for a property, and for a number or several, as in
+        ``num_classes = 3``. Words are of other use.
     """
     known = getattr(data, "metadata_type", object)
     values = getattr(known, name, None), getattr(data, name, None)
     kinds = property | cached_property | int | float | list | tuple
-    return name in getattr(known, "__dataclass_fields__", ()) or any(isinstance(value, kinds) for value in values)
+    return name in getattr(known, "__dataclass_fields__", ()) or any(
+        isinstance(value, kinds) for value in values
+    )
 
 
 def _is_plain(value: Any) -> bool:

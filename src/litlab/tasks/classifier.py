@@ -26,46 +26,52 @@ else:
 class Classifier(ExperimentModule):
     """Train any network with cross-entropy.
 
-    A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel, height, width), or a dict
-    of tensors, which the network gets as keyword arguments; and integer labels of shape (batch,). The network returns
-    logits of shape (batch, classes).
+    A batch is (inputs, labels): inputs of shape (batch, ...), such as images (batch, channel,
+    height, width), or a dict of tensors, which the network gets as keyword arguments; and integer
+    labels of shape (batch,). The network returns logits of shape (batch, classes).
 
     For a loss of your own extend `training_loss`.
 
-    Logged: ``train/loss_step``, the loss of a step, every ``trainer.log_every_n_steps``. Once per epoch, exact over all
-    samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for train, val and test.
-    Of mixed images (`mixup`, `cutmix`) the class with the larger share counts as correct, and the loss is that of both
-    labels by their share: train/acc is below val/acc then. With `members`, predictions are the ensemble's and
-    train/loss the mean member's.
+    Logged: ``train/loss_step``, the loss of a step, every ``trainer.log_every_n_steps``. Once per
+        epoch, exact over all
+    samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for train, val and test. Of
+    mixed images (`mixup`, `cutmix`) the class with the larger share counts as correct, and the loss
+    is that of both
+    labels by their share: train/acc is below val/acc then. With `members`, predictions are the
+    ensemble's and train/loss the mean member's.
 
     Args:
-        network: The network, for example torchvision.models.resnet18 or a class of your own. With images, its first
-            convolution is adapted to their channels and its last layer to the number of classes. In Python also a class
-            or function that is called to make it.
-        members: How many networks are trained on the same batches, each with its own initialisation and by the gradient
-            of its own loss; their mean probability is the prediction. ``trainer.gradient_clip_val`` is for all
-            gradients together.
-        vectorize: Whether training computes members at once, by torch.func.vmap, instead of one after the other. Faster
-            on a GPU for small networks, of those that vmap can take, see `Ensemble`.
+        network: The network, for example torchvision.models.resnet18 or a class of your own. With
+            images, its first convolution is adapted to their channels and its last layer to the
+            number of classes. In Python also a class or function that is called to make it.
+        members: How many networks are trained on the same batches, each with its own initialisation
+            and by the gradient of its own loss; their mean probability is the prediction.
+            ``trainer.gradient_clip_val`` is for all gradients together.
+        vectorize: Whether training computes members at once, by torch.func.vmap, instead of one
+            after the other. Faster on a GPU for small networks, of those that vmap can take, see
+            `Ensemble`.
         num_classes: Number of classes. Taken from the data when left out.
-        image_shape: Channels, height and width of an image. Taken from the data when left out; stays out where the
-            inputs are not images.
-        label_smoothing: Share of the target that is spread evenly over all classes (Szegedy et al. 2016,
-            arXiv:1512.00567), from 0 to below 1.
-        class_weights: Weights of the classes in the training loss: by one over their counts (`even`), or one over the
-            square root of them (`sqrt`), with a mean of 1 over the training samples; null: all count alike. Instead of
-            `data.balance`.
-        mixup: Train on blends of two images and their labels (Zhang et al. 2018, arXiv:1710.09412); the share of one is
-            drawn for each batch from Beta(mixup, mixup). 0: off. Usual: 0.2.
-        cutmix: Train on images with a rectangle of another (Yun et al. 2019, arXiv:1905.04899), its area from
-            Beta(cutmix, cutmix). 0: off. Usual: 1. With mixup, each batch gets one of the two at random.
-        flip_tta: Test-time augmentation: evaluation and prediction average the logits of each image and its mirror
-            image. More accurate at twice the cost, for images that keep their meaning when mirrored (not digits).
-        shift_tta: Test-time augmentation: evaluation and prediction average the logits of each image and of it shifted
-            by this many pixels to the upper left and the lower right. 0: off.
-        metrics: Further metrics of torchmetrics, or of your own, that return one number, by the name to log them by.
-            They are updated with class probabilities, shape (batch, classes), and labels, shape (batch,). A
-            `num_classes` that is null is taken from the data.
+        image_shape: Channels, height and width of an image. Taken from the data when left out;
+            stays out where the inputs are not images.
+        label_smoothing: Share of the target that is spread evenly over all classes (Szegedy et al.
+            2016, arXiv:1512.00567), from 0 to below 1.
+        class_weights: Weights of the classes in the training loss: by one over their counts
+            (`even`), or one over the square root of them (`sqrt`), with a mean of 1 over the
+            training samples; null: all count alike. Instead of `data.balance`.
+        mixup: Train on blends of two images and their labels (Zhang et al. 2018, arXiv:1710.09412);
+            the share of one is drawn for each batch from Beta(mixup, mixup). 0: off. Usual: 0.2.
+        cutmix: Train on images with a rectangle of another (Yun et al. 2019, arXiv:1905.04899), its
+            area from Beta(cutmix, cutmix). 0: off. Usual: 1. With mixup, each batch gets one of the
+            two at random.
+        flip_tta: Test-time augmentation: evaluation and prediction average the logits of each image
+            and its mirror image. More accurate at twice the cost, for images that keep their
+            meaning when mirrored (not digits).
+        shift_tta: Test-time augmentation: evaluation and prediction average the logits of each
+            image and of it shifted by this many pixels to the upper left and the lower right. 0:
+            off.
+        metrics: Further metrics of torchmetrics, or of your own, that return one number, by the
+            name to log them by. They are updated with class probabilities, shape (batch, classes),
+            and labels, shape (batch,). A `num_classes` that is null is taken from the data.
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
@@ -96,24 +102,30 @@ class Classifier(ExperimentModule):
         super().__init__(**training)
         if num_classes is None or num_classes < 2:
             raise UserError(
-                f"model.num_classes: {num_classes} is not valid; set it to 2 or more, or give the DataModule "
-                "a property num_classes"
+                f"model.num_classes: {num_classes} is not valid; set it to 2 or more, or give the "
+                "DataModule a property num_classes"
             )
         # The block of a config that the network was made from, in Python nothing.
         block = self.hparams.get("network")
         networks = build_networks(network, members, block)
         if image_shape is None and (mixup or cutmix or flip_tta or shift_tta):
-            raise UserError("model: mixup, cutmix, flip_tta and shift_tta are for images; the data has no image_shape")
+            raise UserError(
+                "model: mixup, cutmix, flip_tta and shift_tta are for images; the data "
+                "has no image_shape"
+            )
         if image_shape is not None:
             networks = [adapt_network(part, image_shape, num_classes) for part in networks]
         self.members = members
         self.network = networks[0] if members == 1 else Ensemble(networks, vectorize)
         if isinstance(block, dict):
-            forget_weights(block.get("init_args", {}))  # rebuilt from a checkpoint without a download
+            # Rebuilt from a checkpoint without a download
+            forget_weights(block.get("init_args", {}))
 
         self.label_smoothing = label_smoothing
         # Shape (classes,); known when a fit begins.
-        self.register_buffer("class_weights", None if class_weights is None else torch.ones(num_classes))
+        self.register_buffer(
+            "class_weights", None if class_weights is None else torch.ones(num_classes)
+        )
         self.mixup, self.cutmix = mixup, cutmix
         self.mix = make_mix(num_classes, mixup, cutmix)
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
@@ -134,15 +146,16 @@ class Classifier(ExperimentModule):
         super().on_fit_start()
         if are_copies(self.networks):
             raise UserError(
-                "model.members: all have the same weights and would learn the same; in Python give the network's "
-                "class, or a function that makes it"
+                "model.members: all have the same weights and would learn the same; in Python give "
+                "the network's class, or a function that makes it"
             )
         if self.class_weights is not None:
             data: Any = getattr(self.trainer, "datamodule", None)
             self.class_weights.copy_(weigh_for_loss(data, self.hparams["class_weights"]))
 
     def forward(self, inputs: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return logits, (batch, classes); in evaluation their mean over the views of test-time augmentation.
+        """Return logits, (batch, classes); in evaluation their mean over the views of test-time
+        augmentation.
 
         Those of an ensemble in training are (member, batch, classes).
         """
@@ -155,16 +168,24 @@ class Classifier(ExperimentModule):
 
         Args:
             logits: Shape (batch, classes).
-            target: Labels, shape (batch,), or with mixup and cutmix shares of the classes, (batch, classes).
+            target: Labels, shape (batch,), or with mixup and cutmix shares of the classes, (batch,
+                classes).
         """
-        # Not the mean, which torch divides by the weights of the batch: a rare class would count less in a small one.
+        # Not the mean, which torch divides by the weights of the batch: a rare class would count
+        # less in a small one.
         losses = F.cross_entropy(
-            logits, target, self.class_weights, label_smoothing=self.label_smoothing, reduction="sum"
+            logits,
+            target,
+            self.class_weights,
+            label_smoothing=self.label_smoothing,
+            reduction="sum",
         )
         return losses / len(target)
 
     def training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss, that of an ensemble is the sum of its members' losses, and probabilities and labels."""
+        """Return the loss, that of an ensemble is the sum of its members' losses, and probabilities
+        and labels.
+        """
         # Mixes draw from torch's own generators, which `ExactResume` seeds for each batch.
         inputs, target = self.mix(*batch) if self.mixup or self.cutmix else batch
         logits = self(inputs)
@@ -178,12 +199,15 @@ class Classifier(ExperimentModule):
 
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Add logits and labels to metrics, and return loss and logits."""
-        loss = F.cross_entropy(outputs, target)  # the plain one, so that runs with other smoothing can be compared
+        # The plain one, so that runs with other smoothing can be compared
+        loss = F.cross_entropy(outputs, target)
         metrics.add(loss, outputs.softmax(dim=1), target)
         return {"loss": loss, "logits": outputs}
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Return class probabilities, shape (batch, classes), for a batch of inputs without labels."""
+        """Return class probabilities, shape (batch, classes), for a batch of inputs without
+        labels.
+        """
         return self(batch).float().softmax(dim=1)
 
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
@@ -193,11 +217,14 @@ class Classifier(ExperimentModule):
         return self.members * self.training_loss(logits, labels).item()
 
 
-def make_mix(num_classes: int, mixup: float, cutmix: float) -> Callable[[Tensor, Tensor], Any] | None:
-    """Return torchvision's MixUp or CutMix, or a random choice of the two for each batch; None if both are 0.
+def make_mix(
+    num_classes: int, mixup: float, cutmix: float
+) -> Callable[[Tensor, Tensor], Any] | None:
+    """Return torchvision's MixUp or CutMix, or a random choice of the two for each batch; None if
+    both are 0.
 
-    It takes images (batch, channel, height, width) and labels (batch,), and returns images and the share of each class,
-    (batch, classes).
+    It takes images (batch, channel, height, width) and labels (batch,), and returns images and the
+    share of each class, (batch, classes).
 
     Args:
         num_classes: Number of classes.
@@ -206,22 +233,26 @@ def make_mix(num_classes: int, mixup: float, cutmix: float) -> Callable[[Tensor,
     """
     if not (mixup or cutmix):
         return None
-    from torchvision.transforms import v2  # it takes a third of a second, which most runs need not wait for
+    # It takes a third of a second, which most runs need not wait for
+    from torchvision.transforms import v2
 
     kinds = ((v2.MixUp, mixup), (v2.CutMix, cutmix))
     mixes = [kind(alpha=alpha, num_classes=num_classes) for kind, alpha in kinds if alpha]
     return mixes[0] if len(mixes) == 1 else v2.RandomChoice(mixes)
 
 
-def average_views(network: Callable[[Tensor], Tensor], images: Tensor, flip: bool, shift: int) -> Tensor:
-    """Return the mean output, (batch, ...), of a network for images, and for images that are mirrored and shifted.
+def average_views(
+    network: Callable[[Tensor], Tensor], images: Tensor, flip: bool, shift: int
+) -> Tensor:
+    """Return the mean output, (batch, ...), of a network for images, and for images that are
+    mirrored and shifted.
 
     Args:
         network: Called once, as quantization by torch.export wants each layer once in the graph.
         images: Shape (batch, channel, height, width).
         flip: Whether each view is also seen mirrored.
-        shift: Pixels to the upper left, and to the lower right; 0: none. What a shift leaves empty is filled with the
-            reflection of the border.
+        shift: Pixels to the upper left, and to the lower right; 0: none. What a shift leaves empty
+            is filled with the reflection of the border.
     """
     views = [images]
     if shift:

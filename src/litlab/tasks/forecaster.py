@@ -17,31 +17,35 @@ _FAR = 0.05  # from the share of values that intervals should hold
 
 
 class Forecaster(ExperimentModule):
-    """Train any forecasting network, for one value or for quantiles, and calibrate its intervals on validation.
+    """Train any forecasting network, for one value or for quantiles, and calibrate its intervals on
+    validation.
 
-    A batch is a dict: ``past`` (batch, past, channel) and ``future`` (batch, horizon, channel), both scaled, and
-    ``calendar`` (batch, past + horizon, feature) where there are covariates. The network takes past and calendar (or
-    None) and returns (batch, horizon, channel, outputs): one output, or one for each quantile. In training it may
-    return several such forecasts along a first dimension, which are then trained each by itself.
+    A batch is a dict: ``past`` (batch, past, channel) and ``future`` (batch, horizon, channel),
+    both scaled, and ``calendar`` (batch, past + horizon, feature) where there are covariates. The
+    network takes past and calendar (or None) and returns (batch, horizon, channel, outputs): one
+    output, or one for each quantile. In training it may return several such forecasts along a first
+    dimension, which are then trained each by itself.
 
-    Intervals are split-conformal (see ``Conformal``), calibrated at the end of each validation on all of its windows,
-    and kept in the checkpoint.
+    Intervals are split-conformal (see ``Conformal``), calibrated at the end of each validation on
+    all of its windows, and kept in the checkpoint.
 
     For a loss of your own extend `training_loss`.
 
-    Logged, in scaled units: ``train/loss_step``, the loss of a step, every ``trainer.log_every_n_steps``. Once per
-    epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and
-    ``mae`` for val and test, and for test ``mase`` (mean absolute error over that of the seasonal naive forecast within
-    the training rows, Hyndman & Koehler 2006), ``coverage`` and ``interval_width``.
+    Logged, in scaled units: ``train/loss_step``, the loss of a step, every
+        ``trainer.log_every_n_steps``. Once per
+    epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and ``mae``
+    for val and test, and for test ``mase`` (mean absolute error over that of the seasonal naive
+    forecast within the training rows, Hyndman & Koehler 2006), ``coverage`` and ``interval_width``.
 
     Args:
         network: The network, for example one of your own.
         horizon: Rows to forecast. Taken from the data when left out.
         num_targets: Channels of the series. Taken from the data when left out.
         loss: The loss of a forecast of one value.
-        quantiles: Quantiles to forecast, ascending and with 0.5, such as [0.05, 0.5, 0.95]: then the pinball loss
-            (Koenker & Bassett 1978) takes the place of `loss`, the median is the forecast and the outermost quantiles
-            are the interval before its calibration. Left out, the network forecasts one value.
+        quantiles: Quantiles to forecast, ascending and with 0.5, such as [0.05, 0.5, 0.95]: then
+            the pinball loss (Koenker & Bassett 1978) takes the place of `loss`, the median is the
+            forecast and the outermost quantiles are the interval before its calibration. Left out,
+            the network forecasts one value.
         coverage: Share of the truth that the intervals are to cover.
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
@@ -69,7 +73,9 @@ class Forecaster(ExperimentModule):
                 "set them or use SeriesData"
             )
         if quantiles is not None and quantiles != sorted({*quantiles, 0.5}):
-            raise UserError(f"model.quantiles: {quantiles} is not valid; it must be ascending and contain 0.5")
+            raise UserError(
+                f"model.quantiles: {quantiles} is not valid; it must be ascending and contain 0.5"
+            )
         self.network = network
         self.horizon, self.num_targets = horizon, num_targets
         self.loss, self.quantiles = LOSSES[loss], quantiles
@@ -81,14 +87,15 @@ class Forecaster(ExperimentModule):
     def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel).
 
-        In training quantiles may cross; what is evaluated and served is in order (Chernozhukov et al. 2010).
+        In training quantiles may cross; what is evaluated and served is in order (Chernozhukov et
+        al. 2010).
         """
         outputs = super().forward(past, calendar)
         expected = (past.shape[0], self.horizon, self.num_targets, len(self.quantiles or [1]))
         if outputs.shape[-4:] != expected:
             raise UserError(
-                f"model.network: it returns {(*outputs.shape,)}, not (batch, horizon, channel, outputs) = {expected}; "
-                "set its sizes to those of the data and model.quantiles"
+                f"model.network: it returns {(*outputs.shape,)}, not (batch, horizon, channel, "
+                f"outputs) = {expected}; set its sizes to those of the data and model.quantiles"
             )
         return outputs.float() if self.training else outputs.float().sort(dim=-1).values
 
@@ -111,24 +118,35 @@ class Forecaster(ExperimentModule):
         return self.training_loss(outputs, future), None, future
 
     def evaluation_outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return what the network returns, (batch, horizon, channel, outputs), and the truth without outputs."""
+        """Return what the network returns, (batch, horizon, channel, outputs), and the truth
+        without outputs.
+        """
         return self(batch["past"], batch.get("calendar")), batch["future"].float()
 
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Add outputs and the truth to metrics; return loss, forecast, lower and upper, in scaled units."""
+        """Add outputs and the truth to metrics; return loss, forecast, lower and upper, in scaled
+        units.
+        """
         if metrics is self.val_metrics:
             self.conformal.update(outputs[..., 0], outputs[..., -1], target)
         loss = Forecaster.training_loss(self, outputs, target)  # without what a subclass adds
         predicted = self.calibrate(outputs)
         metrics.add(loss, predicted, target)
-        return {"loss": loss, **dict(zip(("forecast", "lower", "upper"), predicted.unbind(dim=-1), strict=True))}
+        return {
+            "loss": loss,
+            **dict(zip(("forecast", "lower", "upper"), predicted.unbind(dim=-1), strict=True)),
+        }
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon, channel, 3)."""
+        """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon,
+        channel, 3).
+        """
         return self.calibrate(self(batch["past"], batch.get("calendar")))
 
     def calibrate(self, outputs: Tensor) -> Tensor:
-        """Return forecast and ends of its interval, (batch, horizon, channel, 3), of what the network returns."""
+        """Return forecast and ends of its interval, (batch, horizon, channel, 3), of what the
+        network returns.
+        """
         middle = 0 if self.quantiles is None else self.quantiles.index(0.5)
         ends = self.conformal.interval(outputs[..., 0], outputs[..., -1])
         return torch.stack([outputs[..., middle], *ends], dim=-1)
@@ -146,7 +164,10 @@ class Forecaster(ExperimentModule):
         """Compare model and data, and say so if there will be no intervals."""
         super().on_predict_start()
         if self.conformal.radius is None:
-            rank_zero_info("The forecasts have no intervals: no validation with enough windows has calibrated them.")
+            rank_zero_info(
+                "The forecasts have no intervals: no validation with enough windows has "
+                "calibrated them."
+            )
 
     def on_test_start(self) -> None:
         self.on_predict_start()
@@ -154,24 +175,31 @@ class Forecaster(ExperimentModule):
         self.test_metrics.metrics["errors"].naive_error = getattr(data, "naive_error", None)
 
     def on_test_epoch_end(self) -> None:
-        """Log the metrics, and say so where intervals cover another share of the test than they should."""
+        """Log the metrics, and say so where intervals cover another share of the test than they
+        should.
+        """
         covered = float(self.test_metrics.compute().get("test/coverage", self.coverage))
         super().on_test_epoch_end()
         if abs(covered - self.coverage) > _FAR:
             rank_zero_info(
-                f"warning: the intervals hold {covered:.1%} of the test's values, not {self.coverage:.0%}: the test "
-                "differs from the validation data that they were calibrated on"
+                f"warning: the intervals hold {covered:.1%} of the test's values, not "
+                f"{self.coverage:.0%}: the test differs from the validation data that they were "
+                "calibrated on"
             )
 
     def expected_loss(self, batch: Batch) -> float:
-        """Return the loss of forecasting the mean of the training rows everywhere, which is 0 in scaled units."""
+        """Return the loss of forecasting the mean of the training rows everywhere, which is 0 in
+        scaled units.
+        """
         future = batch["future"].float()
         return Forecaster.training_loss(
             self, future.new_zeros(*future.shape, len(self.quantiles or [1])), future
         ).item()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the calibration: that of the weights that were validated, which with EMA are the average, as saved."""
+        """Add the calibration: that of the weights that were validated, which with EMA are the
+        average, as saved.
+        """
         checkpoint["conformal"] = {self.coverage: self.conformal.radius}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -14,26 +14,30 @@ from litlab.tasks.base import LOSSES, ExperimentModule
 class Regressor(ExperimentModule):
     """Train any network to predict numbers.
 
-    A batch is (inputs, target): inputs of shape (batch, ...), or a dict of tensors, which the network gets as keyword
-    arguments; and the target, float of shape (batch, target) in the units of the file, or (batch,) for a single one.
-    The network returns standardised predictions, (batch, target), which the model scales back. The loss is that of
-    standardised values, so that no target outweighs the others by its units; a huber loss is linear from one standard
-    deviation on.
+    A batch is (inputs, target): inputs of shape (batch, ...), or a dict of tensors, which the
+    network gets as keyword arguments; and the target, float of shape (batch, target) in the units
+    of the file, or (batch,) for a single one. The network returns standardised predictions, (batch,
+    target), which the model scales back. The loss is that of standardised values, so that no target
+    outweighs the others by its units; a huber loss is linear from one standard deviation on.
 
     For a loss of your own extend `training_loss`.
 
-    Logged: ``train/loss_step``, the loss of a step, every ``trainer.log_every_n_steps``. Once per epoch, exact over all
-    samples and ranks, for train, val and test: ``loss``, and in the units of the file ``mse``, ``mae`` and ``r2``, with
-    several targets one of each, such as ``mse_price``; and `metrics`.
+    Logged: ``train/loss_step``, the loss of a step, every ``trainer.log_every_n_steps``. Once per
+        epoch, exact over all
+    samples and ranks, for train, val and test: ``loss``, and in the units of the file ``mse``,
+    ``mae`` and ``r2``, with several targets one of each, such as ``mse_price``; and `metrics`.
 
     Args:
         network: The network, for example one of your own.
         target_names: Names of the targets. Taken from the data when left out.
-        target_mean: Mean of each target. Taken from the data when left out; 0 where the data has none.
-        target_std: Standard deviation of each target. Taken from the data when left out; 1 where the data has none.
+        target_mean: Mean of each target. Taken from the data when left out; 0 where the data has
+            none.
+        target_std: Standard deviation of each target. Taken from the data when left out; 1 where
+            the data has none.
         loss: The loss of standardised values.
-        metrics: Further metrics of torchmetrics, or of your own, that return one number, by the name to log them by.
-            They are updated with predictions and targets, both (batch, target) in the units of the file.
+        metrics: Further metrics of torchmetrics, or of your own, that return one number, by the
+            name to log them by. They are updated with predictions and targets, both (batch, target)
+            in the units of the file.
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
@@ -57,12 +61,20 @@ class Regressor(ExperimentModule):
     ) -> None:
         super().__init__(**training)
         if not target_names:
-            raise UserError("model.target_names: it is not set, and the data does not provide it; name the targets")
+            raise UserError(
+                "model.target_names: it is not set, and the data does not provide it; "
+                "name the targets"
+            )
         self.network = network
         self.loss = LOSSES[loss]
-        # Settings, not weights: a checkpoint has them among its settings, and no average touches them.
-        self.register_buffer("mean", torch.tensor(target_mean or [0.0] * len(target_names)), persistent=False)
-        self.register_buffer("std", torch.tensor(target_std or [1.0] * len(target_names)), persistent=False)
+        # Settings, not weights: a checkpoint has them among its settings, and no average touches
+        # them.
+        self.register_buffer(
+            "mean", torch.tensor(target_mean or [0.0] * len(target_names)), persistent=False
+        )
+        self.register_buffer(
+            "std", torch.tensor(target_std or [1.0] * len(target_names)), persistent=False
+        )
 
         self.set_metrics({"errors": RegressionErrors(target_names)}, metrics)
 
@@ -71,7 +83,10 @@ class Regressor(ExperimentModule):
         outputs = super().forward(inputs).float()
         if outputs.shape[1:] != self.mean.shape:
             names = ", ".join(self.hparams["target_names"])
-            raise UserError(f"model.network: it returns {(*outputs.shape,)}; give it an output for each of {names}")
+            raise UserError(
+                f"model.network: it returns {(*outputs.shape,)}; give it an output for "
+                f"each of {names}"
+            )
         return outputs
 
     def training_loss(self, outputs: Tensor, target: Tensor) -> Tensor:
@@ -84,28 +99,42 @@ class Regressor(ExperimentModule):
         return self.loss(outputs, target)
 
     def training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss; predictions and target in the units of the file, both (batch, target)."""
+        """Return the loss; predictions and target in the units of the file, both (batch,
+        target).
+        """
         inputs, target = batch
         outputs = self(inputs)
-        return self.training_loss(outputs, self.standardise(target)), self.scale_back(outputs), _as_rows(target)
+        return (
+            self.training_loss(outputs, self.standardise(target)),
+            self.scale_back(outputs),
+            _as_rows(target),
+        )
 
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Add standardised outputs and the target to metrics; return loss and predictions in the units of the file."""
+        """Add standardised outputs and the target to metrics; return loss and predictions in the
+        units of the file.
+        """
         loss, predicted = self.loss(outputs, self.standardise(target)), self.scale_back(outputs)
         metrics.add(loss, predicted, _as_rows(target))
         return {"loss": loss, "predicted": predicted}
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Return predictions in the units of the file, (batch, target), for a batch of inputs without a target."""
+        """Return predictions in the units of the file, (batch, target), for a batch of inputs
+        without a target.
+        """
         return self.scale_back(self(batch))
 
     def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
-        """Return the loss of predicting the mean of the training rows everywhere, which is 0 when standardised."""
+        """Return the loss of predicting the mean of the training rows everywhere, which is 0 when
+        standardised.
+        """
         target = self.standardise(batch[1])
         return self.loss(torch.zeros_like(target), target).item()
 
     def standardise(self, target: Tensor) -> Tensor:
-        """Return a target, (batch, target) or (batch,), as its network should return it, (batch, target)."""
+        """Return a target, (batch, target) or (batch,), as its network should return it, (batch,
+        target).
+        """
         return (_as_rows(target) - self.mean) / self.std
 
     def scale_back(self, outputs: Tensor) -> Tensor:

@@ -1,1 +1,3 @@
-"""What every other subpackage may use: options, progress, tables, YAML, messages, the team's package."""
+"""What every other subpackage may use: options, progress, tables, YAML, messages, the team's
+package.
+"""

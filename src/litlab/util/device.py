@@ -10,7 +10,10 @@ from lightning.pytorch import Trainer
 
 GIB = 2**30
 # What allocators say: torch's on the CPU, on Apple's MPS, and CUDA's libraries.
-SIGNS = re.compile(r"can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED", re.IGNORECASE)
+SIGNS = re.compile(
+    r"can't allocate memory|not enough memory|out of memory|CUBLAS_STATUS_ALLOC_FAILED",
+    re.IGNORECASE,
+)
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
@@ -27,12 +30,15 @@ def synchronize(device: torch.device) -> None:
 def has_fast_bfloat16(device: torch.device) -> bool:
     """Return whether a device computes in bfloat16 at least as fast as in float32.
 
-    CUDA GPUs do from Ampere on, Apple's from macOS 14 on, and CPUs with AVX512-BF16 or AMX (x86) or BF16 (ARM). Others
-    emulate it: many times slower on a CPU.
+    CUDA GPUs do from Ampere on, Apple's from macOS 14 on, and CPUs with AVX512-BF16 or AMX (x86) or
+    BF16 (ARM). Others emulate it: many times slower on a CPU.
     """
     if device.type == "cuda":
-        # Not torch.cuda.is_bf16_supported, which asks the current device: to make another one it costs memory there.
-        return torch.cuda.is_available() and (bool(torch.version.hip) or compute_capability(device) >= 8)
+        # Not torch.cuda.is_bf16_supported, which asks the current device: to make another one it
+        # costs memory there.
+        return torch.cuda.is_available() and (
+            bool(torch.version.hip) or compute_capability(device) >= 8
+        )
     if device.type == "mps":
         return torch.backends.mps.is_available() and torch.backends.mps.is_macos_or_newer(14, 0)
     if device.type != "cpu":
@@ -44,7 +50,9 @@ def has_fast_bfloat16(device: torch.device) -> bool:
 
 
 def has_tensor_cores(device: torch.device) -> bool:
-    """Return whether a GPU multiplies matrices of float16 far faster than of float32: NVIDIA's do from Volta on."""
+    """Return whether a GPU multiplies matrices of float16 far faster than of float32: NVIDIA's do
+    from Volta on.
+    """
     return device.type == "cuda" and torch.cuda.is_available() and compute_capability(device) >= 7
 
 
@@ -71,7 +79,9 @@ def peak_host_gib() -> float:
 
 
 def peak_gib(trainer: Trainer) -> float:
-    """Return the most memory a run took, in GiB: as a callback that resets the peaks measured it, else as it is."""
+    """Return the most memory a run took, in GiB: as a callback that resets the peaks measured it,
+    else as it is.
+    """
     callbacks = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     peaks = [getattr(callback, "peak_gib", None) for callback in callbacks]
     known = [peak for peak in peaks if peak is not None]
@@ -86,13 +96,17 @@ def peak_gib(trainer: Trainer) -> float:
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep the memory that it frees, for the next tensor, and return whether it does from now on.
+    """Let this process keep the memory that it frees, for the next tensor, and return whether it
+    does from now on.
 
-    By default glibc maps every large tensor anew and gives it back to the system when it is freed, so that each step
-    of a training on the CPU clears and maps the memory of all its activations again: with the shipped CNN 30,000 to
-    90,000 page faults a step, 7 to 10 % of its CPU time. See mallopt(3). The process keeps what it needed at its
-    highest, and up to seven blocks more of each size, as glibc's thread cache holds the remainders between them. On
-    macOS or with musl nothing is changed.
+    By default glibc maps every large tensor anew and gives it back to the system when it is freed,
+    so that each step of a training on the CPU clears and maps the memory of all its activations
+    again: with the shipped CNN 30,000 to 90,000 page faults a step, 7 to 10 % of its CPU time. See
+    mallopt(3). The process keeps what it needed at its highest, and up to seven blocks more of each
+    size, as glibc's thread cache holds the remainders between them. On macOS or with musl nothing
+    is changed.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
+    mallopt = (
+        getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
+    )
     return mallopt is not None and bool(mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, -1))

@@ -14,7 +14,8 @@ TEMPORARY = ".tmp"  # how the names of files end that are being written
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file under another name, sync it, then rename it: readers see the whole old file or the whole new one.
+    """Write a file under another name, sync it, then rename it: readers see the whole old file or
+    the whole new one.
 
     Args:
         path: The file.
@@ -61,7 +62,9 @@ def write_text(path: Path, text: str | bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda stream: stream.write(content))
     except OSError as error:
-        raise UserError(f"{path}: it can't be written ({error.strerror}); make room, or make it writable") from error
+        raise UserError(
+            f"{path}: it can't be written ({error.strerror}); make room, or make it writable"
+        ) from error
 
 
 # What is written for people (predictions, pages, exports, pictures, tables) replaces only what was
@@ -94,7 +97,9 @@ def check_replaceable(path: Path, root: Path | None = None) -> None:
     is_known = digests.is_file() and not path.is_symlink()
     is_unchanged = is_known and digests.read_bytes() == list_digests(path)
     if os.path.lexists(path) and not is_unchanged:
-        raise UserError(f"{path}: something else is there, or it was changed since it was written; move it away")
+        raise UserError(
+            f"{path}: something else is there, or it was changed since it was written; move it away"
+        )
 
 
 def write_output(path: Path, text: str | bytes) -> None:

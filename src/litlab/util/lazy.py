@@ -1,4 +1,6 @@
-"""Packages that import what they export when it is first asked for, so that a command imports what it uses."""
+"""Packages that import what they export when it is first asked for, so that a command imports what
+it uses.
+"""
 
 import ast
 import inspect
@@ -9,7 +11,8 @@ from typing import Any
 
 
 def export_lazily(package: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package, which makes the imports under its ``if TYPE_CHECKING`` one by one.
+    """Return the ``__getattr__`` of a package, which makes the imports under its
+    ``if TYPE_CHECKING`` one by one.
 
     Args:
         package: Name of the package, whose source says which module has what.

@@ -20,9 +20,11 @@ STAGES = ("train", "val", "test")
 
 
 def metric_direction(name: str, model: "nn.Module | None" = None) -> Direction | None:
-    """Return whether a metric is better when lower ("min") or higher ("max"); None where it is not known.
+    """Return whether a metric is better when lower ("min") or higher ("max"); None where it is not
+    known.
 
-    The model's own torchmetrics tell it, then the names that our tasks log; a user's own name is never guessed at.
+    The model's own torchmetrics tell it, then the names that our tasks log; a user's own name is
+    never guessed at.
 
     Args:
         name: As it is logged, such as ``val/acc``.
@@ -54,16 +56,21 @@ def choose_mode(key: str, mode: Any, monitor: str, model: "nn.Module | None" = N
     """
     known = metric_direction(monitor, model)
     if mode is None and known is None:
-        raise UserError(f"{key}: it is not known whether {monitor} is better when lower or higher; set min or max")
+        raise UserError(
+            f"{key}: it is not known whether {monitor} is better when lower or higher; "
+            "set min or max"
+        )
     if mode is not None and known is not None and mode != known:
         better = "lower" if known == "min" else "higher"
-        otherwise = "" if key.startswith("model.") else ", or leave mode out"  # torch's own default is min
+        # torch's own default is min
+        otherwise = "" if key.startswith("model.") else ", or leave mode out"
         raise UserError(f"{key}: {monitor} is better when {better}; set {known}{otherwise}")
     return mode or known  # pyright: ignore[reportReturnType]
 
 
 def check_monitor(key: str, monitor: str | None, trainer: "Trainer") -> None:
-    """Refuse a metric that a validation has not logged; in a sanity check, which may log less, only tell.
+    """Refuse a metric that a validation has not logged; in a sanity check, which may log less, only
+    tell.
 
     Args:
         key: The setting that names it, such as ``checkpoint.monitor``.
@@ -76,7 +83,10 @@ def check_monitor(key: str, monitor: str | None, trainer: "Trainer") -> None:
     known = sorted(trainer.callback_metrics)
     if monitor is None or not monitor.startswith("val") or monitor in known:
         return
-    problem = f"{key}: no validation logs {monitor}{nearest(monitor, known, f'; name one of {some(known)}')}"
+    problem = (
+        f"{key}: no validation logs "
+        f"{monitor}{nearest(monitor, known, f'; name one of {some(known)}')}"
+    )
     if not trainer.sanity_checking and trainer.state.fn == "fit":
         raise UserError(problem)
     from lightning.pytorch.utilities import rank_zero_info
@@ -85,7 +95,9 @@ def check_monitor(key: str, monitor: str | None, trainer: "Trainer") -> None:
 
 
 def _metrics_of(model: "nn.Module") -> "dict[str, Metric]":
-    """Return the torchmetrics of a model by the names that they are logged by, as far as these are known."""
+    """Return the torchmetrics of a model by the names that they are logged by, as far as these are
+    known.
+    """
     from torchmetrics import MetricCollection
 
     metrics: dict[str, Metric] = {}

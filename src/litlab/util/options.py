@@ -15,14 +15,18 @@ class Options(argparse.ArgumentParser):
 
     def __init__(self, verb: str, description: str) -> None:
         form = argparse.RawDescriptionHelpFormatter
-        super().__init__(prog=typed(verb), description=description, formatter_class=form, allow_abbrev=False)
+        super().__init__(
+            prog=typed(verb), description=description, formatter_class=form, allow_abbrev=False
+        )
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
 
 
 def answer(verb: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Run a verb and return its exit code: 2 after the one line of a `UserError`, 130 after Ctrl-C."""
+    """Run a verb and return its exit code: 2 after the one line of a `UserError`, 130 after
+    Ctrl-C.
+    """
     try:
         return verb(arguments)
     except KeyboardInterrupt:
@@ -45,4 +49,6 @@ def count(text: str) -> int:
     """Read a whole number of at least 1, as an option's type."""
     if text.isdecimal() and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError(f"'{text}' is not valid; it must be a whole number of at least 1")
+    raise argparse.ArgumentTypeError(
+        f"'{text}' is not valid; it must be a whole number of at least 1"
+    )

@@ -1,6 +1,8 @@
-"""The splitmix64 generator: numbers that follow from (seed, epoch, place) alone, wherever they are drawn.
+"""The splitmix64 generator: numbers that follow from (seed, epoch, place) alone, wherever they are
+    drawn.
 
-Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators", doi 10.1145/2660193.2660195.
+Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators", doi
+10.1145/2660193.2660195.
 """
 
 GOLDEN = 0x9E3779B97F4A7C15  # the step from one state to the next

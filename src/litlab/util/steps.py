@@ -1,4 +1,6 @@
-"""The optimizer steps of a run: what a batch holds, how many there are, and a callback that times the first of them."""
+"""The optimizer steps of a run: what a batch holds, how many there are, and a callback that times
+the first of them.
+"""
 
 import math
 import time
@@ -18,7 +20,8 @@ from litlab.util.device import synchronize
 
 
 def count_steps(trainer: Trainer, batches: float, epochs: float) -> float:
-    """Return the optimizer steps of the first epochs; the last step of each may have fewer batches than the others.
+    """Return the optimizer steps of the first epochs; the last step of each may have fewer batches
+    than the others.
 
     Args:
         trainer: The trainer.
@@ -37,8 +40,8 @@ def count_steps(trainer: Trainer, batches: float, epochs: float) -> float:
 def steps_of_run(trainer: Trainer) -> float:
     """Return the optimizer steps of a fit; inf if it has no end, or its end is not known.
 
-    ``trainer.estimated_stepping_batches`` (Lightning 2.6.6) is the same, except that it takes the accumulation of the
-    epoch it is asked in for that of all epochs.
+    ``trainer.estimated_stepping_batches`` (Lightning 2.6.6) is the same, except that it takes the
+    accumulation of the epoch it is asked in for that of all epochs.
     """
     limit = math.inf if trainer.max_steps == -1 else trainer.max_steps
     if trainer.max_epochs == -1:
@@ -48,7 +51,8 @@ def steps_of_run(trainer: Trainer) -> float:
 
 
 def epochs_of_run(trainer: Trainer) -> float:
-    """Return the epochs of a fit, with the share of a last one that ``trainer.max_steps`` cuts short.
+    """Return the epochs of a fit, with the share of a last one that ``trainer.max_steps`` cuts
+    short.
 
     Lightning sets ``trainer.max_epochs`` to -1 where only ``max_steps`` or ``max_time`` is given.
     inf if the fit has no end, or its end is not known.
@@ -58,7 +62,9 @@ def epochs_of_run(trainer: Trainer) -> float:
     steps, batches = steps_of_run(trainer), trainer.num_training_batches
     if math.isinf(steps) or not 0 < batches < math.inf:
         return limit
-    whole = bisect_right(range(1, int(steps) + 1), steps, key=lambda n: count_steps(trainer, batches, n))
+    whole = bisect_right(
+        range(1, int(steps) + 1), steps, key=lambda n: count_steps(trainer, batches, n)
+    )
     before, after = count_steps(trainer, batches, whole), count_steps(trainer, batches, whole + 1)
     return min(limit, whole + (steps - before) / (after - before))
 
@@ -69,11 +75,14 @@ def epoch_steps(trainer: Trainer) -> float:
 
 
 def is_part_of_step(callback: Callback) -> bool:
-    """Return whether a callback changes what an optimizer step is, and so belongs wherever some are tried.
+    """Return whether a callback changes what an optimizer step is, and so belongs wherever some are
+    tried.
 
     A callback says so by ``part_of_step = True``, a class attribute.
     """
-    return isinstance(callback, GradientAccumulationScheduler) or getattr(callback, "part_of_step", False)
+    return isinstance(callback, GradientAccumulationScheduler) or getattr(
+        callback, "part_of_step", False
+    )
 
 
 def free_gradients(optimizer: Optimizer) -> None:
@@ -91,7 +100,9 @@ class Enough(Exception):
 
 
 class LapTimer(Callback):
-    """Time laps of consecutive optimizer steps, from the first on. The device is waited for at their ends alone."""
+    """Time laps of consecutive optimizer steps, from the first on. The device is waited for at
+    their ends alone.
+    """
 
     def __init__(self) -> None:
         self._laps: Any = None
@@ -101,9 +112,13 @@ class LapTimer(Callback):
 
     @abstractmethod
     def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[int, float, None]:
-        """Yield the steps of one lap after another; each yield returns how many seconds one of them took."""
+        """Yield the steps of one lap after another; each yield returns how many seconds one of them
+        took.
+        """
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         if self._laps is None:
             self._laps = self.laps(trainer, pl_module)
             self._begin(None)
@@ -124,7 +139,9 @@ class LapTimer(Callback):
 
 
 def tensors(batch: Any) -> list[Tensor]:
-    """Return the tensors of a batch, itself one or a tuple, list or dict that holds some, as deep as need be."""
+    """Return the tensors of a batch, itself one or a tuple, list or dict that holds some, as deep
+    as need be.
+    """
     leaves: list[Tensor] = []
     apply_to_collection(batch, Tensor, leaves.append)
     return leaves
@@ -132,7 +149,10 @@ def tensors(batch: Any) -> list[Tensor]:
 
 def describe(batch: Any) -> str:
     """Return types and shapes of the tensors of a batch."""
-    return ", ".join(f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}" for tensor in tensors(batch))
+    return ", ".join(
+        f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+        for tensor in tensors(batch)
+    )
 
 
 def is_finite(batch: Any) -> bool:
@@ -141,5 +161,7 @@ def is_finite(batch: Any) -> bool:
 
 
 def count_samples(batch: Any) -> int:
-    """Return the number of samples in a batch: the size of the first dimension of its first tensor, or 0."""
+    """Return the number of samples in a batch: the size of the first dimension of its first tensor,
+    or 0.
+    """
     return next((len(tensor) if tensor.ndim else 0 for tensor in tensors(batch)), 0)

@@ -1,7 +1,7 @@
 """The team's package: whose experiments this process runs.
 
-`litlab.cli.main` says it once, before anything else; whatever needs the name, as the class registry or a command that
-is to be repeated, asks here.
+`litlab.cli.main` says it once, before anything else; whatever needs the name, as the class registry
+or a command that is to be repeated, asks here.
 """
 
 import importlib.util
@@ -19,7 +19,9 @@ def use_package(name: str) -> None:
 def package() -> str:
     """Return the import name of the team's package."""
     if not _package:
-        raise RuntimeError("run the package as python -m PACKAGE, or call litlab.util.team.use_package first")
+        raise RuntimeError(
+            "run the package as python -m PACKAGE, or call litlab.util.team.use_package first"
+        )
     return _package
 
 

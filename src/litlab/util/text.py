@@ -12,7 +12,9 @@ _NARROW = 15  # characters: such a column's cells are not broken into lines
 
 
 def nearest(name: str, names: Iterable[str], otherwise: str = "") -> str:
-    """Return the end of a message on a name that does not exist: the nearest one, or something else if none is near."""
+    """Return the end of a message on a name that does not exist: the nearest one, or something else
+    if none is near.
+    """
     known = sorted(set(names))
     lower = {other.lower(): other for other in known}  # the wrong case is the smallest mistake
     close = get_close_matches(name, known, n=1, cutoff=0.6)
@@ -32,18 +34,30 @@ def decimals(value: float | None) -> str:
 
 
 def print_table(table: "Table") -> None:
-    """Print a table with all words whole, where rich would cut numbers; if need be, it is wider than the terminal."""
+    """Print a table with all words whole, where rich would cut numbers; if need be, it is wider
+    than the terminal.
+    """
     from rich.console import Console
     from rich.measure import Measurement, measure_renderables
 
     console = Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
     wide = console.options.update(width=9999)
-    needs = [measure_renderables(console, wide, [column.header, *column.cells]) for column in table.columns]
+    needs = [
+        measure_renderables(console, wide, [column.header, *column.cells])
+        for column in table.columns
+    ]
 
-    # A column gets what its longest word needs, a narrow one all; then from what is left those that need least of it.
-    needs = [Measurement(need.maximum, need.maximum) if need.maximum <= _NARROW else need for need in needs]
-    left = console.width - sum(need.minimum + 3 for need in needs)  # 3: the space and lines around a cell
-    for column, need in sorted(zip(table.columns, needs, strict=True), key=lambda pair: pair[1].span):
+    # A column gets what its longest word needs, a narrow one all; then from what is left those that
+    # need least of it.
+    needs = [
+        Measurement(need.maximum, need.maximum) if need.maximum <= _NARROW else need
+        for need in needs
+    ]
+    # 3: the space and lines around a cell
+    left = console.width - sum(need.minimum + 3 for need in needs)
+    for column, need in sorted(
+        zip(table.columns, needs, strict=True), key=lambda pair: pair[1].span
+    ):
         more = max(0, min(need.span, left))
         column.width = need.minimum + more
         left -= more

@@ -1,4 +1,6 @@
-"""What the figures of this folder have in common: axes side by side, titles, one legend for all, axes of dates."""
+"""What the figures of this folder have in common: axes side by side, titles, one legend for all,
+axes of dates.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
 GREY, BLUE, RED = "#444444", "#1f77b4", "#d62728"
 
 
-def make_axes(rows: int, columns: int, width: float, height: float, **shared: Any) -> tuple["Figure", np.ndarray]:
+def make_axes(
+    rows: int, columns: int, width: float, height: float, **shared: Any
+) -> tuple["Figure", np.ndarray]:
     """Return a figure of so many inches, and its axes, an array of shape (rows, columns)."""
     from matplotlib.figure import Figure
 
@@ -43,7 +47,14 @@ def add_legend(figure: "Figure", axes: "Axes") -> None:
     """Name below a figure what one of its axes shows."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8, frameon=False)
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=len(labels),
+            fontsize=8,
+            frameon=False,
+        )
 
 
 def set_date_axis(axes: "Axes", ticks: int) -> None:

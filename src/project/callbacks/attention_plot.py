@@ -23,13 +23,15 @@ MOST_TOKENS = 50  # of a text, drawn side by side
 class AttentionPlot(Callback):
     """Draw how much each token of some test texts is attended to, at the end of each test.
 
-    ``attention.png`` in the run folder and the loggers has a strip for each head of the last block, the mean of what
-    all tokens of the text give to a token, and one for attention pooling, where the network has it. The texts are
-    spread evenly over the first rank's share of the test; long ones are shown up to token `MOST_TOKENS`. With
-    tensor parallelism these are the heads of the first rank; in a pipeline there is no picture.
+    ``attention.png`` in the run folder and the loggers has a strip for each head of the last block,
+    the mean of what all tokens of the text give to a token, and one for attention pooling, where
+    the network has it. The texts are spread evenly over the first rank's share of the test; long
+    ones are shown up to token `MOST_TOKENS`. With tensor parallelism these are the heads of the
+    first rank; in a pipeline there is no picture.
 
-    The network is made of `MultiHeadAttention`, `Pooling` or both. The model's ``test_step`` returns ``logits``; a
-    batch is ``({"ids": (batch, time)}, labels)``; the data module has a ``metadata.tokenizer``, as `TextData` has.
+    The network is made of `MultiHeadAttention`, `Pooling` or both. The model's ``test_step``
+    returns ``logits``; a batch is ``({"ids": (batch, time)}, labels)``; the data module has a
+    ``metadata.tokenizer``, as `TextData` has.
 
     Args:
         texts: Number of texts.
@@ -42,20 +44,31 @@ class AttentionPlot(Callback):
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.strips: list[Tensor] = []  # of each text that was drawn, (strip, token)
-        # Of each text: ids, label, probabilities, weights (strip, query, key); on the device, for which nothing waits.
+        # Of each text: ids, label, probabilities, weights (strip, query, key); on the device, for
+        # which nothing waits.
         self._texts: list[tuple[Tensor, ...]] = []
         self._weights: dict[nn.Module, Tensor] = {}  # of those chosen in a batch
         self._watching = ExitStack()
         parts = list(pl_module.modules())
         heads = [part for part in parts if isinstance(part, MultiHeadAttention)][-1:]
-        poolings = [part for part in parts if isinstance(part, Pooling) and "attention" in part.kinds][-1:]
+        poolings = [
+            part for part in parts if isinstance(part, Pooling) and "attention" in part.kinds
+        ][-1:]
         self._parts: list[nn.Module] = [*heads, *poolings]
         self._patch = next((part.size for part in parts if isinstance(part, Patches)), 1)
         if not self._parts:
-            rank_zero_info("AttentionPlot: the network has no MultiHeadAttention, so there is no picture of it.")
+            rank_zero_info(
+                "AttentionPlot: the network has no MultiHeadAttention, so there is no "
+                "picture of it."
+            )
 
     def on_test_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
     ) -> None:
         self._weights.clear()
         if not self._parts:
@@ -69,13 +82,15 @@ class AttentionPlot(Callback):
         if "torch._dynamo" in sys.modules:  # it would be compiled again, with the hooks
             self._watching.enter_context(torch.compiler.set_stance("force_eager"))
         for part in self._parts:
-            self._watching.enter_context(part.register_forward_pre_hook(self._keep, with_kwargs=True))
+            self._watching.enter_context(
+                part.register_forward_pre_hook(self._keep, with_kwargs=True)
+            )
 
     def _keep(self, part: Any, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
         """Keep the weights of the chosen texts, (text, strip, query, key).
 
-        Of texts that are longer than the network takes they are those of the first window; the stages of a pipeline,
-        which see parts of a batch, are left out.
+        Of texts that are longer than the network takes they are those of the first window; the
+        stages of a pipeline, which see parts of a batch, are left out.
         """
         if part in self._weights or len(args[0]) != self._size:
             return
@@ -101,7 +116,11 @@ class AttentionPlot(Callback):
         self._watching.close()
         if not self._weights:
             return
-        chances = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)").float().softmax(dim=1)
+        chances = (
+            from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
+            .float()
+            .softmax(dim=1)
+        )
         texts = (part[self._chosen] for part in (batch[0]["ids"], batch[1], chances))
         self._texts += zip(*texts, *self._weights.values(), strict=True)
 
@@ -123,7 +142,9 @@ class AttentionPlot(Callback):
             read = ids[: min(length, strips.shape[1] * self._patch)]
             words = [tokenizer.decode([token]) for token in read.tolist()]
             starts = range(0, len(words), self._patch)
-            labels = [" ".join(words[start : start + self._patch]) for start in starts][:MOST_TOKENS]
+            labels = [" ".join(words[start : start + self._patch]) for start in starts][
+                :MOST_TOKENS
+            ]
             heads = len(strips) - sum(isinstance(part, Pooling) for part in self._parts)
             rows = [*(f"head {number + 1}" for number in range(heads)), "pooling"]
             axes.imshow(strips[:, : len(labels)], cmap="Blues", vmin=0, aspect="auto")

@@ -47,8 +47,10 @@ class ForecastErrors:
     Everything is of scaled data. `gather` makes the attributes:
 
     - ``mse``, ``mae``, ``coverage``: means over the windows, float64 of shape (horizon, channel).
-    - ``starts``: the row of the series where each window begins, ascending, int64 of shape (window,).
-    - ``measures``: ``mse``, ``mae``, ``mase`` and ``coverage`` of each window, float64 of shape (window, 4).
+    - ``starts``: the row of the series where each window begins, ascending, int64 of shape
+      (window,).
+    - ``measures``: ``mse``, ``mae``, ``mase`` and ``coverage`` of each window, float64 of shape
+      (window, 4).
 
     Args:
         naive_error: Mean absolute error that MASE divides by (Hyndman and Koehler, 2006,
@@ -61,7 +63,9 @@ class ForecastErrors:
         self._starts: list[Tensor] = []  # (batch,) for each batch
         self._means: list[Tensor] = []  # (batch, 3, channel) for each batch
 
-    def add(self, start: Tensor, future: Tensor, forecast: Tensor, lower: Tensor, upper: Tensor) -> None:
+    def add(
+        self, start: Tensor, future: Tensor, forecast: Tensor, lower: Tensor, upper: Tensor
+    ) -> None:
         """Count a batch, on its device and without waiting for it.
 
         Args:
@@ -72,15 +76,24 @@ class ForecastErrors:
             upper: Upper end of the interval; NaN where there is none.
         """
         error = forecast - future
-        covered = ((lower <= future) & (future <= upper)).to(error).masked_fill((lower + upper).isnan(), torch.nan)
-        parts = torch.stack([error.square(), error.abs(), covered], dim=1)  # (batch, 3, horizon, channel)
-        sums = parts.sum(dim=0, dtype=torch.float32 if parts.device.type == "mps" else torch.float64)
+        covered = (
+            ((lower <= future) & (future <= upper))
+            .to(error)
+            .masked_fill((lower + upper).isnan(), torch.nan)
+        )
+        # (batch, 3, horizon, channel)
+        parts = torch.stack([error.square(), error.abs(), covered], dim=1)
+        sums = parts.sum(
+            dim=0, dtype=torch.float32 if parts.device.type == "mps" else torch.float64
+        )
         self._sums = sums if self._sums is None else self._sums + sums
         self._means.append(parts.mean(dim=2))
         self._starts.append(start)
 
     def gather(self, trainer: Trainer) -> None:
-        """Take in the windows of all ranks. Call it on every rank, once, after one `add` at least."""
+        """Take in the windows of all ranks. Call it on every rank, once, after one `add` at
+        least.
+        """
         assert self._sums is not None
         starts = gather_rows(trainer, torch.cat(self._starts))
         means = gather_rows(trainer, torch.cat(self._means)).double()
@@ -88,7 +101,11 @@ class ForecastErrors:
         order = starts.argsort()
         squared, absolute, covered = means[order].unbind(dim=1)
         self.starts = starts[order].numpy()
-        self.measures = torch.stack([squared, absolute, absolute / self.naive_error, covered]).mean(dim=2).T.numpy()
+        self.measures = (
+            torch.stack([squared, absolute, absolute / self.naive_error, covered])
+            .mean(dim=2)
+            .T.numpy()
+        )
         self.mse, self.mae, self.coverage = sums / len(starts)
 
     def tabulate_steps(self, names: list[str], scale: Tensor) -> "DataFrame":
@@ -104,7 +121,9 @@ class ForecastErrors:
         values = torch.stack(columns, dim=2).flatten(0, 1).tolist()
         keys = [[step, name] for step in range(1, len(self.mse) + 1) for name in names]
         rows = [[*key, *row] for key, row in zip(keys, values, strict=True)]
-        return DataFrame(rows, columns=["step", "target", "mse", "mae", "mae_units", "mase", "coverage"])
+        return DataFrame(
+            rows, columns=["step", "target", "mse", "mae", "mae_units", "mase", "coverage"]
+        )
 
     def tabulate_periods(self, origins: np.ndarray, periods: list[np.ndarray]) -> "DataFrame":
         """Return a table with a row for each of some periods.
@@ -115,9 +134,16 @@ class ForecastErrors:
         """
         from pandas import DataFrame
 
-        times = [text.replace("T", " ") for text in np.datetime_as_string(origins, unit="s").tolist()]
+        times = [
+            text.replace("T", " ") for text in np.datetime_as_string(origins, unit="s").tolist()
+        ]
         rows = [
-            [times[period[0]], times[period[-1]], len(period), *self.measures[period].mean(axis=0).tolist()]
+            [
+                times[period[0]],
+                times[period[-1]],
+                len(period),
+                *self.measures[period].mean(axis=0).tolist(),
+            ]
             for period in periods
         ]
         return DataFrame(rows, columns=["first_origin", "last_origin", "windows", *MEASURES])
@@ -131,25 +157,28 @@ class ForecastPlots(Callback):
 
     To the run folder and the loggers, over all test windows of all ranks:
 
-    - ``forecasts.png``: some windows, spread evenly over the test split, of some targets, in the user's units: the last
-      part of the past, the truth, the forecast and its interval.
+    - ``forecasts.png``: some windows, spread evenly over the test split, of some targets, in the
+      user's units: the last part of the past, the truth, the forecast and its interval.
     - ``error_by_step.png``: mean absolute error and coverage of the interval by horizon step.
-    - ``forecast_metrics.csv``: a row for each horizon step (from 1) and target: ``mse`` and ``mae`` on the scaled data,
-      ``mae_units`` in the user's units, ``mase``, ``coverage``.
+    - ``forecast_metrics.csv``: a row for each horizon step (from 1) and target: ``mse`` and ``mae``
+      on the scaled data, ``mae_units`` in the user's units, ``mase``, ``coverage``.
     - ``backtest.csv``: the rolling-origin backtest (Tashman, 2000,
-      https://doi.org/10.1016/S0169-2070(00)00065-0). A window's origin is the last row that its forecast has seen. The
-      windows, in the order of their origins, are cut into periods with equally many; a row for each period: its first
-      and last origin, number of windows, ``mse``, ``mae``, ``mase``, ``coverage``.
+      https://doi.org/10.1016/S0169-2070(00)00065-0). A window's origin is the last row that its
+      forecast has seen. The windows, in the order of their origins, are cut into periods with
+      equally many; a row for each period: its first and last origin, number of windows, ``mse``,
+      ``mae``, ``mase``, ``coverage``.
 
-    Coverage, the share of the truth inside the interval, stays empty where there is no interval. Memory holds three
-    numbers for each window and channel and sums over the windows, no forecasts but those drawn.
+    Coverage, the share of the truth inside the interval, stays empty where there is no interval.
+    Memory holds three numbers for each window and channel and sums over the windows, no forecasts
+    but those drawn.
 
-    The model's ``test_step`` returns a dict with ``forecast`` and perhaps ``lower`` and ``upper``, (batch, horizon,
-    channel), scaled; a batch is a dict with ``past`` (batch, past, channel), ``future`` (batch, horizon, channel),
-    scaled, and ``start`` (batch,), the row of the series where the window begins. The model's ``coverage``, if it has
-    one, is the share that the interval aims at. The data module has ``mean`` and ``scale`` (units = scaled * scale +
-    mean), ``naive_error`` (the denominator of MASE), each (channel,); ``target_names``; and ``times``, datetime64 of
-    all rows of the series.
+    The model's ``test_step`` returns a dict with ``forecast`` and perhaps ``lower`` and ``upper``,
+    (batch, horizon, channel), scaled; a batch is a dict with ``past`` (batch, past, channel),
+    ``future`` (batch, horizon, channel), scaled, and ``start`` (batch,), the row of the series
+    where the window begins. The model's ``coverage``, if it has one, is the share that the interval
+    aims at. The data module has ``mean`` and ``scale`` (units = scaled * scale + mean),
+    ``naive_error`` (the denominator of MASE), each (channel,); ``target_names``; and ``times``,
+    datetime64 of all rows of the series.
 
     Args:
         windows: Number of windows drawn.
@@ -162,7 +191,9 @@ class ForecastPlots(Callback):
 
     files = ("forecasts.png", "error_by_step.png", "forecast_metrics.csv", "backtest.csv")
 
-    def __init__(self, windows: PositiveInt = 4, targets: PositiveInt = 3, periods: PositiveInt = 10) -> None:
+    def __init__(
+        self, windows: PositiveInt = 4, targets: PositiveInt = 3, periods: PositiveInt = 10
+    ) -> None:
         self.windows = windows
         self.targets = targets
         self.periods = periods
@@ -170,7 +201,8 @@ class ForecastPlots(Callback):
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._errors: ForecastErrors | None = None
         self._starts: list[Tensor] = []  # of the windows drawn
-        self._drawn: list[Tensor] = []  # (past + 4 * horizon, channel): past, truth, forecast, lower, upper
+        # (past + 4 * horizon, channel): past, truth, forecast, lower, upper
+        self._drawn: list[Tensor] = []
         self._batches = 0
 
     def on_test_batch_end(
@@ -182,7 +214,9 @@ class ForecastPlots(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        forecast = from_test_step(self, pl_module, outputs, "forecast", "(batch, horizon, channel)").float()
+        forecast = from_test_step(
+            self, pl_module, outputs, "forecast", "(batch, horizon, channel)"
+        ).float()
         nothing = torch.full_like(forecast, torch.nan)
         lower, upper = (outputs.get(name, nothing).detach().float() for name in ("lower", "upper"))
         past, future, start = batch["past"].float(), batch["future"].float(), batch["start"]
@@ -190,7 +224,9 @@ class ForecastPlots(Callback):
             self._errors = ForecastErrors(data_with(self, trainer, *FACTS).naive_error)
         self._errors.add(start, future, forecast, lower, upper)
 
-        chosen = pick_evenly(self.windows, len(self._drawn), self._batches, sum(trainer.num_test_batches), len(start))
+        chosen = pick_evenly(
+            self.windows, len(self._drawn), self._batches, sum(trainer.num_test_batches), len(start)
+        )
         self._batches += 1
         self._past = past.shape[1]
         if len(chosen):
@@ -216,15 +252,30 @@ class ForecastPlots(Callback):
         # Some windows: every rank kept as many as are drawn of all.
         order = starts.argsort()[_spread_evenly(self.windows, len(starts))]
         units = (drawn[order] * scale + torch.as_tensor(data.mean))[:, :, targets].numpy()
-        windows = [self._cut(times[start:], rows) for start, rows in zip(starts[order].tolist(), units, strict=True)]
+        windows = [
+            self._cut(times[start:], rows)
+            for start, rows in zip(starts[order].tolist(), units, strict=True)
+        ]
         chosen = [names[i] for i in targets]
-        title = f"{len(chosen)} of {len(names)} columns, {len(windows)} of {len(errors.starts):,} windows of the test"
+        title = (
+            f"{len(chosen)} of {len(names)} columns, {len(windows)} of {len(errors.starts):,} "
+            "windows of the test"
+        )
         publish_figure(trainer, folder, "forecasts", draw_forecasts(windows, chosen, aim, title))
 
         # Errors by horizon step.
-        panels = {f"{names[i]}, in its units": (errors.mae[:, i] * scale[i], errors.coverage[:, i]) for i in targets}
+        panels = {
+            f"{names[i]}, in its units": (errors.mae[:, i] * scale[i], errors.coverage[:, i])
+            for i in targets
+        }
         if len(names) > 1:
-            panels = {f"mean of {len(names)} targets, scaled": (errors.mae.mean(1), errors.coverage.mean(1)), **panels}
+            panels = {
+                f"mean of {len(names)} targets, scaled": (
+                    errors.mae.mean(1),
+                    errors.coverage.mean(1),
+                ),
+                **panels,
+            }
         publish_figure(trainer, folder, "error_by_step", draw_error_by_step(panels, aim))
         publish_table(trainer, folder, "forecast_metrics", errors.tabulate_steps(names, scale))
 
@@ -238,7 +289,9 @@ class ForecastPlots(Callback):
     def _cut(self, times: np.ndarray, rows: np.ndarray) -> Window:
         horizon = (len(rows) - self._past) // 4
         length = self._past + horizon
-        return Window(times[:length], *np.split(rows, [length, length + horizon, length + 2 * horizon]))
+        return Window(
+            times[:length], *np.split(rows, [length, length + horizon, length + 2 * horizon])
+        )
 
 
 def _spread_evenly(count: int, length: int) -> Tensor:
@@ -246,7 +299,9 @@ def _spread_evenly(count: int, length: int) -> Tensor:
     return torch.linspace(0, length - 1, min(count, length)).round().long()
 
 
-def draw_forecasts(windows: list[Window], names: list[str], aim: float | None, title: str = "") -> "Figure":
+def draw_forecasts(
+    windows: list[Window], names: list[str], aim: float | None, title: str = ""
+) -> "Figure":
     """Draw windows side by side, a row for each target, in the user's units.
 
     Of a past that is much longer than the horizon only the last part is drawn.
@@ -266,13 +321,27 @@ def draw_forecasts(windows: list[Window], names: list[str], aim: float | None, t
         shown = slice(-(horizon + max(2 * horizon, 24)), None)
         future = window.times[-horizon:]
         for target, axes in enumerate(column):
-            axes.plot(window.times[shown], window.series[shown, target], color=GREY, linewidth=1, label="series")
             axes.plot(
-                future, window.forecast[:, target], ".-", color=BLUE, markersize=4, linewidth=1.3, label="forecast"
+                window.times[shown],
+                window.series[shown, target],
+                color=GREY,
+                linewidth=1,
+                label="series",
+            )
+            axes.plot(
+                future,
+                window.forecast[:, target],
+                ".-",
+                color=BLUE,
+                markersize=4,
+                linewidth=1.3,
+                label="forecast",
             )
             lower, upper = window.lower[:, target], window.upper[:, target]
             if not np.isnan(lower).any():  # with an edge, which shows an interval of one step, too
-                axes.fill_between(future, lower, upper, color=BLUE, alpha=0.2, linewidth=2, label=interval)
+                axes.fill_between(
+                    future, lower, upper, color=BLUE, alpha=0.2, linewidth=2, label=interval
+                )
             axes.axvline(window.times[-horizon - 1], color="grey", linewidth=0.8, linestyle=":")
         column[0].set_title(f"from {format_time(future[0])}", fontsize=9)
         set_date_axis(column[-1], ticks=4)
@@ -286,13 +355,16 @@ def draw_error_by_step(panels: dict[str, tuple[Tensor, Tensor]], aim: float | No
     """Draw mean absolute error, and below it the coverage of the interval, over the horizon.
 
     Args:
-        panels: By title: mean absolute error and coverage (NaN where there is no interval), each of shape (horizon,).
+        panels: By title: mean absolute error and coverage (NaN where there is no interval), each of
+            shape (horizon,).
         aim: Share of the truth that the interval aims at; ``None`` where it is unknown.
     """
     from matplotlib.ticker import MaxNLocator
 
     rows = 1 if any(coverage.isnan().any() for _, coverage in panels.values()) else 2
-    figure, grid = make_axes(rows, len(panels), max(5.0, 3.2 * len(panels)), 1 + 1.8 * rows, sharex=True)
+    figure, grid = make_axes(
+        rows, len(panels), max(5.0, 3.2 * len(panels)), 1 + 1.8 * rows, sharex=True
+    )
     for column, (title, lines) in zip(grid.T, panels.items(), strict=True):
         for axes, values in zip(column, lines, strict=False):
             axes.plot(range(1, len(values) + 1), values, ".-", color=BLUE, markersize=3)

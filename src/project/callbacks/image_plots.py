@@ -20,20 +20,23 @@ if TYPE_CHECKING:
 class ImagePlots(Callback):
     """Draw grids of images with their predictions at the end of each test.
 
-    They go to the loggers as pictures and to the run folder: ``test_images.png``, images that are spread evenly over
-    the test set, and ``mistakes.png``, the most confident mistakes (both of the first rank's share of it). Class names
-    and normalisation are the data module's ``class_names``, ``mean`` and ``std`` (lists, one value a channel, for
-    pixels from 0 to 1), where it has them. Without ``mean`` and ``std``, pixels from 0 to 1 are shown as they are,
-    others from the least of all to the most.
+    They go to the loggers as pictures and to the run folder: ``test_images.png``, images that are
+    spread evenly over the test set, and ``mistakes.png``, the most confident mistakes (both of the
+    first rank's share of it). Class names and normalisation are the data module's ``class_names``,
+    ``mean`` and ``std`` (lists, one value a channel, for pixels from 0 to 1), where it has them.
+    Without ``mean`` and ``std``, pixels from 0 to 1 are shown as they are, others from the least of
+    all to the most.
 
-    The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is ``(images, labels)``, images
-    (batch, channel, height, width) with 1 or 3 channels, labels (batch,).
+    The model's ``test_step`` returns a dict with ``logits`` (batch, classes); a batch is
+    ``(images, labels)``, images (batch, channel, height, width) with 1 or 3 channels, labels
+    (batch,).
 
     Args:
         images: Number of test images in each grid.
 
     Raises:
-        UserError: Where the model's ``test_step`` returns no ``logits``, or the batches are not images.
+        UserError: Where the model's ``test_step`` returns no ``logits``, or the batches are not
+            images.
     """
 
     files = ("test_images.png", "mistakes.png")
@@ -43,7 +46,8 @@ class ImagePlots(Callback):
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._samples: list[tuple[Tensor, ...]] = []  # image, true class, probability of each class
-        self._worst: list[Tensor] = []  # of mistakes: confidence, and as above; 0 and any for what is right
+        # Of mistakes: confidence, and as above; 0 and any for what is right
+        self._worst: list[Tensor] = []
         self._batches = 0
 
     def on_test_batch_end(
@@ -88,12 +92,17 @@ class ImagePlots(Callback):
             grids["mistakes"] = [part[confidence > 0] for part in worst]
         for name, parts in grids.items():
             images, labels, probabilities = (part.cpu() for part in parts)
-            pixels = denormalize(images.float(), getattr(data, "mean", None), getattr(data, "std", None))
+            pixels = denormalize(
+                images.float(), getattr(data, "mean", None), getattr(data, "std", None)
+            )
             publish_figure(trainer, folder, name, draw_images(pixels, labels, probabilities, names))
 
 
-def draw_images(pixels: Tensor, labels: Tensor, probabilities: Tensor, names: list[str]) -> "Figure":
-    """Draw images in a grid, each with its prediction and probability; wrong ones in red, with the true class.
+def draw_images(
+    pixels: Tensor, labels: Tensor, probabilities: Tensor, names: list[str]
+) -> "Figure":
+    """Draw images in a grid, each with its prediction and probability; wrong ones in red, with the
+    true class.
 
     Args:
         pixels: From 0 to 1, shape (image, channel, height, width).
@@ -106,17 +115,21 @@ def draw_images(pixels: Tensor, labels: Tensor, probabilities: Tensor, names: li
     figure, grid = make_axes(rows, columns, 1.3 * columns, 1.7 * rows)
     for axes in grid.flat:
         axes.set_axis_off()
-    for axes, image, label, chances in zip(grid.flat, pixels, labels.tolist(), probabilities, strict=False):
+    for axes, image, label, chances in zip(
+        grid.flat, pixels, labels.tolist(), probabilities, strict=False
+    ):
         axes.imshow(image.permute(1, 2, 0).numpy(), cmap="gray", vmin=0, vmax=1)
         title_prediction(axes, names, label, chances)
     return figure
 
 
-def denormalize(images: Tensor, mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> Tensor:
+def denormalize(
+    images: Tensor, mean: Sequence[float] | None = None, std: Sequence[float] | None = None
+) -> Tensor:
     """Bring images (image, channel, height, width) back to pixels from 0 to 1.
 
-    Where it is not known how they were normalised, their least value becomes 0 and their greatest 1, unless all are
-    from 0 to 1.
+    Where it is not known how they were normalised, their least value becomes 0 and their greatest
+    1, unless all are from 0 to 1.
     """
     if mean is not None and std is not None:
         shift, factor = (torch.tensor(values).view(-1, 1, 1) for values in (mean, std))

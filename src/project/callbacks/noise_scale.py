@@ -43,18 +43,21 @@ class Point(NamedTuple):
 class GradientNoiseScale(Callback):
     """Log the gradient noise scale, the batch size from which on larger batches save few steps.
 
-    It is B_simple = tr(Sigma) / G^2 of McCandlish et al. 2018 (arXiv:1812.06162): the trace of the covariance of the
-    samples' gradients over the squared norm of the true gradient. Both are estimated without bias from the gradients of
-    8 micro-batches of one batch, and averaged over the last 10 measurements or so. By the paper's model, a training in
-    batches of that many samples takes twice the fewest steps and twice the fewest samples.
+    It is B_simple = tr(Sigma) / G^2 of McCandlish et al. 2018 (arXiv:1812.06162): the trace of the
+    covariance of the samples' gradients over the squared norm of the true gradient. Both are
+    estimated without bias from the gradients of 8 micro-batches of one batch, and averaged over the
+    last 10 measurements or so. By the paper's model, a training in batches of that many samples
+    takes twice the fewest steps and twice the fewest samples.
 
-    Logged every `every_n_steps` steps, before the step: ``noise_scale/simple`` in samples, and its two parts
-    ``noise_scale/trace`` and ``noise_scale/grad_sq``. A fit ends with a line.
-    A measurement computes the training loss of the batch once more; the training goes on as if there were none. Where
-    a batch holds samples that are alike, such as texts of about the same length, the noise scale is too low.
+    Logged every `every_n_steps` steps, before the step: ``noise_scale/simple`` in samples, and its
+    two parts ``noise_scale/trace`` and ``noise_scale/grad_sq``. A fit ends with a line. A
+    measurement computes the training loss of the batch once more; the training goes on as if there
+    were none. Where a batch holds samples that are alike, such as texts of about the same length,
+    the noise scale is too low.
 
     Args:
-        every_n_steps: Optimizer steps from one measurement to the next; the first step is not measured.
+        every_n_steps: Optimizer steps from one measurement to the next; the first step is not
+            measured.
 
     Raises:
         UserError: In a fit, if the model has no ``batch_loss``, or its weights are sharded.
@@ -67,16 +70,20 @@ class GradientNoiseScale(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not hasattr(pl_module, "batch_loss"):
             raise UserError(
-                f"trainer.callbacks: GradientNoiseScale needs model.batch_loss(batch), which returns the mean loss and "
-                f"logs nothing, and {type(pl_module).__name__} does not have it; add it, or leave the callback out"
+                "trainer.callbacks: GradientNoiseScale needs model.batch_loss(batch), which "
+                f"returns the mean loss and logs nothing, and {type(pl_module).__name__} does not "
+                "have it; add it, or leave the callback out"
             )
         if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
             raise UserError(
-                f"trainer.strategy: {type(trainer.strategy).__name__} shards the weights, and GradientNoiseScale in "
-                "trainer.callbacks needs whole gradients; use ddp or one device, or leave the callback out"
+                f"trainer.strategy: {type(trainer.strategy).__name__} shards the weights, and "
+                "GradientNoiseScale in trainer.callbacks needs whole gradients; use ddp or one "
+                "device, or leave the callback out"
             )
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         step = trainer.global_step
         if step == 0 or step % self.every_n_steps or batch_idx % trainer.accumulate_grad_batches:
             return
@@ -84,7 +91,11 @@ class GradientNoiseScale(Callback):
 
         # Compiled code would be compiled again for micro-batches. Batch norms must not notice them.
         buffers = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
-        with isolate_rng(), torch.compiler.set_stance("force_eager"), trainer.precision_plugin.train_step_context():
+        with (
+            isolate_rng(),
+            torch.compiler.set_stance("force_eager"),
+            trainer.precision_plugin.train_step_context(),
+        ):
             estimates = estimate_noise(pl_module, batch, samples)
         for buffer, before in buffers:
             buffer.copy_(before)
@@ -97,21 +108,27 @@ class GradientNoiseScale(Callback):
         weight = (1 - DECAY) / (1 - DECAY ** (len(self.points) + 1))
         grad_sq = last.grad_sq + weight * (grad_sq - last.grad_sq)
         trace = last.trace + weight * (trace - last.trace)
-        point = Point(step, samples * trainer.world_size * trainer.accumulate_grad_batches, grad_sq, trace)
+        point = Point(
+            step, samples * trainer.world_size * trainer.accumulate_grad_batches, grad_sq, trace
+        )
         self.points.append(point)
         values = {"simple": point.noise_scale, "grad_sq": grad_sq, "trace": trace}
         for logger in trainer.loggers:
-            logger.log_metrics({f"noise_scale/{name}": value for name, value in values.items()}, step=step)
+            logger.log_metrics(
+                {f"noise_scale/{name}": value for name, value in values.items()}, step=step
+            )
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.points:
-            # Equation 2.11 of the paper: it takes S (1 + N / B) steps to a loss, where S is the fewest.
+            # Equation 2.11 of the paper: it takes S (1 + N / B) steps to a loss, where S is the
+            # fewest.
             point = self.points[-1]
             saved = point.noise_scale / (point.noise_scale + point.batch) / 2
             rank_zero_info(
-                f"gradient noise scale: {point.noise_scale:,.0f} samples at the end, with batches of {point.batch:,}; "
-                f"twice the batch takes about {saved:.0%} fewer steps and {1 - 2 * saved:.0%} more samples to the same "
-                "loss, by the model of McCandlish et al. (2018)"
+                f"gradient noise scale: {point.noise_scale:,.0f} samples at the end, with batches "
+                f"of {point.batch:,}; twice the batch takes about {saved:.0%} fewer steps and "
+                f"{1 - 2 * saved:.0%} more samples to the same loss, by the model of McCandlish et "
+                "al. (2018)"
             )
 
     def state_dict(self) -> dict[str, Any]:
@@ -122,10 +139,11 @@ class GradientNoiseScale(Callback):
 
 
 def estimate_noise(model: Any, batch: Any, samples: int) -> Tensor:
-    """Estimate the squared norm of the true gradient, and the trace of the covariance of the samples' gradients.
+    """Estimate the squared norm of the true gradient, and the trace of the covariance of the
+    samples' gradients.
 
-    Without bias: appendix A.1 of McCandlish et al. 2018, with a micro-batch as the small batch and all of them as the
-    large one.
+    Without bias: appendix A.1 of McCandlish et al. 2018, with a micro-batch as the small batch and
+    all of them as the large one.
 
     Args:
         model: Has ``batch_loss``; its trainable parameters count.
@@ -140,12 +158,16 @@ def estimate_noise(model: Any, batch: Any, samples: int) -> Tensor:
     if samples < 4:
         return torch.full((2,), math.nan, device=device)
 
-    # Micro-batches are drawn at random: neighbours may be alike. `.grad` is not filled, and DDP shares nothing.
+    # Micro-batches are drawn at random: neighbours may be alike. `.grad` is not filled, and DDP
+    # shares nothing.
     size = max(samples // MICRO_BATCHES, 2)  # of a single sample batch norms have no variance
     count = samples // size
-    mean, mean_square = torch.zeros((), device=device), torch.zeros((), device=device)  # of gradients, of their norms
+    # Of gradients, of their norms
+    mean, mean_square = torch.zeros((), device=device), torch.zeros((), device=device)
     for rows in torch.randperm(samples, device=device).split(size)[:count]:
-        loss = model.batch_loss(apply_to_collection(batch, Tensor, torch.index_select, dim=0, index=rows))
+        loss = model.batch_loss(
+            apply_to_collection(batch, Tensor, torch.index_select, dim=0, index=rows)
+        )
         parts = torch.autograd.grad(loss, parameters, materialize_grads=True)
         gradient = torch.cat([part.flatten().float() for part in parts])
         mean = mean + gradient / count

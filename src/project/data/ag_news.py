@@ -7,8 +7,12 @@ from litlab.data import PublicFile, PublicTexts, TextData
 
 _URL = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
 _FILES = {
-    "train": PublicFile(f"{_URL}train.csv", "ag_news/train.csv", "md5:b1a00f826fdfbd249f79597b59e1dc12"),
-    "test": PublicFile(f"{_URL}test.csv", "ag_news/test.csv", "md5:d52ea96a97a2d943681189a97654912d"),
+    "train": PublicFile(
+        f"{_URL}train.csv", "ag_news/train.csv", "md5:b1a00f826fdfbd249f79597b59e1dc12"
+    ),
+    "test": PublicFile(
+        f"{_URL}test.csv", "ag_news/test.csv", "md5:d52ea96a97a2d943681189a97654912d"
+    ),
 }
 
 
@@ -31,4 +35,6 @@ class AGNewsData(TextData):
     120,000 texts to train on, 7,600 to test on.
     """
 
-    public = PublicTexts("ag_news", tuple(_FILES.values()), ("World", "Sports", "Business", "Sci/Tech"), _read)
+    public = PublicTexts(
+        "ag_news", tuple(_FILES.values()), ("World", "Sports", "Business", "Sci/Tech"), _read
+    )

@@ -9,19 +9,22 @@ from torch.utils.data import TensorDataset
 from litlab.data import ExperimentData, Metadata, uniform
 from litlab.types import PositiveInt
 
-AMPLITUDE, PHASE, X = (0.1, 5.0), (0.0, torch.pi), (-5.0, 5.0)  # the paper's ranges; all three are uniform
+# The paper's ranges; all three are uniform
+AMPLITUDE, PHASE, X = (0.1, 5.0), (0.0, torch.pi), (-5.0, 5.0)
 SPLITS = ("train", "val", "test")
 
 
 class Sinusoids(ExperimentData):
-    """Regression tasks of Finn et al. 2017 (arXiv:1703.03400): y = amplitude * sin(x - phase), without noise.
+    """Regression tasks of Finn et al. 2017 (arXiv:1703.03400): y = amplitude * sin(x - phase),
+    without noise.
 
-    A sample is a task. Its amplitude is drawn from [0.1, 5], its phase from [0, pi], and x from [-5, 5]. Tasks are
-    generated, and depend on nothing but the seed, the split, their number and, in training, the epoch: every epoch
-    has new ones, and those of val and test stay the same.
+    A sample is a task. Its amplitude is drawn from [0.1, 5], its phase from [0, pi], and x from
+    [-5, 5]. Tasks are generated, and depend on nothing but the seed, the split, their number and,
+    in training, the epoch: every epoch has new ones, and those of val and test stay the same.
 
-    A batch is a dict of float32 tensors: ``support_x`` and ``support_y``, (task, shots, 1), which a model adapts to;
-    ``query_x`` and ``query_y``, (task, queries, 1), which it is judged by; ``amplitude`` and ``phase``, (task,).
+    A batch is a dict of float32 tensors: ``support_x`` and ``support_y``, (task, shots, 1), which a
+    model adapts to; ``query_x`` and ``query_y``, (task, queries, 1), which it is judged by;
+    ``amplitude`` and ``phase``, (task,).
 
     Args:
         shots: Support points of a task.
@@ -77,9 +80,14 @@ class Sinusoids(ExperimentData):
         points = self.shots + self.queries
         drawn = torch.arange(2 + points, device=number.device)
         place = (number + (split << 32) << 20)[:, None] + drawn  # (task, number drawn)
-        parts = uniform(place.flatten(), self.seed, epoch or 0, "sinusoids").view_as(place).split([1, 1, points], dim=1)
+        parts = (
+            uniform(place.flatten(), self.seed, epoch or 0, "sinusoids")
+            .view_as(place)
+            .split([1, 1, points], dim=1)
+        )
         amplitude, phase, x = (
-            low + (high - low) * part for part, (low, high) in zip(parts, (AMPLITUDE, PHASE, X), strict=True)
+            low + (high - low) * part
+            for part, (low, high) in zip(parts, (AMPLITUDE, PHASE, X), strict=True)
         )
         y = amplitude * torch.sin(x - phase)
         (support_x, query_x), (support_y, query_y) = (

@@ -12,7 +12,8 @@ from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, PositiveFloat, 
 class CifarMuon(Muon):
     """`Muon` for filters and Nesterov SGD for the rest, at the rates of `WhitenedCNN`.
 
-    Its norms have no scale and its logits are scaled down; other networks need far lower rates for the rest.
+    Its norms have no scale and its logits are scaled down; other networks need far lower rates for
+    the rest.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class CifarMuon(Muon):
         **settings: Any,
     ) -> None:
         super().__init__(
-            params, unit_norm=True, rest="sgd", lr=lr, rest_lr=rest_lr, vector_lr=vector_lr, momentum=momentum,
-            rest_momentum=rest_momentum, weight_decay=weight_decay, iterations=iterations, **settings,
+            params, unit_norm=True, rest="sgd", lr=lr, rest_lr=rest_lr, vector_lr=vector_lr,
+            momentum=momentum, rest_momentum=rest_momentum, weight_decay=weight_decay,
+            iterations=iterations, **settings,
         )  # fmt: skip

@@ -16,13 +16,15 @@ from torchvision.utils import make_grid, save_image
 class GAN(LightningModule):
     """A generator that makes images, and a discriminator that learns to tell them from real ones.
 
-    They are trained against each other (Goodfellow et al. 2014, arXiv:1406.2661). The Fréchet distance between real
-    and generated images (``val/distance``, ``test/distance``) is that of their pixels: the Inception network, which it
-    is usually taken from, knows nothing of small grey images.
+    They are trained against each other (Goodfellow et al. 2014, arXiv:1406.2661). The Fréchet
+    distance between real and generated images (``val/distance``, ``test/distance``) is that of
+    their pixels: the Inception network, which it is usually taken from, knows nothing of small grey
+    images.
 
     Args:
         generator: Returns (batch, pixels) for noise of shape (batch, latent).
-        discriminator: Returns logits of "real", (batch, 1), for images of shape (batch, channel, height, width).
+        discriminator: Returns logits of "real", (batch, 1), for images of shape (batch, channel,
+            height, width).
         latent: Numbers that an image is made from.
         image_shape: (channel, height, width) of the images.
         generator_optimizer: Optimizer of the generator.
@@ -47,10 +49,15 @@ class GAN(LightningModule):
 
     def configure_optimizers(self) -> list[torch.optim.Optimizer]:
         networks = self.generator, self.discriminator
-        return [make(network.parameters()) for make, network in zip(self.optimizer_classes, networks, strict=True)]
+        return [
+            make(network.parameters())
+            for make, network in zip(self.optimizer_classes, networks, strict=True)
+        ]
 
     def forward(self, noise: Tensor) -> Tensor:
-        """Return images, (batch, channel, height, width) from 0 to 1, for noise, (batch, latent)."""
+        """Return images, (batch, channel, height, width) from 0 to 1, for noise, (batch,
+        latent).
+        """
         return self.generator(noise).sigmoid().unflatten(1, self.hparams["image_shape"])
 
     def make_images(self, count: int) -> Tensor:
@@ -77,7 +84,10 @@ class GAN(LightningModule):
         self.manual_backward(generator_loss)
         to_generator.step()
 
-        losses = {"train/generator_loss": generator_loss, "train/discriminator_loss": discriminator_loss}
+        losses = {
+            "train/generator_loss": generator_loss,
+            "train/discriminator_loss": discriminator_loss,
+        }
         self.log_dict(losses, on_step=False, on_epoch=True, prog_bar=True)
 
     def validation_step(self, images: Tensor, batch_idx: int, stage: str = "val") -> None:

@@ -25,7 +25,9 @@ class LinearRegression(LightningModule):
         return loss
 
     def on_train_epoch_end(self) -> None:
-        self.log_dict({"weight": self.line.weight.item(), "bias": self.line.bias.item()}, prog_bar=True)
+        self.log_dict(
+            {"weight": self.line.weight.item(), "bias": self.line.bias.item()}, prog_bar=True
+        )
 
     def test_step(self, batch: list[Tensor], batch_idx: int) -> None:
         self.training_step(batch, batch_idx, "test")

@@ -1,4 +1,6 @@
-"""Meta-learning for regression: initial weights from which a few gradient steps learn a new task."""
+"""Meta-learning for regression: initial weights from which a few gradient steps learn a new
+task.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,24 +22,25 @@ Params = dict[str, Tensor]
 class MAML(ExperimentModule):
     """Model-agnostic meta-learning (Finn et al. 2017, arXiv:1703.03400) of any regression network.
 
-    For each task of a batch, `inner_steps` steps of gradient descent on the mean squared error of its support points
-    lead from the network's weights to the task's own. The training loss is the mean squared error of the query points
-    with those, as a mean over the tasks, and its gradient goes through the inner steps back to the network's weights.
-    All tasks are computed at once: `torch.func.grad` for the inner gradient, `torch.func.vmap` over the tasks.
+    For each task of a batch, `inner_steps` steps of gradient descent on the mean squared error of
+    its support points lead from the network's weights to the task's own. The training loss is the
+    mean squared error of the query points with those, as a mean over the tasks, and its gradient
+    goes through the inner steps back to the network's weights. All tasks are computed at once:
+    `torch.func.grad` for the inner gradient, `torch.func.vmap` over the tasks.
 
     With 0 inner steps it is joint training on all tasks, the paper's "pretrained" baseline.
 
-    A batch is a dict of ``support_x``, ``support_y``, ``query_x`` and ``query_y``, each (task, point, feature), such as
-    `Sinusoids` gives. Logged once per epoch, exact over all tasks and ranks: ``train/loss``; for val and test ``loss``
-    after `inner_steps`, and ``mse_0``, ``mse_1``, ``mse_5`` and ``mse_10``, the error of the query points after as many
-    steps.
+    A batch is a dict of ``support_x``, ``support_y``, ``query_x`` and ``query_y``, each (task,
+    point, feature), such as `Sinusoids` gives. Logged once per epoch, exact over all tasks and
+    ranks: ``train/loss``; for val and test ``loss`` after `inner_steps`, and ``mse_0``, ``mse_1``,
+    ``mse_5`` and ``mse_10``, the error of the query points after as many steps.
 
     Args:
         network: Returns (point, target) for inputs of shape (point, feature).
         inner_lr: Learning rate of the inner steps.
         inner_steps: Gradient steps on each task in training; 0 for joint training.
-        first_order: Whether the inner gradients count as constants in the gradient of the training loss, which leaves
-            out second derivatives (the paper's first-order approximation).
+        first_order: Whether the inner gradients count as constants in the gradient of the training
+            loss, which leaves out second derivatives (the paper's first-order approximation).
         **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
 
     Raises:
@@ -63,10 +66,14 @@ class MAML(ExperimentModule):
         self.steps = steps
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the network's output without an inner step, (point, target), for inputs of shape (point, feature)."""
+        """Return the network's output without an inner step, (point, target), for inputs of shape
+        (point, feature).
+        """
         return self.network(x)
 
-    def predictions(self, support_x: Tensor, support_y: Tensor, x: Tensor, steps: Sequence[int]) -> Tensor:
+    def predictions(
+        self, support_x: Tensor, support_y: Tensor, x: Tensor, steps: Sequence[int]
+    ) -> Tensor:
         """Predict each task before and after inner steps on its support points.
 
         Args:
@@ -93,13 +100,18 @@ class MAML(ExperimentModule):
             return torch.stack(outputs)
 
         tracked = torch.is_grad_enabled()
-        # Lightning evaluates in inference mode, where nothing has a gradient; in no_grad, torch.func.grad works.
+        # Lightning evaluates in inference mode, where nothing has a gradient; in no_grad,
+        # torch.func.grad works.
         with torch.inference_mode(False), torch.set_grad_enabled(tracked):
             parts = [_normal(part.to(self.dtype)) for part in (support_x, support_y, x)]
             try:
-                return vmap(of_task, randomness="different")(*parts)  # each task has its own dropout
+                # Each task has its own dropout
+                return vmap(of_task, randomness="different")(*parts)
             except RuntimeError as error:
-                if not any(words in str(error) for words in ("vmap", "Batching rule", "torch.func", "transform")):
+                if not any(
+                    words in str(error)
+                    for words in ("vmap", "Batching rule", "torch.func", "transform")
+                ):
                     raise
                 raise UserError(
                     f"model.network: torch.func.vmap can't take {type(self.network).__name__} "
@@ -107,11 +119,15 @@ class MAML(ExperimentModule):
                 ) from error
 
     def training_outputs(self, batch: dict[str, Tensor]) -> tuple[Tensor, None, Tensor]:
-        """Return the mean squared error of the query points of all tasks after the inner steps, shape ()."""
+        """Return the mean squared error of the query points of all tasks after the inner steps,
+        shape ().
+        """
         return self._errors(batch, [self.inner_steps]).mean(), None, batch["query_y"]
 
     def evaluation_outputs(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the error of each task after each number of steps, (task, steps), and the targets."""
+        """Return the error of each task after each number of steps, (task, steps), and the
+        targets.
+        """
         return self._errors(batch, self.steps), batch["query_y"]
 
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
@@ -121,40 +137,59 @@ class MAML(ExperimentModule):
         return {"loss": loss}
 
     def on_fit_start(self) -> None:
-        """Refuse strategies that keep a part of the weights in each process: inner steps need all of them."""
+        """Refuse strategies that keep a part of the weights in each process: inner steps need all
+        of them.
+        """
         super().on_fit_start()
         if isinstance(self.trainer.strategy, FSDPStrategy | ModelParallelStrategy):
-            raise UserError("trainer.strategy: it shards the weights, which MAML replaces in inner steps; use ddp")
+            raise UserError(
+                "trainer.strategy: it shards the weights, which MAML replaces in inner "
+                "steps; use ddp"
+            )
 
     def expected_loss(self, batch: dict[str, Tensor]) -> float:
         """Return the loss of predicting 0 everywhere."""
         return batch["query_y"].float().square().mean().item()
 
     def _errors(self, batch: dict[str, Tensor], steps: Sequence[int]) -> Tensor:
-        """Return the mean squared error of each task's query points after these numbers of steps, (task, steps)."""
+        """Return the mean squared error of each task's query points after these numbers of steps,
+        (task, steps).
+        """
         if not isinstance(batch, dict) or "support_x" not in batch:
-            raise UserError("data: its batches have no support_x, support_y, query_x and query_y; use data of tasks")
-        predicted = self.predictions(batch["support_x"], batch["support_y"], batch["query_x"], steps)
-        least = torch.promote_types(predicted.dtype, torch.float32)  # an error in bfloat16 has two digits
+            raise UserError(
+                "data: its batches have no support_x, support_y, query_x and query_y; "
+                "use data of tasks"
+            )
+        predicted = self.predictions(
+            batch["support_x"], batch["support_y"], batch["query_x"], steps
+        )
+        # An error in bfloat16 has two digits
+        least = torch.promote_types(predicted.dtype, torch.float32)
         return (predicted.to(least) - batch["query_y"].to(least)[:, None]).square().mean(dim=(2, 3))
 
     def _inner_step(self, params: Params, x: Tensor, y: Tensor) -> Params:
-        """Return the parameters after a gradient step on the points x, (point, feature), and y, (point, target)."""
+        """Return the parameters after a gradient step on the points x, (point, feature), and y,
+        (point, target).
+        """
 
         def loss(params: Params) -> Tensor:
             return (self._output(params, x, y.shape[1:]) - y).square().mean()
 
-        at = {name: value.detach() for name, value in params.items()} if self.first_order else params
+        at = (
+            {name: value.detach() for name, value in params.items()} if self.first_order else params
+        )
         gradient = grad(loss)(at)
         return {name: value - self.inner_lr * gradient[name] for name, value in params.items()}
 
     def _output(self, params: Params, x: Tensor, target: torch.Size) -> Tensor:
-        """Return the network's output with these parameters for one task: (point, *target) from (point, feature)."""
+        """Return the network's output with these parameters for one task: (point, *target) from
+        (point, feature).
+        """
         output = functional_call(self.network, params, (x,))
         if output.shape != (len(x), *target):
             raise UserError(
-                f"model.network: it returns {(*output.shape,)} for {len(x)} points, not {(len(x), *target)}; give it "
-                "an output for each target"
+                f"model.network: it returns {(*output.shape,)} for {len(x)} points, not "
+                f"{(len(x), *target)}; give it an output for each target"
             )
         return output
 

@@ -23,21 +23,23 @@ def math_attention(
 ) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention as equation 1 of *Attention Is All You Need* writes it.
 
-    softmax(Q K^T / sqrt(d)) V (Vaswani et al. 2017, arXiv:1706.03762). ``F.scaled_dot_product_attention`` computes the
-    same without keeping the weights, faster and in less memory. Like there, a query that may attend to no key gets 0.
+    softmax(Q K^T / sqrt(d)) V (Vaswani et al. 2017, arXiv:1706.03762).
+    ``F.scaled_dot_product_attention`` computes the same without keeping the weights, faster and in
+    less memory. Like there, a query that may attend to no key gets 0.
 
     Args:
         queries: Shape (batch, head, query, d).
         keys: Shape (batch, head, key, d).
         values: Shape (batch, head, key, d).
-        mask: True where a key may be attended to, or numbers that are added to the scores, such as -inf where it may
-            not; its shape broadcasts to (batch, head, query, key).
+        mask: True where a key may be attended to, or numbers that are added to the scores, such as
+            -inf where it may not; its shape broadcasts to (batch, head, query, key).
         dropout: Probability of dropping a weight; the others are scaled up.
-        softmax: `plain_masked_softmax`, or `masked_softmax`, which computes the same in one pass over memory.
+        softmax: `plain_masked_softmax`, or `masked_softmax`, which computes the same in one pass
+            over memory.
 
     Returns:
-        The attended values, shape (batch, head, query, d), and the weights before dropout, shape (batch, head, query,
-        key), whose last dimension sums to 1.
+        The attended values, shape (batch, head, query, d), and the weights before dropout, shape
+        (batch, head, query, key), whose last dimension sums to 1.
     """
     scores, scale = queries @ keys.transpose(-2, -1), 1 / math.sqrt(queries.shape[-1])
     if mask is not None and mask.dtype != torch.bool:
@@ -47,7 +49,9 @@ def math_attention(
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Return True where a key is not later than the query, shape (query, key): token i attends to tokens 0 to i."""
+    """Return True where a key is not later than the query, shape (query, key): token i attends to
+    tokens 0 to i.
+    """
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
 
 
@@ -57,9 +61,11 @@ class MultiHeadAttention(nn.Module):
     Args:
         embed_dim: Size of a token's vector; the heads share it equally.
         num_heads: Number of heads.
-        dropout: Probability of dropping an attention weight. CPUs have no fused attention that drops weights.
-        implementation: sdpa, torch's fused kernels; math, equation 1 written out; fused_softmax, the same with mask
-            and softmax in one operator, which is built at the first use (docs/operators.md).
+        dropout: Probability of dropping an attention weight. CPUs have no fused attention that
+            drops weights.
+        implementation: sdpa, torch's fused kernels; math, equation 1 written out; fused_softmax,
+            the same with mask and softmax in one operator, which is built at the first use
+            (docs/operators.md).
     """
 
     def __init__(
@@ -73,18 +79,22 @@ class MultiHeadAttention(nn.Module):
         self.num_heads = num_heads
         self.dropout = dropout
         self.implementation = implementation
-        # One product instead of three. Its rows are those of one head after the other, which can be divided.
+        # One product instead of three. Its rows are those of one head after the other, which can be
+        # divided.
         self.queries_keys_values = nn.Linear(embed_dim, 3 * embed_dim)
         self.output = nn.Linear(embed_dim, embed_dim)
 
-    def forward(self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None
+    ) -> Tensor:
         """Let every token of x attend to the tokens of x, or to those of another sequence.
 
         Args:
             x: Shape (batch, query, embed_dim).
-            context: For cross-attention, what keys and values are made of, shape (batch, key, embed_dim).
-            mask: As of `math_attention`: boolean or additive, broadcasts to (batch, head, query, key). For causal
-                attention, `causal_mask`.
+            context: For cross-attention, what keys and values are made of, shape (batch, key,
+                embed_dim).
+            mask: As of `math_attention`: boolean or additive, broadcasts to (batch, head, query,
+                key). For causal attention, `causal_mask`.
 
         Returns:
             Shape (batch, query, embed_dim).
@@ -92,9 +102,13 @@ class MultiHeadAttention(nn.Module):
         queries, keys, values = self.project(x, context)
         dropout = self.dropout if self.training else 0.0
         if self.implementation == "sdpa":
-            attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, dropout_p=dropout)
+            attended = F.scaled_dot_product_attention(
+                queries, keys, values, attn_mask=mask, dropout_p=dropout
+            )
         else:
-            softmax = masked_softmax if self.implementation == "fused_softmax" else plain_masked_softmax
+            softmax = (
+                masked_softmax if self.implementation == "fused_softmax" else plain_masked_softmax
+            )
             attended, _ = math_attention(queries, keys, values, mask, dropout, softmax=softmax)
         return self.output(attended.transpose(1, 2).flatten(2))
 
@@ -110,7 +124,8 @@ class MultiHeadAttention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """One layer of a Transformer encoder: attention, then a feed-forward network for each token by itself.
+    """One layer of a Transformer encoder: attention, then a feed-forward network for each token by
+        itself.
 
     Dropout is applied to what each of the two adds, as in the paper.
 
@@ -120,11 +135,13 @@ class EncoderBlock(nn.Module):
         dim_feedforward: Hidden units of the feed-forward network.
         dropout: Probability of dropping a value that attention or the feed-forward network adds.
         feedforward_dropout: Probability of dropping a hidden unit of the feed-forward network.
-        norm: Where normalisation stands. pre: before each of the two, which leaves a clear path for gradients
-            (Xiong et al. 2020, arXiv:2002.04745); post: after each sum, as Vaswani et al. have it.
+        norm: Where normalisation stands. pre: before each of the two, which leaves a clear path for
+            gradients (Xiong et al. 2020, arXiv:2002.04745); post: after each sum, as Vaswani et al.
+            have it.
         norm_class: Class of the norms, called with embed_dim.
-        attention: Class of the attention, called with embed_dim and num_heads. Its ``forward(x, mask=...)`` takes and
-            returns tokens of shape (batch, time, embed_dim); the mask is as of `MultiHeadAttention`.
+        attention: Class of the attention, called with embed_dim and num_heads. Its
+            ``forward(x, mask=...)`` takes and returns tokens of shape (batch, time, embed_dim); the
+            mask is as of `MultiHeadAttention`.
         activation: Class of the feed-forward network's activation.
     """
 
@@ -144,14 +161,22 @@ class EncoderBlock(nn.Module):
         super().__init__()
         self.norm = norm
         self.attention = attention(embed_dim, num_heads)
-        hidden, output = nn.Linear(embed_dim, dim_feedforward), nn.Linear(dim_feedforward, embed_dim)
-        self.feedforward = nn.Sequential(hidden, activation(), nn.Dropout(feedforward_dropout), output)
+        hidden, output = (
+            nn.Linear(embed_dim, dim_feedforward),
+            nn.Linear(dim_feedforward, embed_dim),
+        )
+        self.feedforward = nn.Sequential(
+            hidden, activation(), nn.Dropout(feedforward_dropout), output
+        )
         self.norm1, self.norm2 = norm_class(embed_dim), norm_class(embed_dim)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
-        """Shape (batch, time, embed_dim) from the same; `real`, shape (batch, time), is False at padding."""
-        # The mask is used even where nothing is padded: to find that out, a GPU would have to be waited for.
+        """Shape (batch, time, embed_dim) from the same; `real`, shape (batch, time), is False at
+        padding.
+        """
+        # The mask is used even where nothing is padded: to find that out, a GPU would have to be
+        # waited for.
         mask = real[:, None, None, :]
         if self.norm == "pre":
             x = x + self.dropout(self.attention(self.norm1(x), mask=mask))

@@ -1,6 +1,8 @@
-"""What networks share in YAML: norms for images by the number of channels alone, and rates for one layer or each.
+"""What networks share in YAML: norms for images by the number of channels alone, and rates for one
+    layer or each.
 
-``torch.nn.BatchNorm2d``, ``InstanceNorm2d`` and ``Identity`` (none) can be named as ``norm`` as they are.
+``torch.nn.BatchNorm2d``, ``InstanceNorm2d`` and ``Identity`` (none) can be named as ``norm`` as
+they are.
 """
 
 from collections.abc import Sequence
@@ -9,9 +11,11 @@ from torch import nn
 
 
 class GroupNorm(nn.GroupNorm):
-    """Normalise each image over groups of neighbouring channels and all positions (Wu & He 2018, arXiv:1803.08494).
+    """Normalise each image over groups of neighbouring channels and all positions (Wu & He 2018,
+    arXiv:1803.08494).
 
-    Unlike batch normalisation, it does not depend on the rest of the batch, which suits batches of a few images.
+    Unlike batch normalisation, it does not depend on the rest of the batch, which suits batches of
+    a few images.
 
     Args:
         channels: Channels of the images, (batch, channel, height, width).
@@ -23,10 +27,12 @@ class GroupNorm(nn.GroupNorm):
 
 
 class LayerNorm(nn.GroupNorm):
-    """Normalise each image over all of its values: channel, height and width (Ba et al. 2016, arXiv:1607.06450).
+    """Normalise each image over all of its values: channel, height and width (Ba et al. 2016,
+        arXiv:1607.06450).
 
-    Scale and shift are learned per channel, as for the other norms, so that images may have any size: that is a
-    `GroupNorm` of one group. (ConvNeXt's "LayerNorm" is another one: over the channels of each position.)
+    Scale and shift are learned per channel, as for the other norms, so that images may have any
+    size: that is a `GroupNorm` of one group. (ConvNeXt's "LayerNorm" is another one: over the
+    channels of each position.)
 
     Args:
         channels: Channels of the images, (batch, channel, height, width).
@@ -50,5 +56,7 @@ def spread_rates(name: str, value: float | Sequence[float], layers: int) -> list
     if isinstance(value, int | float):
         return [value] * layers
     if len(value) != layers:
-        raise ValueError(f"{name} is {value}: give one number, or one for each of the {layers} layers")
+        raise ValueError(
+            f"{name} is {value}: give one number, or one for each of the {layers} layers"
+        )
     return list(value)

@@ -15,9 +15,10 @@ class MLP(nn.Module):
     Args:
         hidden_sizes: Units of each hidden layer.
         activation: Activation after each hidden layer, a class such as torch.nn.ReLU.
-        norm: Normalisation before each activation, a class that is called with the number of units, such as
-            torch.nn.BatchNorm1d or torch.nn.LayerNorm; torch.nn.Identity for none.
-        dropout: Probability of dropping a hidden unit: one number, or one for each hidden layer, such as [0.3, 0.2].
+        norm: Normalisation before each activation, a class that is called with the number of units,
+            such as torch.nn.BatchNorm1d or torch.nn.LayerNorm; torch.nn.Identity for none.
+        dropout: Probability of dropping a hidden unit: one number, or one for each hidden layer,
+            such as [0.3, 0.2].
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         num_classes: Number of logits. Taken from the data when left out.
 
@@ -36,7 +37,10 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         if image_shape is None or num_classes is None:
-            raise ValueError("image_shape and num_classes are not set, and the data does not provide them; set them")
+            raise ValueError(
+                "image_shape and num_classes are not set, and the data does not "
+                "provide them; set them"
+            )
         layers: list[nn.Module] = [nn.Flatten()]
         units = math.prod(image_shape)
         rates = spread_rates("dropout", dropout, len(hidden_sizes))

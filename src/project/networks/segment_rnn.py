@@ -15,12 +15,14 @@ Decoder = Literal["parallel", "last_hidden"]
 class SegmentRNN(nn.Module):
     """LSTM or GRU over segments of several rows, after SegRNN (Lin et al. 2023, arXiv:2308.11200).
 
-    Reading a segment at a time makes the recurrence as many times shorter, and with it faster and easier to train.
-    With one row per segment and the decoder `last_hidden` it is the plain recurrent forecaster: the rows go into the
-    LSTM as they are, two linear layers follow its last hidden state.
+    Reading a segment at a time makes the recurrence as many times shorter, and with it faster and
+    easier to train. With one row per segment and the decoder `last_hidden` it is the plain
+    recurrent forecaster: the rows go into the LSTM as they are, two linear layers follow its last
+    hidden state.
 
     Args:
-        context_length: Rows of the window. The oldest are left out where they fill no whole segment.
+        context_length: Rows of the window. The oldest are left out where they fill no whole
+            segment.
         horizon: Rows to forecast.
         channels: Channels of the series.
         covariates: Features of the calendar, which is known for past and future.
@@ -28,18 +30,22 @@ class SegmentRNN(nn.Module):
         hidden_size: Units of every layer.
         num_layers: Recurrent layers.
         segment_length: Rows read, and with the decoder `parallel` written, in one recurrent step.
-        decoder: `parallel` takes one recurrent step for each output segment, all from the last state and with the same
-            weights, told apart by a learned embedding of position and channel; `last_hidden` has two linear layers.
-        channel_independent: Forecast each channel from itself alone, with the same weights; or all from all.
-        head_hidden_size: Units of the hidden layer of the decoder `last_hidden`; 0: none, so that one linear layer is
-            the head. Left out, as many as hidden_size.
-        dropout: Probability of dropping a unit before the last linear layer, and between recurrent layers.
+        decoder: `parallel` takes one recurrent step for each output segment, all from the last
+            state and with the same weights, told apart by a learned embedding of position and
+            channel; `last_hidden` has two linear layers.
+        channel_independent: Forecast each channel from itself alone, with the same weights; or all
+            from all.
+        head_hidden_size: Units of the hidden layer of the decoder `last_hidden`; 0: none, so that
+            one linear layer is the head. Left out, as many as hidden_size.
+        dropout: Probability of dropping a unit before the last linear layer, and between recurrent
+            layers.
         outputs: Values for each row and channel, such as quantiles.
-        head_std: Standard deviation of the last layer's weights at the start, for an output that starts near zero.
-            Left out, torch's default.
+        head_std: Standard deviation of the last layer's weights at the start, for an output that
+            starts near zero. Left out, torch's default.
 
     Raises:
-        ValueError: If segment_length is above context_length, or head_hidden_size is for another decoder.
+        ValueError: If segment_length is above context_length, or head_hidden_size is for another
+            decoder.
     """
 
     def __init__(
@@ -62,10 +68,14 @@ class SegmentRNN(nn.Module):
     ) -> None:
         super().__init__()
         if decoder == "parallel" and head_hidden_size is not None:
-            raise ValueError(f"head_hidden_size is {head_hidden_size}: it must be left out for the decoder parallel")
+            raise ValueError(
+                f"head_hidden_size is {head_hidden_size}: it must be left out for the "
+                "decoder parallel"
+            )
         if segment_length > context_length:
             raise ValueError(
-                f"segment_length is {segment_length}: it must be at most context_length, which is {context_length}"
+                f"segment_length is {segment_length}: it must be at most context_length, which is "
+                f"{context_length}"
             )
         self.segment_length = segment_length
         self.rows = context_length // segment_length * segment_length
@@ -73,19 +83,33 @@ class SegmentRNN(nn.Module):
         self.groups, together = (channels, 1) if channel_independent else (1, channels)
         features = segment_length * (together + covariates)
         plain = segment_length == 1 and decoder == "last_hidden"
-        self.embed = nn.Identity() if plain else nn.Sequential(nn.Linear(features, hidden_size), nn.ReLU())
+        self.embed = (
+            nn.Identity() if plain else nn.Sequential(nn.Linear(features, hidden_size), nn.ReLU())
+        )
         recurrent = {"lstm": nn.LSTM, "gru": nn.GRU}[cell]
         between = dropout if num_layers > 1 else 0.0
         inputs = features if plain else hidden_size
         self.rnn = recurrent(inputs, hidden_size, num_layers, batch_first=True, dropout=between)
         if decoder == "parallel":
             self.decoder = ParallelDecoder(
-                horizon, hidden_size, segment_length, self.groups, covariates, dropout, shape=(together, outputs)
+                horizon,
+                hidden_size,
+                segment_length,
+                self.groups,
+                covariates,
+                dropout,
+                shape=(together, outputs),
             )
         else:
             units = hidden_size if head_hidden_size is None else head_hidden_size
             self.decoder = LastHiddenDecoder(
-                horizon, hidden_size, units, self.groups, covariates, dropout, shape=(together, outputs)
+                horizon,
+                hidden_size,
+                units,
+                self.groups,
+                covariates,
+                dropout,
+                shape=(together, outputs),
             )
         if head_std is not None:
             nn.init.normal_(self.decoder.head.weight, std=head_std)
@@ -111,16 +135,17 @@ class SegmentRNN(nn.Module):
         # CPUs without units for bfloat16 have no LSTM in it (oneDNN).
         with torch.autocast("cpu", enabled=False) if half_on_cpu else nullcontext():
             _, state = self.rnn(self.embed(segments))
-            decoded = self.decoder(self.rnn, state, future)  # (batch, group, horizon, channels of a group, outputs)
+            # (batch, group, horizon, channels of a group, outputs)
+            decoded = self.decoder(self.rnn, state, future)
         return decoded.transpose(1, 2).flatten(2, 3)
 
 
 class ParallelDecoder(nn.Module):
     """One recurrent step from the last state for each output segment, all at once.
 
-    Arguments as in ``SegmentRNN``; `shape` is (channels of a group, outputs). The embeddings of position and channel
-    have half of the units each, and all are the position's where all channels are read together. The calendar of the
-    segment is added to them by a linear layer.
+    Arguments as in ``SegmentRNN``; `shape` is (channels of a group, outputs). The embeddings of
+    position and channel have half of the units each, and all are the position's where all channels
+    are read together. The calendar of the segment is added to them by a linear layer.
     """
 
     def __init__(
@@ -143,23 +168,32 @@ class ParallelDecoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(hidden_size, segment_length * math.prod(shape))
 
-    def forward(self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], calendar: Tensor | None) -> Tensor:
+    def forward(
+        self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], calendar: Tensor | None
+    ) -> Tensor:
         """Shape (batch, group, horizon, channels of a group, outputs)."""
         queries = self.position.unsqueeze(0)  # (1 or batch, group, step, hidden_size) in the end
         if self.channel is not None:
             groups = len(self.channel)
             position = self.position.expand(groups, -1, -1)
-            queries = torch.cat([position, self.channel.unsqueeze(1).expand(-1, self.steps, -1)], dim=-1)
+            queries = torch.cat(
+                [position, self.channel.unsqueeze(1).expand(-1, self.steps, -1)], dim=-1
+            )
         queries = queries.unsqueeze(0)
         if self.calendar is not None and calendar is not None:
-            missing = self.steps * self.segment_length - self.horizon  # rows of the last segment beyond the horizon
+            # Rows of the last segment beyond the horizon
+            missing = self.steps * self.segment_length - self.horizon
             padded = F.pad(calendar, (0, 0, 0, missing))
             queries = queries + self.calendar(padded.reshape(padded.shape[0], 1, self.steps, -1))
-        hidden = state[0] if isinstance(state, tuple) else state  # (layer, batch * group, hidden_size)
+        # (layer, batch * group, hidden_size)
+        hidden = state[0] if isinstance(state, tuple) else state
         batch, groups = hidden.shape[1] // queries.shape[1], queries.shape[1]
         queries = queries.expand(batch, -1, -1, -1).reshape(batch * groups * self.steps, 1, -1)
         if isinstance(state, tuple):
-            state = (state[0].repeat_interleave(self.steps, dim=1), state[1].repeat_interleave(self.steps, dim=1))
+            state = (
+                state[0].repeat_interleave(self.steps, dim=1),
+                state[1].repeat_interleave(self.steps, dim=1),
+            )
         else:
             state = state.repeat_interleave(self.steps, dim=1)
         decoded, _ = rnn(queries, state)
@@ -168,9 +202,11 @@ class ParallelDecoder(nn.Module):
 
 
 class LastHiddenDecoder(nn.Module):
-    """One or two linear layers from the last hidden state and, where there are covariates, the calendar of the horizon.
+    """One or two linear layers from the last hidden state and, where there are covariates, the
+    calendar of the horizon.
 
-    Arguments as in ``SegmentRNN``; `units` of the first layer, 0 for none; `shape` is (channels of a group, outputs).
+    Arguments as in ``SegmentRNN``; `units` of the first layer, 0 for none; `shape` is (channels of
+    a group, outputs).
     """
 
     def __init__(
@@ -190,10 +226,14 @@ class LastHiddenDecoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(units or inputs, math.prod(self.shape))
 
-    def forward(self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], calendar: Tensor | None) -> Tensor:
+    def forward(
+        self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], calendar: Tensor | None
+    ) -> Tensor:
         """Shape (batch, group, horizon, channels of a group, outputs)."""
         last = (state[0] if isinstance(state, tuple) else state)[-1]
         if calendar is not None:
-            last = torch.cat([last, calendar.flatten(1).repeat_interleave(self.groups, dim=0)], dim=-1)
+            last = torch.cat(
+                [last, calendar.flatten(1).repeat_interleave(self.groups, dim=0)], dim=-1
+            )
         rows = self.head(self.dropout(self.hidden(last)))
         return rows.reshape(-1, self.groups, *self.shape)

@@ -9,17 +9,20 @@ from litlab.types import HalfOpenUnitInterval, PositiveInt
 
 
 class TabularMLP(nn.Module):
-    """Embed each category (Guo & Berkhahn 2016, arXiv:1604.06737), join numbers, and put hidden layers on top.
+    """Embed each category (Guo & Berkhahn 2016, arXiv:1604.06737), join numbers, and put hidden
+    layers on top.
 
-    In training some categories are hidden at random, so that number 0, which stands for those that were never seen,
-    gets an embedding that serves for all of them.
+    In training some categories are hidden at random, so that number 0, which stands for those that
+    were never seen, gets an embedding that serves for all of them.
 
     Args:
         num_numbers: Inputs that are numbers. Taken from the data when left out.
-        category_sizes: For each input of categories how many there are. Taken from the data when left out.
+        category_sizes: For each input of categories how many there are. Taken from the data when
+            left out.
         num_outputs: Classes or targets. Taken from the data when left out.
         hidden_sizes: Units of each hidden layer, at least one.
-        embed_dim: Most dimensions of an embedding; categories of which there are few get half as many as they are.
+        embed_dim: Most dimensions of an embedding; categories of which there are few get half as
+            many as they are.
         dropout: Share of the hidden units that are dropped in training.
         category_dropout: Share of the categories that are hidden in training.
 
@@ -40,9 +43,14 @@ class TabularMLP(nn.Module):
         super().__init__()
         sizes = list(category_sizes or [])
         if not num_outputs or not (num_numbers or sizes):
-            raise ValueError("num_outputs, or what goes in, is not set, and the data does not provide it; set them")
+            raise ValueError(
+                "num_outputs, or what goes in, is not set, and the data does not "
+                "provide it; set them"
+            )
         dims = [min(embed_dim, (size + 1) // 2) for size in sizes]
-        self.embeddings = nn.ModuleList(nn.Embedding(size, dim) for size, dim in zip(sizes, dims, strict=True))
+        self.embeddings = nn.ModuleList(
+            nn.Embedding(size, dim) for size, dim in zip(sizes, dims, strict=True)
+        )
         width = (num_numbers or 0) + sum(dims)
         layers: list[nn.Module] = []
         for hidden in hidden_sizes:
@@ -59,6 +67,10 @@ class TabularMLP(nn.Module):
             categories: From 0, int64 of shape (batch, column).
         """
         if self.training and self.category_dropout:
-            categories = categories * (torch.rand(categories.shape, device=categories.device) >= self.category_dropout)
-        embedded = [embedding(categories[:, place]) for place, embedding in enumerate(self.embeddings)]
+            categories = categories * (
+                torch.rand(categories.shape, device=categories.device) >= self.category_dropout
+            )
+        embedded = [
+            embedding(categories[:, place]) for place, embedding in enumerate(self.embeddings)
+        ]
         return self.layers(torch.cat([numbers, *embedded], dim=1))

@@ -1,4 +1,6 @@
-"""What stands before and after the encoder blocks of a text network. None of it lets padding change a real token."""
+"""What stands before and after the encoder blocks of a text network. None of it lets padding change
+a real token.
+"""
 
 import math
 from collections.abc import Sequence
@@ -40,8 +42,9 @@ class ConvStem(nn.Module):
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
         """Shape (batch, time, embed_dim) from the same, which must be 0 at padding and is again."""
-        # As a matrix product: as fast, and compiled for any length. torch.compile (2.15) fixes the sizes of what a
-        # convolution's gradient comes from, so it would compile again for each length, until it gives up.
+        # As a matrix product: as fast, and compiled for any length. torch.compile (2.15) fixes the
+        # sizes of what a convolution's gradient comes from, so it would compile again for each
+        # length, until it gives up.
         size, side = self.convolution.kernel_size[0], self.convolution.kernel_size[0] // 2
         padded = F.pad(x, (0, 0, side, side))
         windows = torch.cat([padded[:, shift : shift + x.shape[1]] for shift in range(size)], dim=2)
@@ -53,8 +56,8 @@ class ConvStem(nn.Module):
 class Patches(nn.Module):
     """Join neighbouring tokens to patches: a linear layer over a patch's tokens, plus their mean.
 
-    Attention over patches costs the square of `size` less; the mean keeps what the tokens say in common from being
-    learned anew for each place in a patch.
+    Attention over patches costs the square of `size` less; the mean keeps what the tokens say in
+    common from being learned anew for each place in a patch.
 
     Args:
         embed_dim: Size of a token's and of a patch's vector.
@@ -74,29 +77,33 @@ class Patches(nn.Module):
             real: False at padding, shape (batch, time).
 
         Returns:
-            Patches, shape (batch, patch, embed_dim) with ceil(time / size) of them, and False where a patch is all
-            padding, shape (batch, patch).
+            Patches, shape (batch, patch, embed_dim) with ceil(time / size) of them, and False where
+            a patch is all padding, shape (batch, patch).
         """
         patches = (x.shape[1] + self.size - 1) // self.size
         missing = patches * self.size - x.shape[1]
-        tokens = F.pad(x, (0, 0, 0, missing)).unflatten(1, (patches, self.size))  # (batch, patch, size, embed_dim)
+        # (batch, patch, size, embed_dim)
+        tokens = F.pad(x, (0, 0, 0, missing)).unflatten(1, (patches, self.size))
         counts = F.pad(real.int(), (0, missing)).unflatten(1, (patches, self.size)).sum(dim=2)
         mean = tokens.sum(dim=2) / counts.clamp(min=1)[:, :, None]
         return self.projection(tokens.flatten(2)) + mean, counts > 0
 
 
 class Pooling(nn.Module):
-    """One vector for a text: mean, maximum or attention over its real tokens, or several of them side by side.
+    """One vector for a text: mean, maximum or attention over its real tokens, or several of them
+    side by side.
 
-    Attention pooling weighs the tokens by the softmax of one learned score each (Lin et al. 2017, arXiv:1703.03130,
-    with a linear score).
+    Attention pooling weighs the tokens by the softmax of one learned score each (Lin et al. 2017,
+    arXiv:1703.03130, with a linear score).
 
     Args:
         embed_dim: Size of a token's vector.
         kinds: Which, in the order in which they are concatenated.
     """
 
-    def __init__(self, embed_dim: int, kinds: Sequence[Literal["mean", "max", "attention"]]) -> None:
+    def __init__(
+        self, embed_dim: int, kinds: Sequence[Literal["mean", "max", "attention"]]
+    ) -> None:
         super().__init__()
         self.kinds = tuple(kinds)
         # Without a bias: a softmax does not see it.
@@ -104,7 +111,9 @@ class Pooling(nn.Module):
             self.score = nn.Linear(embed_dim, 1, bias=False)
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
-        """Shape (batch, kinds x embed_dim) from x, shape (batch, time, embed_dim), and `real`, shape (batch, time)."""
+        """Shape (batch, kinds x embed_dim) from x, shape (batch, time, embed_dim), and `real`,
+        shape (batch, time).
+        """
         padding = ~real[:, :, None]
         pooled = []
         for kind in self.kinds:
@@ -112,7 +121,9 @@ class Pooling(nn.Module):
                 # Not amax: compiled for a CPU, its gradient in bfloat16 is NaN (torch 2.15).
                 pooled.append(x.masked_fill(padding, -torch.inf).max(dim=1).values)
             elif kind == "mean":
-                pooled.append(x.masked_fill(padding, 0.0).sum(dim=1) / real.sum(dim=1, keepdim=True))
+                pooled.append(
+                    x.masked_fill(padding, 0.0).sum(dim=1) / real.sum(dim=1, keepdim=True)
+                )
             else:
                 pooled.append((self.weigh(x, real) * x).sum(dim=1))
         return torch.cat(pooled, dim=1)

@@ -15,10 +15,11 @@ EMBEDDING_STD = 0.1
 
 
 class TextTransformer(nn.Module):
-    """Token embedding, positions, encoder blocks, pooling and a linear head (Vaswani et al. 2017, arXiv:1706.03762).
+    """Token embedding, positions, encoder blocks, pooling and a linear head (Vaswani et al. 2017,
+    arXiv:1706.03762).
 
-    With its default values a plain encoder; each further option is what lifts small models that are trained from
-    scratch. The logits of a text don't depend on how much padding stands behind it.
+    With its default values a plain encoder; each further option is what lifts small models that are
+    trained from scratch. The logits of a text don't depend on how much padding stands behind it.
 
     Args:
         vocab_size: Token ids are below it; 0 is padding, 1 the unknown word.
@@ -33,13 +34,16 @@ class TextTransformer(nn.Module):
         norm_class: Class of the norms, called with embed_dim.
         attention: Class of the attention, called with embed_dim and num_heads; see `EncoderBlock`.
         activation: Class of the activation in a block's feed-forward network.
-        stem: Tokens that a convolution sees whose output is added to the embeddings, an odd number; 0: none.
+        stem: Tokens that a convolution sees whose output is added to the embeddings, an odd number;
+            0: none.
         patch: Neighbouring tokens that are joined before the blocks; 1: none.
         pooling: What of the blocks' output goes into the head, concatenated: mean, max, attention.
         embedding_dropout: Probability of dropping a value of a token's embedding.
-        position_dropout: Probability of dropping a value of what goes into the blocks: tokens plus positions.
+        position_dropout: Probability of dropping a value of what goes into the blocks: tokens plus
+            positions.
         dropout: Probability of dropping a value that a part of a block adds.
-        feedforward_dropout: Probability of dropping a hidden unit of a block's feed-forward network.
+        feedforward_dropout: Probability of dropping a hidden unit of a block's feed-forward
+            network.
         head_dropout: Probability of dropping a pooled value.
         word_dropout: Probability that a token is read as the unknown word in training.
 
@@ -81,7 +85,9 @@ class TextTransformer(nn.Module):
     ) -> None:
         super().__init__()
         if embed_dim % num_heads:
-            raise ValueError(f"embed_dim is {embed_dim}: it must be divisible by num_heads, which is {num_heads}")
+            raise ValueError(
+                f"embed_dim is {embed_dim}: it must be divisible by num_heads, which is {num_heads}"
+            )
         self.max_tokens = max_tokens
         self.word_dropout = word_dropout
         self.embedding = nn.Embedding(vocab_size, embed_dim, padding_idx=PADDING)
@@ -93,25 +99,33 @@ class TextTransformer(nn.Module):
         if positions == "learned":
             self.positions = nn.Parameter(torch.randn(length, embed_dim) * 0.02)
         else:
-            # The paper scales embeddings up to the sinusoids' size; here these are scaled down to the embeddings'.
+            # The paper scales embeddings up to the sinusoids' size; here these are scaled down to
+            # the embeddings'.
             table = sinusoidal_positions(length, embed_dim) * EMBEDDING_STD
             self.register_buffer("positions", table, persistent=False)
         self.position_dropout = nn.Dropout(position_dropout)
         self.blocks = nn.ModuleList(
             EncoderBlock(
-                embed_dim, num_heads, dim_feedforward, dropout=dropout, feedforward_dropout=feedforward_dropout,
-                norm=norm, norm_class=norm_class, attention=attention, activation=activation,
+                embed_dim,
+                num_heads,
+                dim_feedforward,
+                dropout=dropout,
+                feedforward_dropout=feedforward_dropout,
+                norm=norm,
+                norm_class=norm_class,
+                attention=attention,
+                activation=activation,
             )
             for _ in range(num_layers)
-        )  # fmt: skip
+        )
         self.norm = norm_class(embed_dim) if norm == "pre" else nn.Identity()
         self.pooling = Pooling(embed_dim, pooling)
         self.head_dropout = nn.Dropout(head_dropout)
         self.head = nn.Linear(len(pooling) * embed_dim, num_classes)
         with torch.no_grad():
             self.embedding.weight.normal_(std=EMBEDDING_STD)[PADDING] = 0.0
-            # Nearly zero logits: training starts from "all classes alike". Not quite zero, so that the first step
-            # already moves everything before the head.
+            # Nearly zero logits: training starts from "all classes alike". Not quite zero, so that
+            # the first step already moves everything before the head.
             self.head.weight.normal_(std=1e-3)
             self.head.bias.zero_()
 
@@ -128,9 +142,12 @@ class TextTransformer(nn.Module):
             ValueError: If texts are longer than max_tokens.
         """
         if ids.shape[1] > self.max_tokens:
-            raise ValueError(f"texts of {ids.shape[1]} tokens: the network takes {self.max_tokens} at most")
+            raise ValueError(
+                f"texts of {ids.shape[1]} tokens: the network takes {self.max_tokens} at most"
+            )
         real = ids != PADDING
-        # An empty text counts as one token of nothing: a mean or a softmax over no token at all would not be a number.
+        # An empty text counts as one token of nothing: a mean or a softmax over no token at all
+        # would not be a number.
         real = real | (torch.arange(ids.shape[1], device=ids.device) == 0)
         if self.training and self.word_dropout:
             dropped = torch.rand(ids.shape, device=ids.device) < self.word_dropout

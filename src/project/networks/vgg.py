@@ -12,21 +12,22 @@ from project.networks.layers import spread_rates
 class VGG(nn.Module):
     """Blocks of two 3 x 3 convolutions with max-pooling, then hidden linear layers.
 
-    The style of Simonyan & Zisserman 2015 (arXiv:1409.1556) with batch normalisation, as PyTorch guides use it for
-    CIFAR. The baseline that ``WhitenedCNN`` is measured against.
+    The style of Simonyan & Zisserman 2015 (arXiv:1409.1556) with batch normalisation, as PyTorch
+    guides use it for CIFAR. The baseline that ``WhitenedCNN`` is measured against.
 
     Args:
         channels: Channels of the images.
         num_classes: Number of logits.
         widths: Channels of each block. Every block halves height and width.
         hidden: Units of each hidden linear layer; none, [], leaves a linear head.
-        norm: Normalisation after each convolution, a class that is called with the number of channels, such as
-            torch.nn.BatchNorm2d, torch.nn.InstanceNorm2d, torch.nn.Identity (none), or GroupNorm and LayerNorm of
-            project.networks.layers.
+        norm: Normalisation after each convolution, a class that is called with the number of
+            channels, such as torch.nn.BatchNorm2d, torch.nn.InstanceNorm2d, torch.nn.Identity
+            (none), or GroupNorm and LayerNorm of project.networks.layers.
         activation: Activation after each hidden layer, a class such as torch.nn.GELU.
-        block_dropout: Probability of dropping a channel of an image after each block (Tompson et al. 2015,
-            arXiv:1411.4280): one number, or one for each block, such as [0.1, 0.2, 0].
-        head_dropout: Probability of dropping a hidden unit: one number, or one for each hidden layer.
+        block_dropout: Probability of dropping a channel of an image after each block (Tompson et
+            al. 2015, arXiv:1411.4280): one number, or one for each block, such as [0.1, 0.2, 0].
+        head_dropout: Probability of dropping a hidden unit: one number, or one for each hidden
+            layer.
 
     Raises:
         ValueError: If a list of dropouts is not as long as that of the layers.

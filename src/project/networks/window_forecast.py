@@ -1,4 +1,6 @@
-"""What surrounds a forecasting network: normalisation of each window, a linear skip, the mean of several."""
+"""What surrounds a forecasting network: normalisation of each window, a linear skip, the mean of
+several.
+"""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -40,18 +42,22 @@ class FixedMap(nn.Module):
 
 
 class WindowForecast(nn.Module):
-    """Reversible instance normalisation around a network, and a linear map from window to forecast beside it.
+    """Reversible instance normalisation around a network, and a linear map from window to forecast
+    beside it.
 
-    Each window and channel is normalised by itself, and its forecast is brought back to where the window was (Kim et
-    al. 2022, https://openreview.net/forum?id=cGDAkQo1C0p, here without learned scales): a series that drifts looks the
-    same at every level. The skip forecasts what is linear (Zeng et al. 2023, arXiv:2205.13504), the network the rest.
+    Each window and channel is normalised by itself, and its forecast is brought back to where the
+    window was (Kim et al. 2022, https://openreview.net/forum?id=cGDAkQo1C0p, here without learned
+    scales): a series that drifts looks the same at every level. The skip forecasts what is linear
+    (Zeng et al. 2023, arXiv:2205.13504), the network the rest.
 
     Args:
-        network: Takes past and calendar, returns (batch, horizon, channel, outputs). None: the skip alone.
-        instance_norm: `subtract_last` subtracts the window's last value, `subtract_mean` its mean; `revin` divides by
-            its standard deviation as well.
-        skip: Maps the normalised window, shape (batch, channel, row), to the horizon. A `FixedMap` whose rows sum to
-            one carries any level through, so it means the same for every normalisation.
+        network: Takes past and calendar, returns (batch, horizon, channel, outputs). None: the skip
+            alone.
+        instance_norm: `subtract_last` subtracts the window's last value, `subtract_mean` its mean;
+            `revin` divides by its standard deviation as well.
+        skip: Maps the normalised window, shape (batch, channel, row), to the horizon. A `FixedMap`
+            whose rows sum to one carries any level through, so it means the same for every
+            normalisation.
         rows: Last rows of the window that are read.
     """
 
@@ -69,7 +75,8 @@ class WindowForecast(nn.Module):
         self.rows = rows
 
     def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
-        """Forecast of shape (batch, horizon, channel, outputs), outputs being 1 where there is a skip only.
+        """Forecast of shape (batch, horizon, channel, outputs), outputs being 1 where there is a
+        skip only.
 
         Args:
             past: Shape (batch, context_length, channel).
@@ -104,8 +111,8 @@ class WindowForecast(nn.Module):
 class ForecastEnsemble(nn.Module):
     """The mean of several forecasting networks, each trained by itself.
 
-    Unlike networks err differently, and their mean errs less than any of them (Bates & Granger 1969,
-    https://doi.org/10.1057/jors.1969.103).
+    Unlike networks err differently, and their mean errs less than any of them (Bates & Granger
+    1969, https://doi.org/10.1057/jors.1969.103).
 
     Args:
         members: The networks; each returns (batch, horizon, channel, outputs).
@@ -116,7 +123,9 @@ class ForecastEnsemble(nn.Module):
         self.members = nn.ModuleList(members)
 
     def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
-        """In training all forecasts, shape (member, batch, horizon, channel, outputs); else their mean."""
+        """In training all forecasts, shape (member, batch, horizon, channel, outputs); else their
+        mean.
+        """
         forecasts = torch.broadcast_tensors(*(member(past, calendar) for member in self.members))
         stacked = torch.stack(forecasts)
         return stacked if self.training else stacked.mean(dim=0)

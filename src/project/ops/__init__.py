@@ -1,1 +1,3 @@
-"""Operators of one's own: autograd functions in Python, kernels in C++ and CUDA. docs/operators.md has the pattern."""
+"""Operators of one's own: autograd functions in Python, kernels in C++ and CUDA. docs/operators.md
+has the pattern.
+"""

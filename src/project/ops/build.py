@@ -1,4 +1,6 @@
-"""Builds the kernels of ``csrc/`` with `torch.utils.cpp_extension` when they are first used, and loads them."""
+"""Builds the kernels of ``csrc/`` with `torch.utils.cpp_extension` when they are first used, and
+loads them.
+"""
 
 import functools
 import logging
@@ -8,17 +10,19 @@ import torch
 
 SOURCES = Path(__file__).parent / "csrc"
 SUFFIXES = {"cpu": "cpp", "cuda": "cu"}
-# What torch 2.10 can load. The two flags about mathematics change no result: they let go of errno and of floating-point
-# exceptions, which nobody reads, so that compilers can work on several numbers at once.
+# What torch 2.10 can load. The two flags about mathematics change no result: they let go of errno
+# and of floating-point exceptions, which nobody reads, so that compilers can work on several
+# numbers at once.
 COMMON = ["-O3", "-DTORCH_TARGET_VERSION=0x020a000000000000"]
 OF_CPU = ["-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
 
 
 def build(name: str, device: str = "cpu") -> None:
-    """Build the kernels of an operator for a type of device, unless that is done already, and load them.
+    """Build the kernels of an operator for a type of device, unless that is done already, and load
+    them.
 
-    torch keeps them in ``TORCH_EXTENSIONS_DIR``, ``~/.cache/torch_extensions`` by default, and builds them again when
-    the source, a header or a flag changes.
+    torch keeps them in ``TORCH_EXTENSIONS_DIR``, ``~/.cache/torch_extensions`` by default, and
+    builds them again when the source, a header or a flag changes.
 
     Args:
         name: ``csrc/NAME.cpp`` and ``csrc/NAME.cu`` are its sources.
@@ -38,7 +42,8 @@ def build(name: str, device: str = "cpu") -> None:
 
     # The instructions that torch itself uses on this machine.
     wide = ["-mavx2", "-mfma"] if torch.backends.cpu.get_cpu_capability().startswith("AVX") else []
-    package = __name__.partition(".")[0]  # another one, as after a renaming, has operators and a library of its own
+    # Another one, as after a renaming, has operators and a library of its own
+    package = __name__.partition(".")[0]
     cpp_extension.load(
         f"{package}_{name}_{device}",
         str(source),
@@ -50,7 +55,9 @@ def build(name: str, device: str = "cpu") -> None:
 
 @functools.cache
 def load(name: str, device: str = "cpu") -> bool:
-    """Return whether the kernels of an operator could be loaded, as `build` does; if not, one line says why, once."""
+    """Return whether the kernels of an operator could be loaded, as `build` does; if not, one line
+    says why, once.
+    """
     try:
         build(name, device)
     except (OSError, RuntimeError) as error:
@@ -58,6 +65,8 @@ def load(name: str, device: str = "cpu") -> bool:
 
         lines = str(error).splitlines()
         reason = next((line for line in lines if "error:" in line or "not found" in line), lines[0])
-        rank_zero_info(f"{name}: {reason.strip()}; plain PyTorch computes the same instead, more slowly")
+        rank_zero_info(
+            f"{name}: {reason.strip()}; plain PyTorch computes the same instead, more slowly"
+        )
         return False
     return True

@@ -16,22 +16,24 @@ NAME = "masked_softmax"
 def masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
     """Softmax of ``scores * scale`` over the last dimension, among the keys that the mask allows.
 
-    A query that may attend to no key gets 0, as does one whose scores are all -inf. The operator keeps the weights
-    alone for the backward pass, and has derivatives of any order. It is built at the first call. Where that can't be
-    done, and for forward-mode derivatives, `plain_masked_softmax` takes its place.
+    A query that may attend to no key gets 0, as does one whose scores are all -inf. The operator
+    keeps the weights alone for the backward pass, and has derivatives of any order. It is built at
+    the first call. Where that can't be done, and for forward-mode derivatives,
+    `plain_masked_softmax` takes its place.
 
     Args:
         scores: Shape (..., query, key), of floating-point numbers.
-        mask: True where a key may be attended to; its shape broadcasts to that of the scores. None: everywhere.
+        mask: True where a key may be attended to; its shape broadcasts to that of the scores. None:
+            everywhere.
         scale: What scores are multiplied by, usually 1 / sqrt(d).
 
     Returns:
-        The weights, of the shape and type of the scores; they sum to 1 over the last dimension, or to 0. 16-bit scores
-        are computed with in float32.
+        The weights, of the shape and type of the scores; they sum to 1 over the last dimension, or
+        to 0. 16-bit scores are computed with in float32.
 
     Raises:
-        RuntimeError: If the scores are whole numbers, or the mask is not boolean, is on another device or does not
-            broadcast to the scores.
+        RuntimeError: If the scores are whole numbers, or the mask is not boolean, is on another
+            device or does not broadcast to the scores.
     """
     if not is_built(scores.device.type) or _has_tangent(scores):
         return plain_masked_softmax(scores, mask, scale)
@@ -42,17 +44,21 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.
 
 
 def plain_masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
-    """Return what `masked_softmax` returns, composed of PyTorch's operations: each of them is a pass over memory."""
+    """Return what `masked_softmax` returns, composed of PyTorch's operations: each of them is a
+    pass over memory.
+    """
     scores = scores * scale
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
-    nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)  # a softmax over no key is not a number
+    # A softmax over no key is not a number
+    nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)
     return scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
 
 
 @torch.compiler.assume_constant_result
 def is_built(device: str) -> bool:
-    """Return whether the operator has a kernel for a type of device; build and load it first if need be.
+    """Return whether the operator has a kernel for a type of device; build and load it first if
+    need be.
 
     The compiler asks while it traces, and need not trace the answer.
     """
@@ -63,7 +69,9 @@ def is_built(device: str) -> bool:
 
 
 def _has_tangent(scores: Tensor) -> bool:
-    """Return whether derivatives are computed forwards: torch.library has no place for them, and would give 0."""
+    """Return whether derivatives are computed forwards: torch.library has no place for them, and
+    would give 0.
+    """
     return not torch.compiler.is_compiling() and forward_ad.unpack_dual(scores).tangent is not None
 
 
@@ -75,8 +83,12 @@ def _register() -> None:
     torch.library.register_fake(backward, lambda grad, weights, scale: _allocate_like(grad))
     torch.library.register_autograd(forward, _backward, setup_context=_keep_weights)
     torch.library.register_autograd(backward, _double_backward, setup_context=_keep_inputs)
-    torch.library.register_vmap(forward, functools.partial(_map_batch, torch.ops.project.masked_softmax))
-    torch.library.register_vmap(backward, functools.partial(_map_batch, torch.ops.project.masked_softmax_backward))
+    torch.library.register_vmap(
+        forward, functools.partial(_map_batch, torch.ops.project.masked_softmax)
+    )
+    torch.library.register_vmap(
+        backward, functools.partial(_map_batch, torch.ops.project.masked_softmax_backward)
+    )
 
 
 def _allocate_like(tensor: Tensor) -> Tensor:
@@ -99,23 +111,33 @@ def _keep_inputs(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor)
 
 
 def _double_backward(ctx: Any, grad_grad: Tensor) -> tuple[Tensor, Tensor, None]:
-    """Return the derivatives of scale * weights * (grad - sum(grad * weights)) by grad and by weights.
+    """Return the derivatives of scale * weights * (grad - sum(grad * weights)) by grad and by
+    weights.
 
-    As a function of grad it is its own transpose; that by the weights is composed, so that it has derivatives, too.
+    As a function of grad it is its own transpose; that by the weights is composed, so that it has
+    derivatives, too.
     """
     grad, weights = ctx.saved_tensors
     by_grad = torch.ops.project.masked_softmax_backward(grad_grad, weights, ctx.scale)
     centred = grad - (grad * weights).sum(dim=-1, keepdim=True)
-    by_weights = ctx.scale * (grad_grad * centred - grad * (grad_grad * weights).sum(dim=-1, keepdim=True))
+    by_weights = ctx.scale * (
+        grad_grad * centred - grad * (grad_grad * weights).sum(dim=-1, keepdim=True)
+    )
     return by_grad, by_weights, None
 
 
 def _map_batch(
     operator: Callable[..., Tensor], info: Any, in_dims: tuple[int | None, ...], *inputs: Any
 ) -> tuple[Tensor, int]:
-    """Compute all samples of a vmap at once, with their dimension in front; what all have in common is expanded."""
+    """Compute all samples of a vmap at once, with their dimension in front; what all have in common
+    is expanded.
+    """
     *tensors, scale = inputs
     for place, (tensor, dim) in enumerate(zip(tensors, in_dims, strict=False)):
         if tensor is not None:
-            tensors[place] = tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            tensors[place] = (
+                tensor.expand(info.batch_size, *tensor.shape)
+                if dim is None
+                else tensor.movedim(dim, 0)
+            )
     return operator(*tensors, scale), 0

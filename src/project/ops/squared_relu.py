@@ -1,4 +1,6 @@
-"""The square of ReLU as an activation, with a backward pass of its own that needs the output alone."""
+"""The square of ReLU as an activation, with a backward pass of its own that needs the output
+alone.
+"""
 
 from typing import Any
 
@@ -9,8 +11,9 @@ from torch import Tensor, nn
 class SquaredReLUFunction(torch.autograd.Function):
     """relu(x)² elementwise; its derivative is 2 relu(x), which is 2 sqrt(output).
 
-    ``x.relu().square()`` keeps relu(x) for the backward pass. Here the output is kept, and the linear layer behind an
-    activation keeps that anyway: one tensor of the size of the hidden layer less.
+    ``x.relu().square()`` keeps relu(x) for the backward pass. Here the output is kept, and the
+    linear layer behind an activation keeps that anyway: one tensor of the size of the hidden layer
+    less.
 
     There is no ``jvp``: torch.compile refuses functions that have one.
     """
@@ -36,21 +39,25 @@ class SquaredReLUFunction(torch.autograd.Function):
     def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
         info: Any, in_dims: tuple[int | None], x: Tensor
     ) -> tuple[Tensor, int | None]:
-        """Work on all samples at once: what is elementwise needs no loop, the batch stays where it is."""
+        """Work on all samples at once: what is elementwise needs no loop, the batch stays where it
+        is.
+        """
         return SquaredReLUFunction.apply(x), in_dims[0]
 
 
 class SquaredReLUGradient(torch.autograd.Function):
     """2 sqrt(output) grad, the backward pass of `SquaredReLUFunction`.
 
-    It is a function of its own because its derivative by the output is infinite at 0. Autograd would compute 0 times
-    infinity there, which is not a number; the derivative of the whole, 2 grad where x > 0 and 0 elsewhere, is finite.
+    It is a function of its own because its derivative by the output is infinite at 0. Autograd
+    would compute 0 times infinity there, which is not a number; the derivative of the whole, 2 grad
+    where x > 0 and 0 elsewhere, is finite.
     """
 
     @staticmethod
     def forward(grad: Tensor, output: Tensor) -> Tensor:
         """Return the gradient by x, of the shape of the two."""
-        # output / sqrt(output): half of the outputs are 0, and there torch's sqrt takes five times as long on CPUs.
+        # output / sqrt(output): half of the outputs are 0, and there torch's sqrt takes five times
+        # as long on CPUs.
         tiny = torch.finfo(output.dtype).tiny
         root = output.clamp(min=tiny).rsqrt_().mul_(output)
         return (root * grad).mul_(2)
@@ -62,7 +69,9 @@ class SquaredReLUGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_grad: Tensor) -> tuple[Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the gradients by grad and by output; of plain operations, so that it has derivatives, too."""
+        """Return the gradients by grad and by output; of plain operations, so that it has
+        derivatives, too.
+        """
         grad, output = ctx.saved_tensors
         positive = output > 0
         root = torch.where(positive, output, 1.0).rsqrt()
@@ -73,7 +82,9 @@ class SquaredReLUGradient(torch.autograd.Function):
     def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
         info: Any, in_dims: tuple[int | None, int | None], grad: Tensor, output: Tensor
     ) -> tuple[Tensor, int]:
-        """Work on all samples at once, with the batch in front; what is the same for all is broadcast."""
+        """Work on all samples at once, with the batch in front; what is the same for all is
+        broadcast.
+        """
         grad, output = (
             tensor if dim is None else tensor.movedim(dim, 0)
             for tensor, dim in zip((grad, output), in_dims, strict=True)
@@ -84,7 +95,8 @@ class SquaredReLUGradient(torch.autograd.Function):
 class SquaredReLU(nn.Module):
     """relu(x)² elementwise, the activation of Primer (So et al. 2021, arXiv:2109.08668).
 
-    In float16 inputs below .008 get too small a gradient, because their squares have lost digits there.
+    In float16 inputs below .008 get too small a gradient, because their squares have lost digits
+    there.
     """
 
     def forward(self, x: Tensor) -> Tensor:

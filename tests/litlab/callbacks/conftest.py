@@ -1,4 +1,6 @@
-"""What all tests of the callbacks do without: Lightning's advice to load small data in several processes."""
+"""What all tests of the callbacks do without: Lightning's advice to load small data in several
+processes.
+"""
 
 import pytest
 

@@ -33,19 +33,25 @@ def test_which_blocks():
     resnet = Tiny(network=resnet18())
     ActivationCheckpointing().setup(None, resnet, "fit")
     changed = [name for name, module in resnet.named_modules() if "forward" in vars(module)]
-    assert changed == [f"network.layer{number}.{block}" for number in (1, 2, 3, 4) for block in (0, 1)]
+    assert changed == [
+        f"network.layer{number}.{block}" for number in (1, 2, 3, 4) for block in (0, 1)
+    ]
     with pytest.raises(UserError, match=r"^activation_checkpointing\.blocks: "):
         ActivationCheckpointing().setup(None, Tiny(), "fit")
 
 
 class Block(nn.Module):
-    """Draws, has statistics, and perhaps a weight that depends on a buffer which each forward pass changes."""
+    """Draws, has statistics, and perhaps a weight that depends on a buffer which each forward pass
+    changes.
+    """
 
     def __init__(self, spectral: bool = True) -> None:
         super().__init__()
         torch.manual_seed(0)
         linear = nn.Linear(8, 8)
-        self.layers = nn.Sequential(spectral_norm(linear) if spectral else linear, nn.BatchNorm1d(8), nn.Dropout(0.3))
+        self.layers = nn.Sequential(
+            spectral_norm(linear) if spectral else linear, nn.BatchNorm1d(8), nn.Dropout(0.3)
+        )
 
     def forward(self, x, *, scale):
         return x + scale * self.layers(x).relu()

@@ -1,6 +1,8 @@
-"""EMA and SWA give the averages that plain code gives, which are validated, saved, tested and resumed.
+"""EMA and SWA give the averages that plain code gives, which are validated, saved, tested and
+resumed.
 
-tests/litlab/checkpointing resumes both within an epoch, tests/litlab/parallel averages over several processes.
+tests/litlab/checkpointing resumes both within an epoch, tests/litlab/parallel averages over several
+processes.
 """
 
 from copy import deepcopy
@@ -17,7 +19,9 @@ from litlab.errors import UserError
 from tests.litlab.callbacks import tiny
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal
 
-pytestmark = pytest.mark.filterwarnings("ignore:The dirpath has changed", "ignore:.*callbacks used to create")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The dirpath has changed", "ignore:.*callbacks used to create"
+)
 DECAY = 0.25  # reached by the warm-up in update 2: (1 + 2) / (10 + 2)
 EPOCHS, FIRST = 5, 2
 
@@ -29,7 +33,14 @@ def load(path):
 def fit(folder, model, *callbacks, **options):
     """Fit on four batches an epoch; the checkpoint of the last epoch is in FOLDER/last.ckpt."""
     options = {"enable_checkpointing": True, "num_sanity_val_steps": 0, **options}
-    return tiny.fit(folder, model, *callbacks, ModelCheckpoint(folder, save_last=True), data=TinyData(16, 4), **options)
+    return tiny.fit(
+        folder,
+        model,
+        *callbacks,
+        ModelCheckpoint(folder, save_last=True),
+        data=TinyData(16, 4),
+        **options,
+    )
 
 
 def falling(epoch):
@@ -78,15 +89,20 @@ def average_epochs(states):
     [
         (EMA(DECAY), average_steps, {"max_epochs": 2, "accumulate_grad_batches": 2}),
         (SWA(FIRST / EPOCHS), average_epochs, {"max_epochs": EPOCHS}),
-        (SWA(FIRST / EPOCHS), average_epochs, {"max_epochs": -1, "max_steps": 4 * EPOCHS}),  # Lightning says -1, too
+        # Lightning says -1, too
+        (SWA(FIRST / EPOCHS), average_epochs, {"max_epochs": -1, "max_steps": 4 * EPOCHS}),
         (SWA(FIRST / EPOCHS), average_epochs, {"max_epochs": 100, "max_steps": 4 * EPOCHS}),
     ],
 )
-def test_the_average_is_validated_saved_loaded_and_tested(tmp_path, callback, compute_average, options):
+def test_the_average_is_validated_saved_loaded_and_tested(
+    tmp_path, callback, compute_average, options
+):
     watch, model, path = Watch(), Model(), tmp_path / "last.ckpt"
     trainer = fit(tmp_path, model, callback, watch, **options)
     last, saved = watch.trained[-1], load(path)
-    average = {name: value.to(last[name].dtype) for name, value in compute_average(watch.trained).items()}
+    average = {
+        name: value.to(last[name].dtype) for name, value in compute_average(watch.trained).items()
+    }
     average["network.1.num_batches_tracked"] = last["network.1.num_batches_tracked"]
     states = [watch.validated[-1], deepcopy(model.state_dict()), saved["state_dict"]]
     trainer.test(model, TinyData(16, 4), ckpt_path=path, weights_only=True, verbose=False)
@@ -95,7 +111,10 @@ def test_the_average_is_validated_saved_loaded_and_tested(tmp_path, callback, co
     assert are_equal(saved["current_model_state"], last)
     assert not torch.equal(last["network.4.weight"], average["network.4.weight"])
     if isinstance(callback, SWA):
-        assert all(are_equal(watch.validated[epoch], watch.trained[4 * epoch + 3]) for epoch in range(FIRST))
+        assert all(
+            are_equal(watch.validated[epoch], watch.trained[4 * epoch + 3])
+            for epoch in range(FIRST)
+        )
         rates = [0.05 * falling(min(number // 4, FIRST)) for number in range(4 * EPOCHS)]
         assert watch.rates == pytest.approx(rates)
 
@@ -104,7 +123,10 @@ def test_a_run_that_is_resumed_for_longer_goes_on_with_its_average(tmp_path):
     fit(tmp_path, Model(), SWA(0.5), max_epochs=2)
     watch = Watch()
     fit(tmp_path / "longer", Model(), SWA(0.5), watch, max_epochs=6, resume=tmp_path / "last.ckpt")
-    counts = [load(path / "last.ckpt")["averaging_state"]["n_averaged"] for path in (tmp_path, tmp_path / "longer")]
+    counts = [
+        load(path / "last.ckpt")["averaging_state"]["n_averaged"]
+        for path in (tmp_path, tmp_path / "longer")
+    ]
     assert counts == [1, 5]
     assert watch.rates == pytest.approx([0.05 * falling(1)] * 16)
 
@@ -155,5 +177,7 @@ def test_shared_weights_of_16_bits_are_averaged_in_32(tmp_path):
     saved = load(tmp_path / "last.ckpt")
     average = saved["state_dict"]
     assert torch.equal(average["network.2.weight"], average["network.3.weight"])
-    types = [saved[state]["network.3.weight"].dtype for state in ("state_dict", "current_model_state")]
+    types = [
+        saved[state]["network.3.weight"].dtype for state in ("state_dict", "current_model_state")
+    ]
     assert types == [torch.float32, torch.bfloat16]

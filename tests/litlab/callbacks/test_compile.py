@@ -63,16 +63,20 @@ def test_what_is_compiled(set_up, options, expected):
     model = Tiny(network=nn.Sequential(Block(), nn.Sequential(nn.Linear(4, 4))))
     model.loss = nn.CrossEntropyLoss()
     set_up(model, **options)
-    assert [name for name, module in model.named_modules() if module._compiled_call_impl is not None] == expected
+    assert [
+        name for name, module in model.named_modules() if module._compiled_call_impl is not None
+    ] == expected
 
 
-@pytest.mark.parametrize("kind", [Block, lambda width: nn.Sequential(Block(width), nn.Tanh())])  # torch's own, and not
+# torch's own, and not
+@pytest.mark.parametrize("kind", [Block, lambda width: nn.Sequential(Block(width), nn.Tanh())])
 def test_blocks_that_are_alike_are_compiled_once_and_others_have_a_limit_of_their_own(set_up, kind):
     """PyTorch counts what it compiles by function, whichever module it belongs to."""
     before = torch._dynamo.config.recompile_limit
     model = set_up(Tiny(network=nn.Sequential(*map(kind, (4, 4, 4, 3, 2)))), blocks=True)
     assert torch._dynamo.config.recompile_limit == 3 * before
-    model.network[:3](torch.ones(2, 4, requires_grad=True) * 1)  # no leaf, as what comes from another block
+    # No leaf, as what comes from another block
+    model.network[:3](torch.ones(2, 4, requires_grad=True) * 1)
     assert count_graphs() == 1
 
 
@@ -87,7 +91,9 @@ def test_memory_budget_bounds_what_is_kept_for_the_backward_pass(set_up):
     kept = []
     for budget in (None, 0.3):
         torch._dynamo.reset()
-        model = Tiny(network=nn.Sequential(nn.Flatten(), nn.Linear(192, 192), nn.LayerNorm(192), nn.GELU()))
+        model = Tiny(
+            network=nn.Sequential(nn.Flatten(), nn.Linear(192, 192), nn.LayerNorm(192), nn.GELU())
+        )
         set_up(model, backend="aot_eager_decomp_partition", memory_budget=budget)
         output = model.network(torch.randn(256, 3, 8, 8))
         saved = output.grad_fn.saved_tensors
@@ -115,7 +121,9 @@ def note_process() -> tuple:
 def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_as_it_was(
     tmp_path, monkeypatch, capfd, caplog
 ):
-    """With mixed precision, EMA, accumulation and clipping; the test after the fit uses the validation's code."""
+    """With mixed precision, EMA, accumulation and clipping; the test after the fit uses the
+    validation's code.
+    """
     results, before = [], note_process()
     for mode in (None, "default"):
         torch.manual_seed(0)
@@ -146,7 +154,10 @@ class Branching(nn.Sequential):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"backend": "eager", "fullgraph": True}, f"compile.fullgraph: Data-dependent branching in {__file__}:%d; cha"),
+        (
+            {"backend": "eager", "fullgraph": True},
+            f"compile.fullgraph: Data-dependent branching in {__file__}:%d; cha",
+        ),
         ({"backend": "tvm"}, "compile.backend: Please install apache-tvm"),
         ({"backend": "egger"}, "compile.backend: Invalid backend: 'egger'"),
     ],

@@ -30,7 +30,11 @@ class Scripted(Tiny):
 
 
 def epochs(folder, model, monitor, mode, resume=None) -> int:
-    callbacks = [RunEarlyStopping(monitor, mode, patience=2), ExactResume(), RunCheckpoint(str(folder))]
+    callbacks = [
+        RunEarlyStopping(monitor, mode, patience=2),
+        ExactResume(),
+        RunCheckpoint(str(folder)),
+    ]
     settings = {"max_epochs": len(SCORES), "num_sanity_val_steps": 0, "enable_checkpointing": True}
     return fit(folder, model, *callbacks, resume=resume, **settings).current_epoch
 
@@ -44,10 +48,19 @@ def test_a_resumed_run_trains_as_many_epochs(tmp_path, stop, monitor, mode):
 
 def test_a_metric_that_no_validation_logs_is_refused(tmp_path, caplog):
     """After the first validation; a sanity check may log less."""
-    stopping, kept = RunEarlyStopping("val/ac", "max"), RunCheckpoint(str(tmp_path), monitor="val/ac", mode="max")
+    stopping, kept = (
+        RunEarlyStopping("val/ac", "max"),
+        RunCheckpoint(str(tmp_path), monitor="val/ac", mode="max"),
+    )
     for key, callback in {"early_stopping": stopping, "checkpoint": kept}.items():
         with pytest.raises(UserError, match=rf"^{key}\.monitor: .*'val/acc'") as refused:
-            fit(tmp_path, Scripted(), callback, enable_checkpointing=key == "checkpoint", num_sanity_val_steps=1)
+            fit(
+                tmp_path,
+                Scripted(),
+                callback,
+                enable_checkpointing=key == "checkpoint",
+                num_sanity_val_steps=1,
+            )
         assert f"warning: {refused.value}" in caplog.messages
 
 
@@ -58,4 +71,6 @@ def test_a_metric_of_the_training_is_looked_at_when_an_epoch_ends(tmp_path):
 
 def test_it_says_why_a_run_stops(tmp_path, caplog):
     epochs(tmp_path, Scripted(), "mine", "max")
-    assert "early_stopping: Monitored metric mine did not improve in the last 2 records" in caplog.text
+    assert (
+        "early_stopping: Monitored metric mine did not improve in the last 2 records" in caplog.text
+    )

@@ -25,7 +25,9 @@ class Compared(TinyData):
 
 def run(folder, callback, data, **options):
     """Test twice, as what is counted starts anew with each test."""
-    trainer = make_trainer(folder, logger=CSVLogger(folder, "", ""), callbacks=[callback], **options)
+    trainer = make_trainer(
+        folder, logger=CSVLogger(folder, "", ""), callbacks=[callback], **options
+    )
     model = Tiny()
     for _ in range(2):
         trainer.test(model, data, verbose=False)
@@ -34,7 +36,9 @@ def run(folder, callback, data, **options):
 
 def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, monkeypatch):
     figures = {}
-    monkeypatch.setattr(evaluation, "publish_figure", lambda *given: figures.update({given[2]: given[3]}))
+    monkeypatch.setattr(
+        evaluation, "publish_figure", lambda *given: figures.update({given[2]: given[3]})
+    )
     callback, data = ConfusionMatrix(), TinyData(samples=30)
     data.class_names = ["ant [1]", "bee", "cow", "dog"]
     model, _ = run(tmp_path, callback, data)
@@ -42,7 +46,9 @@ def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, monkeypatch)
     with torch.no_grad():
         probabilities = model.eval().network(images).softmax(1)
     predicted = probabilities.argmax(1)
-    assert torch.equal(callback.counts, confusion_matrix(predicted, labels, task="multiclass", num_classes=4))
+    assert torch.equal(
+        callback.counts, confusion_matrix(predicted, labels, task="multiclass", num_classes=4)
+    )
     table = read_csv(tmp_path / "classes.csv")
     assert table["class"].tolist() == data.class_names
     for name, metric in (("precision", precision), ("F1", f1_score)):
@@ -52,14 +58,20 @@ def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, monkeypatch)
     assert table["test samples"].sum() == 30
     error = calibration_error(probabilities, labels, task="multiclass", num_classes=4, n_bins=15)
     title = figures["calibration"].axes[0].get_title()
-    assert title.startswith(f"calibration error {error:.3f}, mean confidence {probabilities.amax(1).mean():.1%}")
+    assert title.startswith(
+        f"calibration error {error:.3f}, mean confidence {probabilities.amax(1).mean():.1%}"
+    )
 
 
 def test_the_model_beside_its_baselines(tmp_path, capsys):
     _, metrics = run(tmp_path, Baselines(), Compared())
     loss = float(metrics["test/loss"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[-3:]]
-    assert lines == [["Tiny", f"{loss:.4g}"], ["majority", "1e+06", "0.25"], ["n-gram", "[1,", "2]", "0.5"]]
+    assert lines == [
+        ["Tiny", f"{loss:.4g}"],
+        ["majority", "1e+06", "0.25"],
+        ["n-gram", "[1,", "2]", "0.5"],
+    ]
     saved = json.loads((tmp_path / "baselines.json").read_text())
     assert saved == {"Tiny": {"test/loss": loss}, **Compared().baselines()}
     run(tmp_path / "part", Baselines(), Compared(), limit_test_batches=1)
@@ -68,7 +80,12 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
 
 def test_every_logger_gets_what_it_takes(tmp_path):
     recorder, run = Recorder(), RunRecorder()
-    loggers = [TensorBoardLogger(tmp_path, name="", version=""), CSVLogger(tmp_path / "csv"), recorder, run]
+    loggers = [
+        TensorBoardLogger(tmp_path, name="", version=""),
+        CSVLogger(tmp_path / "csv"),
+        recorder,
+        run,
+    ]
     trainer = make_trainer(tmp_path, logger=loggers, callbacks=[ConfusionMatrix(), Baselines()])
     trainer.test(Tiny(), Compared(), verbose=False)
     events = EventAccumulator(str(tmp_path))
@@ -78,10 +95,15 @@ def test_every_logger_gets_what_it_takes(tmp_path):
     shown, stored = recorder.log_image.call_args_list[0], run.experiment.log_image.call_args_list[0]
     assert (shown.kwargs["key"], stored.args[0], stored.args[2]) == (name, "r1", f"{name}.png")
     pixels = np.asarray(Image.open(tmp_path / "confusion_matrix.png"))
-    assert all(np.array_equal(pixels, picture) for picture in (*shown.kwargs["images"], stored.args[1]))
+    assert all(
+        np.array_equal(pixels, picture) for picture in (*shown.kwargs["images"], stored.args[1])
+    )
 
     tables = {call.kwargs["key"]: call.kwargs for call in recorder.log_table.call_args_list}
-    texts = {file: text for _, text, file in (call.args for call in run.experiment.log_text.call_args_list)}
+    texts = {
+        file: text
+        for _, text, file in (call.args for call in run.experiment.log_text.call_args_list)
+    }
     assert tables.keys() == {"test/classes", "test/baselines"}
     assert {tag.removesuffix("/text_summary") for tag in tags["tensors"]} == tables.keys()
     for name, table in tables.items():

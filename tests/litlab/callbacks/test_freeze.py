@@ -1,4 +1,6 @@
-"""Which parameters are trained when, channels last in memory, and what a fit that failed leaves behind."""
+"""Which parameters are trained when, channels last in memory, and what a fit that failed leaves
+behind.
+"""
 
 from copy import deepcopy
 from itertools import pairwise
@@ -29,13 +31,20 @@ class Epochs(Callback):
 
 
 def test_gradually_and_never(tmp_path):
-    """Weights and statistics; the first rule that matches counts; the model is left as it was found."""
+    """Weights and statistics; the first rule that matches counts; the model is left as it was
+    found.
+    """
     rules = [FreezeRule(["network.4"], 0), FreezeRule("network.1", 1), FreezeRule("*")]
     model, kept = Tiny(), Epochs()
     model.network[4].bias.requires_grad_(False)  # the network's own decision
     fit(tmp_path, model, Freeze(rules), kept, max_epochs=2)
-    assert [name for name, weight in model.named_parameters() if not weight.requires_grad] == ["network.4.bias"]
-    changed = [{name for name in new if not torch.equal(old[name], new[name])} for old, new in pairwise(kept.states)]
+    assert [name for name, weight in model.named_parameters() if not weight.requires_grad] == [
+        "network.4.bias"
+    ]
+    changed = [
+        {name for name in new if not torch.equal(old[name], new[name])}
+        for old, new in pairwise(kept.states)
+    ]
     norm = {name for name in kept.states[0] if name.startswith("network.1.")}
     assert changed == [{"network.4.weight"}, {"network.4.weight"} | norm]
 
@@ -60,7 +69,9 @@ def test_the_layout_changes_and_nothing_else(tmp_path):
     assert are_equal(before, model.state_dict())
 
 
-@pytest.mark.parametrize("callback", [ActivationCheckpointing("network.0"), OptimizerInBackward(), QAT()])
+@pytest.mark.parametrize(
+    "callback", [ActivationCheckpointing("network.0"), OptimizerInBackward(), QAT()]
+)
 def test_a_fit_that_failed_leaves_the_model_as_it_was(tmp_path, callback):
     model = Failing()
     with pytest.raises(ZeroDivisionError):

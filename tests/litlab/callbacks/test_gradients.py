@@ -1,4 +1,6 @@
-"""Adaptive clipping, norms of gradients, when they are freed, and the optimizer's step within the backward pass."""
+"""Adaptive clipping, norms of gradients, when they are freed, and the optimizer's step within the
+backward pass.
+"""
 
 import math
 from copy import deepcopy
@@ -46,12 +48,16 @@ def test_each_unit_is_clipped_by_the_norm_of_its_weights(tmp_path):
 def test_norms_are_those_of_the_whole_step_before_it_is_clipped(tmp_path, monkeypatch):
     """Two batches are accumulated, the second of three steps is logged."""
     seen, logger, rows = Gradients(), CSVLogger(tmp_path), []
-    monkeypatch.setattr(logger, "log_metrics", lambda metrics, step=None: rows.append((step, metrics)))
+    monkeypatch.setattr(
+        logger, "log_metrics", lambda metrics, step=None: rows.append((step, metrics))
+    )
     options = {"accumulate_grad_batches": 2, "log_every_n_steps": 2, "logger": logger}
     fit(tmp_path, Tiny(), GradNorms(), seen, AGC(1e-4), data=TinyData(24), **options)
     ((step, metrics),) = [row for row in rows if "grad_norm/total" in row[1]]
     assert step == 1
-    norms = {f"grad_norm/{name}": gradient.norm().item() for name, gradient in seen.steps[1].items()}
+    norms = {
+        f"grad_norm/{name}": gradient.norm().item() for name, gradient in seen.steps[1].items()
+    }
     assert metrics == pytest.approx(norms | {"grad_norm/total": math.hypot(*norms.values())})
 
 
@@ -63,7 +69,9 @@ def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, callback):
     trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)])]
     callback.on_fit_start(trainer, Tiny())
     trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)], fused=True)]
-    with pytest.raises(UserError, match=r": with 16-mixed a fused optimizer .* model\.optimizer\.fused"):
+    with pytest.raises(
+        UserError, match=r": with 16-mixed a fused optimizer .* model\.optimizer\.fused"
+    ):
         callback.on_fit_start(trainer, Tiny())
 
 
@@ -91,7 +99,14 @@ class Looking(Noting):
 def test_only_gradients_that_are_accumulated_are_there_in_a_forward_pass(tmp_path):
     plain, looking, freed = models = Noting(), Looking(), Noting()
     for model, callbacks in zip(models, ([], [FreeGradients()], [FreeGradients()]), strict=True):
-        fit(tmp_path, model, *callbacks, data=TinyData(20, 4), max_epochs=2, accumulate_grad_batches=2)
+        fit(
+            tmp_path,
+            model,
+            *callbacks,
+            data=TinyData(20, 4),
+            max_epochs=2,
+            accumulate_grad_batches=2,
+        )
     assert freed.during == [False, True, False, True, False] * 2
     assert looking.during == plain.during == [False, True, True, True, True] * 2
     assert all(freed.after)
@@ -112,20 +127,28 @@ def test_an_optimizer_that_frees_gradients_in_its_own_way_does(tmp_path):
     model = Tiny()
     model.configure_optimizers = lambda: Elsewhere(model.parameters(), lr=0.01)
     trainer = fit(tmp_path, model, FreeGradients())
-    assert trainer.optimizers[0].freed == 2 * trainer.global_step  # before forward and backward pass
+    # Before forward and backward pass
+    assert trainer.optimizers[0].freed == 2 * trainer.global_step
 
 
 class Grouped(Tiny):
-    """With two groups, a tied weight, a schedule by step, and a note of how many gradients there are at once."""
+    """With two groups, a tied weight, a schedule by step, and a note of how many gradients there
+    are at once.
+    """
 
     def __init__(self) -> None:
         torch.manual_seed(0)
         tied = nn.Linear(192, 192)
-        super().__init__(network=nn.Sequential(nn.Flatten(), tied, nn.ReLU(), tied, nn.Linear(192, 4)))
+        super().__init__(
+            network=nn.Sequential(nn.Flatten(), tied, nn.ReLU(), tied, nn.Linear(192, 4))
+        )
         self.most = 0
 
     def configure_optimizers(self):
-        groups = [{"params": self.network[4].parameters(), "lr": 0.02}, {"params": self.network[1].parameters()}]
+        groups = [
+            {"params": self.network[4].parameters(), "lr": 0.02},
+            {"params": self.network[1].parameters()},
+        ]
         optimizer = torch.optim.AdamW(groups, lr=0.01, foreach=True)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
@@ -142,7 +165,8 @@ def test_in_backward_it_is_the_same_optimizer_with_one_gradient_at_a_time(tmp_pa
     states, models = [], (Grouped(), Grouped())
     for model, callbacks in zip(models, ([], [OptimizerInBackward()]), strict=True):
         trainer = fit(tmp_path, model, *callbacks, EMA(0.5), data=TinyData(12, 4), max_epochs=2)
-        states.append(dict(leaves([model.state_dict(), trainer.optimizers[0].state_dict()])))  # EMA's weights, rates
+        # EMA's weights, rates
+        states.append(dict(leaves([model.state_dict(), trainer.optimizers[0].state_dict()])))
         assert trainer.global_step == 6
     assert differences(*states) == []
     plain, inside = models
@@ -163,5 +187,7 @@ def test_in_backward_it_is_the_same_optimizer_with_one_gradient_at_a_time(tmp_pa
 def test_in_backward_refuses_what_needs_all_gradients(tmp_path, callbacks, settings, key):
     callback = OptimizerInBackward()
     trainer = make_trainer(tmp_path, callbacks=[*callbacks, callback], **settings)
-    with pytest.raises(UserError, match=rf"^trainer\.callbacks: OptimizerInBackward .*, and {key} needs more; "):
+    with pytest.raises(
+        UserError, match=rf"^trainer\.callbacks: OptimizerInBackward .*, and {key} needs more; "
+    ):
         callback.setup(trainer, Tiny(), "fit")

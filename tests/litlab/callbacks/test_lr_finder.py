@@ -1,4 +1,6 @@
-"""The learning rate that is found, and that the run that follows is that of the rate given by hand."""
+"""The learning rate that is found, and that the run that follows is that of the rate given by
+hand.
+"""
 
 import math
 from functools import partial
@@ -65,13 +67,17 @@ def model_of(schedule, lr=0.05) -> Classifier:
     groups = ParamGroups([GroupRule("network.3", lr_scale=10.0)])
     schedule = Schedule(schedule, interval="step")
     optimizer = partial(torch.optim.SGD, lr=lr)
-    return Classifier(network, num_classes=4, optimizer=optimizer, schedule=schedule, param_groups=groups)
+    return Classifier(
+        network, num_classes=4, optimizer=optimizer, schedule=schedule, param_groups=groups
+    )
 
 
 def fit(folder, model, *callbacks, **settings):
     Rates.seen = []
     logger = CSVLogger(folder, name="", version="run")
-    trainer = make_trainer(folder, max_epochs=2, logger=logger, callbacks=[*callbacks, Rates()], **settings)
+    trainer = make_trainer(
+        folder, max_epochs=2, logger=logger, callbacks=[*callbacks, Rates()], **settings
+    )
     data = TinyData(samples=20)
     find_learning_rate(trainer, model, data)
     trainer.fit(model, data)
@@ -82,7 +88,14 @@ def test_the_run_that_follows_is_that_of_the_rate_given_by_hand(tmp_path):
     """Weights, statistics and schedule; the groups keep their proportion."""
     finder, warm_up = LRFinder(1e-4, 10, num_training_steps=40), partial(WarmupDecay, warmup=0.5)
     model = model_of(warm_up)
-    trainer = fit(tmp_path, model, EMA(0.5), ActivationCheckpointing("network.1"), finder, accumulate_grad_batches=2)
+    trainer = fit(
+        tmp_path,
+        model,
+        EMA(0.5),
+        ActivationCheckpointing("network.1"),
+        finder,
+        accumulate_grad_batches=2,
+    )
     assert all(rates[1] == pytest.approx(10 * rates[0]) for rates in Rates.seen)
     assert trainer.global_step == 2 * 3
     searched, after = Rates.seen[:-6], Rates.seen[-6:]

@@ -36,7 +36,9 @@ def test_logs_each_epoch_without_validation(tmp_path, monkeypatch):
     vram = VRAM()
     metrics = fit(tmp_path, Timed(), vram, max_epochs=2).callback_metrics
     assert metrics["time/epoch_seconds"] == 3.0
-    assert [vram.samples_per_second, float(metrics["time/samples_per_second"])] == pytest.approx([10 / 3] * 2)
+    assert [vram.samples_per_second, float(metrics["time/samples_per_second"])] == pytest.approx(
+        [10 / 3] * 2
+    )
     assert 0.05 < vram.peak_gib < 64
     assert vram.peak_gib == pytest.approx(float(metrics["memory/host_gib"]))
 
@@ -47,13 +49,18 @@ class Greedy(Tiny):
 
 
 @pytest.mark.parametrize(
-    ("model", "files"), [(Tiny, ["memory-0.pickle"]), (Greedy, ["memory-0-oom.pickle"]), (Failing, [])]
+    ("model", "files"),
+    [(Tiny, ["memory-0.pickle"]), (Greedy, ["memory-0-oom.pickle"]), (Failing, [])],
 )
 def test_snapshots(tmp_path, monkeypatch, model, files):
     """What is asked of CUDA's allocator, where there is none."""
     asked = []
-    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda enabled="all": asked.append(enabled))
-    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda path: Path(path).write_text("a snapshot"))
+    monkeypatch.setattr(
+        torch.cuda.memory, "_record_memory_history", lambda enabled="all": asked.append(enabled)
+    )
+    monkeypatch.setattr(
+        torch.cuda.memory, "_dump_snapshot", lambda path: Path(path).write_text("a snapshot")
+    )
     monkeypatch.setattr(torch.cuda, "memory_summary", lambda: "a table")
 
     class Snapshot(MemorySnapshot):
@@ -62,7 +69,11 @@ def test_snapshots(tmp_path, monkeypatch, model, files):
                 patch.setattr(trainer.strategy, "_root_device", torch.device("cuda"))
                 super().on_train_start(trainer, pl_module)
 
-    with nullcontext() if model is Tiny else pytest.raises((ZeroDivisionError, torch.OutOfMemoryError)):
+    with (
+        nullcontext()
+        if model is Tiny
+        else pytest.raises((ZeroDivisionError, torch.OutOfMemoryError))
+    ):
         fit(tmp_path, model(), Snapshot(2), logger=CSVLogger(tmp_path), limit_val_batches=0)
     assert asked == ["all", None]
     assert [path.name for path in tmp_path.rglob("memory-*.pickle")] == files
@@ -72,7 +83,13 @@ def test_snapshots(tmp_path, monkeypatch, model, files):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu(tmp_path):
     logger = CSVLogger(tmp_path, name="", version="run")
-    trainer = fit(tmp_path, Tiny(), MemorySnapshot(2), VRAM(), logger=logger, accelerator="gpu", devices=1)
+    trainer = fit(
+        tmp_path, Tiny(), MemorySnapshot(2), VRAM(), logger=logger, accelerator="gpu", devices=1
+    )
     assert (tmp_path / "run/memory-0.pickle").stat().st_size > 1000
     assert not any(torch.cuda.memory._snapshot()["device_traces"])
-    assert 0 < trainer.callback_metrics["vram/allocated_gib"] < trainer.callback_metrics["vram/reserved_gib"]
+    assert (
+        0
+        < trainer.callback_metrics["vram/allocated_gib"]
+        < trainer.callback_metrics["vram/reserved_gib"]
+    )

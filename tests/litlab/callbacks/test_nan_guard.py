@@ -44,17 +44,23 @@ SPOILS = {
 
 
 class Model(LightningModule):
-    """Every batch is the same: without a bad one, n steps are n steps. Keeps the weights after each step."""
+    """Every batch is the same: without a bad one, n steps are n steps. Keeps the weights after each
+    step.
+    """
 
     def __init__(self, spoil="", at=4, norm=True):
         super().__init__()
         torch.manual_seed(0)
-        self.network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8) if norm else nn.Identity(), nn.Linear(8, 1))
+        self.network = nn.Sequential(
+            nn.Linear(4, 8), nn.BatchNorm1d(8) if norm else nn.Identity(), nn.Linear(8, 1)
+        )
         self.spoil, self.at = spoil, at
         self.after = []
 
     def training_step(self, batch, batch_idx):
-        is_bad = self.global_step == self.at and batch_idx % self.trainer.accumulate_grad_batches == 0
+        is_bad = (
+            self.global_step == self.at and batch_idx % self.trainer.accumulate_grad_batches == 0
+        )
         inputs = batch[0] * float("nan") if is_bad and self.spoil == "input is nan" else batch[0]
         loss = self.network(inputs).square().mean()
         return SPOILS[self.spoil](loss) if is_bad else loss
@@ -82,7 +88,9 @@ def same(ours, others):
 @pytest.mark.parametrize("spoil", [*SPOILS][1:])
 def test_it_names_the_step(kind, spoil):
     model = Model(spoil)
-    with pytest.raises(UserError, match=r"^nan_guard: the loss is .*at step 4 \(epoch 0, batch 4\); lower"):
+    with pytest.raises(
+        UserError, match=r"^nan_guard: the loss is .*at step 4 \(epoch 0, batch 4\); lower"
+    ):
         fit(model, kind(), gradient_clip_val=0.5)
     if kind is NaNGuard:
         assert same(model.parameters(), model.after[3]), "at once, before the step is made"
@@ -90,11 +98,21 @@ def test_it_names_the_step(kind, spoil):
 
 @pytest.mark.parametrize("kind", [NaNGuard, Deferred])
 def test_every_checkpoint_has_good_weights(kind, tmp_path):
-    """The last step of an epoch is bad: the checkpoint of that epoch would be the first to hold it."""
+    """The last step of an epoch is bad: the checkpoint of that epoch would be the first to hold
+    it.
+    """
     keep = ModelCheckpoint(tmp_path, save_last=True, save_on_exception=kind is NaNGuard)
     model = Model("gradient is nan", at=15)
     with pytest.raises(UserError, match="at step 15 "):
-        fit(model, kind(), keep, EMA(0.9), enable_checkpointing=True, max_epochs=3, log_every_n_steps=3)
+        fit(
+            model,
+            kind(),
+            keep,
+            EMA(0.9),
+            enable_checkpointing=True,
+            max_epochs=3,
+            log_every_n_steps=3,
+        )
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)
     assert state["global_step"] == (15 if kind is NaNGuard else 8)
     assert all(value.isfinite().all() for value in state["state_dict"].values())
@@ -104,11 +122,17 @@ def test_every_checkpoint_has_good_weights(kind, tmp_path):
     assert not (tmp_path / "broken.ckpt").exists()
 
 
-@pytest.mark.parametrize(("spoil", "scale", "skips"), [("", 2.0**20, 0), ("loss is nan", 2.0**4, 4)])
+@pytest.mark.parametrize(
+    ("spoil", "scale", "skips"), [("", 2.0**20, 0), ("loss is nan", 2.0**4, 4)]
+)
 def test_bad_steps_are_the_scaler_s_own_affair(spoil, scale, skips):
-    """A scale of 2^20 overflows float16 at first, and the scaler lowers it; it skips a bad loss, too."""
+    """A scale of 2^20 overflows float16 at first, and the scaler lowers it; it skips a bad loss,
+    too.
+    """
     scaler = torch.amp.GradScaler("cpu", init_scale=scale)
-    model = fit(Model(spoil, norm=False), NaNGuard(), plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
+    model = fit(
+        Model(spoil, norm=False), NaNGuard(), plugins=[MixedPrecision("16-mixed", "cpu", scaler)]
+    )
     assert same(model.after[skips], model.after[max(0, skips - 1)])
     assert not same(model.after[0], model.after[-1])
 

@@ -12,9 +12,14 @@ from litlab.callbacks import StepProfiler, profiler
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 SECONDS = {  # of each part, per batch
-    "waiting for data": 1.0, "copying to the device": 2.0, "transform": 4.0, "forward": 8.0, "backward": 16.0,
-    "optimizer": 32.0, "callbacks and the rest": 64.0,
-}  # fmt: skip
+    "waiting for data": 1.0,
+    "copying to the device": 2.0,
+    "transform": 4.0,
+    "forward": 8.0,
+    "backward": 16.0,
+    "optimizer": 32.0,
+    "callbacks and the rest": 64.0,
+}
 
 
 class Clock(Callback):
@@ -78,18 +83,26 @@ class Timed(Tiny):
 
 
 def test_parts_of_a_step_and_its_trace(tmp_path, monkeypatch, capsys):
-    """Two batches are measured after the first, and two are recorded, all that twice; validations belong to none."""
+    """Two batches are measured after the first, and two are recorded, all that twice; validations
+    belong to none.
+    """
     clock = Clock()
     monkeypatch.setattr(profiler, "time", clock)
     settings = StepProfiler(skip=1, steps=2, repeat=2, record_shapes=True, with_stack=True)
     options = {"profiler": settings, "val_check_interval": 1}
-    trainer = make_trainer(tmp_path, max_epochs=2, logger=CSVLogger(tmp_path, "", "run"), callbacks=[clock], **options)
+    trainer = make_trainer(
+        tmp_path, max_epochs=2, logger=CSVLogger(tmp_path, "", "run"), callbacks=[clock], **options
+    )
     trainer.fit(Timed(clock), val_dataloaders=TinyData(24).val_dataloader())
     folder, out = tmp_path / "run", capsys.readouterr().out
     rows = dict(re.findall(r"^(\w[a-z ]+?) +([\d.]+) +0\.\d+$", out, re.MULTILINE))
-    assert {part: float(ms) for part, ms in rows.items()} == {part: 1000 * s for part, s in SECONDS.items()}
+    assert {part: float(ms) for part, ms in rows.items()} == {
+        part: 1000 * s for part, s in SECONDS.items()
+    }
     assert (folder / "fit-profile.txt").read_text() == out.removesuffix("\n")
-    assert f"{64 / 127:.6f}" in next(line for line in out.splitlines() if line.startswith("callbacks"))
+    assert f"{64 / 127:.6f}" in next(
+        line for line in out.splitlines() if line.startswith("callbacks")
+    )
     assert "aten::convolution_backward" in out
     assert "Input Shapes" in out
     for name in ("fit-profile.pt.trace.json", "fit-profile.1.pt.trace.json"):

@@ -31,7 +31,9 @@ def _hundred_columns(monkeypatch):
 
 
 def fit(folder, model, bar=ProgressBar, samples=24, **options):
-    return tiny.fit(folder, model, bar(), data=TinyData(samples), enable_progress_bar=True, **options)
+    return tiny.fit(
+        folder, model, bar(), data=TinyData(samples), enable_progress_bar=True, **options
+    )
 
 
 def test_one_plain_line_an_epoch_with_its_own_metrics(tmp_path, capsys):
@@ -54,8 +56,15 @@ def test_bars_end_full_show_the_loss_and_keep_the_lines(tmp_path, monkeypatch):
     with redirect_stdout(Terminal()) as screen:
         fit(tmp_path, Tiny(), max_epochs=2).test(Tiny(), TinyData(24), verbose=False)
     lines = [line for line in screen.states() if "train/loss" in line]
-    assert [re.match(r"epoch ([12])/2  train/loss [\d.]+  val/acc", line)[1] for line in lines] == ["1", "2"]
-    bars = [line for line in screen.states() if re.match(r"(Epoch \d|Validation.*|Testing.*):.*\|", line)]
+    assert [re.match(r"epoch ([12])/2  train/loss [\d.]+  val/acc", line)[1] for line in lines] == [
+        "1",
+        "2",
+    ]
+    bars = [
+        line
+        for line in screen.states()
+        if re.match(r"(Epoch \d|Validation.*|Testing.*):.*\|", line)
+    ]
     assert re.search(r"loss=\d\.\d+", [line for line in bars if line.startswith("Epoch")][-1])
     assert max(len(line) for line in bars) <= 100
     for name in ("Epoch 0", "Epoch 1", "Validation", "Testing"):
@@ -63,7 +72,9 @@ def test_bars_end_full_show_the_loss_and_keep_the_lines(tmp_path, monkeypatch):
 
 
 def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
-    """100 steps within one interval draw after the first, as the time has come, after the last, and at the end."""
+    """100 steps within one interval draw after the first, as the time has come, after the last, and
+    at the end.
+    """
     drawn = []
 
     class Counted(ProgressBar):

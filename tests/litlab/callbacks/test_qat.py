@@ -22,7 +22,9 @@ class Model(Tiny):
 def test_layers_round_in_fit_alone_and_a_resumed_fit_has_their_ranges(tmp_path):
     def run(**settings):
         model = Model()
-        return model, fit(tmp_path, model, QAT(), data=TinyData(16, 8), num_sanity_val_steps=0, **settings)
+        return model, fit(
+            tmp_path, model, QAT(), data=TinyData(16, 8), num_sanity_val_steps=0, **settings
+        )
 
     whole, _ = run(max_epochs=2)
     run()[1].save_checkpoint(tmp_path / "half.ckpt")
@@ -32,7 +34,9 @@ def test_layers_round_in_fit_alone_and_a_resumed_fit_has_their_ranges(tmp_path):
     *_, (images, _) = TinyData(16, 8).train_dataloader()
     exact = whole.eval().network[0](images)
     error = (whole.validated - exact).abs()
-    assert 0 < error.max() < 0.15 * exact.abs().max(), "validated with rounding, and only with rounding"
+    assert 0 < error.max() < 0.15 * exact.abs().max(), (
+        "validated with rounding, and only with rounding"
+    )
 
 
 def test_rounding_has_as_many_steps_as_int8_and_one_scale_for_each_output():
@@ -43,7 +47,9 @@ def test_rounding_has_as_many_steps_as_int8_and_one_scale_for_each_output():
         layer.weight[1] *= 100
     inputs = torch.rand(4, 2, 8, 8) * 6 - 2
     rounded, weight = rounding.round_inputs(inputs), round_weight(layer.weight)
-    torch.testing.assert_close(Rounding(layer)(inputs), nn.functional.conv2d(rounded, weight, layer.bias))
+    torch.testing.assert_close(
+        Rounding(layer)(inputs), nn.functional.conv2d(rounded, weight, layer.bias)
+    )
     assert len(rounded.unique()) <= 256
     for row, same in zip(layer.weight, weight, strict=True):
         step = row.abs().max() / 127
@@ -52,4 +58,6 @@ def test_rounding_has_as_many_steps_as_int8_and_one_scale_for_each_output():
     layer.eval()
     again = rounding.round_inputs(inputs * 100)
     assert (again.min(), again.max()) == (low, high), "its range is that of the training"
-    assert torch.equal(Rounding(layer).round_inputs(inputs), inputs), "a part that is not trained sees no range"
+    assert torch.equal(Rounding(layer).round_inputs(inputs), inputs), (
+        "a part that is not trained sees no range"
+    )

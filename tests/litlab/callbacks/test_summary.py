@@ -23,7 +23,8 @@ class Scripted(Tiny):
 
 
 def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
-    write_json(tmp_path / "metrics.json", {"seconds": 5400.0})  # an hour and a half were spent before
+    # An hour and a half were spent before
+    write_json(tmp_path / "metrics.json", {"seconds": 5400.0})
     record = RunRecord(Run(command(), RunFolder(tmp_path)))
     summary, checkpoint = RunSummary(), ModelCheckpoint(monitor="val/score", mode="max")
     trainer = make_trainer(
@@ -39,7 +40,11 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")  # paths stay whole
     capsys.readouterr()
     summary.print_summary(trainer)
-    lines = [line.split("│")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    lines = [
+        line.split("│")[1:-1]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("│")
+    ]
     rows = {name.strip(): value.strip() for name, value in lines}
     assert rows["best val/score"] == "0.75"
     assert rows["test/loss"] == f"{float(trainer.callback_metrics['test/loss']):.4g}"

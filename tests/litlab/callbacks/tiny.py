@@ -12,7 +12,11 @@ class Tiny(LightningModule):
     def __init__(self, classes: int = 4, network: nn.Module | None = None) -> None:
         super().__init__()
         self.network = network or nn.Sequential(
-            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, classes)
+            nn.Conv2d(3, 4, 3),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(4 * 36, classes),
         )
 
     def training_step(self, batch, batch_idx):
@@ -41,7 +45,9 @@ class Failing(Tiny):
 
 
 class TinyData(LightningDataModule):
-    """`samples` random images for each stage, in batches of `batch_size`; the last batch is smaller."""
+    """`samples` random images for each stage, in batches of `batch_size`; the last batch is
+    smaller.
+    """
 
     def __init__(self, samples: int = 10, batch_size: int = 4, classes: int = 4) -> None:
         super().__init__()
@@ -60,7 +66,12 @@ class TinyData(LightningDataModule):
 def make_trainer(folder, **options) -> Trainer:
     """Return a CPU trainer that prints nothing and leaves nothing but what is asked for."""
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    defaults = {"accelerator": "cpu", "max_epochs": 1, "log_every_n_steps": 1, **dict.fromkeys(quiet, False)}
+    defaults = {
+        "accelerator": "cpu",
+        "max_epochs": 1,
+        "log_every_n_steps": 1,
+        **dict.fromkeys(quiet, False),
+    }
     return Trainer(default_root_dir=folder, **(defaults | options))
 
 
@@ -73,4 +84,6 @@ def fit(folder, model, *callbacks, data=None, resume=None, **options) -> Trainer
 
 def are_equal(states, others) -> bool:
     """Return whether two dicts of tensors are equal to the last bit."""
-    return states.keys() == others.keys() and all(torch.equal(value, others[key]) for key, value in states.items())
+    return states.keys() == others.keys() and all(
+        torch.equal(value, others[key]) for key, value in states.items()
+    )

@@ -1,4 +1,6 @@
-"""A tiny fit in this process that draws from all generators, and stops at a chosen place; not a test itself."""
+"""A tiny fit in this process that draws from all generators, and stops at a chosen place; not a
+test itself.
+"""
 
 import random
 from contextlib import nullcontext
@@ -55,8 +57,12 @@ class Draws(Classifier):
     """Draws from every generator, in and between its steps, and stops at a place."""
 
     def __init__(self, stop=None, schedule=None) -> None:
-        network = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.4), nn.Linear(8, 3))
-        super().__init__(network, num_classes=3, optimizer=partial(torch.optim.Adam, lr=0.05), schedule=schedule)
+        network = nn.Sequential(
+            nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.4), nn.Linear(8, 3)
+        )
+        super().__init__(
+            network, num_classes=3, optimizer=partial(torch.optim.Adam, lr=0.05), schedule=schedule
+        )
         self.stop = stop
         self.drawn, self.rates, self.ended = {}, {}, []
 
@@ -72,11 +78,18 @@ class Draws(Classifier):
     def on_validation_batch_start(self, batch, batch_idx):
         if not self.trainer.sanity_checking:
             self._at("validation", self.current_epoch, batch_idx)
-            self.drawn["val", self.current_epoch, batch_idx] = random.random(), np.random.rand(), torch.rand(()).item()
+            self.drawn["val", self.current_epoch, batch_idx] = (
+                random.random(),
+                np.random.rand(),
+                torch.rand(()).item(),
+            )
 
     def on_train_epoch_end(self):
         self._at("end", self.current_epoch)
-        self.ended.append((self.current_epoch, self.trainer.fit_loop.epoch_loop._batches_that_stepped))  # as in logs
+        # As in logs
+        self.ended.append(
+            (self.current_epoch, self.trainer.fit_loop.epoch_loop._batches_that_stepped)
+        )
         super().on_train_epoch_end()
 
 
@@ -92,11 +105,22 @@ def saving(folder: Path, **options) -> RunCheckpoint:
 EACH_STEP = {"every_n_train_steps": 1}
 
 
-def fit(folder: Path, stop=None, resume=False, options=EACH_STEP, module=Draws, data=Data, callbacks=(), **settings):
+def fit(
+    folder: Path,
+    stop=None,
+    resume=False,
+    options=EACH_STEP,
+    module=Draws,
+    data=Data,
+    callbacks=(),
+    **settings,
+):
     """A fit, which ends by itself or with `Interrupted`; the model and its Trainer."""
     seed_everything(5, verbose=False)
     model = module(stop)
     fitting = trainer(folder, saving(folder, **options), *callbacks, **settings)
     with nullcontext() if stop is None else pytest.raises(Interrupted):
-        fitting.fit(model, data(), ckpt_path=folder / "last.ckpt" if resume else None, weights_only=True)
+        fitting.fit(
+            model, data(), ckpt_path=folder / "last.ckpt" if resume else None, weights_only=True
+        )
     return model, fitting

@@ -1,4 +1,6 @@
-"""Fits that are interrupted at a chosen place: the callback that does it and their processes; not a test itself."""
+"""Fits that are interrupted at a chosen place: the callback that does it and their processes; not a
+test itself.
+"""
 
 import errno
 import os
@@ -17,13 +19,15 @@ class Deliberate(Exception):
 
 
 class Interrupt(Callback):
-    """Interrupts a fit as the variable INTERRUPT says, such as ``SIGTERM on_train_batch_start 1 3``.
+    """Interrupts a fit as the variable INTERRUPT says, such as
+    ``SIGTERM on_train_batch_start 1 3``.
 
-    That is how (``kill``, -9; ``SIGTERM``, to the last process; ``exception``), the hook, the epoch and the batch. In
-    any case what each epoch ends with goes into ``final.pt``: weights, their average, state of the optimizer.
+    That is how (``kill``, -9; ``SIGTERM``, to the last process; ``exception``), the hook, the epoch
+    and the batch. In any case what each epoch ends with goes into ``final.pt``: weights, their
+    average, state of the optimizer.
 
-    Instead of a hook it may be a point within the writing of checkpoints: ``best_written``, ``old_removed``,
-    ``last_written``. ``full`` then lets the next file fail as on a full disk.
+    Instead of a hook it may be a point within the writing of checkpoints: ``best_written``,
+    ``old_removed``, ``last_written``. ``full`` then lets the next file fail as on a full disk.
     """
 
     def setup(self, trainer, pl_module, stage):
@@ -32,7 +36,9 @@ class Interrupt(Callback):
 
         def saved(checkpoint, path, *arguments, **keywords):
             save(checkpoint, path, *arguments, **keywords)
-            self._reached(trainer, "last_written" if Path(path).name == "last.ckpt" else "best_written")
+            self._reached(
+                trainer, "last_written" if Path(path).name == "last.ckpt" else "best_written"
+            )
 
         def removed(path):
             remove(path)
@@ -42,7 +48,10 @@ class Interrupt(Callback):
 
     def _reached(self, trainer, hook):
         how, *place = os.environ.get("INTERRUPT", "never").split()
-        if place != [hook, str(trainer.current_epoch), str(trainer.fit_loop.batch_idx)] or trainer.sanity_checking:
+        if (
+            place != [hook, str(trainer.current_epoch), str(trainer.fit_loop.batch_idx)]
+            or trainer.sanity_checking
+        ):
             return
         if how == "full":
             torch.save = _no_room
@@ -66,13 +75,20 @@ class Interrupt(Callback):
     def on_train_epoch_end(self, trainer, pl_module):
         self._reached(trainer, "on_train_epoch_end")
         if trainer.is_global_zero:
-            averages = [callback.average for callback in trainer.callbacks if isinstance(callback, AveragedWeights)]
+            averages = [
+                callback.average
+                for callback in trainer.callbacks
+                if isinstance(callback, AveragedWeights)
+            ]
             optimizers = [optimizer.state_dict() for optimizer in trainer.optimizers]
             torch.save([pl_module.state_dict(), averages, optimizers], "final.pt")
 
 
-def fit(folder: Path, *arguments: str, package: str = "auks", count: int = 1, interrupt: str = "never") -> int:
-    """Runs ``python -m PACKAGE fit ARGUMENTS`` in a folder; what it prints is in ``printed_N.txt``, N the rank.
+def fit(
+    folder: Path, *arguments: str, package: str = "auks", count: int = 1, interrupt: str = "never"
+) -> int:
+    """Runs ``python -m PACKAGE fit ARGUMENTS`` in a folder; what it prints is in ``printed_N.txt``,
+    N the rank.
 
     Returns:
         The exit code of the first rank, below 0 for one that was killed.
@@ -80,7 +96,13 @@ def fit(folder: Path, *arguments: str, package: str = "auks", count: int = 1, in
     folder.mkdir(parents=True, exist_ok=True)
     processes = [
         Python(
-            "-m", package, "fit", *arguments, cwd=folder, environment={"INTERRUPT": interrupt, **of_rank}, merge=True
+            "-m",
+            package,
+            "fit",
+            *arguments,
+            cwd=folder,
+            environment={"INTERRUPT": interrupt, **of_rank},
+            merge=True,
         )
         for of_rank in ranks(count)
     ]

@@ -1,4 +1,6 @@
-"""A run that is interrupted and resumed, compared in every bit with one that was not; not a test itself."""
+"""A run that is interrupted and resumed, compared in every bit with one that was not; not a test
+itself.
+"""
 
 import signal
 import warnings
@@ -19,7 +21,8 @@ from tests.litlab.checkpointing.interrupting import fit
 # The config of a run may not name its callback without it.
 TRUSTED = ("--allow_modules", "tests.litlab.checkpointing.interrupting")
 EPOCHS, BATCHES = 3, 7  # a step for every two batches, and one for the odd last one
-HOWS = {"kill": -signal.SIGKILL, "SIGTERM": 128 + signal.SIGTERM, "exception": 1, "full": 2}  # exit codes
+# Exit codes
+HOWS = {"kill": -signal.SIGKILL, "SIGTERM": 128 + signal.SIGTERM, "exception": 1, "full": 2}
 PLACES = {
     "inside": "on_train_batch_start 1 3",  # between the batches of an accumulation
     "last batch": "on_train_batch_start 1 6",
@@ -34,10 +37,13 @@ PLACES = {
     "last, end": "last_written 2 6",
     "test": "on_test_batch_start 3 6",
 }
-AT_CHECKPOINTS = [place for place in PLACES if "written" in PLACES[place] or "removed" in PLACES[place]] + ["test"]
+AT_CHECKPOINTS = [
+    place for place in PLACES if "written" in PLACES[place] or "removed" in PLACES[place]
+] + ["test"]
 COMMON = (
-    "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--trainer.accumulate_grad_batches=2",
-    "--trainer.log_every_n_steps=2", "--trainer.precision=32-true", "--trainer.enable_model_summary=false",
+    "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}",
+    "--trainer.accumulate_grad_batches=2", "--trainer.log_every_n_steps=2",
+    "--trainer.precision=32-true", "--trainer.enable_model_summary=false",
     "--trainer.enable_progress_bar=false", "--early_stopping=null", "--checkpoint.monitor=null",
     "--trainer.callbacks=[{class_path: tests.litlab.checkpointing.interrupting.Interrupt}]",
     "--experiment=run",
@@ -46,7 +52,9 @@ COMMON = (
 
 @dataclass(frozen=True)
 class Cell:
-    """One interruption: of which experiment, how, where, with how many workers of a loader and ranks."""
+    """One interruption: of which experiment, how, where, with how many workers of a loader and
+    ranks.
+    """
 
     experiment: str
     how: str
@@ -68,7 +76,8 @@ class Resuming:
     Args:
         package: Name of the package.
         folder: Where the runs are made.
-        own: The flags of a cell's experiment: its config and data, in batches so large that an epoch has BATCHES.
+        own: The flags of a cell's experiment: its config and data, in batches so large that an
+            epoch has BATCHES.
         over: Flags of a cell that go over those of all.
     """
 
@@ -88,7 +97,9 @@ class Resuming:
         ]  # fmt: skip
 
     def whole(self, cell: Cell) -> dict:
-        """The same run without interruption, by one process that prepares its batches itself; made once."""
+        """The same run without interruption, by one process that prepares its batches itself; made
+        once.
+        """
         key = cell.experiment, cell.ranks
         if key not in self.made:
             folder = self.folder / f"whole-{cell.experiment}-{cell.ranks}"
@@ -101,11 +112,15 @@ class Resuming:
         return self.made[key]
 
     def interrupted(self, cell: Cell) -> tuple[int, list[str]]:
-        """Interrupts and resumes a run; returns the step it was resumed from, and what differs in the end."""
+        """Interrupts and resumes a run; returns the step it was resumed from, and what differs in
+        the end.
+        """
         expected = self.whole(cell)
         folder = self.folder / str(cell)
         plan = f"{cell.how} {PLACES[cell.place]}"
-        code = fit(folder, *self.flags(cell), package=self.package, count=cell.ranks, interrupt=plan)
+        code = fit(
+            folder, *self.flags(cell), package=self.package, count=cell.ranks, interrupt=plan
+        )
         assert code == HOWS[cell.how], printed(folder)
         saved = load_torch_file(folder / "lightning_logs/run/version_0/checkpoints/last.ckpt")
         code = self._fit(cell, folder, "--resume", "last", *TRUSTED)
@@ -128,11 +143,16 @@ def printed(folder: Path) -> str:
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """What a run has in the end: weights, averages, optimizer; curves; metrics, status, steps of its checkpoints."""
+    """What a run has in the end: weights, averages, optimizer; curves; metrics, status, steps of
+    its checkpoints.
+    """
     run = RunFolder(folder / "lightning_logs/run/version_0")
     events = EventAccumulator(str(run.path), {"scalars": 0}, purge_orphaned_data=False)
     events.Reload()
-    ran = {**dict(leaves(load_torch_file(folder / "final.pt"))), **dict(leaves(read_json(run.metrics)))}
+    ran = {
+        **dict(leaves(load_torch_file(folder / "final.pt"))),
+        **dict(leaves(read_json(run.metrics))),
+    }
     del ran["/seconds"], ran["/peak_memory_gib"]
     ran["status"] = run.state()["status"]
     for path in run.checkpoints.iterdir():
@@ -140,7 +160,8 @@ def outcome(folder: Path) -> dict[str, Any]:
     for name in events.Tags()["scalars"]:
         # HPARAMS has what the last command knows: of a run that was killed in its test, only that.
         if not name.startswith(("time/", "memory/", "speed/", "hp/")):
-            # What was logged after the checkpoint, before a kill, is logged again, with the same numbers.
+            # What was logged after the checkpoint, before a kill, is logged again, with the same
+            # numbers.
             ran[f"curves/{name}"] = {(event.step, event.value) for event in events.Scalars(name)}
     return ran
 
@@ -162,5 +183,7 @@ def differences(one: dict, other: dict) -> list[str]:
 
 def same(one: Any, other: Any) -> bool:
     return (
-        torch.equal(one, other) if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) else one == other
+        torch.equal(one, other)
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
+        else one == other
     )

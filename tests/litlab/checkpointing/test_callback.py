@@ -9,7 +9,9 @@ from litlab.checkpointing.callback import RunCheckpoint
 from tests.litlab.callbacks import tiny
 from tests.litlab.callbacks.tiny import Tiny, TinyData
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:Checkpoint directory")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers", "ignore:Checkpoint directory"
+)
 SCORES = (0.5, 0.7, 0.6, 0.4)  # of the four epochs, four steps each
 
 
@@ -20,7 +22,9 @@ class Scripted(Tiny):
 
 @pytest.fixture
 def fit(tmp_path):
-    """Fits four epochs; returns the steps of all checkpoints, and at which steps they were written."""
+    """Fits four epochs; returns the steps of all checkpoints, and at which steps they were
+    written.
+    """
 
     def run(keep: RunCheckpoint, **settings):
         written: list[int] = []
@@ -29,9 +33,17 @@ def fit(tmp_path):
             def on_save_checkpoint(self, trainer, pl_module, checkpoint):
                 written.append(trainer.global_step)
 
-        settings = {"max_epochs": 4, "enable_checkpointing": True, "num_sanity_val_steps": 0, **settings}
+        settings = {
+            "max_epochs": 4,
+            "enable_checkpointing": True,
+            "num_sanity_val_steps": 0,
+            **settings,
+        }
         tiny.fit(tmp_path, Scripted(), keep, Note(), data=TinyData(4, 1), **settings)
-        kept = {path.name: torch.load(path, weights_only=True)["global_step"] for path in tmp_path.glob("*.ckpt")}
+        kept = {
+            path.name: torch.load(path, weights_only=True)["global_step"]
+            for path in tmp_path.glob("*.ckpt")
+        }
         return kept, written
 
     return run
@@ -40,7 +52,8 @@ def fit(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "steps"),
     [
-        ({"accumulate_grad_batches": 2, "max_epochs": 2}, [1, 2, 3, 4]),  # never between the batches of a step
+        # Never between the batches of a step
+        ({"accumulate_grad_batches": 2, "max_epochs": 2}, [1, 2, 3, 4]),
         ({"val_check_interval": 3, "max_epochs": 1}, [1, 2, 4]),  # nor where a validation follows
         ({"max_steps": 6, "val_check_interval": 2}, [1, 3, 4, 5, 6]),  # after its last validation
         ({"max_steps": 6, "limit_val_batches": 0}, [1, 2, 3, 4, 5, 6]),

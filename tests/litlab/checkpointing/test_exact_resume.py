@@ -16,7 +16,9 @@ from tests.litlab.checkpointing.in_process import EACH_STEP, Data, Draws, fit
 from tests.litlab.tasks.test_metrics import Seen
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:Checkpoint directory"
+    "ignore:.*does not have many workers",
+    "ignore:.*logging interval",
+    "ignore:Checkpoint directory",
 )
 
 
@@ -65,7 +67,10 @@ def test_another_number_of_processes(tmp_path, whole):
 
     fit(tmp_path, ("batch", 1, 3))
     as_if_of_two(tmp_path / "last.ckpt")
-    with pytest.raises(UserError, match=r"^trainer.devices: .* that 2 data-parallel processes shared, .* makes 1 of"):
+    with pytest.raises(
+        UserError,
+        match=r"^trainer.devices: .* that 2 data-parallel processes shared, .* makes 1 of",
+    ):
         fit(tmp_path, resume=True)
     fit(tmp_path, ("batch", 1, 0))
     as_if_of_two(tmp_path / "last.ckpt")
@@ -87,7 +92,10 @@ SCHEDULERS = {
     ids=str,
 )
 def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop):
-    settings = {"accumulate_grad_batches": 1, "module": partial(Draws, schedule=Schedule(SCHEDULERS[name], "step"))}
+    settings = {
+        "accumulate_grad_batches": 1,
+        "module": partial(Draws, schedule=Schedule(SCHEDULERS[name], "step")),
+    }
     fit(tmp_path / "run", stop, max_epochs=3, **settings)
     _, fitting = fit(tmp_path / "run", resume=True, max_epochs=6, **settings)
     _, fitted = fit(tmp_path / "whole", max_epochs=6, **settings)

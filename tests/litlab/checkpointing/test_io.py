@@ -17,7 +17,12 @@ from tests.tiny_files import flip
 
 def write(path, step: int, size: int = 1000, **more):
     weights = {"weight": torch.full((size,), float(step))}
-    checkpoint = {"global_step": step, "state_dict": weights, "pytorch-lightning_version": "2.6.6", **more}
+    checkpoint = {
+        "global_step": step,
+        "state_dict": weights,
+        "pytorch-lightning_version": "2.6.6",
+        **more,
+    }
     AtomicCheckpointIO().save_checkpoint(checkpoint, path)
     return path
 
@@ -41,8 +46,12 @@ def test_what_is_written_is_read_again_and_nothing_else_is_left(tmp_path):
 def test_the_bytes_are_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
     done = []
     sync, replace = os.fsync, checkpoint_files.Path.replace
-    monkeypatch.setattr(os, "fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd)))
-    monkeypatch.setattr(checkpoint_files.Path, "replace", lambda *a: (done.append("rename"), replace(*a)))
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd))
+    )
+    monkeypatch.setattr(
+        checkpoint_files.Path, "replace", lambda *a: (done.append("rename"), replace(*a))
+    )
     write(tmp_path / "last.ckpt", 1)
     assert done[0].endswith(".tmp")
     assert done[0].startswith(str(tmp_path))
@@ -59,7 +68,9 @@ def test_a_file_size_limit_is_one_line_and_the_old_file_stays(tmp_path):
             write(path, 2, size=2**20)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert str(raised.value).startswith(f"checkpoint {path}: File too large; what was there is intact")
+    assert str(raised.value).startswith(
+        f"checkpoint {path}: File too large; what was there is intact"
+    )
     assert path.read_bytes() == before
     assert names(tmp_path) == ["last.ckpt"]
 
@@ -94,11 +105,15 @@ def test_the_last_one_is_resumed_or_the_newest_that_can_be_read(tmp_path, caplog
     last.write_bytes(last.read_bytes()[:2000])
     assert newest_checkpoint(tmp_path) == second
     assert (
-        "last.ckpt: it can't be read (it is no whole zip file, as torch.save writes it); a.ckpt is used" in caplog.text
+        "last.ckpt: it can't be read (it is no whole zip file, as torch.save writes it); a.ckpt is "
+        "used" in caplog.text
     )
     second.write_bytes(b"")
     first.unlink()
-    with pytest.raises(UserError, match=r"last.ckpt: it can't be read .*, and no other one can be used; start a new"):
+    with pytest.raises(
+        UserError,
+        match=r"last.ckpt: it can't be read .*, and no other one can be used; start a new",
+    ):
         newest_checkpoint(tmp_path)
 
 
@@ -108,7 +123,9 @@ def test_a_flipped_bit_is_found_wherever_it_is(tmp_path):
     for percent in range(101):
         flip(path, percent / 100)
         with suppress(UserError):
-            assert torch.equal(load_checkpoint(path)["state_dict"]["weight"], torch.full((1000,), 2.0))
+            assert torch.equal(
+                load_checkpoint(path)["state_dict"]["weight"], torch.full((1000,), 2.0)
+            )
             harmless.append(percent)
         flip(path, percent / 100)
     assert not {0, *range(20, 80)} & {*harmless}
@@ -127,7 +144,10 @@ def test_what_is_no_file_is_not_opened(tmp_path, caplog, kind):
 def test_a_folder_in_place_of_the_last_one_is_refused_as_nothing_could_be_written_there(tmp_path):
     best = write(tmp_path / "best.ckpt", 1)
     (tmp_path / "last.ckpt").mkdir()
-    with pytest.raises(UserError, match=r"last.ckpt: it is a folder; move it away, and the newest whole one is used$"):
+    with pytest.raises(
+        UserError,
+        match=r"last.ckpt: it is a folder; move it away, and the newest whole one is used$",
+    ):
         newest_checkpoint(tmp_path)
     (tmp_path / "last.ckpt").rename(tmp_path / "away")
     assert newest_checkpoint(tmp_path) == best
@@ -135,7 +155,9 @@ def test_a_folder_in_place_of_the_last_one_is_refused_as_nothing_could_be_writte
 
 def test_a_file_is_checked_once_in_a_process_until_it_changes(tmp_path, monkeypatch):
     checked, check = Counter(), checksums.check_records
-    monkeypatch.setattr(checksums, "check_records", lambda file: (checked.update([file.name]), check(file)))
+    monkeypatch.setattr(
+        checksums, "check_records", lambda file: (checked.update([file.name]), check(file))
+    )
     path = write(tmp_path / "last.ckpt", 1)
     load_checkpoint(newest_checkpoint(tmp_path))
     AtomicCheckpointIO().load_checkpoint(str(path))

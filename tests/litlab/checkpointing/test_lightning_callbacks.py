@@ -42,9 +42,10 @@ def test_callbacks_that_go_together(run, series):
     ]
     done = run(
         "fit", "--config", CONFIGS / "series.yaml", "--config", CONFIGS / "with/smoke.yaml",
-        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.context_length=24",
-        "--data.horizon=4", "--data.batch_size=64", "--data.val_fraction=0.15", "--model.hidden_size=4",
-        "--trainer.max_epochs=2", "--trainer.limit_train_batches=4", "--trainer.accelerator=cpu",
+        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]",
+        "--data.context_length=24", "--data.horizon=4", "--data.batch_size=64",
+        "--data.val_fraction=0.15", "--model.hidden_size=4", "--trainer.max_epochs=2",
+        "--trainer.limit_train_batches=4", "--trainer.accelerator=cpu",
         f"--trainer.callbacks={json.dumps(named)}",
     )  # fmt: skip
     assert done.code == 0, done.err
@@ -53,17 +54,23 @@ def test_callbacks_that_go_together(run, series):
     saved = torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)
     assert saved["global_step"] == 4 + 2  # two batches are one in the second epoch
     assert saved["callbacks"]["Timer"]["time_elapsed"]["train"] > 0
-    assert not all(torch.equal(saved["state_dict"][key], w) for key, w in saved["current_model_state"].items())
+    assert not all(
+        torch.equal(saved["state_dict"][key], w) for key, w in saved["current_model_state"].items()
+    )
     again = ["fit", "--resume", "smoke", "--trainer.max_epochs=3"]
     assert "count_samples here; if you trust it, add --allow_modules litlab" in error(run(*again))
     done = run(*again, "--allow_modules=litlab.util")
     assert done.code == 0, done.err
-    assert torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 4 + 2 + 2
+    assert (
+        torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 4 + 2 + 2
+    )
 
 
 def test_what_is_not_in_checkpoints_is_not_resumed(run, folder):
     config = yaml.safe_load(folder.config.read_text())
-    settings = {name: setting.default for name, setting in signature(LearningRateFinder).parameters.items()}
+    settings = {
+        name: setting.default for name, setting in signature(LearningRateFinder).parameters.items()
+    }
     finder = {"class_path": "lightning.pytorch.callbacks.LearningRateFinder", "init_args": settings}
     config["trainer"]["callbacks"] = [finder]
     folder.config.write_text(yaml.safe_dump(config))

@@ -1,4 +1,5 @@
-"""A run that is interrupted and resumed ends with the bits of one that was not: weights, averages, every curve.
+"""A run that is interrupted and resumed ends with the bits of one that was not: weights, averages,
+    every curve.
 
 pytest -k resume_matrix                a representative part
 pytest -k resume_matrix -m matrix      all of it
@@ -18,12 +19,17 @@ from tests.litlab.checkpointing.resuming import AT_CHECKPOINTS, EPOCHS, Cell, Re
 from tests.litlab.conftest import CONFIGS
 
 INTERRUPT = "{class_path: tests.litlab.checkpointing.interrupting.Interrupt}"
-BY_EPOCH = "{class_path: GradientAccumulationScheduler, init_args: {scheduling: {0: 1, 1: 2, 2: 4}}}"
+BY_EPOCH = (
+    "{class_path: GradientAccumulationScheduler, init_args: {scheduling: {0: 1, 1: 2, 2: 4}}}"
+)
 EVERY_BATCH = "--trainer.accumulate_grad_batches=1"
 FREEZE = "--freeze={rules: [{params: network.5, epochs: 0}, {params: network, epochs: %d}]}"
-GROUPS = "{rules: [{params: network.5, lr_scale: 2.0}], layer_decay: 0.5, decay_norms_and_biases: false}"
+GROUPS = (
+    "{rules: [{params: network.5, lr_scale: 2.0}], layer_decay: 0.5, decay_norms_and_biases: false}"
+)
 METRICS = {
-    "auroc": {"class_path": "torchmetrics.AUROC", "init_args": {"task": "multiclass"}},  # all it has seen, in lists
+    # All it has seen, in lists
+    "auroc": {"class_path": "torchmetrics.AUROC", "init_args": {"task": "multiclass"}},
     "hinge": {  # a sum of floats
         "class_path": "torchmetrics.classification.MulticlassHingeLoss",
         "init_args": {"num_classes": 10},
@@ -33,22 +39,34 @@ METRICS = {
 SETTINGS = {
     "frozen": [FREEZE % 2, f"--model.param_groups={GROUPS}"],  # the second epoch is interrupted
     "metrics": [f"--model.metrics={json.dumps(METRICS)}"],
-    "Muon": ["--model.optimizer={class_path: litlab.optim.Muon, init_args: {lr: 0.01, rest: sgd, rest_lr: 0.05}}"],
+    "Muon": [
+        "--model.optimizer={class_path: litlab.optim.Muon, init_args: {lr: 0.01, rest: sgd, "
+        "rest_lr: 0.05}}"
+    ],
     "accumulation by epoch": [EVERY_BATCH, f"--trainer.callbacks=[{INTERRUPT}, {BY_EPOCH}]"],
     "mixup and cutmix": ["--model.mixup=0.2", "--model.cutmix=1.0"],
     "activation checkpointing": ["--activation_checkpointing.blocks=[network.1, network.5]"],
     "adaptive clipping": ["--agc.factor=0.1", "--grad_norms={}"],
     "classes drawn evenly": ["--data.balance=even"],
     "averaged": ["--ema=null", "--swa.start=0"],
-    "8-bit AdamW": ["--model.optimizer=torchao.optim.AdamW8bit", "--model.optimizer.lr=0.01", "--model.width=128"],
-    "in the backward pass": [EVERY_BATCH, "--nan_guard=null", "--trainer.callbacks+=OptimizerInBackward"],
+    "8-bit AdamW": [
+        "--model.optimizer=torchao.optim.AdamW8bit",
+        "--model.optimizer.lr=0.01",
+        "--model.width=128",
+    ],
+    "in the backward pass": [
+        EVERY_BATCH,
+        "--nan_guard=null",
+        "--trainer.callbacks+=OptimizerInBackward",
+    ],
     "bfloat16": ["--trainer.precision=bf16-true"],
     "compiled": ["--compile.mode=default"],
-}  # fmt: skip
+}
 TOGETHER = " + ".join([*SETTINGS][2:9])
 
 REPRESENTATIVE = [
-    Cell("streamed + frozen + metrics", "SIGTERM", "inside", workers=2),  # saving must not change how floats are summed
+    # Saving must not change how floats are summed
+    Cell("streamed + frozen + metrics", "SIGTERM", "inside", workers=2),
     Cell("series", "SIGTERM", "validation", ranks=2),
     Cell("series", "kill", "best"),
     Cell("series", "full", "removed, end"),
@@ -57,7 +75,11 @@ REPRESENTATIVE = [
 WAYS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
 MATRIX = [
     *product(
-        ["images"], ("kill", "SIGTERM", "exception"), ("inside", "last batch", "validation", "end"), (0, 2), (1, 2)
+        ["images"],
+        ("kill", "SIGTERM", "exception"),
+        ("inside", "last batch", "validation", "end"),
+        (0, 2),
+        (1, 2),
     ),
     *product(["series"], ("kill", "exception"), AT_CHECKPOINTS, (0,), (1, 2)),
     *product(["streamed"], ["kill"], ("inside", "end"), (0, 2), (2,)),
@@ -85,13 +107,20 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
         "text": ("text", ["--data.dataset=csv", f"--data.path={texts}", *cut], 18),
         "series": (
             "series",
-            ["--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.val_fraction=0.2"],
+            [
+                "--data.dataset=csv",
+                f"--data.path={series}",
+                "--data.targets=[load]",
+                "--data.val_fraction=0.2",
+            ],
             96,
         ),
     }
 
     def own(cell: Cell) -> list[str]:
-        config, flags, batch = experiments.get(cell.experiment.partition(" + ")[0], experiments["images"])
+        config, flags, batch = experiments.get(
+            cell.experiment.partition(" + ")[0], experiments["images"]
+        )
         size = -(-batch // cell.ranks)  # rounded up
         return ["--config", str(CONFIGS / f"{config}.yaml"), *flags, f"--data.batch_size={size}"]
 

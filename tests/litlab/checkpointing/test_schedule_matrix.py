@@ -1,4 +1,5 @@
-"""A run that is interrupted and resumed in this process: schedules, averages, early stopping, random numbers.
+"""A run that is interrupted and resumed in this process: schedules, averages, early stopping,
+random numbers.
 
 pytest -k schedule_matrix                a representative part
 pytest -k schedule_matrix -m matrix      all of it: 3 minutes
@@ -27,7 +28,8 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:A `OneCycleLR`",
 )
 EPOCHS = 4
-WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}  # than 10 below the best: always
+# Than 10 below the best: always
+WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}
 SCHEDULERS: dict[str, Any] = {
     "cosine": lr_scheduler.CosineAnnealingLR,
     "one-cycle": partial(lr_scheduler.OneCycleLR, max_lr=0.1),
@@ -55,16 +57,23 @@ EXTRAS: dict[str, dict[str, Any]] = {
     "rare": {"check_val_every_n_epoch": 2},
     "ema": {"callbacks": lambda: [EMA(0.9)]},
     "swa": {"callbacks": lambda: [SWA(0.3)]},  # from the second epoch on
-    "by epoch": {"callbacks": lambda: [AccumulationSchedule({0: 1, 1: 3, 2: 2})], "accumulate_grad_batches": 1},
+    "by epoch": {
+        "callbacks": lambda: [AccumulationSchedule({0: 1, 1: 3, 2: 2})],
+        "accumulate_grad_batches": 1,
+    },
     "compiled": {"callbacks": lambda: [Compile("default", backend="aot_eager")]},
     "stopping": {"callbacks": lambda: [RunEarlyStopping("val/loss", patience=2, min_delta=10.0)]},
-    "stopping-train": {"callbacks": lambda: [RunEarlyStopping("train/loss", patience=2, min_delta=10.0)]},
+    "stopping-train": {
+        "callbacks": lambda: [RunEarlyStopping("train/loss", patience=2, min_delta=10.0)]
+    },
 }
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One interruption: of which schedule, where, resumed from a checkpoint that was written when."""
+    """One interruption: of which schedule, where, resumed from a checkpoint that was written
+    when.
+    """
 
     schedule: str
     interval: str = "epoch"
@@ -102,7 +111,9 @@ def run_of(cell: Cell, folder, stop=None, resume=False):
 
 
 def states(model, fitting) -> dict[str, Any]:
-    """What has to be the same at the end: weights, averages, optimizer, schedule, metrics, epochs, steps."""
+    """What has to be the same at the end: weights, averages, optimizer, schedule, metrics, epochs,
+    steps.
+    """
     schedule = fitting.lr_scheduler_configs[0].scheduler.state_dict()
     return dict(leaves({
         "weights": dict(model.state_dict()),
@@ -143,10 +154,14 @@ def compare_runs(tmp_path_factory):
 
 ALL = [
     Cell(schedule, interval, frequency, place, when)
-    for schedule, interval, frequency, place, when in product(SCHEDULERS, ("step", "epoch"), (1, 2), PLACES, SAVING)
+    for schedule, interval, frequency, place, when in product(
+        SCHEDULERS, ("step", "epoch"), (1, 2), PLACES, SAVING
+    )
 ] + [
     Cell(schedule, "epoch", 2 if extra == "rare" else 1, place, when, extra)
-    for schedule, place, when, extra in product(("plateau", "plateau-train", "warm-up"), PLACES, SAVING, EXTRAS)
+    for schedule, place, when, extra in product(
+        ("plateau", "plateau-train", "warm-up"), PLACES, SAVING, EXTRAS
+    )
     if extra not in ("", "unvalidated")
 ]
 

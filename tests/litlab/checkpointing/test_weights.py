@@ -14,16 +14,27 @@ def network() -> nn.Module:
 
 WITHIN = {  # a file of a script, around its weights
     "Lightning": lambda weights: {
-        "model": weights | {"0.weight": torch.zeros(2, 3)}, "state_dict": weights, "pytorch-lightning_version": "2"
+        "model": weights | {"0.weight": torch.zeros(2, 3)},
+        "state_dict": weights,
+        "pytorch-lightning_version": "2",
     },
     "bare": lambda weights: weights,
-    "torchvision": lambda weights: {"model": weights, "model_ema": weights | {"0.weight": torch.zeros(2, 3)}},
+    "torchvision": lambda weights: {
+        "model": weights,
+        "model_ema": weights | {"0.weight": torch.zeros(2, 3)},
+    },
     "tutorial": lambda weights: {
-        "best": torch.tensor(0.9), "model_state_dict": weights, "optimizer_state_dict": {"state": {0: weights}}
+        "best": torch.tensor(0.9),
+        "model_state_dict": weights,
+        "optimizer_state_dict": {"state": {0: weights}},
     },
     "slowfast": lambda weights: {"optimizer_state": {"state": {}}, "model_state": weights},
-    "some": lambda weights: {"random": {"torch": torch.get_rng_state()}, "net": weights, "epoch": 3},
-}  # fmt: skip
+    "some": lambda weights: {
+        "random": {"torch": torch.get_rng_state()},
+        "net": weights,
+        "epoch": 3,
+    },
+}
 
 
 @pytest.mark.parametrize("within", WITHIN)
@@ -44,15 +55,21 @@ def test_weights_of_any_file_are_taken_over(tmp_path, caplog, prefix, within):
 
 def test_weights_of_something_else(tmp_path):
     torch.save(network().state_dict(), tmp_path / "some.pt")
-    with pytest.raises(UserError, match=r"^init_from: none of the 7 tensors of .*some.pt has the name and shape"):
+    with pytest.raises(
+        UserError, match=r"^init_from: none of the 7 tensors of .*some.pt has the name and shape"
+    ):
         initialise(nn.Linear(5, 5), tmp_path / "some.pt")
 
 
 def test_which_weights_is_not_guessed(tmp_path):
     path = tmp_path / "gan.pt"
     torch.save({"teacher": network().state_dict(), "student": network().state_dict()}, path)
-    with pytest.raises(UserError, match=r"^init_from: .*gan.pt has weights under teacher, student; .*: ") as refused:
+    with pytest.raises(
+        UserError, match=r"^init_from: .*gan.pt has weights under teacher, student; .*: "
+    ) as refused:
         initialise(network(), path)
-    line = str(refused.value).rpartition(": ")[2].replace("weights.pt", str(tmp_path / "weights.pt"))
+    line = (
+        str(refused.value).rpartition(": ")[2].replace("weights.pt", str(tmp_path / "weights.pt"))
+    )
     exec(line, {"torch": torch})
     initialise(network(), tmp_path / "weights.pt")

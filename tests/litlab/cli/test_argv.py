@@ -18,7 +18,9 @@ LOGS = "lightning_logs"
 
 @pytest.fixture
 def here(tmp_path, monkeypatch) -> Path:
-    """A working directory with configs that build on each other, and two runs of the experiment `mine`."""
+    """A working directory with configs that build on each other, and two runs of the experiment
+    `mine`.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
     for name, text in {
@@ -46,11 +48,23 @@ def here(tmp_path, monkeypatch) -> Path:
             *["--config", "plain.yaml", "--model.width=4", "--trainer.callbacks+", "A"],
         ]
         (run / "provenance.json").write_text(json.dumps({"command": words}))
-        (run / "status.json").write_text(json.dumps({"started": f"2026-01-0{number + 1}T00:00:00+00:00"}))
+        (run / "status.json").write_text(
+            json.dumps({"started": f"2026-01-0{number + 1}T00:00:00+00:00"})
+        )
     return tmp_path
 
 
-STARTED = ["python", "-m", "auks", "fit", "--config", "plain.yaml", "--model.width=4", "--trainer.callbacks+", "A"]
+STARTED = [
+    "python",
+    "-m",
+    "auks",
+    "fit",
+    "--config",
+    "plain.yaml",
+    "--model.width=4",
+    "--trainer.callbacks+",
+    "A",
+]
 RUN = f"{LOGS}/mine/version_1"
 PINNED = {
     "fit --config plain.yaml": "fit --config plain.yaml",
@@ -59,8 +73,10 @@ PINNED = {
     # The run has its own settings; what was not typed when it started is compared with them.
     "fit --config plain.yaml --resume auto --model.width 4": f"fit --resume {RUN}",
     "fit --config plain.yaml --resume auto --trainer.callbacks+=A": f"fit --resume {RUN}",
-    "fit --config plain.yaml --resume auto --seed_everything 1": f"fit --resume {RUN} --seed_everything=1",
-    "fit --config left.yaml --model.width=8 --resume=auto": f"fit --resume {RUN} --config=left.yaml --model.width=8",
+    "fit --config plain.yaml --resume auto --seed_everything 1": f"fit --resume {RUN} "
+    "--seed_everything=1",
+    "fit --config left.yaml --model.width=8 --resume=auto": f"fit --resume {RUN} "
+    "--config=left.yaml --model.width=8",
     "fit --config other.yaml --resume auto": "fit --config other.yaml",
     "test --run mine": f"test --run {RUN}",
     f"test --run {RUN}/checkpoints/other.ckpt": f"test --run {RUN}/checkpoints/other.ckpt",
@@ -70,15 +86,18 @@ OF_RUN = f"--config={RUN}/config.yaml --ckpt_path={RUN}/checkpoints"
 EXPANDED = {
     "fit --config plain.yaml --x 1": "fit --config plain.yaml --x 1",
     "fit -c deep/leaf.yaml": "fit --config=plain.yaml --config=left.yaml -c deep/leaf.yaml",
-    "fit --config=both.yaml": "fit --config=plain.yaml --config=left.yaml --config=right.yaml --config=both.yaml",
+    "fit --config=both.yaml": "fit --config=plain.yaml --config=left.yaml --config=right.yaml "
+    "--config=both.yaml",
     f"fit --resume {RUN} --x 1": f"fit {OF_RUN}/last.ckpt --resume={RUN} --x 1",
     f"test --run {RUN}": f"test {OF_RUN}/best.ckpt --run={RUN}",
-    f"test --run {RUN} --ckpt_path {RUN}/checkpoints/other.ckpt": f"test {OF_RUN}/other.ckpt --run={RUN}",
+    f"test --run {RUN} --ckpt_path {RUN}/checkpoints/other.ckpt": f"test {OF_RUN}/other.ckpt "
+    f"--run={RUN}",
 }
 REFUSED = {
     "fit --resume nothing": "nothing: there is no such run",
     f"test --run {RUN} --ckpt_path gone.ckpt": "mine/version_1: there is no checkpoint gone.ckpt",
-    "fit --config circle.yaml": "circle.yaml: base: circle.yaml: the configs build on each other in a circle",
+    "fit --config circle.yaml": "circle.yaml: base: circle.yaml: the configs build on each other "
+    "in a circle",
     "fit --config lost.yaml": "plan.yaml: no such file",
 }
 
@@ -87,7 +106,9 @@ REFUSED = {
 def test_a_run_is_named_by_its_folder(here, line):
     pinned = read_command_line(line.split()).pinned
     assert " ".join(pinned) == PINNED[line]
-    assert read_command_line(pinned).pinned == pinned, "other processes of a command do it once more"
+    assert read_command_line(pinned).pinned == pinned, (
+        "other processes of a command do it once more"
+    )
 
 
 @pytest.mark.parametrize("line", EXPANDED)
@@ -110,7 +131,9 @@ def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
     line = ["fit", "--config", "plain.yaml"]
     assert read_command_line(line).run is None, "the newest run is another job's"
     older = f"{LOGS}/mine/version_0"
-    (here / older / "status.json").write_text('{"started": "2026-01-01T00:00:00+00:00", "slurm_job_id": "7"}')
+    (here / older / "status.json").write_text(
+        '{"started": "2026-01-01T00:00:00+00:00", "slurm_job_id": "7"}'
+    )
     assert read_command_line(line).pinned == ["fit", "--resume", older]
     monkeypatch.delenv("SLURM_RESTART_COUNT")
     assert read_command_line([*line, "--resume", "auto"]).pinned == ["fit", "--resume", older]
@@ -119,7 +142,10 @@ def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
 
 
 def test_a_checkpoint_in_no_run_brings_its_config(here):
-    torch.save({"state_dict": {}, "pytorch-lightning_version": "2.6.6", "config": CONFIG}, here / "mine.ckpt")
+    torch.save(
+        {"state_dict": {}, "pytorch-lightning_version": "2.6.6", "config": CONFIG},
+        here / "mine.ckpt",
+    )
     line = read_command_line(["test", "--run", "mine.ckpt"])
     config, *rest = line.flags
     assert (line.is_foreign, rest) == (True, ["--ckpt_path=mine.ckpt", "--run="])
@@ -132,7 +158,13 @@ def test_a_run_needs_its_bases_no_more_and_resumes_with_its_own_settings(run, tm
         "base: [series.yaml, with/smoke.yaml]\nexperiment: mine\nmodel.init_args.hidden_size: 12\n"
         "trainer: {callbacks+: {class_path: EMA}}\n"
     )
-    fit = ["fit", "--config=configs/mine.yaml", *BRIEF, "--trainer.fast_dev_run=false", "--test_after_fit=false"]
+    fit = [
+        "fit",
+        "--config=configs/mine.yaml",
+        *BRIEF,
+        "--trainer.fast_dev_run=false",
+        "--test_after_fit=false",
+    ]
     done = run(*fit)
     assert done.code == 0, done.err
     assert "test/mse" not in done.out

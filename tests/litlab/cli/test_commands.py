@@ -22,7 +22,9 @@ def coots(tmp_path, monkeypatch) -> None:
     folder = tmp_path / "src/coots/commands"
     folder.mkdir(parents=True)
     (folder.parent / "__init__.py").touch()
-    (folder / "__init__.py").write_text('COMMANDS = {"greet": ("coots.commands.greet:main", "say hello")}\n')
+    (folder / "__init__.py").write_text(
+        'COMMANDS = {"greet": ("coots.commands.greet:main", "say hello")}\n'
+    )
     (folder / "greet.py").write_text(GREET)
     monkeypatch.syspath_prepend(str(tmp_path / "src"))
 
@@ -39,4 +41,7 @@ def test_a_command_of_the_team(run):
 
 def test_a_mistyped_command_names_the_nearest(run):
     done = run("great")
-    assert (done.code, done.err) == (2, "error: great: there is no such command; did you mean 'greet'?\n")
+    assert (done.code, done.err) == (
+        2,
+        "error: great: there is no such command; did you mean 'greet'?\n",
+    )

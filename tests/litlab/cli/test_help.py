@@ -8,11 +8,17 @@ from litlab.cli.help import FIRST_SCREEN
 @pytest.mark.parametrize(("verb", "other"), [("fit", "run"), ("predict", "resume")])
 def test_help_of_a_verb(run, verb, other):
     out = run(verb, "--help").out
-    assert out.startswith(f"usage: python -m auks {verb} [--config FILE ...] [--key value ...]\n\n{FIRST_SCREEN[verb]}")
+    assert out.startswith(
+        f"usage: python -m auks {verb} [--config FILE ...] [--key value "
+        f"...]\n\n{FIRST_SCREEN[verb]}"
+    )
     for key in ("checkpoint", "compile", "experiment", "data", "model", "trainer.max_epochs"):
         assert f"\n  --{key} " in out
     assert f"\n  --{other} " not in out.replace(FIRST_SCREEN[verb], "")
 
 
 def test_a_short_name_leads_to_its_class(run):
-    assert "warmup" in run("fit", "--model=SmallCNN", "--model.schedule.scheduler.help", "WarmupDecay").out
+    assert (
+        "warmup"
+        in run("fit", "--model=SmallCNN", "--model.schedule.scheduler.help", "WarmupDecay").out
+    )

@@ -1,4 +1,6 @@
-"""Mistakes in YAML and flags: one line that says where and what, exit code 2, and nothing half-written."""
+"""Mistakes in YAML and flags: one line that says where and what, exit code 2, and nothing
+half-written.
+"""
 
 import pytest
 from lightning.fabric.utilities.exceptions import MisconfigurationException
@@ -18,24 +20,40 @@ data:
 """
 # What is replaced in that config, or added to it; a part of the line.
 FILES = [
-    ("traner: {max_epochs: 3}", "mine.yaml:9: traner.max_epochs: there is no such key; did you mean 'trainer.max_e"),
-    ("trainer: {max_epochs: three}", ":9: trainer.max_epochs: three is not valid; it must be one of int, null"),
+    (
+        "traner: {max_epochs: 3}",
+        "mine.yaml:9: traner.max_epochs: there is no such key; did you mean 'trainer.max_e",
+    ),
+    (
+        "trainer: {max_epochs: three}",
+        ":9: trainer.max_epochs: three is not valid; it must be one of int, null",
+    ),
     ("trainer: {max_epochs: 3", "mine.yaml:10: not valid YAML: did not find expected"),
     ("trainer: null", "error: trainer: null is not valid; give it a value, or leave it out"),
     ("width->widht", "mine.yaml:4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?"),
-    ("generated->cifar", ":8: data.dataset: cifar is not valid; it must be one of 'folder', 'csv', 'shards', 'gen"),
+    (
+        "generated->cifar",
+        ":8: data.dataset: cifar is not valid; it must be one of 'folder', 'csv', 'shards', 'gen",
+    ),
     ("optim.SGD->optim.SDG", ":5: model.optimizer: torch.optim has no 'SDG'; did you mean 'SGD'?"),
     ("lr:->lrr:", "mine.yaml:5: model.optimizer.lrr: SGD has no 'lrr'; did you mean 'lr'?"),
     ("SmallCNN->nomodule.Mine", "mine.yaml:1: model: "),
 ]
 COMMANDS = {
-    "fit --config mine.yaml --trainer.max_epoch=3": "there is no such setting; did you mean 'trainer.max_epochs'?",
-    "fit --config mine.yaml --model.label_smoothing=1": "model.label_smoothing: 1 is not valid; it must be at least 0",
-    "fit --config mine.yaml --model.schedule.scheduler=CosineAnealingLR": "there is no class 'CosineAnealingLR'; did",
-    "fit --config mine.yaml --model.optimizer=os.system": "Expected 'os.system' to be a function that returns",
-    "fit --config mine.yaml --seed_everything=-1": "seed_everything: -1 is not valid; give 0 to 4294967295",
-    "fit --config mine.yaml clip.yaml": "clip.yaml: there is no such setting; a config file follows --config",
-    "fit --config mine.yaml --ckpt_path=nope.ckpt": "checkpoint nope.ckpt: there is no such file; use another one",
+    "fit --config mine.yaml --trainer.max_epoch=3": "there is no such setting; did you mean "
+    "'trainer.max_epochs'?",
+    "fit --config mine.yaml --model.label_smoothing=1": "model.label_smoothing: 1 is not valid; it "
+    "must be at least 0",
+    "fit --config mine.yaml --model.schedule.scheduler=CosineAnealingLR": "there is no class "
+    "'CosineAnealingLR'; did",
+    "fit --config mine.yaml --model.optimizer=os.system": "Expected 'os.system' to be a function "
+    "that returns",
+    "fit --config mine.yaml --seed_everything=-1": "seed_everything: -1 is not valid; give 0 to "
+    "4294967295",
+    "fit --config mine.yaml clip.yaml": "clip.yaml: there is no such setting; a config file "
+    "follows --config",
+    "fit --config mine.yaml --ckpt_path=nope.ckpt": "checkpoint nope.ckpt: there is no such file; "
+    "use another one",
     "fit --config mine.yaml --experiment=../x": "experiment: '../x'",
     "fit": "the following arguments are required: data, model; give --config FILE",
     "test --config mine.yaml": "test: there are no weights to use; give --run RUN",

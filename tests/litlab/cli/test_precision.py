@@ -1,4 +1,6 @@
-"""Precision: what each kind of hardware gets, what stays in float32, and clipping with fused optimizers."""
+"""Precision: what each kind of hardware gets, what stays in float32, and clipping with fused
+optimizers.
+"""
 
 from types import SimpleNamespace
 
@@ -13,7 +15,12 @@ from litlab.errors import UserError
 from litlab.parallel import PipelineStrategy
 from litlab.util.device import has_fast_bfloat16
 
-QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+QUIET = {
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +43,9 @@ def test_gpus(monkeypatch, major, result):
 
 @pytest.mark.parametrize(("there", "features"), [(True, ["bf16"]), (False, ["avx2", "avx512_f"])])
 def test_a_cpu_gets_what_it_has_units_for(monkeypatch, caplog, there, features):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(features, True), raising=False)
+    monkeypatch.setattr(
+        torch.cpu, "get_capabilities", lambda: dict.fromkeys(features, True), raising=False
+    )
     trainer = ExperimentTrainer(precision="auto", accelerator="cpu", **QUIET)
     result, has = ("bf16-mixed", "has units") if there else ("32-true", "has no units")
     assert trainer.precision == result
@@ -44,9 +53,13 @@ def test_a_cpu_gets_what_it_has_units_for(monkeypatch, caplog, there, features):
     assert f"Precision: {result}, as this CPU {has} for bfloat16\n" in caplog.text
 
 
-@pytest.mark.parametrize(("setting", "strategy"), [("auto", "fsdp2"), ("16-mixed", PipelineStrategy())])
+@pytest.mark.parametrize(
+    ("setting", "strategy"), [("auto", "fsdp2"), ("16-mixed", PipelineStrategy())]
+)
 def test_strategies_that_divide_the_model_scale_no_gradients(monkeypatch, strategy, setting):
-    monkeypatch.setattr(precision, "auto_precision", lambda _: ("16-mixed", "as a Tesla T4 has none for bfloat16"))
+    monkeypatch.setattr(
+        precision, "auto_precision", lambda _: ("16-mixed", "as a Tesla T4 has none for bfloat16")
+    )
     with pytest.raises(UserError, match=r"^trainer\.precision: 16-mixed scales the loss"):
         ExperimentTrainer(precision=setting, accelerator="cpu", strategy=strategy, **QUIET)
 
@@ -63,7 +76,9 @@ def test_tf32(monkeypatch):
 # bf16-true and 16-true
 
 
-@pytest.mark.parametrize(("setting", "half"), [("bf16-true", torch.bfloat16), ("16-true", torch.float16)])
+@pytest.mark.parametrize(
+    ("setting", "half"), [("bf16-true", torch.bfloat16), ("16-true", torch.float16)]
+)
 def test_norms_keep_their_weights_statistics_and_arithmetic(setting, half):
     norm, conv = nn.BatchNorm2d(4), nn.Conv2d(3, 4, 3)
     norm.running_mean.fill_(1 / 3)  # which bfloat16 does not have

@@ -1,4 +1,6 @@
-"""What a fit says before its first batch, and which settings it refuses because the model does not read them."""
+"""What a fit says before its first batch, and which settings it refuses because the model does not
+read them.
+"""
 
 import pytest
 import torch
@@ -15,7 +17,9 @@ from tests.litlab.callbacks.tiny import Tiny, TinyData, fit
 from tests.litlab.runs.conftest import error
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:Total length of `list`", "ignore:.*could not find the monitored key", "ignore:.*does not have many workers"
+    "ignore:Total length of `list`",
+    "ignore:.*could not find the monitored key",
+    "ignore:.*does not have many workers",
 )
 
 
@@ -30,26 +34,46 @@ class Unvalidated(TinyData):
         ({}, ""),
         ({"check_val_every_n_epoch": 2, "max_epochs": 2}, ""),
         ({"val_check_interval": 2, "max_steps": 2}, ""),
-        ({"limit_val_batches": 0}, "no validation, as trainer.limit_val_batches is 0: val/acc chooses no checkpoint"),
+        (
+            {"limit_val_batches": 0},
+            "no validation, as trainer.limit_val_batches is 0: val/acc chooses no checkpoint",
+        ),
         ({"data": Unvalidated}, "no validation, as the data has no validation split"),
         ({"max_steps": 2}, "due at epoch 1, and the run ends at 0.667: val/acc"),
-        ({"max_steps": 5, "max_epochs": -1, "check_val_every_n_epoch": 2}, "due at epoch 2, and the run ends at 1.67"),
+        (
+            {"max_steps": 5, "max_epochs": -1, "check_val_every_n_epoch": 2},
+            "due at epoch 2, and the run ends at 1.67",
+        ),
         ({"check_val_every_n_epoch": 3, "max_epochs": 2}, "due at epoch 3, and the run ends at 2"),
-        ({"check_val_every_n_epoch": None, "val_check_interval": 5}, "due at epoch 1.67, and the run ends at 1"),
-        ({"accumulate_grad_batches": 5}, "an epoch has 3 batches, so that each gradient is 3/5 of their mean"),
+        (
+            {"check_val_every_n_epoch": None, "val_check_interval": 5},
+            "due at epoch 1.67, and the run ends at 1",
+        ),
+        (
+            {"accumulate_grad_batches": 5},
+            "an epoch has 3 batches, so that each gradient is 3/5 of their mean",
+        ),
     ],
     ids=str,
 )
-def test_what_would_have_no_effect_is_a_warning_and_the_run_goes_on(tmp_path, caplog, settings, says):
+def test_what_would_have_no_effect_is_a_warning_and_the_run_goes_on(
+    tmp_path, caplog, settings, says
+):
     """Of three batches an epoch, with a checkpoint and a stop that wait for a validation."""
-    callbacks = [Preflight(), RunEarlyStopping("val/acc"), RunCheckpoint(str(tmp_path), monitor="val/acc")]
+    callbacks = [
+        Preflight(),
+        RunEarlyStopping("val/acc"),
+        RunCheckpoint(str(tmp_path), monitor="val/acc"),
+    ]
     options = {"enable_checkpointing": True, **settings, "data": settings.get("data", TinyData)()}
     trainer = fit(tmp_path, Tiny(), *callbacks, **options)
     assert trainer.global_step > 0
     warnings = [message for message in caplog.messages if message.startswith("warning")]
     assert len(warnings) == bool(says)
     assert says in "".join(warnings)
-    assert bool(trainer.checkpoint_callback.best_model_path) == ("no validation" not in says and "due" not in says)
+    assert bool(trainer.checkpoint_callback.best_model_path) == (
+        "no validation" not in says and "due" not in says
+    )
 
 
 class Waiting(Tiny):
@@ -59,13 +83,21 @@ class Waiting(Tiny):
 
     def configure_optimizers(self):
         optimizer = super().configure_optimizers()
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": ReduceLROnPlateau(optimizer), **self.settings}}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": ReduceLROnPlateau(optimizer), **self.settings},
+        }
 
 
 @pytest.mark.parametrize(
     ("interval", "frequency", "settings", "says"),
     [
-        ("epoch", 1, {"check_val_every_n_epoch": 2}, "after every 1 epoch, but the first validation is due at epoch 2"),
+        (
+            "epoch",
+            1,
+            {"check_val_every_n_epoch": 2},
+            "after every 1 epoch, but the first validation is due at epoch 2",
+        ),
         ("step", 1, {}, "after every 1 step, but the first validation is due at epoch 1"),
         ("epoch", 1, {"limit_val_batches": 0}, "but trainer.limit_val_batches is 0"),
         ("epoch", 2, {"check_val_every_n_epoch": 2}, None),  # as it is advised
@@ -73,7 +105,9 @@ class Waiting(Tiny):
         ("step", 3, {}, None),
     ],
 )
-def test_a_plateau_that_would_wait_in_vain_is_refused_before_a_step(tmp_path, interval, frequency, settings, says):
+def test_a_plateau_that_would_wait_in_vain_is_refused_before_a_step(
+    tmp_path, interval, frequency, settings, says
+):
     model = Waiting(interval, frequency)
     if says is None:
         fit(tmp_path, model, Preflight(), max_epochs=2, num_sanity_val_steps=0, **settings)
@@ -86,11 +120,26 @@ def test_a_plateau_that_would_wait_in_vain_is_refused_before_a_step(tmp_path, in
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--trainer.val_check_interval=5000"], "`val_check_interval` (5000) must be less than or equal to the number"),
-        (["--trainer.val_check_interval=5000", "--check"], "trainer.val_check_interval: 5000 is more than the "),
-        (["--trainer.limit_train_batches=0"], "trainer.limit_train_batches: with 0 nothing is trained"),
-        (["--model.optimizer=nowhere.Adam"], "model.optimizer: the package nowhere is not installed; install it"),
-        (["--compile.mode=default", "--compile.backend=indoctor"], "compile.backend: Invalid backend: 'indoctor'"),
+        (
+            ["--trainer.val_check_interval=5000"],
+            "`val_check_interval` (5000) must be less than or equal to the number",
+        ),
+        (
+            ["--trainer.val_check_interval=5000", "--check"],
+            "trainer.val_check_interval: 5000 is more than the ",
+        ),
+        (
+            ["--trainer.limit_train_batches=0"],
+            "trainer.limit_train_batches: with 0 nothing is trained",
+        ),
+        (
+            ["--model.optimizer=nowhere.Adam"],
+            "model.optimizer: the package nowhere is not installed; install it",
+        ),
+        (
+            ["--compile.mode=default", "--compile.backend=indoctor"],
+            "compile.backend: Invalid backend: 'indoctor'",
+        ),
     ],
     ids=str,
 )
@@ -173,23 +222,36 @@ OPTIMIZER = {"class_path": "torch.optim.SGD"}
         (Stepping, {"cutmix": 0.2}, "cutmix"),
         (Forwarding, {"shift_tta": 2}, "shift_tta"),
         (Optimizing, {"optimizer": OPTIMIZER}, "optimizer"),
-        (Optimizing, {"schedule": Schedule(torch.optim.lr_scheduler.CosineAnnealingLR)}, "schedule"),
+        (
+            Optimizing,
+            {"schedule": Schedule(torch.optim.lr_scheduler.CosineAnnealingLR)},
+            "schedule",
+        ),
         (Quantile, {"loss": "huber"}, "loss"),
     ],
 )
 def test_a_setting_that_a_subclass_takes_and_does_not_read_is_refused(kind, settings, name):
-    data = {"target_names": ["a"]} if kind is Quantile else {"num_classes": 3, "image_shape": (3, 8, 8)}
+    data = (
+        {"target_names": ["a"]}
+        if kind is Quantile
+        else {"num_classes": 3, "image_shape": (3, 8, 8)}
+    )
     model = kind(network=nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 3)), **data)
     model.hparams.update(settings)  # as the command line keeps them
     if name is None:
         check_used(model)
         return
-    with pytest.raises(UserError, match=rf"model\.{name}: {kind.__name__} does not use it, .*; set it to"):
+    with pytest.raises(
+        UserError, match=rf"model\.{name}: {kind.__name__} does not use it, .*; set it to"
+    ):
         check_used(model)
 
 
 def test_a_config_with_a_setting_that_its_class_does_not_read(run, images, monkeypatch):
-    monkeypatch.setattr("auks.images.SmallCNN.training_loss", lambda self, logits, target: focal_loss(logits, target))
+    monkeypatch.setattr(
+        "auks.images.SmallCNN.training_loss",
+        lambda self, logits, target: focal_loss(logits, target),
+    )
     data = [
         "--data=ImageData",
         "--data.dataset=folder",
@@ -198,5 +260,7 @@ def test_a_config_with_a_setting_that_its_class_does_not_read(run, images, monke
         "--trainer.log_every_n_steps=1",
     ]
     command = ["fit", *data, "--model=SmallCNN", "--trainer.accelerator=cpu"]
-    assert "model.label_smoothing: SmallCNN does not use it" in error(run(*command, "--model.label_smoothing=0.1"))
+    assert "model.label_smoothing: SmallCNN does not use it" in error(
+        run(*command, "--model.label_smoothing=0.1")
+    )
     assert run(*command, "--model.label_smoothing=0.0").code == 0  # as it is advised

@@ -1,4 +1,6 @@
-"""Foreign checkpoints, run folders and configs: whatever they name, nothing of it is called or imported."""
+"""Foreign checkpoints, run folders and configs: whatever they name, nothing of it is called or
+imported.
+"""
 
 import pathlib
 import pkgutil
@@ -39,30 +41,55 @@ TOUCH = {"command": "touch MARK"}
 WRITE = calls("litlab.util.files.write_text", path="MARK", text="written")
 EXECUTE = calls(  # a function of torch whose annotation says that it returns a module
     "torch.fx.graph_module.reduce_graph_module",
-    body={"_code": "forward=lambda self,x:x"}, import_block="import pathlib\npathlib.Path('MARK').touch()\n",
-)  # fmt: skip
-# Where it stands: the optimizer, a callback, the network, or a setting; what stands there; what the line says of it.
+    body={"_code": "forward=lambda self,x:x"},
+    import_block="import pathlib\npathlib.Path('MARK').touch()\n",
+)
+# Where it stands: the optimizer, a callback, the network, or a setting; what stands there; what the
+# line says of it.
 FOREIGN: dict[str, tuple[str, Any, str]] = {
     "command": ("optimizer", calls("os.system", **TOUCH), f"{MAY_NOT} os.system here; see"),
     "command through torch": ("optimizer", calls("torch.os.system", **TOUCH), ""),
     "a module of the folder": ("optimizer", "evil_module.Optimizer", f"{ALLOW} evil_module"),
     "torch.load": ("optimizer", calls("torch.load", f="evil.pkl", weights_only=False), MAY_NOT),
-    "a function of ours": ("optimizer", WRITE, f"model.optimizer: {MAY_NOT} litlab.util.files.write_text"),
-    "a class of ours elsewhere": ("optimizer", calls("litlab.data.ImageData", dataset="generated"), ""),
+    "a function of ours": (
+        "optimizer",
+        WRITE,
+        f"model.optimizer: {MAY_NOT} litlab.util.files.write_text",
+    ),
+    "a class of ours elsewhere": (
+        "optimizer",
+        calls("litlab.data.ImageData", dataset="generated"),
+        "",
+    ),
     "callable of torch": ("callbacks", calls(LATER, setup="torch.save"), f"{MAY_NOT} torch.save"),
     "callable with arguments": ("callbacks", calls(LATER, setup=WRITE), MAY_NOT),
-    "callable class": ("callbacks", calls(LATER, setup=calls("torchvision.transforms.ToTensor")), MAY_NOT),
+    "callable class": (
+        "callbacks",
+        calls(LATER, setup=calls("torchvision.transforms.ToTensor")),
+        MAY_NOT,
+    ),
     "class that loads a library": (
-        "callbacks", calls(LATER, setup=calls("litlab.artifact.Artifact", folder="evil")),
+        "callbacks",
+        calls(LATER, setup=calls("litlab.artifact.Artifact", folder="evil")),
         f"trainer.callbacks.setup: {MAY_NOT} litlab.artifact.Artifact",
     ),
     "text that torch.fx runs": ("network", EXECUTE, f"model.network: {MAY_NOT} torch.fx"),
-    "text that torch.fx runs, within": ("network", calls("torch.nn.Sequential", dict_kwargs={"x": [EXECUTE]}), ""),
-    "variable in a folder": ("default_root_dir", "${A_SECRET}", "trainer.default_root_dir: ${A_SECRET} names a var"),
-    "variable of a logger": (
-        "logger", calls("CSVLogger", save_dir=".", name="x$A_SECRET"), "trainer.logger.name: x$A_SECRET names a"
+    "text that torch.fx runs, within": (
+        "network",
+        calls("torch.nn.Sequential", dict_kwargs={"x": [EXECUTE]}),
+        "",
     ),
-}  # fmt: skip
+    "variable in a folder": (
+        "default_root_dir",
+        "${A_SECRET}",
+        "trainer.default_root_dir: ${A_SECRET} names a var",
+    ),
+    "variable of a logger": (
+        "logger",
+        calls("CSVLogger", save_dir=".", name="x$A_SECRET"),
+        "trainer.logger.name: x$A_SECRET names a",
+    ),
+}
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +100,17 @@ def trained(fitted) -> dict[str, Any]:
 
 @pytest.fixture
 def evil(tmp_path, monkeypatch) -> Path:
-    """A file that must not appear; modules of the working directory can be imported, as with ``python -m``."""
+    """A file that must not appear; modules of the working directory can be imported, as with
+    ``python -m``.
+    """
     (tmp_path / "evil_module.py").write_text(
         f"import pathlib, torch\npathlib.Path({str(tmp_path / 'MARK')!r}).touch()\n"
         "class Optimizer(torch.optim.SGD): ...\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("A_SECRET", "hidden")
-    monkeypatch.setitem(sys.modules, "evil_module", None)  # and what a test imports of it, the next one does not have
+    # And what a test imports of it, the next one does not have
+    monkeypatch.setitem(sys.modules, "evil_module", None)
     del sys.modules["evil_module"]
     return tmp_path / "MARK"
 
@@ -128,9 +158,9 @@ def test_nothing_that_a_checkpoint_names_is_called(run, series, tmp_path, evil, 
 
 
 @pytest.mark.parametrize("command", [
-    "test --run {run}", "validate --run {run}", "test --run evil.ckpt", "predict --run {run} --input {series}",
-    "export --run {run} --format pt2", "fit --resume {run} --trainer.max_epochs=3", "fit --config {run}/config.yaml",
-    "serve",
+    "test --run {run}", "validate --run {run}", "test --run evil.ckpt",
+    "predict --run {run} " "--input {series}", "export --run {run} --format pt2",
+    "fit --resume {run} --trainer.max_epochs=3", "fit --config " "{run}/config.yaml", "serve",
 ])  # fmt: skip
 def test_no_command_runs_text(run, series, tmp_path, evil, trained, command):
     checkpoint = poisoned(trained, "text that torch.fx runs")
@@ -140,13 +170,19 @@ def test_no_command_runs_text(run, series, tmp_path, evil, trained, command):
         with pytest.raises(UserError, match=MAY_NOT):
             load_model(str(folder), [], workers=1)
     else:
-        assert_refused(run(*command.format(run=folder, series=series).split()), f"model.network: {MAY_NOT}", evil)
+        assert_refused(
+            run(*command.format(run=folder, series=series).split()),
+            f"model.network: {MAY_NOT}",
+            evil,
+        )
     for reader in ("compare", "report", "reproduce"):
         run(reader, folder)
     assert not evil.exists()
 
 
-def test_what_lies_in_the_folder_of_weights_is_not_unpickled(run, tmp_path, evil, trained, monkeypatch):
+def test_what_lies_in_the_folder_of_weights_is_not_unpickled(
+    run, tmp_path, evil, trained, monkeypatch
+):
     class Evil:
         def __reduce__(self):
             return Path.touch, (evil,)
@@ -161,7 +197,9 @@ def test_what_lies_in_the_folder_of_weights_is_not_unpickled(run, tmp_path, evil
     assert_refused(done, "error: model: a file of weights holds other things", evil)
 
 
-def test_beside_a_config_of_ones_own_only_the_weights_of_a_checkpoint_are_used(run, tmp_path, evil, trained):
+def test_beside_a_config_of_ones_own_only_the_weights_of_a_checkpoint_are_used(
+    run, tmp_path, evil, trained
+):
     torch.save(poisoned(trained, "a module of the folder"), tmp_path / "evil.ckpt")
     (tmp_path / "mine.yaml").write_text(trained["config"])
     done = run("test", "--config", "mine.yaml", "--ckpt_path", "evil.ckpt")
@@ -188,7 +226,9 @@ def test_the_config_of_a_run_is_foreign_under_its_own_name_too(tmp_path, trained
 
 
 def test_a_checkpoint_names_no_file_outside_of_its_folder(tmp_path):
-    """Lightning removes best checkpoints that are replaced, wherever the state of its callback says they are."""
+    """Lightning removes best checkpoints that are replaced, wherever the state of its callback says
+    they are.
+    """
     (tmp_path / "victim.ckpt").touch()
     keep = RunCheckpoint(str(tmp_path))
     name = "a/../../victim.ckpt"
@@ -198,7 +238,9 @@ def test_a_checkpoint_names_no_file_outside_of_its_folder(tmp_path):
 
 
 def test_a_fit_of_ones_own_that_goes_on_may_name_what_ones_files_and_flags_do(tmp_path, trained):
-    (tmp_path / "mine.yaml").write_text("data: {class_path: mylib.data.Mine, init_args: {share: 0.5, path: os.path}}")
+    (tmp_path / "mine.yaml").write_text(
+        "data: {class_path: mylib.data.Mine, init_args: {share: 0.5, path: os.path}}"
+    )
     flags = [f"--config={tmp_path / 'mine.yaml'}", "--model=nets.Mine", "--allow_modules=other"]
     allowed = list_modules(flags).split(",")
     assert {"other", "mylib.data", "nets"} <= {*restrict_imports(True, ",".join(allowed))}
@@ -214,7 +256,8 @@ def test_modules_that_can_not_be_allowed(name):
 
 # What may stand where: all that is callable in many modules is put at each place
 
-FROM = {  # by kind: the modules in which something of it is defined, besides what is litlab's or the team's
+# By kind: the modules in which something of it is defined, besides what is litlab's or the team's
+FROM = {
     "accelerator": r"lightning\.pytorch\.accelerators",
     "function": r"(torch\.nn\.functional|torch\._C\._nn|torch)$",
     "lightning_callback": r"lightning\.pytorch\.callbacks",
@@ -242,9 +285,10 @@ PARENTS = {  # of each kind that takes something, where it stands
     "transform": ("data.transform", "torchvision.transforms.v2.Lambda"),
 }
 SOME = (
-    "builtins", "os", "subprocess", "torch.fx.graph_module", "torch.hub", "torch.jit", "torch.serialization",
-    "torch.nn.functional", "torch.nn.modules.loss", "torch.optim", "lightning.pytorch.callbacks",
-    "lightning.pytorch.strategies", "litlab.artifact", "litlab.runs.folder", "litlab.nn", "litlab.tasks", "auks.images",
+    "builtins", "os", "subprocess", "torch.fx.graph_module", "torch.hub", "torch.jit",
+    "torch.serialization", "torch.nn.functional", "torch.nn.modules.loss", "torch.optim",
+    "lightning.pytorch.callbacks", "lightning.pytorch.strategies", "litlab.artifact",
+    "litlab.runs.folder", "litlab.nn", "litlab.tasks", "auks.images",
 )  # fmt: skip
 ALL = ("torch", "torchvision", "lightning", "torchmetrics", "timm", "torchao", "litlab", "auks")
 
@@ -290,7 +334,11 @@ BLOCKS = [  # where it stands; what stands there; what is refused of it
     ("model.network", VISION, ""),
     ("model.network", calls(TIMM, model_name="resnet10t", pretrained=True), ""),
     ("model.network", calls(TIMM, model_name="hf-hub:a/resnet10t"), "model.network.model_name"),
-    ("model.network", calls(TIMM, model_name="resnet10t", checkpoint_path="x.pth"), "model.network.checkpoint_path"),
+    (
+        "model.network",
+        calls(TIMM, model_name="resnet10t", checkpoint_path="x.pth"),
+        "model.network.checkpoint_path",
+    ),
     (
         "model.network",
         {"class_path": TIMM, "dict_kwargs": {"pretrained_cfg": {"file": "x"}}},
@@ -298,10 +346,18 @@ BLOCKS = [  # where it stands; what stands there; what is refused of it
     ),
     ("model.network", {"class_path": "auks.images._network"}, "model.network"),
     ("model.metrics", {"a": calls("torchmetrics.text.BERTScore")}, "model.metrics.a"),
-    ("trainer.callbacks", calls("lightning.pytorch.callbacks.BackboneFinetuning", lambda_func=multiplicative), ""),
+    (
+        "trainer.callbacks",
+        calls("lightning.pytorch.callbacks.BackboneFinetuning", lambda_func=multiplicative),
+        "",
+    ),
     ("trainer.callbacks", calls(LATER, setup=multiplicative), "trainer.callbacks.setup"),
     ("trainer.callbacks", calls(LATER, setup=VISION), "trainer.callbacks.setup"),
-    ("trainer.logger", {"class_path": "lightning.pytorch.loggers.WandbLogger", "dict_kwargs": {"entity": "me"}}, ""),
+    (
+        "trainer.logger",
+        {"class_path": "lightning.pytorch.loggers.WandbLogger", "dict_kwargs": {"entity": "me"}},
+        "",
+    ),
     (
         "trainer.logger",
         calls("lightning.pytorch.loggers.WandbLogger", settings={"base_url": "x"}),
@@ -318,7 +374,11 @@ BLOCKS = [  # where it stands; what stands there; what is refused of it
 def test_arguments_and_defaults(key, block, refused):
     for module in ("timm", "litlab.parallel", "torchmetrics.text", "auks.images"):
         pytest.importorskip(module)
-    config = put(key, block) if key != "trainer.strategy" else Namespace(trainer=Namespace(strategy=block))
+    config = (
+        put(key, block)
+        if key != "trainer.strategy"
+        else Namespace(trainer=Namespace(strategy=block))
+    )
     if not refused:
         check_config(config, [])
         return
@@ -328,7 +388,9 @@ def test_arguments_and_defaults(key, block, refused):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("names", [SOME, pytest.param(ALL, marks=pytest.mark.matrix)], ids=["some", "all"])
+@pytest.mark.parametrize(
+    "names", [SOME, pytest.param(ALL, marks=pytest.mark.matrix)], ids=["some", "all"]
+)
 def test_only_what_is_listed_passes_and_only_where_it_belongs(names, monkeypatch):
     modules = names if names is SOME else [module for name in names for module in walk(name)]
     found = {
@@ -338,7 +400,9 @@ def test_only_what_is_listed_passes_and_only_where_it_belongs(names, monkeypatch
     }  # fmt: skip
     kind_of = {number: find_kind(target) for number, (_, target) in found.items()}
     monkeypatch.setattr(
-        trust, "find_kind", lambda target: kind_of[id(target)] if id(target) in kind_of else find_kind(target)
+        trust,
+        "find_kind",
+        lambda target: kind_of[id(target)] if id(target) in kind_of else find_kind(target),
     )
 
     for path, target in found.values():
@@ -348,7 +412,9 @@ def test_only_what_is_listed_passes_and_only_where_it_belongs(names, monkeypatch
                 assert not passes(put(key, value)) or belongs(target, kinds), (key, path)
             for parent, (key, name) in PARENTS.items():
                 block = {"class_path": name, part: {"x": [value], "y": {"z": value}}}
-                assert not passes(put(key, block)) or belongs(target, trust.KINDS[parent].arguments), (name, path)
+                assert not passes(put(key, block)) or belongs(
+                    target, trust.KINDS[parent].arguments
+                ), (name, path)
     passed = Counter(filter(None, kind_of.values()))
     print(f"{len(found):,} tried, {passed.total():,} pass: {passed}")
     assert names is SOME or (passed.keys() == trust.KINDS.keys() and len(found) > 10_000)

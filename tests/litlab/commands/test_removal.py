@@ -1,7 +1,7 @@
 """Any folder of litlab/commands can be deleted: what it did is gone, and all else works.
 
-Each in turn with ``-m "matrix or not matrix"``, else one and all: tests/litlab/test_imports.py shows that none imports
-another.
+Each in turn with ``-m "matrix or not matrix"``, else one and all: tests/litlab/test_imports.py
+shows that none imports another.
 """
 
 import os
@@ -43,7 +43,8 @@ assert set(gone) == OTHERS.keys() - list_commands().keys()
 for name in gone:
     assert run(name) == 2
 for flag in [flag for flag, entry in FLAGS.items() if is_of(entry)]:
-    assert run("fit", f"--config={config}", flag, *(["1x1"] if flag == "--plan" else ["2"])[: flag != "--check"]) == 2
+    value = {"--plan": ["1x1"], "--check": []}.get(flag, ["2"])
+    assert run("fit", f"--config={config}", flag, *value) == 2
 for name in ["--help", *list_commands()]:
     assert run(name, *["--help"][: name != "--help"]) == 0, name
 assert run("fit", f"--config={config}", "--trainer.max_epochs=1", "--trainer.accelerator=cpu") == 0
@@ -54,7 +55,10 @@ assert run("predict", "--run=last", f"--input={table}", "--output=predicted.csv"
 
 CASES = [
     pytest.param(FOLDERS, id="all"),
-    *(pytest.param([name], id=name, marks=[] if name == "repeat" else pytest.mark.matrix) for name in FOLDERS),
+    *(
+        pytest.param([name], id=name, marks=[] if name == "repeat" else pytest.mark.matrix)
+        for name in FOLDERS
+    ),
 ]
 
 
@@ -65,7 +69,9 @@ def test_all_else_works_without(folders, tmp_path):
     for folder in folders:
         shutil.rmtree(copy / "commands" / folder)
     script.write_text(SCRIPT)
-    table.write_text("age,income,visits,distance,plan,city,channel\n30,2000,5,1.5,basic,city 01,phone\n")
+    table.write_text(
+        "age,income,visits,distance,plan,city,channel\n30,2000,5,1.5,basic,city 01,phone\n"
+    )
     path = os.pathsep.join(map(str, (tmp_path / "src", TEAM)))
 
     words = (script, CONFIGS / "table.yaml", table, *folders)

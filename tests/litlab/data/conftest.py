@@ -44,7 +44,9 @@ class Recorder(LightningModule):
 
     def images(self, stage: str, epoch: int = 0) -> torch.Tensor:
         batches = self.seen[stage, epoch]
-        return torch.cat([batch[0] if isinstance(batch, tuple | list) else batch for batch in batches])
+        return torch.cat(
+            [batch[0] if isinstance(batch, tuple | list) else batch for batch in batches]
+        )
 
     def labels(self, stage: str, epoch: int = 0) -> torch.Tensor:
         return torch.cat([batch[1] for batch in self.seen[stage, epoch]])
@@ -59,11 +61,17 @@ def a_rank(rank: int, ranks: int = 2) -> SimpleNamespace:
     """What a data module asks of the trainer of one of several processes."""
     loop = SimpleNamespace(is_resuming=False)
     strategy = SimpleNamespace(
-        distributed_sampler_kwargs={"num_replicas": ranks, "rank": rank}, root_device=torch.device("cpu"),
-        broadcast=lambda value: value, reduce_boolean_decision=lambda decision, all: decision,
+        distributed_sampler_kwargs={"num_replicas": ranks, "rank": rank},
+        root_device=torch.device("cpu"), broadcast=lambda value: value,
+        reduce_boolean_decision=lambda decision, all: decision,
     )  # fmt: skip
     return SimpleNamespace(
-        global_rank=rank, local_rank=rank, world_size=ranks, num_devices=1, strategy=strategy, fit_loop=loop
+        global_rank=rank,
+        local_rank=rank,
+        world_size=ranks,
+        num_devices=1,
+        strategy=strategy,
+        fit_loop=loop,
     )
 
 

@@ -10,7 +10,9 @@ from tests.litlab.data.conftest import a_rank, prepared, refusal
 from tests.litlab.data.toys import Numbers
 
 COUNTS = torch.tensor([90, 9, 1])
-LABELS = torch.arange(3).repeat_interleave(COUNTS)[torch.randperm(100, generator=torch.manual_seed(0))]
+LABELS = torch.arange(3).repeat_interleave(COUNTS)[
+    torch.randperm(100, generator=torch.manual_seed(0))
+]
 
 
 class Classes(Numbers):
@@ -60,8 +62,12 @@ def test_weights_make_up_for_the_counts(balance, power):
     assert float(weights[2] / weights[0]) == pytest.approx(90**power, rel=1e-5)
     del data.class_names
     data.balance = "even"
-    assert refusal(weigh_for_loss, data, "even").startswith("model.class_weights: data.balance evens out the classes")
-    assert refusal(weigh_for_loss, object(), "even").startswith("model.class_weights: object has no labels() to count")
+    assert refusal(weigh_for_loss, data, "even").startswith(
+        "model.class_weights: data.balance evens out the classes"
+    )
+    assert refusal(weigh_for_loss, object(), "even").startswith(
+        "model.class_weights: object has no labels() to count"
+    )
 
 
 @pytest.mark.parametrize(

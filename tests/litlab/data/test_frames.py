@@ -1,4 +1,6 @@
-"""The user's tables: how they are written, what cells say, and what is said of those that say nothing."""
+"""The user's tables: how they are written, what cells say, and what is said of those that say
+nothing.
+"""
 
 import gzip
 
@@ -25,7 +27,10 @@ def times(*cells, time_format=None):
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_delimiter_is_found(tmp_path, delimiter):
-    text, path = f"\ufeffa{delimiter}b\n1{delimiter}x\n2{delimiter}y".encode(), tmp_path / "my.csv.gz"
+    text, path = (
+        f"\ufeffa{delimiter}b\n1{delimiter}x\n2{delimiter}y".encode(),
+        tmp_path / "my.csv.gz",
+    )
     path.write_bytes(gzip.compress(text))
     for source in (text, path):
         frame = read_frame(source)
@@ -74,7 +79,8 @@ def test_files_that_can_not_be_read(content, message):
 def test_numbers():
     nan = pytest.approx(float("nan"), nan_ok=True)
     assert numbers("1", "-2.5", "1e3", "+.5", None) == ([1.0, -2.5, 1000.0, 0.5, nan], [])
-    odd = ["2019_20", "1_1", "1st", "<=3cm", "1,5", "inf", "0x10", "1 000"]  # Python's float reads the first two
+    # Python's float reads the first two
+    odd = ["2019_20", "1_1", "1st", "<=3cm", "1,5", "inf", "0x10", "1 000"]
     assert numbers("1", *odd, *"23456789") == ([1.0, *[nan] * 8, *map(float, range(2, 10))], odd)
     assert numbers(1, 2.5, np.inf) == ([1.0, 2.5, nan], [np.inf])
     assert numbers(True, False)[0] == [1.0, 0.0]
@@ -105,7 +111,8 @@ def test_times_that_can_not_be_misread():
 
 
 def test_times_with_offsets_are_in_utc_but_for_days_of_a_clock():
-    days = ["2024-03-30T00:00:00+01:00", "2024-04-01T00:00:00+02:00", "2024-04-02"]  # daylight saving began between
+    # Daylight saving began between
+    days = ["2024-03-30T00:00:00+01:00", "2024-04-01T00:00:00+02:00", "2024-04-02"]
     assert times(*days) == ["2024-03-30 00:00:00", "2024-04-01 00:00:00", None]
     hours = "2024-03-30T00:00:00+01:00", "2024-04-01T01:00:00+02:00"
     assert times(*hours) == ["2024-03-29 23:00:00+00:00", "2024-03-31 23:00:00+00:00"]
@@ -115,7 +122,10 @@ def test_times_with_offsets_are_in_utc_but_for_days_of_a_clock():
 
 def test_ambiguous_dates_are_refused_with_the_setting_that_decides():
     assert refusal(times, "13/02/2024", "01/02/2024") == (
-        "data.path: '01/02/2024' in column 'date' could be day or month first; set --data.time_format, such as "
-        "'%d/%m/%Y' or '%m/%d/%Y %H:%M'"
+        "data.path: '01/02/2024' in column 'date' could be day or month first; set "
+        "--data.time_format, such as '%d/%m/%Y' or '%m/%d/%Y %H:%M'"
     )
-    assert times("01/02/2024", "2024-01-02", time_format="%d/%m/%Y") == ["2024-02-01 00:00:00", None]
+    assert times("01/02/2024", "2024-01-02", time_format="%d/%m/%Y") == [
+        "2024-02-01 00:00:00",
+        None,
+    ]

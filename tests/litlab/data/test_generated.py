@@ -1,4 +1,6 @@
-"""Stand-in data must be learned: what is simple does badly, what is not does better, nothing is perfect."""
+"""Stand-in data must be learned: what is simple does badly, what is not does better, nothing is
+perfect.
+"""
 
 import pytest
 

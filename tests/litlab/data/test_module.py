@@ -20,8 +20,12 @@ def make(request, tmp_path):
     path = str(request.getfixturevalue(request.param))
     common = {"seed": 3, "cache_dir": str(tmp_path)}
     return {
-        "images": partial(ImageData, path=path, batch_size=30, augment=Augment(crop=2, flip="random"), **common),
-        "texts": partial(TextData, path=path, batch_size=16, max_tokens=8, long_texts="crop", **common),
+        "images": partial(
+            ImageData, path=path, batch_size=30, augment=Augment(crop=2, flip="random"), **common
+        ),
+        "texts": partial(
+            TextData, path=path, batch_size=16, max_tokens=8, long_texts="crop", **common
+        ),
     }[request.param]
 
 
@@ -32,7 +36,8 @@ def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, make_trainer
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     alone = make()  # which nothing was prepared for
-    together = list(zip(alone.batches("train", 0), alone.batches("train", 1), strict=True))  # each has its own epoch
+    # Each has its own epoch
+    together = list(zip(alone.batches("train", 0), alone.batches("train", 1), strict=True))
     for epoch in (0, 1):
         assert_same([batches[epoch] for batches in together], model.seen["train", epoch])
     assert_same(list(alone.batches("val", epoch=1)), model.seen["val", 0])
@@ -94,4 +99,6 @@ def test_sources_that_make_no_sense(settings, message):
 def test_data_of_another_kind_than_the_checkpoints_is_refused():
     data = Numbers()
     data.load_state_dict({"class_names": ["a", "b"]})
-    assert refusal(prepared, data).startswith("data: the checkpoint was trained with class_names ['a', 'b'], here it")
+    assert refusal(prepared, data).startswith(
+        "data: the checkpoint was trained with class_names ['a', 'b'], here it"
+    )

@@ -22,7 +22,11 @@ def test_a_file_holds_what_its_name_says(tmp_path, suffix):
 
 def test_what_is_not_finite_is_not_written(tmp_path):
     outputs = torch.tensor([[0.5, 0.5], [torch.nan, 0.5]])
-    message = refusal(write_classes, tmp_path / "out.csv", {"file": ["a", "b"]}, ["x", "y"], outputs)
-    assert message.startswith("predict: the model's output for b (1 in all) is NaN or infinite, so no file")
+    message = refusal(
+        write_classes, tmp_path / "out.csv", {"file": ["a", "b"]}, ["x", "y"], outputs
+    )
+    assert message.startswith(
+        "predict: the model's output for b (1 in all) is NaN or infinite, so no file"
+    )
     assert not any(tmp_path.iterdir())
     assert "ends in none of .csv, .parquet; " in refusal(check_output, tmp_path / "out.txt")

@@ -24,7 +24,8 @@ def test_a_file_is_downloaded_once_and_what_is_damaged_is_neither_taken_nor_repl
     assert download(b"date,load\n") == download(b"something else") == b"date,load\n"
     file.write_bytes(b"date")
     with pytest.raises(
-        UserError, match=r"load\.csv: it is not the public file \(checksum\); delete it, or replace it$"
+        UserError,
+        match=r"load\.csv: it is not the public file \(checksum\); delete it, or replace it$",
     ):
         download(b"date,load\n")
     assert file.read_bytes() == b"date", "it may be the user's"

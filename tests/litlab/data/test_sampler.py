@@ -1,4 +1,6 @@
-"""Which samples make up which batch, on any number of processes: in random order, by length, shard after shard."""
+"""Which samples make up which batch, on any number of processes: in random order, by length, shard
+after shard.
+"""
 
 from functools import partial
 
@@ -61,14 +63,17 @@ def test_evaluation_takes_each_sample_once_in_as_many_batches_everywhere(make, w
 @pytest.mark.parametrize("drop_last", [True, False])
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 @pytest.mark.parametrize("size", [3, 7, 24, 26, 100])
-def test_training_never_repeats_a_sample_and_drops_the_rest_only_if_told(size, world_size, drop_last):
+def test_training_never_repeats_a_sample_and_drops_the_rest_only_if_told(
+    size, world_size, drop_last
+):
     whole, rest = divmod(size, 8 * world_size)
     last = [rest // world_size] if rest >= world_size and (not drop_last or not whole) else []
     plain, alike, sharded = (
         share(make, size, 8, world_size, train=True, drop_last=drop_last)
         for make in (EpochBatches, by_length, in_shards)
     )
-    assert count(plain) == [[8] * whole + last] * world_size  # the gradients of all processes count alike
+    # The gradients of all processes count alike
+    assert count(plain) == [[8] * whole + last] * world_size
     if drop_last:
         assert count(alike) == count(plain)
     else:
@@ -96,7 +101,9 @@ def test_order_is_a_function_of_seed_and_epoch(make):
     ("make", "ranks", "batch_size", "drop_last"),
     [(EpochBatches, 2, 6, True), (EpochBatches, 3, 4, False), (by_length, 2, 6, True)],
 )
-def test_global_batches_do_not_depend_on_the_number_of_processes(make, ranks, batch_size, drop_last):
+def test_global_batches_do_not_depend_on_the_number_of_processes(
+    make, ranks, batch_size, drop_last
+):
     shares = partial(share, make, 66, train=True, seed=3, drop_last=drop_last)
     one, several = shares(12)[0], shares(batch_size, ranks)
     assert len(one) == (5 if drop_last else 6)
@@ -127,7 +134,8 @@ def test_an_interrupted_epoch_goes_on_with_what_is_left(make, drop_last):
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_samples_of_a_step_are_of_about_the_same_length_and_steps_in_random_order(train, ranks):
     taken = share(by_length, 9001, 10, ranks, train=train)
-    longest = np.array([[LENGTHS[batch.numpy()].max() for batch in rank] for rank in taken])  # (ranks, batches)
+    # (ranks, batches)
+    longest = np.array([[LENGTHS[batch.numpy()].max() for batch in rank] for rank in taken])
     assert (longest * count(taken)).sum() < 1.1 * LENGTHS[join(taken).numpy()].sum()
     assert np.median(np.ptp(longest, axis=0) / longest.max(axis=0)) < 0.1
     assert (abs(np.corrcoef(longest[0, :-1], longest[0, 1:])[0, 1]) < 0.2) == train
@@ -135,7 +143,9 @@ def test_samples_of_a_step_are_of_about_the_same_length_and_steps_in_random_orde
 
 def test_a_process_reads_its_own_shards_and_few_at_a_time():
     kind = partial(ShardBatches, [10] * 12, shuffle_shards=2)
-    ranks = share(lambda _, batch_size, **options: kind(batch_size, **options), 120, 10, 3, train=True)
+    ranks = share(
+        lambda _, batch_size, **options: kind(batch_size, **options), 120, 10, 3, train=True
+    )
     read = [[{*(batch // 10).tolist()} for batch in rank] for rank in ranks]
     assert [len(set().union(*rank)) for rank in read] == [4, 4, 4]
     together = {len(shards) for rank in read for shards in rank}

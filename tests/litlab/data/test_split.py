@@ -23,14 +23,24 @@ def test_what_is_given_stays():
     split = split_samples(given, 0.1, 0.2)
     assert ((split == "val").sum(), (split == "test").sum()) == (15, 50)
     fold = split_samples(given, 0.1, 0.2, fold="0/3")
-    assert (fold == "test").sum() == (fold[150:] == "").sum() == 50, "the folds are of the training samples"
+    assert (fold == "test").sum() == (fold[150:] == "").sum() == 50, (
+        "the folds are of the training samples"
+    )
 
 
 def test_groups_are_whole_and_as_near_to_the_shares_as_they_can_be():
     parts = [{*GROUPS[rows]} for rows in find_rows(split_samples(TRAIN, 0.1, 0.2, groups=GROUPS))]
     assert sum(map(len, parts)) == len({*GROUPS})
-    assert [*map(len, find_rows(split_samples(TRAIN, 0.1, 0.2, groups=np.arange(200) // 4)))] == [140, 20, 40]
-    assert all(map(len, find_rows(split_samples(TRAIN, 0.4, 0.4, groups=np.repeat([0, 1, 2], [198, 1, 1])))))
+    assert [*map(len, find_rows(split_samples(TRAIN, 0.1, 0.2, groups=np.arange(200) // 4)))] == [
+        140,
+        20,
+        40,
+    ]
+    assert all(
+        map(
+            len, find_rows(split_samples(TRAIN, 0.4, 0.4, groups=np.repeat([0, 1, 2], [198, 1, 1])))
+        )
+    )
 
 
 @pytest.mark.parametrize(("options", "most"), [({"labels": LABELS}, 0), ({"groups": GROUPS}, 12)])
@@ -48,7 +58,8 @@ def test_folds_cover_all_samples_once(options, most):
 
 
 def test_folds_in_time_have_expanding_windows():
-    times, before, covered = np.concatenate([TIMES, np.full(300, 10)]), -1, set()  # most of one time
+    # Most of one time
+    times, before, covered = np.concatenate([TIMES, np.full(300, 10)]), -1, set()
     for number in range(9):
         split = split_samples(np.full(500, "train"), 0.1, 0.2, times=times, fold=f"{number}/9")
         train, val, test = (times[rows] for rows in find_rows(split))
@@ -65,7 +76,10 @@ def test_folds_in_time_have_expanding_windows():
     [
         ({"fold": "5/5"}, "data.fold: 5/5 is not valid"),
         ({"fold": "0/1"}, "data.fold: 0/1 is not valid"),
-        ({"fold": "0/100", "times": TIMES}, "data.fold: 100 samples, groups or times are too few for 100 folds"),
+        (
+            {"fold": "0/100", "times": TIMES},
+            "data.fold: 100 samples, groups or times are too few for 100 folds",
+        ),
         ({"groups": np.zeros(200)}, "data: too few samples, groups or times for all splits"),
     ],
 )

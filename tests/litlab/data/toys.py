@@ -22,7 +22,9 @@ class Batches(Dataset):
 
 
 class Numbers(ExperimentData):
-    """Numbers from 0 to 99, each fifth of class "rare"; a tenth is for validation and the test each."""
+    """Numbers from 0 to 99, each fifth of class "rare"; a tenth is for validation and the test
+    each.
+    """
 
     metadata_type = ClassMetadata
     own_files = ("folder", "csv")

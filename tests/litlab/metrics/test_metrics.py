@@ -1,4 +1,6 @@
-"""Metrics: sums against scikit-learn, stages against all samples at once, the order statistic of intervals."""
+"""Metrics: sums against scikit-learn, stages against all samples at once, the order statistic of
+intervals.
+"""
 
 import pytest
 import torch
@@ -20,7 +22,10 @@ def batches(sizes):
 def test_errors_are_those_of_scikit_learn_whatever_the_batches(unit):
     """Also far from zero: in float32 the difference of the sums would be noise."""
     generator = torch.Generator().manual_seed(0)
-    target = (torch.tensor([2000.0, -7.0]) + torch.randn(10_000, 2, generator=generator) * torch.tensor([5, 50])) * unit
+    target = (
+        torch.tensor([2000.0, -7.0])
+        + torch.randn(10_000, 2, generator=generator) * torch.tensor([5, 50])
+    ) * unit
     predicted = target + torch.randn(10_000, 2, generator=generator) * unit
     metric = RegressionErrors(["year", "size of it"])
     for rows in torch.arange(10_000).split(777):
@@ -28,7 +33,11 @@ def test_errors_are_those_of_scikit_learn_whatever_the_batches(unit):
     values = metric.compute()
     for place, end in enumerate(("year", "size of it")):
         pair = target[:, place].double(), predicted[:, place].double()
-        for name, score in (("mse", mean_squared_error), ("mae", mean_absolute_error), ("r2", r2_score)):
+        for name, score in (
+            ("mse", mean_squared_error),
+            ("mae", mean_absolute_error),
+            ("r2", r2_score),
+        ):
             assert values[f"{name}_{end}"].item() == pytest.approx(score(*pair), rel=1e-6)
 
     single = RegressionErrors(["one"])
@@ -38,7 +47,10 @@ def test_errors_are_those_of_scikit_learn_whatever_the_batches(unit):
 
 @pytest.mark.parametrize("flush_every", [2, 50])
 def test_every_sample_counts_once_whatever_the_chunks(flush_every):
-    metrics, steps = StageMetrics("val", ACCURACY, flush_every=flush_every), batches((4, 4, 1, 3, 4))
+    metrics, steps = (
+        StageMetrics("val", ACCURACY, flush_every=flush_every),
+        batches((4, 4, 1, 3, 4)),
+    )
     metrics.add(torch.tensor(9.0), *steps[0])
     metrics.reset()  # forgets what was not flushed, too
     for logits, labels in steps:
@@ -55,7 +67,9 @@ def test_a_users_metric_may_take_the_place_of_the_tasks():
     for step in batches([9, 4]):
         metrics.add(torch.tensor(0.0), *step)
     assert metrics.compute()["val/acc"] == 1
-    assert metrics.metrics["acc"].update_count == 2, "sums of floats round alike, whenever a checkpoint makes a flush"
+    assert metrics.metrics["acc"].update_count == 2, (
+        "sums of floats round alike, whenever a checkpoint makes a flush"
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,10 +85,16 @@ def test_the_radius_is_the_right_order_statistic(windows, coverage, rank):
     conformal.radius = conformal.compute()
     assert conformal.radius == (rank or None)
     ends = torch.stack(conformal.interval(errors, errors))
-    assert ends.isnan().all() if rank == 0 else torch.equal(ends, torch.stack([errors - rank, errors + rank]))
+    assert (
+        ends.isnan().all()
+        if rank == 0
+        else torch.equal(ends, torch.stack([errors - rank, errors + rank]))
+    )
 
 
-@pytest.mark.parametrize(("radius", "ends"), [(0.5, (-0.5, 1.5)), (-0.25, (0.25, 0.75)), (-2.0, (0.5, 0.5))])
+@pytest.mark.parametrize(
+    ("radius", "ends"), [(0.5, (-0.5, 1.5)), (-0.25, (0.25, 0.75)), (-2.0, (0.5, 0.5))]
+)
 def test_both_ends_are_moved_but_never_inside_out(radius, ends):
     conformal, one = Conformal(0.5), torch.ones(1, 1, 1)
     conformal.radius = radius * one[0]

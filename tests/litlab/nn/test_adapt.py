@@ -1,4 +1,6 @@
-"""Ready-made networks: what is loaded, what takes its place, and how they are fitted to the data."""
+"""Ready-made networks: what is loaded, what takes its place, and how they are fitted to the
+data.
+"""
 
 from pathlib import Path
 
@@ -83,8 +85,12 @@ def test_weights_come_from_torchs_cache_and_no_code(file):
 
 def test_random_weights_take_their_place_aloud_and_only_if_told(file):
     assert not hasattr(pretrained("resnet18", None), "stand_in")
-    with pytest.raises(UserError, match=f"can't be downloaded .*; save {URL} as {file}, or set fallback: random$"):
+    with pytest.raises(
+        UserError, match=f"can't be downloaded .*; save {URL} as {file}, or set fallback: random$"
+    ):
         pretrained("resnet18")
-    with pytest.warns(UserWarning, match="The weights are RANDOM, not pre-trained: .*For the real ones"):
+    with pytest.warns(
+        UserWarning, match="The weights are RANDOM, not pre-trained: .*For the real ones"
+    ):
         network = pretrained("resnet18", fallback="random")
     assert network.stand_in == "RANDOM, not pre-trained: DEFAULT of resnet18 can't be downloaded"

@@ -32,7 +32,9 @@ class Net(nn.Module):
 )
 def test_modules_are_selected_once_where_they_are_called(patterns, names):
     network = Net()
-    assert select_modules(network, patterns, "key") == {name: network.get_submodule(name) for name in names}
+    assert select_modules(network, patterns, "key") == {
+        name: network.get_submodule(name) for name in names
+    }
 
 
 def test_parameters_are_selected_with_those_of_modules():
@@ -41,7 +43,9 @@ def test_parameters_are_selected_with_those_of_modules():
 
 
 def test_a_pattern_that_matches_nothing_is_refused():
-    with pytest.raises(UserError, match=r"^key: 'layer' matches no module of Net; did you mean 'layers'"):
+    with pytest.raises(
+        UserError, match=r"^key: 'layer' matches no module of Net; did you mean 'layers'"
+    ):
         select_modules(Net(), ["stem", "layer"], "key")
 
 

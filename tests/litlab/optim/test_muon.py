@@ -1,4 +1,6 @@
-"""Muon: equal to torch's where that takes a parameter, to AdamW and SGD elsewhere; which weights are hidden."""
+"""Muon: equal to torch's where that takes a parameter, to AdamW and SGD elsewhere; which weights
+are hidden.
+"""
 
 from functools import partial
 
@@ -13,7 +15,9 @@ from litlab.tasks import Classifier
 
 
 class Network(nn.Module):
-    """An embedding, positions, four hidden matrices of which three have one shape, a bank of filters, and a head."""
+    """An embedding, positions, four hidden matrices of which three have one shape, a bank of
+    filters, and a head.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +25,9 @@ class Network(nn.Module):
         self.positions = nn.Parameter(torch.randn(5, 8))
         self.embedding = nn.Embedding(11, 8)
         self.convolution = nn.Conv1d(8, 6, 3, padding=1)
-        self.hidden = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.LayerNorm(6), nn.Linear(6, 6), nn.Linear(6, 4))
+        self.hidden = nn.Sequential(
+            nn.Linear(6, 6), nn.Linear(6, 6), nn.LayerNorm(6), nn.Linear(6, 6), nn.Linear(6, 4)
+        )
         self.score = nn.Linear(4, 1)
         self.head = nn.Linear(4, 3)
 
@@ -37,7 +43,9 @@ HIDDEN = ["convolution.weight", *(f"hidden.{number}.weight" for number in (0, 1,
 def grouped(network, optimizer):
     """The names of the parameters by what trains them."""
     names = {id(parameter): name for name, parameter in network.named_parameters()}
-    return {group["method"]: [names[id(p)] for p in group["params"]] for group in optimizer.param_groups}
+    return {
+        group["method"]: [names[id(p)] for p in group["params"]] for group in optimizer.param_groups
+    }
 
 
 def divided(network, **settings):
@@ -50,7 +58,9 @@ def test_hidden_weights_get_muon_and_nothing_else():
     network = Network()
     groups = grouped(network, divided(network))
     assert groups["muon"] == HIDDEN
-    assert sorted(groups["adamw"]) == sorted(name for name, _ in network.named_parameters() if name not in HIDDEN)
+    assert sorted(groups["adamw"]) == sorted(
+        name for name, _ in network.named_parameters() if name not in HIDDEN
+    )
 
     # A weight that an embedding shares is not hidden
     network.tied = nn.Linear(8, 11)
@@ -60,7 +70,8 @@ def test_hidden_weights_get_muon_and_nothing_else():
 
 
 def test_it_is_torchs_muon_for_matrices_and_torchs_optimizer_for_the_rest(monkeypatch):
-    # Both with ours, in float32: in bfloat16, as torch has it, the smallest singular values are noise.
+    # Both with ours, in float32: in bfloat16, as torch has it, the smallest singular values are
+    # noise.
     monkeypatch.setattr("litlab.optim.muon.has_fast_bfloat16", lambda device: False)
     monkeypatch.setattr(
         "torch.optim._muon._zeropower_via_newtonschulz",
@@ -72,7 +83,9 @@ def test_it_is_torchs_muon_for_matrices_and_torchs_optimizer_for_the_rest(monkey
     mine = divided(ours, lr=0.01, momentum=0.8)
     hidden = [p for name, p in theirs.named_parameters() if name in HIDDEN[1:]]
     left = [p for name, p in theirs.named_parameters() if name not in HIDDEN]
-    muon = torch.optim.Muon(hidden, lr=0.01, momentum=0.8, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    muon = torch.optim.Muon(
+        hidden, lr=0.01, momentum=0.8, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
+    )
     pairs = (ours, [mine]), (theirs, [muon, torch.optim.AdamW(left, lr=0.01, weight_decay=0.1)])
     for batch in torch.randint(11, (4, 7, 5), generator=torch.Generator().manual_seed(1)):
         for network, optimizers in pairs:
@@ -101,16 +114,31 @@ def test_a_model_divides_it_and_rules_and_schedules_keep_the_ratios():
     settings = {"num_classes": 3, "members": 2, "optimizer": partial(Muon, lr=0.01, rest_lr=0.03)}
     model = Classifier(lambda: Network(), param_groups=rules, **settings)
     optimizer = model.new_optimizer()
-    groups = {(g["method"], round(g["lr"], 6), g["weight_decay"]): len(g["params"]) for g in optimizer.param_groups}
+    groups = {
+        (g["method"], round(g["lr"], 6), g["weight_decay"]): len(g["params"])
+        for g in optimizer.param_groups
+    }
     rest = {("adamw", 0.03, 0.1): 24, ("adamw", 0.015, 0.0): 2}
     assert groups == {("muon", 0.01, 0.1): 8, ("muon", 0.005, 0.0): 2, **rest}
     Schedule(OneCycleLR, "step").configure(optimizer, length=10)
-    assert [round(group["max_lr"], 6) for group in optimizer.param_groups] == [0.03, 0.015, 0.01, 0.005]
+    assert [round(group["max_lr"], 6) for group in optimizer.param_groups] == [
+        0.03,
+        0.015,
+        0.01,
+        0.005,
+    ]
     model.lr = 0.1  # what a finder sets
-    assert sorted({round(group["lr"], 6) for group in model.new_optimizer().param_groups}) == [0.05, 0.1, 0.15, 0.3]
+    assert sorted({round(group["lr"], 6) for group in model.new_optimizer().param_groups}) == [
+        0.05,
+        0.1,
+        0.15,
+        0.3,
+    ]
 
 
 def test_what_it_refuses():
     lone = Classifier(nn.Linear(4, 3), num_classes=3, optimizer=Muon)
-    with pytest.raises(UserError, match=r"^model.optimizer: Muon finds no whole weights.*trainer.strategy"):
+    with pytest.raises(
+        UserError, match=r"^model.optimizer: Muon finds no whole weights.*trainer.strategy"
+    ):
         lone.new_optimizer()

@@ -12,12 +12,21 @@ from litlab.tasks import Classifier
 
 
 def build(rules: list[GroupRule], lr: float | Tensor = 0.1, **settings) -> Classifier:
-    blocks = nn.ModuleList([nn.Sequential(nn.Conv2d(4, 4, 3, bias=False), nn.BatchNorm2d(4)) for _ in range(2)])
+    blocks = nn.ModuleList(
+        [nn.Sequential(nn.Conv2d(4, 4, 3, bias=False), nn.BatchNorm2d(4)) for _ in range(2)]
+    )
     network = nn.ModuleDict(
-        {"stem": nn.Conv2d(3, 4, 3), "norm": nn.BatchNorm2d(4), "blocks": blocks, "head": nn.Linear(4, 2)}
+        {
+            "stem": nn.Conv2d(3, 4, 3),
+            "norm": nn.BatchNorm2d(4),
+            "blocks": blocks,
+            "head": nn.Linear(4, 2),
+        }
     )
     optimizer = partial(AdamW, lr=lr, weight_decay=0.5)
-    return Classifier(network, num_classes=2, optimizer=optimizer, param_groups=ParamGroups(rules, **settings))
+    return Classifier(
+        network, num_classes=2, optimizer=optimizer, param_groups=ParamGroups(rules, **settings)
+    )
 
 
 def settings_of(model: Classifier) -> dict[str, tuple[float, float]]:
@@ -29,15 +38,25 @@ def settings_of(model: Classifier) -> dict[str, tuple[float, float]]:
 
 
 def test_the_first_rule_that_matches_counts():
-    rules = [GroupRule("network.head", lr_scale=10), GroupRule(["*.bias", "network.norm"], 0.5, weight_decay=0.25)]
+    rules = [
+        GroupRule("network.head", lr_scale=10),
+        GroupRule(["*.bias", "network.norm"], 0.5, weight_decay=0.25),
+    ]
     settings = settings_of(build(rules))
     assert settings["head.weight"] == settings["head.bias"] == (1.0, 0.5)
-    assert settings["stem.bias"] == settings["norm.weight"] == settings["blocks.1.1.bias"] == (0.05, 0.25)
+    assert (
+        settings["stem.bias"]
+        == settings["norm.weight"]
+        == settings["blocks.1.1.bias"]
+        == (0.05, 0.25)
+    )
     assert settings["stem.weight"] == settings["blocks.1.1.weight"] == (0.1, 0.5)
 
 
 def test_norms_and_biases_can_do_without_weight_decay():
-    settings = settings_of(build([GroupRule("network.norm", weight_decay=0.125)], decay_norms_and_biases=False))
+    settings = settings_of(
+        build([GroupRule("network.norm", weight_decay=0.125)], decay_norms_and_biases=False)
+    )
     assert {name for name, (_, decay) in settings.items() if decay == 0.5} == {
         "stem.weight", "blocks.0.0.weight", "blocks.1.0.weight", "head.weight"
     }  # fmt: skip
@@ -46,16 +65,32 @@ def test_norms_and_biases_can_do_without_weight_decay():
 
 
 def test_learning_rates_fall_towards_the_input():
-    """Blocks in a list count one by one; a norm belongs to the convolution before it; rules scale on top."""
+    """Blocks in a list count one by one; a norm belongs to the convolution before it; rules scale
+    on top.
+    """
     settings = settings_of(build([GroupRule("network.blocks.0.1", 8)], layer_decay=0.5))
-    expected = {"head": 0.1, "blocks.1": 0.05, "blocks.0.0": 0.025, "blocks.0.1": 0.2, "stem": 0.0125, "norm": 0.0125}
+    expected = {
+        "head": 0.1,
+        "blocks.1": 0.05,
+        "blocks.0.0": 0.025,
+        "blocks.0.1": 0.2,
+        "stem": 0.0125,
+        "norm": 0.0125,
+    }
     for name, (rate, _) in settings.items():
-        assert rate == pytest.approx(next(expected[part] for part in expected if name.startswith(part))), name
+        assert rate == pytest.approx(
+            next(expected[part] for part in expected if name.startswith(part))
+        ), name
 
 
 def test_rates_in_tensors_make_the_same_groups_each_with_a_tensor_of_its_own():
     rules = [GroupRule("network.head", lr_scale=10), GroupRule("*.bias", 0.5)]
-    plain, others = (build(rules, lr, layer_decay=0.5).new_optimizer().param_groups for lr in (0.1, torch.tensor(0.1)))
+    plain, others = (
+        build(rules, lr, layer_decay=0.5).new_optimizer().param_groups
+        for lr in (0.1, torch.tensor(0.1))
+    )
     assert [len(group["params"]) for group in others] == [len(group["params"]) for group in plain]
-    assert [float(group["lr"]) for group in others] == pytest.approx([group["lr"] for group in plain])
+    assert [float(group["lr"]) for group in others] == pytest.approx(
+        [group["lr"] for group in plain]
+    )
     assert len({group["lr"].data_ptr() for group in others}) == len(others) > 2

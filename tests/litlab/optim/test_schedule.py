@@ -15,7 +15,8 @@ from tests.litlab.checkpointing.in_process import Draws, fit
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:A `OneCycleLR`"
 )
-WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}  # than 10 below the best: always
+# Than 10 below the best: always
+WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}
 COSINE = [(1 + math.cos(math.pi * (step // 2) / 6)) / 2 for step in range(12)]
 
 
@@ -24,7 +25,13 @@ COSINE = [(1 + math.cos(math.pi * (step // 2) / 6)) / 2 for step in range(12)]
     [
         (torchs.CosineAnnealingLR, "step", 2, None, COSINE),
         (partial(torchs.ExponentialLR, gamma=0.9), "epoch", 2, None, [1] * 6 + [0.9] * 6),
-        (partial(torchs.ReduceLROnPlateau, **WORSE), "epoch", 1, "val/loss", [1] * 6 + [0.5] * 3 + [0.25] * 3),
+        (
+            partial(torchs.ReduceLROnPlateau, **WORSE),
+            "epoch",
+            1,
+            "val/loss",
+            [1] * 6 + [0.5] * 3 + [0.25] * 3,
+        ),
     ],
 )
 def test_rates_of_a_fit(tmp_path, monkeypatch, scheduler, interval, frequency, monitor, shares):
@@ -38,7 +45,9 @@ def test_rates_of_a_fit(tmp_path, monkeypatch, scheduler, interval, frequency, m
 
 def two_groups():
     parameters = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
-    return torch.optim.SGD([{"params": parameters[:1], "lr": 1.0}, {"params": parameters[1:], "lr": 10.0}])
+    return torch.optim.SGD(
+        [{"params": parameters[:1], "lr": 1.0}, {"params": parameters[1:], "lr": 10.0}]
+    )
 
 
 class Mine(torchs.LambdaLR):
@@ -83,7 +92,12 @@ def test_a_plateau_of_what_is_better_when_higher_is_refused():
             "ends after 39 steps, and the run makes 40",
         ),
         (WarmupDecay, "step", math.inf, "total_steps is left out, .* set it, or trainer.max_steps"),
-        (torchs.CosineAnnealingLR, "epoch", math.inf, "T_max is left out, .* set it, or trainer.max_epochs"),
+        (
+            torchs.CosineAnnealingLR,
+            "epoch",
+            math.inf,
+            "T_max is left out, .* set it, or trainer.max_epochs",
+        ),
     ],
 )
 def test_a_length_that_is_too_short_or_not_known_is_refused(scheduler, interval, length, says):
@@ -92,14 +106,17 @@ def test_a_length_that_is_too_short_or_not_known_is_refused(scheduler, interval,
 
 
 @pytest.mark.parametrize(
-    ("end", "length"), [({"max_steps": 12}, 4), ({"max_steps": 10}, 4), ({"max_time": {"seconds": 60}}, None)]
+    ("end", "length"),
+    [({"max_steps": 12}, 4), ({"max_steps": 10}, 4), ({"max_time": {"seconds": 60}}, None)],
 )
 def test_epochs_of_a_run_that_ends_by_steps(tmp_path, monkeypatch, end, length):
     """Of three steps; Lightning says -1."""
     monkeypatch.setenv("PL_GLOBAL_SEED", "")
     module = partial(Draws, schedule=Schedule(torchs.CosineAnnealingLR))
     with nullcontext() if length else pytest.raises(UserError, match="T_max is left out"):
-        _, trainer = fit(tmp_path, module=module, options={}, max_epochs=-1, num_sanity_val_steps=0, **end)
+        _, trainer = fit(
+            tmp_path, module=module, options={}, max_epochs=-1, num_sanity_val_steps=0, **end
+        )
         assert trainer.lr_scheduler_configs[0].scheduler.T_max == length
 
 

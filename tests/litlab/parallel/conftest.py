@@ -1,4 +1,6 @@
-"""Fits by DDP, FSDP2, tensor parallelism, both, and the pipeline, in 2 or 4 processes, and by one process."""
+"""Fits by DDP, FSDP2, tensor parallelism, both, and the pipeline, in 2 or 4 processes, and by one
+process.
+"""
 
 from pathlib import Path
 
@@ -6,15 +8,29 @@ import pytest
 
 from tests.litlab.parallel import program
 
-PIPE, FSDP2, TP, BOTH, DDP = ({"strategy": name} for name in ("pipeline", "fsdp2", "tp", "both", "ddp"))
+PIPE, FSDP2, TP, BOTH, DDP = (
+    {"strategy": name} for name in ("pipeline", "fsdp2", "tp", "both", "ddp")
+)
 SGD = {"optimizer": "SGD", "lr": 0.1}  # AdamW makes much of rounding
 NORM = {"model": {**SGD, "norm": True}}
 RICH = {
-    "average": "ema", "accumulate_grad_batches": 2, "gradient_clip_val": 0.1, "model": {**SGD, "dropout": 0.2},
+    "average": "ema", "accumulate_grad_batches": 2, "gradient_clip_val": 0.1,
+    "model": {**SGD, "dropout": 0.2},
 }  # fmt: skip
-PIPE_RICH = {**PIPE, **RICH, "precision": "bf16-mixed", "model": {**SGD, "dropout": 0.2, "norm": True}}
-VALUE = {"precision": "bf16-mixed", "gradient_clip_val": 0.001, "gradient_clip_algorithm": "value", "model": SGD}
-FROZEN = {"freeze": {"network.blocks.3": 0, "*": None}, "gradient_clip_val": 0.1}  # other stages have no gradients
+PIPE_RICH = {
+    **PIPE,
+    **RICH,
+    "precision": "bf16-mixed",
+    "model": {**SGD, "dropout": 0.2, "norm": True},
+}
+VALUE = {
+    "precision": "bf16-mixed",
+    "gradient_clip_val": 0.001,
+    "gradient_clip_algorithm": "value",
+    "model": SGD,
+}
+# Other stages have no gradients
+FROZEN = {"freeze": {"network.blocks.3": 0, "*": None}, "gradient_clip_val": 0.1}
 THAWED = {"freeze": {"network.blocks.*": 1}, "gradient_clip_val": 0.1}
 SWA = {"average": "swa", **NORM}
 
@@ -25,23 +41,49 @@ def name_resumed(name: str, case: dict) -> dict[str, dict]:
 
 
 RUNS = [  # one after the other, with the number of processes
-    (1, {"one_frozen": FROZEN, "one_thawed": THAWED, "one_rich": RICH, "one_value": VALUE, "one_pipe_rich": PIPE_RICH}),
-    (2, {
-        "ddp_thawed": {**DDP, **THAWED}, "ddp_rich": {**DDP, **RICH}, "ddp_swa": {**DDP, **SWA},
-        **name_resumed("fsdp2", {**FSDP2, **RICH, "parts": True}),
-        "fsdp2_swa": {**FSDP2, "offload": True, "validated": True, **SWA},
-        "fsdp2_value": {**FSDP2, **VALUE},
-        "ddp_resumed": {**DDP, "resume": "fsdp2_rich-4", **RICH},
-        **name_resumed("tp", {**TP, **RICH}),
-        "pipe_frozen": {**PIPE, **FROZEN}, **name_resumed("pipe", PIPE_RICH),
-    }),
+    (
+        1,
+        {
+            "one_frozen": FROZEN,
+            "one_thawed": THAWED,
+            "one_rich": RICH,
+            "one_value": VALUE,
+            "one_pipe_rich": PIPE_RICH,
+        },
+    ),
+    (
+        2,
+        {
+            "ddp_thawed": {**DDP, **THAWED},
+            "ddp_rich": {**DDP, **RICH},
+            "ddp_swa": {**DDP, **SWA},
+            **name_resumed("fsdp2", {**FSDP2, **RICH, "parts": True}),
+            "fsdp2_swa": {**FSDP2, "offload": True, "validated": True, **SWA},
+            "fsdp2_value": {**FSDP2, **VALUE},
+            "ddp_resumed": {**DDP, "resume": "fsdp2_rich-4", **RICH},
+            **name_resumed("tp", {**TP, **RICH}),
+            "pipe_frozen": {**PIPE, **FROZEN},
+            **name_resumed("pipe", PIPE_RICH),
+        },
+    ),
     (4, {"both": {**BOTH, "resume": "fsdp2_rich-4", **RICH, "parts": True}}),
-    (1, {
-        "one_resumed": {"resume": "tp_rich-4", **RICH},
-        **{f"{name}_test": {"fitted": False, "resume": name} for name in ("fsdp2_rich", "tp_rich", "both")},
-        "pipe_rich_test": {"fitted": False, "resume": "pipe_rich", "precision": "bf16-mixed", **NORM},
-    }),
-]  # fmt: skip
+    (
+        1,
+        {
+            "one_resumed": {"resume": "tp_rich-4", **RICH},
+            **{
+                f"{name}_test": {"fitted": False, "resume": name}
+                for name in ("fsdp2_rich", "tp_rich", "both")
+            },
+            "pipe_rich_test": {
+                "fitted": False,
+                "resume": "pipe_rich",
+                "precision": "bf16-mixed",
+                **NORM,
+            },
+        },
+    ),
+]
 
 
 @pytest.fixture(scope="module")

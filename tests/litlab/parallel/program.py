@@ -1,9 +1,10 @@
-"""Train the small Transformer with one strategy after another, in each of some processes; not a test itself.
+"""Train the small Transformer with one strategy after another, in each of some processes; not a
+test itself.
 
     python program.py FOLDER '{"NAME": {"strategy": "fsdp2"}, ...}'
 
-writes FOLDER/NAME.json, and FOLDER/NAME.ckpt and NAME-4.ckpt after six and four steps. A step has BATCH samples,
-whatever the number of processes is.
+writes FOLDER/NAME.json, and FOLDER/NAME.ckpt and NAME-4.ckpt after six and four steps. A step has
+BATCH samples, whatever the number of processes is.
 """
 
 import json
@@ -29,20 +30,24 @@ from tests.processes import Python, ranks
 
 BATCH, EPOCH, STEPS = 24, 3, 6  # samples of a step, steps of an epoch and of a fit
 FIRST, WITHIN = 2, 4  # steps after which there is a checkpoint within the first or second epoch
-WORLD, RANK = (int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
+WORLD, RANK = (
+    int(os.environ.get(name, start)) for name, start in (("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
+)
 AVERAGES = {"ema": lambda: [EMA(0.5)], "swa": lambda: [SWA(0.0)], None: list}
 
 
 class Save(Callback):
     """Saves after four steps and the last one, beside an average.
 
-    In parts the first file replaces one of two steps, as does a file of another name; the last process begins late to
-    write it, or finds too little room.
+    In parts the first file replaces one of two steps, as does a file of another name; the last
+    process begins late to write it, or finds too little room.
     """
 
     def __init__(self, path: Path, parts: bool, room: int | None) -> None:
         within = path.with_name(f"{path.stem}-{WITHIN}.ckpt")
-        self.paths = {FIRST: within, WITHIN: within, STEPS: path} if parts else {WITHIN: within, STEPS: path}
+        self.paths = (
+            {FIRST: within, WITHIN: within, STEPS: path} if parts else {WITHIN: within, STEPS: path}
+        )
         self.best, self.parts, self.room = path.with_name(f"{path.stem}-best.ckpt"), parts, room
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
@@ -65,32 +70,57 @@ class Save(Callback):
         ShardWriter.write_data = lambda *arguments: (time.sleep(0.2), write(*arguments))[1]
 
 
-def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, resume: str | None = None,
-          model: dict | None = None, offload: bool = False, average: str | None = None, freeze: dict | None = None,
+def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True,
+          resume: str | None = None, model: dict | None = None, offload: bool = False,
+          average: str | None = None, freeze: dict | None = None,
           validated: bool = False, parts: bool = False, room: int | None = None,
           **options: Any) -> None:  # fmt: skip
     """Train and test; what is not `fitted` is tested only.
 
-    In "both" pairs of processes share layers. `freeze` has epochs by pattern. With `parts` each process writes its part
-    of the checkpoint, in the background. `validated` is to validate first, in inference mode, as Lightning does it with
-    NCCL; `options` are the Trainer's.
+    In "both" pairs of processes share layers. `freeze` has epochs by pattern. With `parts` each
+    process writes its part of the checkpoint, in the background. `validated` is to validate first,
+    in inference mode, as Lightning does it with NCCL; `options` are the Trainer's.
     """
     replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
     sharded = strategy in ("fsdp2", "tp", "both")
     batch = BATCH * replicas // WORLD // options.get("accumulate_grad_batches", 1)
-    seed = 1 if strategy == "pipeline" else 1 + RANK  # others begin with the weights of the first process
-    losses, module, data = Losses(), classifier(seed=seed, **(model or {})), Tokens(batch_size=batch)
+    # Others begin with the weights of the first process
+    seed = 1 if strategy == "pipeline" else 1 + RANK
+    losses, module, data = (
+        Losses(),
+        classifier(seed=seed, **(model or {})),
+        Tokens(batch_size=batch),
+    )
     data.train_samples = EPOCH * BATCH
     rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
     saving = Save(folder / f"{name}.ckpt", parts, room)
     torch.manual_seed(0)
-    trainer = Trainer(**{
-        "accelerator": "cpu", "devices": WORLD, "max_epochs": STEPS // EPOCH, "logger": False,
-        "strategy": ShardedStrategy(replicas, True, offload, parts, parts) if sharded else strategy,
-        "plugins": [ShardedCheckpointIO()], "enable_checkpointing": False, "enable_progress_bar": False,
-        "enable_model_summary": False, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
-        "callbacks": [losses, ExactResume(), Freeze(rules), NaNGuard(), *AVERAGES[average](), saving], **options,
-    })  # fmt: skip
+    trainer = Trainer(
+        **{
+            "accelerator": "cpu",
+            "devices": WORLD,
+            "max_epochs": STEPS // EPOCH,
+            "logger": False,
+            "strategy": ShardedStrategy(replicas, True, offload, parts, parts)
+            if sharded
+            else strategy,
+            "plugins": [ShardedCheckpointIO()],
+            "enable_checkpointing": False,
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "use_distributed_sampler": False,
+            "num_sanity_val_steps": 0,
+            "callbacks": [
+                losses,
+                ExactResume(),
+                Freeze(rules),
+                NaNGuard(),
+                *AVERAGES[average](),
+                saving,
+            ],
+            **options,
+        }
+    )
     checkpoint = None if resume is None else folder / f"{resume}.ckpt"
     if validated:
         backend = mock.Mock(wraps=torch.distributed, get_backend=lambda: "nccl")
@@ -99,7 +129,11 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, 
     metrics: dict[str, Any] = {}
     if fitted:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-        metrics = {key: value.item() for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
+        metrics = {
+            key: value.item()
+            for key, value in trainer.callback_metrics.items()
+            if key.startswith("val/")
+        }
         checkpoint = None
     metrics |= trainer.test(module, data, ckpt_path=checkpoint, weights_only=True, verbose=False)[0]
     if trainer.is_global_zero:
@@ -110,13 +144,18 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True, 
 def start(script: Path, world: int, folder: Path, *arguments: object) -> list[Python]:
     """Start a script in some processes, in a folder."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    return [Python(script, folder, *arguments, cwd=folder, environment={**paths, **rank}) for rank in ranks(world)]
+    return [
+        Python(script, folder, *arguments, cwd=folder, environment={**paths, **rank})
+        for rank in ranks(world)
+    ]
 
 
 def wait(processes: list[Python], code: int = 0) -> list[str]:
     """Return what processes have printed; it is shown where one of them fails."""
     printed = ["".join(process.communicate()) for process in processes]
-    assert [process.returncode for process in processes] == [code] * len(processes), "\n".join(printed)
+    assert [process.returncode for process in processes] == [code] * len(processes), "\n".join(
+        printed
+    )
     return printed
 
 

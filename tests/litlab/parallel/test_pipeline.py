@@ -1,4 +1,6 @@
-"""A network in a pipeline of two processes, compared with itself in one piece, and the networks that are refused."""
+"""A network in a pipeline of two processes, compared with itself in one piece, and the networks
+that are refused.
+"""
 
 import json
 import sys
@@ -24,7 +26,9 @@ class Net(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.first, self.last, self.unused = nn.Linear(4, 8), nn.Linear(8, 3), nn.Linear(2, 2)
-        self.blocks = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8))
+        self.blocks = nn.Sequential(
+            nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8)
+        )
         self.order = order or range(5)
 
     def forward(self, x, *, scale=1.0):
@@ -48,10 +52,13 @@ def changed(change) -> Net:
 @pytest.mark.parametrize(
     ("build", "line"),
     [
-        *((lambda order=order: Net(*order), "Net must call its blocks one after the other; use fsdp2")
+        *((lambda order=order: Net(*order), "Net must call its blocks one after the other; use "
+                                            "fsdp2")
           for order in ((0, 1, 2, 3, 4, 0), (0, 1, 2))),
-        (lambda: changed(lambda net: setattr(net, "other", net.blocks[4])), "blocks.4.weight and other.weight of Net"),
-        (lambda: changed(lambda net: net.compile(backend="eager")), "compile.children and activation_checkpointing.bl"),
+        (lambda: changed(lambda net: setattr(net, "other", net.blocks[4])), "blocks.4.weight and "
+                                                                            "other.weight of Net"),
+        (lambda: changed(lambda net: net.compile(backend="eager")), "compile.children and "
+                                                                    "activation_checkpointing.bl"),
         (lambda: changed(checkpoint_activations), "must name blocks, such as '*.blocks.0'"),
     ],
     ids=range(5),
@@ -63,7 +70,9 @@ def test_networks_that_are_refused(build, line):
         try:
             network = build()
             stages = Pipeline(network, stage, 2, 4, CPU, None)
-            stages.run_stage(network.forward, torch.ones(1, 8) if stage else None, 0, (torch.ones(1, 4),), {})
+            stages.run_stage(
+                network.forward, torch.ones(1, 8) if stage else None, 0, (torch.ones(1, 4),), {}
+            )
         except UserError as error:
             refused.append(str(error))
     assert refused
@@ -109,9 +118,13 @@ def compare(rank: int) -> list[float]:
             note(its.grad, mine.grad)
 
     images = torch.ones(5, 3, 2, 2).to(memory_format=torch.channels_last)
-    layers = nn.Sequential(*(nn.Conv2d(3, 3, 1) for _ in range(4))).to(memory_format=torch.channels_last)
+    layers = nn.Sequential(*(nn.Conv2d(3, 3, 1) for _ in range(4))).to(
+        memory_format=torch.channels_last
+    )
     assert divide(layers)(images).shape == images.shape
-    with pytest.raises(UserError, match="with pipeline Mean must return a tensor of one row per sample; use fsdp2"):
+    with pytest.raises(
+        UserError, match="with pipeline Mean must return a tensor of one row per sample; use fsdp2"
+    ):
         divide(Mean())(torch.ones(8, 4))
     return differences
 

@@ -1,4 +1,6 @@
-"""What is divided, and what is refused: in one process, which takes part in a group that does not exist."""
+"""What is divided, and what is refused: in one process, which takes part in a group that does not
+exist.
+"""
 
 from collections import Counter
 from typing import Any
@@ -28,12 +30,16 @@ class Model(LightningModule):
 
 @pytest.fixture
 def divide():
-    """Divides a model among processes that share the data, and those that share layers: 2, of which one exists."""
+    """Divides a model among processes that share the data, and those that share layers: 2, of which
+    one exists.
+    """
     distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
 
     def divide_model(model: LightningModule, *shape: int, **settings: Any) -> ShardedStrategy:
         strategy = ShardedStrategy(tensor_parallel_size=shape[1], **settings)
-        strategy._device_mesh = init_device_mesh("cpu", shape, mesh_dim_names=("data_parallel", "tensor_parallel"))
+        strategy._device_mesh = init_device_mesh(
+            "cpu", shape, mesh_dim_names=("data_parallel", "tensor_parallel")
+        )
         strategy._model = strategy._lightning_module = model
         strategy.divide(model)
         return strategy
@@ -43,17 +49,29 @@ def divide():
 
 
 def test_all_weights_are_sharded_by_blocks(divide):
-    norms = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2)).to(memory_format=torch.channels_last)
-    model = Model(net=Transformer(), layers=norms, nets=nn.ModuleList([nn.ReLU(), Transformer()]), loss=nn.MSELoss())
+    norms = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2)).to(
+        memory_format=torch.channels_last
+    )
+    model = Model(
+        net=Transformer(),
+        layers=norms,
+        nets=nn.ModuleList([nn.ReLU(), Transformer()]),
+        loss=nn.MSELoss(),
+    )
     divide(model, 2, 1)
     assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
-    groups = Counter(type(module).__name__ for module in model.modules() if hasattr(module, "unshard"))
+    groups = Counter(
+        type(module).__name__ for module in model.modules() if hasattr(module, "unshard")
+    )
     assert groups == {
-        "FSDPTransformer": 2, "FSDPBlock": 8, "FSDPSequential": 1, "FSDPConv2d": 1, "FSDPBatchNorm2d": 1
+        "FSDPTransformer": 2, "FSDPBlock": 8, "FSDPSequential": 1, "FSDPConv2d": 1,
+        "FSDPBatchNorm2d": 1,
     }  # fmt: skip
 
 
-@pytest.mark.skipif(torch.__version__ < (2, 11), reason="CommDebugMode of torch 2.10 fails in the backward pass")
+@pytest.mark.skipif(
+    torch.__version__ < (2, 11), reason="CommDebugMode of torch 2.10 fails in the backward pass"
+)
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view")
 @pytest.mark.parametrize(
     ("shape", "counts"),
@@ -68,7 +86,9 @@ def test_a_step_sends_what_the_strategy_needs(divide, shape, counts):
     divide(model, *shape)
     with CommDebugMode() as sent:
         model.net(torch.zeros(2, TIME, dtype=torch.long)).sum().backward()
-    by_name = {str(call).rpartition(".")[2]: count for call, count in sent.get_comm_counts().items()}
+    by_name = {
+        str(call).rpartition(".")[2]: count for call, count in sent.get_comm_counts().items()
+    }
     assert by_name == counts
 
 
@@ -79,7 +99,8 @@ def test_tensor_parallel_alone_divides_layers_alone_but_with_offload(divide, off
     divide(model, 1, 2, cpu_offload=offload)
     assert not any(parameter.requires_grad for parameter in model.net.blocks[1].parameters())
     assert model.net.blocks[0].attention.inputs.weight.to_local().shape == (24, 16)
-    assert isinstance(model.net.head.weight, DTensor) == offload  # FSDP moves it to the device and back
+    # FSDP moves it to the device and back
+    assert isinstance(model.net.head.weight, DTensor) == offload
 
 
 TIED = nn.Linear(2, 2), nn.Linear(2, 2)
@@ -89,9 +110,17 @@ TIED[1].weight = TIED[0].weight
 @pytest.mark.parametrize(
     ("parts", "tensor", "words"),
     [
-        ({"net": nn.Linear(2, 2)}, 2, "^trainer.strategy: Linear has no parallel_plan that says which layers"),
+        (
+            {"net": nn.Linear(2, 2)},
+            2,
+            "^trainer.strategy: Linear has no parallel_plan that says which layers",
+        ),
         ({"net": Transformer(size=6, heads=3)}, 2, "heads is 3, which"),
-        ({"scale": nn.ParameterList([torch.ones(1)])}, 1, r"Strategy shards modules, and Model has .*\(scale"),
+        (
+            {"scale": nn.ParameterList([torch.ones(1)])},
+            1,
+            r"Strategy shards modules, and Model has .*\(scale",
+        ),
         (dict(zip("ab", TIED, strict=True)), 1, "a.weight and b.weight of Model are one weight"),
         ({"net": nn.Sequential(*TIED)}, 1, "net.0.weight and net.1.weight of Model are one weight"),
     ],
@@ -107,7 +136,9 @@ def test_an_optimizer_that_needs_whole_weights_is_refused(monkeypatch):
     monkeypatch.setattr(ModelParallelStrategy, "setup_optimizers", lambda *_: None)
     strategy: Any = ShardedStrategy()
     strategy.optimizers = [torch.optim.Adafactor([nn.Parameter(torch.zeros(2))])]
-    with pytest.raises(UserError, match=r"^model.optimizer: Adafactor needs whole weights, which trainer.strategy"):
+    with pytest.raises(
+        UserError, match=r"^model.optimizer: Adafactor needs whole weights, which trainer.strategy"
+    ):
         strategy.setup_optimizers(None)
 
 

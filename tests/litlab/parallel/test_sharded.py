@@ -53,8 +53,12 @@ def test_nothing_in_the_metadata_is_executed(copy, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     content = pickle.dumps(Metadata({}, storage_data=Payload()))
     (shards / ".metadata").write_bytes(content)
-    torch.save({**torch.load(path, weights_only=True), SHARDS: (shards.name, zlib.crc32(content))}, path)
-    with pytest.raises(UserError, match=r"can't be read \(.metadata names _?io.open, which is no part") as raised:
+    torch.save(
+        {**torch.load(path, weights_only=True), SHARDS: (shards.name, zlib.crc32(content))}, path
+    )
+    with pytest.raises(
+        UserError, match=r"can't be read \(.metadata names _?io.open, which is no part"
+    ) as raised:
         load_checkpoint(path)
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "executed").exists()
@@ -72,7 +76,9 @@ def test_shards_that_are_named_wrongly_cut_or_missing_are_one_line(copy):
     whole = part.read_bytes()
     part.write_bytes(whole[:-2000])
     assert_unreadable()
-    with pytest.raises(UserError, match=r"\(__1_0.distcp is cut off\), and no other one can be used"):
+    with pytest.raises(
+        UserError, match=r"\(__1_0.distcp is cut off\), and no other one can be used"
+    ):
         newest_checkpoint(path.parent)
     part.write_bytes(whole)
     AtomicCheckpointIO().load_checkpoint(path)
@@ -91,7 +97,9 @@ def test_shards_are_removed_with_the_file_and_links_are_left_alone(copy, tmp_pat
     (tmp_path / "fsdp2_rich.ckpt.shards-left").mkdir()  # of a save that was killed
     AtomicCheckpointIO().remove_checkpoint(path)
     assert (elsewhere / ".metadata").is_file()
-    assert sorted(item.name for item in tmp_path.iterdir() if not item.is_symlink()) == ["elsewhere"]
+    assert sorted(item.name for item in tmp_path.iterdir() if not item.is_symlink()) == [
+        "elsewhere"
+    ]
 
 
 # Saves that are cut short
@@ -101,6 +109,8 @@ def test_too_little_room_is_one_line_from_all_processes(tmp_path):
     """Of one process, which is not the first; in the background, it is found by the next save."""
     case = {"strategy": "fsdp2", "parts": True, "room": 4096}
     for printed in program.run(tmp_path, 2, {"run": case}, code=2):
-        assert re.search(r"^error: checkpoint .*run-best.ckpt-4: File too large", printed, re.MULTILINE)
+        assert re.search(
+            r"^error: checkpoint .*run-best.ckpt-4: File too large", printed, re.MULTILINE
+        )
     assert AtomicCheckpointIO().load_checkpoint(tmp_path / "run-4.ckpt")["global_step"] == 2
     assert len(list(tmp_path.glob("run-4.ckpt.shards-*"))) == 1

@@ -27,7 +27,8 @@ def saved(folder: Path, name: str) -> dict:
         ("pipe_frozen", "one_frozen", 2e-6),
         ("tp_rich", "one_rich", 2e-6),  # processes that share layers drop the same values
         ("fsdp2_rich", "ddp_rich", 2e-6),
-        ("pipe_rich", "one_pipe_rich", 2e-6),  # in parts in one process, too: the same values are dropped
+        # In parts in one process, too: the same values are dropped
+        ("pipe_rich", "one_pipe_rich", 2e-6),
         ("fsdp2_swa", "ddp_swa", 2e-6),  # the statistics are those of the first process in both
         ("fsdp2_value", "one_value", 5e-3),
         ("ddp_resumed", "fsdp2_rich", 1e-5),
@@ -58,7 +59,9 @@ def test_one_process_reads_the_checkpoint(folder, name):
 
 @pytest.mark.parametrize("name", ["fsdp2", "tp", "pipe"])
 def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(folder, name):
-    """That of FSDP2 from parts that were written in the background, while the weights already changed."""
+    """That of FSDP2 from parts that were written in the background, while the weights already
+    changed.
+    """
     mine, its = saved(folder, f"{name}_resumed"), saved(folder, f"{name}_rich")
     for state in ("state_dict", "current_model_state"):
         assert mine[state].keys() == its[state].keys()

@@ -1,4 +1,6 @@
-"""A small Transformer with a plan, data that no number of processes divides, and losses that all processes share."""
+"""A small Transformer with a plan, data that no number of processes divides, and losses that all
+processes share.
+"""
 
 from functools import partial
 
@@ -25,8 +27,12 @@ class Attention(nn.Module):
         self.output = nn.Linear(size, size)
 
     def forward(self, x):
-        queries, keys, values = self.inputs(x).unflatten(-1, (self.heads, 3, -1)).transpose(1, 2).unbind(3)
-        return self.output(F.scaled_dot_product_attention(queries, keys, values).transpose(1, 2).flatten(2))
+        queries, keys, values = (
+            self.inputs(x).unflatten(-1, (self.heads, 3, -1)).transpose(1, 2).unbind(3)
+        )
+        return self.output(
+            F.scaled_dot_product_attention(queries, keys, values).transpose(1, 2).flatten(2)
+        )
 
 
 class Block(nn.Module):
@@ -34,7 +40,9 @@ class Block(nn.Module):
         super().__init__()
         self.norms = nn.ModuleList([nn.LayerNorm(size), nn.LayerNorm(size)])
         self.attention = Attention(size, heads)
-        self.feedforward = nn.Sequential(nn.Linear(size, 2 * size), nn.GELU(), nn.Linear(2 * size, size))
+        self.feedforward = nn.Sequential(
+            nn.Linear(size, 2 * size), nn.GELU(), nn.Linear(2 * size, size)
+        )
         self.dropout = nn.Dropout(dropout)
         self.statistics = nn.BatchNorm1d(size) if norm else None
 
@@ -53,11 +61,15 @@ class Transformer(nn.Module):
         counts=["blocks.*.attention.heads"],
     )
 
-    def __init__(self, size: int = 16, heads: int = 4, dropout: float = 0.0, norm: bool = False) -> None:
+    def __init__(
+        self, size: int = 16, heads: int = 4, dropout: float = 0.0, norm: bool = False
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(TOKENS, size)
         self.positions = nn.Parameter(torch.randn(TIME, size) * 0.1)
-        self.blocks = nn.ModuleList(Block(size, heads, dropout, norm and number == 0) for number in range(4))
+        self.blocks = nn.ModuleList(
+            Block(size, heads, dropout, norm and number == 0) for number in range(4)
+        )
         self.statistics = nn.BatchNorm1d(size) if norm else nn.Identity()
         self.head = nn.Linear(size, CLASSES)
 
@@ -96,7 +108,13 @@ class Losses(Callback):
         self.values.append(total / data_ranks(trainer)["world_size"])
 
 
-def classifier(optimizer: str = "AdamW", lr: float = 3e-3, foreach: bool | None = None, seed: int = 1, **settings):
+def classifier(
+    optimizer: str = "AdamW",
+    lr: float = 3e-3,
+    foreach: bool | None = None,
+    seed: int = 1,
+    **settings,
+):
     torch.manual_seed(seed)
     momentum = {"momentum": 0.9} if optimizer == "SGD" else {}
     update = partial(getattr(torch.optim, optimizer), lr=lr, foreach=foreach, **momentum)

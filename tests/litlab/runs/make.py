@@ -1,4 +1,6 @@
-"""Run folders written by hand, as `Run` and the command line leave them, and a command that makes one."""
+"""Run folders written by hand, as `Run` and the command line leave them, and a command that makes
+one.
+"""
 
 import json
 from datetime import datetime, timedelta
@@ -24,36 +26,60 @@ def command(verb: str = "fit", run: RunFolder | None = None, data_changed: bool 
 
 
 def write_run(
-    root: Path, name: str, *, status: str = "finished", best: float = 0.8, mode: str = "max", hours_ago: float = 2,
-    monitor: str = "val/acc", test: dict | None = None, width: int = 16, generated: bool = False, **provenance,
-) -> RunFolder:  # fmt: skip
+    root: Path,
+    name: str,
+    *,
+    status: str = "finished",
+    best: float = 0.8,
+    mode: str = "max",
+    hours_ago: float = 2,
+    monitor: str = "val/acc",
+    test: dict | None = None,
+    width: int = 16,
+    generated: bool = False,
+    **provenance,
+) -> RunFolder:
     """A run with all its files; keyword arguments not named go into `provenance.json`."""
     run = RunFolder(root / name)
     run.checkpoints.mkdir(parents=True)
     (run.checkpoints / "last.ckpt").touch()
-    started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(timespec="seconds")
+    started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(
+        timespec="seconds"
+    )
     model = {"class_path": "auks.images.SmallCNN", "init_args": {"width": width}}
     run.config.write_text(yaml.safe_dump({"seed_everything": 0, "model": model, "ckpt_path": None}))
-    failed = {"reason": "RuntimeError: it broke", "place": {"epoch": 1, "line": "a.py:7"}} if status == "failed" else {}
+    failed = (
+        {"reason": "RuntimeError: it broke", "place": {"epoch": 1, "line": "a.py:7"}}
+        if status == "failed"
+        else {}
+    )
     write(run.status, status=status, started=started, ended=None, **failed)
-    write(run.metrics, val={monitor: best, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12, seconds=90.0,
-          peak_memory_gib=1.25,
-          best={"monitor": monitor, "mode": mode, "value": best, "checkpoint": "e.ckpt"})  # fmt: skip
+    write(run.metrics, val={monitor: best, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12,
+          seconds=90.0, peak_memory_gib=1.25,
+          best={"monitor": monitor, "mode": mode, "value": best,
+                "checkpoint": "e.ckpt"})  # fmt: skip
     if generated:
         (run.path / "GENERATED_DATA.txt").touch()
     command = ["python", "-m", "auks", "fit", "--config", "configs/images.yaml"]
-    write(run.provenance, **{"command": command, "commit": COMMIT, "dirty": False, "seed": 0, **provenance})
+    write(
+        run.provenance,
+        **{"command": command, "commit": COMMIT, "dirty": False, "seed": 0, **provenance},
+    )
     return run
 
 
-def write_group(root: Path, name: str, best: list[float], kind: str = "seed", hours_ago: float = 3, **settings):
+def write_group(
+    root: Path, name: str, best: list[float], kind: str = "seed", hours_ago: float = 3, **settings
+):
     """A group whose members were run one after another, and the files that `repeat` leaves."""
     group = RunFolder(root / name)
     for member, value in enumerate(best):
         run = f"{name}/{kind}_{member}/version_0"
         write_run(root, run, best=value, hours_ago=hours_ago - member / 10, seed=member, **settings)
     write(group.group, setting=kind, members=[0, 1, 2])
-    started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(timespec="seconds")
+    started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(
+        timespec="seconds"
+    )
     write(group.status, status="finished", members=f"{len(best)} of 3", started=started)
     metrics = json.loads((group.path / f"{kind}_0/version_0/metrics.json").read_text())
     metrics["best"]["value"] = metrics["val"]["val/acc"] = sum(best) / len(best)

@@ -1,4 +1,6 @@
-"""Runs are tested, validated and predicted with by their name alone, and their weights start other runs."""
+"""Runs are tested, validated and predicted with by their name alone, and their weights start other
+runs.
+"""
 
 import shutil
 
@@ -21,7 +23,9 @@ def test_a_run_is_tested_by_its_name(run, folder):
     assert {step for step, _ in scalars(folder, "test/mse")} == {before["steps"]}
 
     metrics = folder.metrics.read_bytes()
-    assert "the results are not saved" in run("test", "--run", "last", "--data.test_fraction=0.3").err
+    assert (
+        "the results are not saved" in run("test", "--run", "last", "--data.test_fraction=0.3").err
+    )
     assert folder.metrics.read_bytes() == metrics
     assert run("validate", "--run", "last", "--ckpt_path", "last").code == 0
     assert read_json(folder.metrics)["val_checkpoint"] == "last.ckpt"
@@ -44,12 +48,18 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
 def test_a_run_is_resumed_with_its_own_settings_or_to_train_longer(run, folder, settings):
     resume = ["fit", "--resume=series"]
     refused = error(run(*resume, "--data.batch_size=24"))
-    assert "series/version_0: a resumed run keeps its settings (data.batch_size: 48 -> 24)" in refused
+    assert (
+        "series/version_0: a resumed run keeps its settings (data.batch_size: 48 -> 24)" in refused
+    )
     config = yaml.safe_load(folder.config.read_text())
     del config["data"]["init_args"]["drop_last"], config["channels_last"]
-    folder.config.write_text(yaml.safe_dump(config))  # as an older version wrote it, which lacked these settings
+    # As an older version wrote it, which lacked these settings
+    folder.config.write_text(yaml.safe_dump(config))
     before = folder.metrics.read_bytes()
-    assert "series/version_0 is finished. Train it longer with" in run(*resume, "--trainer.devices=1").err
+    assert (
+        "series/version_0 is finished. Train it longer with"
+        in run(*resume, "--trainer.devices=1").err
+    )
     assert folder.metrics.read_bytes() == before
     assert run(*resume, "--trainer.max_epochs=3", "--test_after_fit=false").code == 0
     assert read_json(folder.metrics)["epochs"] == 3
@@ -59,17 +69,24 @@ def test_a_run_goes_on_with_its_own_data_alone(run, folder, series, tmp_path):
     changed = tmp_path / "series.csv"
     changed.write_text(series.read_text().replace("2024-02-01 00:00:00,", "2024-02-01 00:00:00,9"))
     before = folder.metrics.read_bytes()
-    assert run("test", "--run=series", f"--data.path={changed}").code == 0, "other data is what was asked for"
+    assert run("test", "--run=series", f"--data.path={changed}").code == 0, (
+        "other data is what was asked for"
+    )
     folder.metrics.write_bytes(before)
-    folder.config.write_text(folder.config.read_text().replace(str(series), str(changed)))  # the path is the same
+    # The path is the same
+    folder.config.write_text(folder.config.read_text().replace(str(series), str(changed)))
     for command in (["test", "--run=series"], ["fit", "--resume=series", "--trainer.max_epochs=3"]):
-        assert f"data: the contents of csv {changed} have changed since series/version_0" in error(run(*command))
+        assert f"data: the contents of csv {changed} have changed since series/version_0" in error(
+            run(*command)
+        )
         assert folder.metrics.read_bytes() == before
         assert run(*command, "--data_changed").code == 0
         folder.metrics.write_bytes(before)
 
 
-@pytest.mark.parametrize("line", ["resume: last", "run: last", "allow_modules: os", "data_changed: true"])
+@pytest.mark.parametrize(
+    "line", ["resume: last", "run: last", "allow_modules: os", "data_changed: true"]
+)
 def test_what_is_read_before_config_files_is_no_key_of_one(run, folder, tmp_path, line):
     key = line.partition(":")[0]
     (tmp_path / "mine.yaml").write_text(line)
@@ -92,11 +109,18 @@ def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):
     torch.testing.assert_close(here, there, atol=1e-8, rtol=0)
 
     best.rename(folder.path / best.name)
-    for arguments in (["test", "--run", "series/version_0"], [*fit, "--init_from=series/version_0"]):
-        assert f"there is no checkpoint {best.relative_to(folder.path.parents[2])}" in error(run(*arguments))
+    for arguments in (
+        ["test", "--run", "series/version_0"],
+        [*fit, "--init_from=series/version_0"],
+    ):
+        assert f"there is no checkpoint {best.relative_to(folder.path.parents[2])}" in error(
+            run(*arguments)
+        )
 
 
-def test_damaged_checkpoints_are_refused_and_a_run_goes_on_from_the_newest_whole_one(run, folder, settings, series):
+def test_damaged_checkpoints_are_refused_and_a_run_goes_on_from_the_newest_whole_one(
+    run, folder, settings, series
+):
     best, last = next(folder.checkpoints.glob("epoch=*.ckpt")), folder.checkpoints / "last.ckpt"
     bare = folder.path.parents[2] / "bare.pt"
     torch.save(torch.load(best, weights_only=True)["state_dict"], bare)
@@ -104,8 +128,9 @@ def test_damaged_checkpoints_are_refused_and_a_run_goes_on_from_the_newest_whole
         flip(file, 0.3)
     fit = ["fit", *settings, "--trainer.max_epochs=1"]
     for arguments in (
-        ["test", "--run", "series"], ["validate", "--run", last], ["predict", "--run", "series", "--input", series],
-        [*fit, "--init_from", bare], [*fit, "--init_from=series"], ["export", "--run", "series", "--format", "pt2"],
+        ["test", "--run", "series"], ["validate", "--run", last],
+        ["predict", "--run", "series", "--input", series], [*fit, "--init_from", bare],
+        [*fit, "--init_from=series"], ["export", "--run", "series", "--format", "pt2"],
         ["consolidate", last], ["fit", "--resume=series", "--trainer.max_epochs=3"],
     ):  # fmt: skip
         assert "is damaged)" in error(run(*arguments)), arguments
@@ -118,11 +143,19 @@ def test_damaged_checkpoints_are_refused_and_a_run_goes_on_from_the_newest_whole
 
 
 def test_runs_share_a_folder_of_checkpoints_and_are_resumed_from_it(run, settings, tmp_path):
-    fit = ["fit", *settings, "--trainer.max_epochs=1", "--test_after_fit=false", "--checkpoint.dirpath=shared"]
+    fit = [
+        "fit",
+        *settings,
+        "--trainer.max_epochs=1",
+        "--test_after_fit=false",
+        "--checkpoint.dirpath=shared",
+    ]
     (tmp_path / "shared/series/version_0").mkdir(parents=True)  # of another project
     for _ in range(2):
         assert run(*fit).code == 0
-    first, second = (tmp_path / f"shared/series/{name}/last.ckpt" for name in ("version_0-1", "version_1"))
+    first, second = (
+        tmp_path / f"shared/series/{name}/last.ckpt" for name in ("version_0-1", "version_1")
+    )
     before = second.read_bytes()
     assert run("fit", "--resume=series/version_0", "--trainer.max_epochs=2").code == 0
     assert torch.load(first)["epoch"] == 2

@@ -27,7 +27,9 @@ HINTS = {
 
 @pytest.fixture
 def root(tmp_path, monkeypatch):
-    """Experiments, one in the folder of another; the newest run is not the one with the highest number."""
+    """Experiments, one in the folder of another; the newest run is not the one with the highest
+    number.
+    """
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "lightning_logs"
     write_run(root, "cifar/version_0", hours_ago=1)
@@ -60,7 +62,9 @@ def test_the_newest_run_that_can_be_resumed(root):
     assert newest_resumable(root, "night") is None  # another experiment
 
 
-@pytest.mark.parametrize("name", ["", "a/../b", "/a", "last", "a/version_3", "~me", "$HOME", "a\nb"])
+@pytest.mark.parametrize(
+    "name", ["", "a/../b", "/a", "last", "a/version_3", "~me", "$HOME", "a\nb"]
+)
 def test_names_that_no_experiment_can_have(tmp_path, name):
     with pytest.raises(UserError, match="experiment: "):
         new_run(tmp_path, name)
@@ -87,7 +91,10 @@ def test_one_process_trains_a_run_and_it_is_running_while_its_lock_is_held(tmp_p
     assert run.state()["status"] == "killed"
     with RunFolder(run.path).lock():
         assert run.state()["status"] == "running"
-        with pytest.raises(UserError, match=r"^mine/version_0: another process trains it; wait"), run.lock():
+        with (
+            pytest.raises(UserError, match=r"^mine/version_0: another process trains it; wait"),
+            run.lock(),
+        ):
             pass
     assert run.state()["status"] == "killed"
     write(run.status, status="finished")

@@ -42,7 +42,12 @@ def test_the_commands_that_bring_back_commit_and_changes(repository, monkeypatch
     commit = git("rev-parse", "HEAD")
     known = {**versions(), "torch": "1.0", "gone": "3.2"}
     later = [{"commit": commit}, {"commit": "d" * 40}]
-    origin = {"commit": commit, "versions": known, "continued": later, "uncommitted": {"file": "../../x $(y).diff"}}
+    origin = {
+        "commit": commit,
+        "versions": known,
+        "continued": later,
+        "uncommitted": {"file": "../../x $(y).diff"},
+    }
     run = write_run(root / "lightning_logs", "tiny/version_0", **origin)
     assert reproduce.main(["tiny"]) == 0
     assert capsys.readouterr().out.splitlines() == [

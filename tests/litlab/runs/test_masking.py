@@ -39,7 +39,9 @@ def test_what_a_variable_holds_is_masked_wherever_it_stands(monkeypatch):
     monkeypatch.setenv("SHORT_TOKEN", "a")
     settings = {"logger": {"name": "for hunter2xx at host.example", "bearer": "hunter2xx"}}
     assert mask(settings) == {"logger": {"name": "for *** at host.example", "bearer": "***"}}
-    assert differences([{"db.password": "one"}, {"db.password": "two"}]) == {"db.password": ["***", "***"]}
+    assert differences([{"db.password": "one"}, {"db.password": "two"}]) == {
+        "db.password": ["***", "***"]
+    }
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -48,7 +50,25 @@ def test_what_is_no_secret_stays(text):
 
 
 def test_commands():
-    command = ["python", "--hub.token", "hunter2x", "--data.max_tokens", "5", "--x.password=hunter2x", "--token", "--y"]
-    masked = ["python", "--hub.token", "***", "--data.max_tokens", "5", "--x.password=***", "--token", "--y"]
+    command = [
+        "python",
+        "--hub.token",
+        "hunter2x",
+        "--data.max_tokens",
+        "5",
+        "--x.password=hunter2x",
+        "--token",
+        "--y",
+    ]
+    masked = [
+        "python",
+        "--hub.token",
+        "***",
+        "--data.max_tokens",
+        "5",
+        "--x.password=***",
+        "--token",
+        "--y",
+    ]
     assert mask_command(command) == masked
     assert mask_command(["--model.pad_token", "<pad>"]) == ["--model.pad_token", "<pad>"]

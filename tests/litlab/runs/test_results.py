@@ -10,7 +10,9 @@ from litlab.runs.children import explain_failure, run_child
 
 
 def test_what_was_monitored_says_which_value_is_better():
-    assert results.direction("test/loss", [{}, {"best": {"monitor": "val/loss", "mode": "max"}}]) == 1
+    assert (
+        results.direction("test/loss", [{}, {"best": {"monitor": "val/loss", "mode": "max"}}]) == 1
+    )
 
 
 BEST = {"monitor": "val/f1", "mode": "max", "value": 0.9, "checkpoint": "best.ckpt"}
@@ -22,11 +24,20 @@ VAL = {"val/f1": 0.9, "val/loss": 1.5}
     [
         ({"val": VAL}, VAL),
         ({"best": BEST, "val": VAL}, VAL),
-        ({"best": BEST, "val": VAL, "test": {"test/f1": 0.8}, "test_checkpoint": "best.ckpt"}, VAL | {"test/f1": 0.8}),
-        ({"best": BEST, "val": VAL, "test": {"test/f1": 0.7}, "test_checkpoint": "last.ckpt"}, {"test/f1": 0.7}),
+        (
+            {"best": BEST, "val": VAL, "test": {"test/f1": 0.8}, "test_checkpoint": "best.ckpt"},
+            VAL | {"test/f1": 0.8},
+        ),
+        (
+            {"best": BEST, "val": VAL, "test": {"test/f1": 0.7}, "test_checkpoint": "last.ckpt"},
+            {"test/f1": 0.7},
+        ),
         ({"best": BEST, "val": {"val/f1": 0.6}, "val_checkpoint": "last.ckpt"}, {"val/f1": 0.9}),
         ({"best": BEST | {"monitor": "train/loss"}, "val": VAL}, VAL | {"train/loss": 0.9}),
-        ({"val": VAL, "test": {"test/f1": 0.8}, "test_checkpoint": "epoch=1.ckpt"}, VAL | {"test/f1": 0.8}),
+        (
+            {"val": VAL, "test": {"test/f1": 0.8}, "test_checkpoint": "epoch=1.ckpt"},
+            VAL | {"test/f1": 0.8},
+        ),
         ({"val": VAL, "val_checkpoint": "last.ckpt"}, VAL),
     ],
 )

@@ -66,7 +66,9 @@ def make(tmp_path, monkeypatch):
 def train(make):
     """Fits a run, with further callbacks, and does what may follow."""
 
-    def fit(*callbacks: Callback, then: Callable[[Trainer], object] | None = None, **settings) -> None:
+    def fit(
+        *callbacks: Callback, then: Callable[[Trainer], object] | None = None, **settings
+    ) -> None:
         with Run.start(command()) as run:
             trainer = make(run, *callbacks, **settings)
             trainer.fit(Tiny(), Data())
@@ -100,7 +102,8 @@ def test_a_fit_its_test_and_a_fit_that_continues_it(make, folder, monkeypatch):
     assert (best["monitor"], best["mode"], best["value"]) == ("val/acc", "max", float(score))
     assert metrics["val"] == {"val/acc": float(score)}
     assert (metrics["epochs"], metrics["steps"], metrics["peak_memory_gib"]) == (2, 6, 1.5)
-    assert metrics == {**after_fit, "test": results, "test_checkpoint": None}  # the weights as they were in memory
+    # The weights as they were in memory
+    assert metrics == {**after_fit, "test": results, "test_checkpoint": None}
     with Run.join(command("validate", folder)) as run:
         [val] = make(run).validate(Tiny(), Data(), verbose=False)
     assert read_json(folder.metrics) == {**metrics, "val": val, "val_checkpoint": None}
@@ -133,7 +136,11 @@ def test_a_fit_its_test_and_a_fit_that_continues_it(make, folder, monkeypatch):
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [
-        (RuntimeError("no room with password=hunter2x\nand more"), "failed", "RuntimeError: no room with password=***"),
+        (
+            RuntimeError("no room with password=hunter2x\nand more"),
+            "failed",
+            "RuntimeError: no room with password=***",
+        ),
         (Interrupted(15), "interrupted", "SIGTERM"),
     ],
 )
@@ -145,7 +152,9 @@ def test_a_fit_that_does_not_end_by_itself(train, folder, error, status, reason)
     assert state["ended"]
     assert (metrics["epochs"], metrics["steps"]) == (1, 3)  # it broke in the second epoch
     place = state["place"] or {}
-    assert [place.get(name) for name in ("epoch", "step", "batch")] == ([1, 3, 0] if status == "failed" else [None] * 3)
+    assert [place.get(name) for name in ("epoch", "step", "batch")] == (
+        [1, 3, 0] if status == "failed" else [None] * 3
+    )
     assert place.get("line", "None:").partition(":")[0] in (os.path.relpath(__file__), "None")
     assert folder.traceback.is_file() is (status == "failed")
 
@@ -156,7 +165,10 @@ def test_a_fit_whose_test_or_what_follows_fails_is_not_finished(train, folder):
 
     with pytest.raises(RuntimeError):
         train(Raise(RuntimeError("broken"), "on_test_start"), max_epochs=1, then=evaluate)
-    assert (folder.state()["reason"], folder.state()["status"]) == ("in its test: RuntimeError: broken", "failed")
+    assert (folder.state()["reason"], folder.state()["status"]) == (
+        "in its test: RuntimeError: broken",
+        "failed",
+    )
     events = b"".join(file.read_bytes() for file in folder.path.glob("events*"))
     assert b"hp/val/acc" in events
     assert b"hp/test/" not in events
@@ -195,7 +207,9 @@ def test_all_numbers_of_a_run_are_those_of_its_best_checkpoint(make, folder):
     folder.metrics.unlink()  # as if it had been killed before it was written
     with Run.start(command(run=folder)) as run:
         trainer = make(run, last, max_epochs=4)
-        trainer.fit(Falling(), Data(), ckpt_path=folder.checkpoints / "last.ckpt", weights_only=True)
+        trainer.fit(
+            Falling(), Data(), ckpt_path=folder.checkpoints / "last.ckpt", weights_only=True
+        )
     metrics = read_json(folder.metrics)
     assert (metrics["val"], metrics["val_checkpoint"]) == (best, metrics["best"]["checkpoint"])
 
@@ -223,7 +237,9 @@ def test_other_data_than_the_run_was_trained_on_is_refused(make, folder):
     def go_on(verb, **options):
         with (Run.start if verb == "fit" else Run.join)(command(verb, folder, **options)) as run:
             trainer = make(run, max_epochs=2)
-            trainer.fit(Tiny(), Changed()) if verb == "fit" else trainer.test(Tiny(), Changed(), verbose=False)
+            trainer.fit(Tiny(), Changed()) if verb == "fit" else trainer.test(
+                Tiny(), Changed(), verbose=False
+            )
 
     for verb in ("fit", "test"):
         with pytest.raises(UserError, match="photos have changed since tiny/version_0"):
@@ -247,15 +263,21 @@ def test_what_another_process_is_starting_is_not_started_again(make, folder, is_
 def test_the_process_that_failed_first_is_named(train, folder):
     def fail(trainer):
         other = folder.path / "traceback_rank_1.txt"
-        other.write_text('Traceback ...\n  File "a.py", line 3, in step\n    broken()\nValueError: bad batch\n')
+        other.write_text(
+            'Traceback ...\n  File "a.py", line 3, in step\n    broken()\nValueError: bad batch\n'
+        )
         raise RuntimeError("Connection closed by peer")
 
     with pytest.raises(RuntimeError) as raised:
         train(then=fail)
     assert folder.state()["reason"] == "rank 1: ValueError: bad batch"
     assert "traceback_rank_1.txt" in " ".join(raised.value.__notes__)
-    write_json(folder.status, {**read_json(folder.status), "status": "running"})  # as if rank 0 had been killed
-    assert (folder.state()["status"], folder.state()["reason"]) == ("failed", "rank 1: ValueError: bad batch")
+    # As if rank 0 had been killed
+    write_json(folder.status, {**read_json(folder.status), "status": "running"})
+    assert (folder.state()["status"], folder.state()["reason"]) == (
+        "failed",
+        "rank 1: ValueError: bad batch",
+    )
 
 
 class WandbLogger(Recorder):
@@ -275,8 +297,14 @@ def test_loggers_go_on_with_their_runs(make, folder, tmp_path):
     assert loggers[1].settings == {"data.api_key": "***", "data.size": 3}
 
     names = ["WandbLogger", "MLFlowLogger", "CSVLogger"]
-    config = [{"class_path": f"lightning.pytorch.loggers.{name}", "init_args": {"x": 1}} for name in names]
+    config = [
+        {"class_path": f"lightning.pytorch.loggers.{name}", "init_args": {"x": 1}} for name in names
+    ]
     resume_loggers(config, RunFolder(tmp_path))
     assert all(logger["init_args"] == {"x": 1} for logger in config)  # a new run
     resume_loggers(config, folder)
-    assert [logger["init_args"] for logger in config] == [{"x": 1, "id": "id7"}, {"x": 1, "run_id": "r1"}, {"x": 1}]
+    assert [logger["init_args"] for logger in config] == [
+        {"x": 1, "id": "id7"},
+        {"x": 1, "run_id": "r1"},
+        {"x": 1},
+    ]

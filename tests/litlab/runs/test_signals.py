@@ -1,4 +1,6 @@
-"""Signals at every kind of moment: what is saved, how the process ends, and that a resumed run ends the same."""
+"""Signals at every kind of moment: what is saved, how the process ends, and that a resumed run ends
+the same.
+"""
 
 import json
 import os
@@ -13,7 +15,8 @@ from tests.conftest import ROOT
 from tests.litlab.runs.tiny_run import run
 from tests.processes import Python
 
-pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")  # a resumed run goes on in its folder
+# A resumed run goes on in its folder
+pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")
 TWO = {"devices": 2, "strategy": "ddp"}
 ONE_EPOCH = {"ema": True, "trainer": {**TWO, "limit_train_batches": 2}}
 
@@ -53,7 +56,8 @@ MOMENTS = {
 }
 
 
-whole_runs: dict[str, tuple[str, list[str]]] = {}  # what they printed and which checkpoints they kept, by settings
+# What they printed and which checkpoints they kept, by settings
+whole_runs: dict[str, tuple[str, list[str]]] = {}
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -70,7 +74,9 @@ def test_a_stopped_run_that_is_resumed_ends_as_one_that_was_not(tiny, tmp_path, 
     assert code == {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129}[name]
     assert f"Interrupted after {steps} steps" in first
     assert state(tmp_path / "cut")["global_step"] == steps
-    code, second = tiny("cut", resume=str(tmp_path / "cut" / "checkpoints" / "last.ckpt"), **settings)
+    code, second = tiny(
+        "cut", resume=str(tmp_path / "cut" / "checkpoints" / "last.ckpt"), **settings
+    )
     assert code == 0
     assert second.splitlines()[-1] == whole.splitlines()[-1], "the weights at the end"
     validations = [line for line in (first + second).splitlines() if line.startswith("validated")]
@@ -120,7 +126,9 @@ def test_a_second_sigint_leaves_at_once(tiny, tmp_path, monkeypatch):
 
 
 def test_ranks_of_a_command_agree_wherever_one_gets_a_signal(tmp_path):
-    """Two ranks, one run after the other: signals, a NaN on one rank, and what is left on the disk."""
+    """Two ranks, one run after the other: signals, a NaN on one rank, and what is left on the
+    disk.
+    """
     fast, slow = {"seconds": 0.02}, {"seconds": 0.4}  # for a batch
     moments = {
         "validation": {
@@ -134,9 +142,12 @@ def test_ranks_of_a_command_agree_wherever_one_gets_a_signal(tmp_path):
             "verb": "test",
         },
         "nan": {"nan": {"step": 8, "rank": 1}},
-        "step": {**fast, "signal": {"step": 7, "rank": 1, "names": ["SIGTERM"]}},  # which the command has started
+        # Which the command has started
+        "step": {**fast, "signal": {"step": 7, "rank": 1, "names": ["SIGTERM"]}},
     }
-    plans = [{"folder": str(tmp_path / name), "trainer": TWO, **plan} for name, plan in moments.items()]
+    plans = [
+        {"folder": str(tmp_path / name), "trainer": TWO, **plan} for name, plan in moments.items()
+    ]
     for name, plan in zip(moments, plans, strict=True):
         plan.get("signal", {})["in"] = name
     process = Python("-m", "tests.litlab.runs.tiny_run", json.dumps(plans), cwd=ROOT, merge=True)
@@ -150,6 +161,9 @@ def test_ranks_of_a_command_agree_wherever_one_gets_a_signal(tmp_path):
     assert 8 <= int(ends[0][-1]) < 18
     assert state(tmp_path / "step")["global_step"] == int(ends[0][-1])
     assert state(tmp_path / "validation")["global_step"] == 2
-    assert re.search(r"rank 0: error: nan_guard: the loss is \d\S* and the norm of the gradient nan at step 8", printed)
+    assert re.search(
+        r"rank 0: error: nan_guard: the loss is \d\S* and the norm of the gradient nan at step 8",
+        printed,
+    )
     assert "rank 1: error: nan_guard: the loss is nan and" in printed
     assert state(tmp_path / "nan")["global_step"] == 6

@@ -26,7 +26,10 @@ class Signal(Callback):
 trainer = Trainer(
     accelerator="cpu", devices=2, strategy=ShardedStrategy(2), logger=False, num_sanity_val_steps=0,
     enable_progress_bar=False, use_distributed_sampler=False,
-    callbacks=[Signal(), ExactResume(), StopSignals(), RunCheckpoint(sys.argv[1] + "/kept", every_minutes=None)],
+    callbacks=[
+        Signal(), ExactResume(), StopSignals(),
+        RunCheckpoint(sys.argv[1] + "/kept", every_minutes=None),
+    ],
 )
 trainer.fit(classifier(), Tokens(batch_size=8))
 """

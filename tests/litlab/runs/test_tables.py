@@ -23,12 +23,19 @@ def root(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     root = tmp_path / "lightning_logs"
     versions = {"python": "3.11.2", "torch": "2.14.0"}
-    write_run(root, "cifar/version_1", best=0.9, test={"test/loss": 2.5, "test/acc": 0.88}, hours_ago=2, dirty=True,
-              versions=versions, width=32, commit=COMMIT)  # fmt: skip
-    write_run(root, "cifar/version_0", best=0.8, test={"test/loss": 3.5, "test/acc": 0.78}, hours_ago=5,
-              versions={**versions, "torch": "2.15.0"}, commit="f" * 40)  # fmt: skip
+    write_run(root, "cifar/version_1", best=0.9, test={"test/loss": 2.5, "test/acc": 0.88},
+              hours_ago=2, dirty=True, versions=versions, width=32, commit=COMMIT)  # fmt: skip
+    write_run(root, "cifar/version_0", best=0.8, test={"test/loss": 3.5, "test/acc": 0.78},
+              hours_ago=5, versions={**versions, "torch": "2.15.0"}, commit="f" * 40)  # fmt: skip
     write_run(root, "cifar_vgg/version_0", best=0.99, generated=True, status="failed", hours_ago=4)
-    write_run(root, "night/forecast/version_12", best=0.37, mode="min", monitor="val/mse", hours_ago=24 * 800)
+    write_run(
+        root,
+        "night/forecast/version_12",
+        best=0.37,
+        mode="min",
+        monitor="val/mse",
+        hours_ago=24 * 800,
+    )
     return root
 
 
@@ -38,7 +45,11 @@ def show(root, capsys):
 
     def rows(main, *arguments: str) -> dict[str, list[str]]:
         assert main([*arguments]) == 0
-        lines = [re.split(" {2,}", line.strip()) for line in capsys.readouterr().out.splitlines() if line.strip()]
+        lines = [
+            re.split(" {2,}", line.strip())
+            for line in capsys.readouterr().out.splitlines()
+            if line.strip()
+        ]
         return {name: row for name, *row in lines}
 
     return rows
@@ -47,7 +58,8 @@ def show(root, capsys):
 def test_the_newest_first_with_its_results(root, show):
     rows = show(table.main)
     assert [*rows] == [
-        "run", "cifar/version_1", "cifar_vgg/version_0", "cifar/version_0", "night/forecast/version_12",
+        "run", "cifar/version_1", "cifar_vgg/version_0", "cifar/version_0",
+        "night/forecast/version_12",
         "cifar_vgg/version_0: RuntimeError: it broke (epoch 1, line a.py:7)",
     ]  # fmt: skip
     assert rows["run"] == ["status", "best", "test", "min", "GiB", "started", "commit"]
@@ -56,9 +68,17 @@ def test_the_newest_first_with_its_results(root, show):
     assert cells[-1] == "1234567*"
     assert rows["cifar/version_0"][-1] == "f" * 7
     assert rows["cifar_vgg/version_0"][1] == "val/acc 0.99 on generated data"
-    write_run(root, "iou/version_0", best=0.25, monitor="val/iou[cat]", test={"test/iou[/dog]": 0.75, "test/x": 2.5})
+    write_run(
+        root,
+        "iou/version_0",
+        best=0.25,
+        monitor="val/iou[cat]",
+        test={"test/iou[/dog]": 0.75, "test/x": 2.5},
+    )
     shown = show(table.main, "iou", "--sort", "test/x")["iou/version_0"]
-    assert shown[1:3] == ["test/x 2.5", "test/iou[/dog] 0.75"], "names are no markup, and what is sorted by is shown"
+    assert shown[1:3] == ["test/x 2.5", "test/iou[/dog] 0.75"], (
+        "names are no markup, and what is sorted by is shown"
+    )
 
 
 def test_a_group_is_one_row_and_its_runs_are_shown_where_it_is_named(root, show):
@@ -77,7 +97,10 @@ def test_runs_side_by_side(root, show):
     """What differs: a group is one column, and a run may lack what another has."""
     write_group(root, "cifar/seeds_0", [0.8, 0.9], width=64, hours_ago=9)
     old = write_run(root, "old/version_0")
-    callbacks = [{"class_path": "litlab.callbacks.VRAM"}, {"class_path": "a.Pictures", "init_args": {"images": 32}}]
+    callbacks = [
+        {"class_path": "litlab.callbacks.VRAM"},
+        {"class_path": "a.Pictures", "init_args": {"images": 32}},
+    ]
     model = {"class_path": "a.B", "init_args": {"num_layers": 3}}
     old.config.write_text(yaml.safe_dump({"model": model, "trainer": {"callbacks": callbacks}}))
     old.metrics.unlink()
@@ -100,8 +123,16 @@ def test_runs_side_by_side(root, show):
 @pytest.mark.parametrize(
     ("main", "arguments", "line"),
     [
-        (table.main, "nothing", "; the experiments in lightning_logs are cifar, cifar_vgg, lost, night/forecast"),
-        (table.main, "cifar --sort val/ac", "no run has a metric 'val/ac'; did you mean 'val/acc'?"),
+        (
+            table.main,
+            "nothing",
+            "; the experiments in lightning_logs are cifar, cifar_vgg, lost, night/forecast",
+        ),
+        (
+            table.main,
+            "cifar --sort val/ac",
+            "no run has a metric 'val/ac'; did you mean 'val/acc'?",
+        ),
         (compare.main, "cifar lost", "lost/version_0/config.yaml: no such file"),
         (reproduce.main, "cifar_vgg", "it is not known from which commit"),
     ],
@@ -123,7 +154,9 @@ BROKEN = {
     "pipe": os.mkfifo,
     "link": lambda path: path.symlink_to("nothing"),
     "text": lambda path: write(path, started=1, val={"val/acc": "high"}, commit=[]),
-    "best": lambda path: write(path, best={"monitor": "val/acc"}, status=[], seconds="long", hardware="a GPU"),
+    "best": lambda path: write(
+        path, best={"monitor": "val/acc"}, status=[], seconds="long", hardware="a GPU"
+    ),
 }
 
 
@@ -137,7 +170,9 @@ def test_a_damaged_file_marks_its_row_and_the_others_are_listed(root, show, kind
     rows = show(table.main)
     for name in names:
         assert rows[f"bad/{name}"][0].endswith(", a file is damaged")
-        assert [line for line in rows if line.startswith(f"lightning_logs/bad/{name}/{name}.json: ")]
+        assert [
+            line for line in rows if line.startswith(f"lightning_logs/bad/{name}/{name}.json: ")
+        ]
     assert rows["cifar/version_1"][:2] == ["finished", "val/acc 0.9"]
     assert find_run("last").name == "cifar/version_1"
     rows = show(compare.main, *(f"bad/{name}" for name in names), "cifar/version_1")
@@ -164,13 +199,16 @@ def test_nothing_that_is_printed_controls_the_terminal(root, capsys):
     write(run.provenance, **origin, uncommitted={"file": letters})
     write(run.config, model=letters, **{f"key{letters}": letters})
     printed = []
-    for main, *arguments in ((table.main,), (table.main, "--json"), (compare.main, "foreign", "cifar"),
+    for main, *arguments in ((table.main,), (table.main, "--json"),
+                             (compare.main, "foreign", "cifar"),
                              (reproduce.main, "foreign")):  # fmt: skip
         main(arguments)
         printed.append(capsys.readouterr().out)
     [row] = [row for row in json.loads(printed[1]) if row["run"] == "foreign/version_0"]
     assert (row["best"]["value"], row["commit"]) == (1.0, "abc")
-    assert all(letter.isprintable() or letter == "\n" for letter in "".join(printed)), ascii(printed)
+    assert all(letter.isprintable() or letter == "\n" for letter in "".join(printed)), ascii(
+        printed
+    )
 
 
 def test_light_commands_import_neither_torch_nor_lightning(root):

@@ -1,4 +1,6 @@
-"""A tiny training run as a process of its own, told what to do by a list of plans in JSON; not a test itself."""
+"""A tiny training run as a process of its own, told what to do by a list of plans in JSON; not a
+test itself.
+"""
 
 import json
 import os
@@ -95,7 +97,12 @@ def act(where: str, model: Model, batch_idx: int) -> None:
     """Takes its time, and sends signals to this process at a planned moment."""
     time.sleep(model.plan.get("seconds", 0.0))
     plan = model.plan.get("signal")
-    if not plan or where != plan["in"] or plan.get("rank", 0) not in (rank(), "all") or hasattr(model, "sent"):
+    if (
+        not plan
+        or where != plan["in"]
+        or plan.get("rank", 0) not in (rank(), "all")
+        or hasattr(model, "sent")
+    ):
         return
     if model.global_step == plan["step"] and batch_idx == plan.get("batch", batch_idx):
         model.sent = True
@@ -108,7 +115,10 @@ class Report(Callback):
     """Prints how the run ended."""
 
     def on_fit_end(self, trainer, pl_module):
-        say(f"done {trainer.global_step} {[parameter.tolist() for parameter in pl_module.parameters()]}")
+        say(
+            f"done {trainer.global_step} "
+            f"{[parameter.tolist() for parameter in pl_module.parameters()]}"
+        )
 
     def on_exception(self, trainer, pl_module, exception):
         finite = all(parameter.isfinite().all() for parameter in pl_module.parameters())
@@ -124,9 +134,11 @@ def run(plan: dict) -> int:
     kept = RunCheckpoint(str(folder / "checkpoints"), **monitor)
     averages = [EMA(0.9)] if plan.get("ema") else []
     trainer = Trainer(
-        accelerator="cpu", logger=False, plugins=[AtomicCheckpointIO()], default_root_dir=folder, log_every_n_steps=1,
+        accelerator="cpu", logger=False, plugins=[AtomicCheckpointIO()], default_root_dir=folder,
+        log_every_n_steps=1,
         callbacks=[ExactResume(), StopSignals(), NaNGuard(), Report(), kept, *averages],
-        enable_progress_bar=False, enable_model_summary=False, **{"max_epochs": 3, **plan.get("trainer", {})},
+        enable_progress_bar=False, enable_model_summary=False,
+        **{"max_epochs": 3, **plan.get("trainer", {})},
     )  # fmt: skip
     try:
         if plan.get("verb") == "test":
@@ -153,7 +165,9 @@ def main() -> int:
 
 
 class Forked:
-    """The rank that Lightning starts with `subprocess.Popen`, which needs not import everything once more."""
+    """The rank that Lightning starts with `subprocess.Popen`, which needs not import everything
+    once more.
+    """
 
     returncode: int | None = None
 

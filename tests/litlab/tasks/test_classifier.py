@@ -1,4 +1,6 @@
-"""Classifier: losses, mixup and cutmix, test-time augmentation, ensembles, and a subclass with a loss of its own."""
+"""Classifier: losses, mixup and cutmix, test-time augmentation, ensembles, and a subclass with a
+loss of its own.
+"""
 
 import re
 from functools import partial
@@ -22,7 +24,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 
 def network() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)
+    )
 
 
 def classifier(**settings) -> Classifier:
@@ -39,7 +43,10 @@ def note_inputs(model: Classifier) -> list[torch.Tensor]:
 
 class Images(LightningDataModule):
     num_classes, image_shape = 3, SHAPE
-    images, labels = torch.randn(12, *SHAPE, generator=torch.Generator().manual_seed(2)), torch.arange(12) % 3
+    images, labels = (
+        torch.randn(12, *SHAPE, generator=torch.Generator().manual_seed(2)),
+        torch.arange(12) % 3,
+    )
 
     def train_dataloader(self):
         return DataLoader(TensorDataset(self.images, self.labels), 5)
@@ -70,9 +77,13 @@ def test_mixed_images_have_the_loss_of_both_labels_by_their_share(kind):
         share = (seen[0] == images).all(dim=1).flatten(1).float().mean(dim=1)[0].item()
         assert ((seen[0] == images) | (seen[0] == images.roll(1, 0))).all()
     assert 0.05 < share < 0.95
-    assert torch.equal(counted, labels if share > 0.5 else labels.roll(1)), "the larger share counts as correct"
+    assert torch.equal(counted, labels if share > 0.5 else labels.roll(1)), (
+        "the larger share counts as correct"
+    )
     logits = model.network(seen[0])
-    parts = [F.cross_entropy(logits, part, label_smoothing=0.1) for part in (labels, labels.roll(1))]
+    parts = [
+        F.cross_entropy(logits, part, label_smoothing=0.1) for part in (labels, labels.roll(1))
+    ]
     torch.testing.assert_close(loss, share * parts[0] + (1 - share) * parts[1])
     model.eval().validation_step(BATCH, 0)
     assert torch.equal(seen[-1], images)
@@ -95,7 +106,9 @@ def test_views_are_averaged_in_evaluation_only():
     model.eval(), plain.eval()
     padded = F.pad(images, (2, 2, 2, 2), mode="reflect")
     views = [images, padded[..., 4:, 4:], padded[..., :8, :8]]
-    expected = torch.stack([plain(view) for view in [*views, *(view.flip(3) for view in views)]]).mean(dim=0)
+    expected = torch.stack(
+        [plain(view) for view in [*views, *(view.flip(3) for view in views)]]
+    ).mean(dim=0)
     torch.testing.assert_close(model(images), expected)
     torch.testing.assert_close(model.predict_step(images, 0), expected.softmax(dim=1))
 
@@ -103,25 +116,36 @@ def test_views_are_averaged_in_evaluation_only():
 def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypatch):
     """The class in docs/experiments.md, from Python and by the command line."""
     page = (ROOT / "docs/experiments.md").read_text()
-    [code] = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "SmoothClassifier" in block]
+    [code] = [
+        block
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        if "SmoothClassifier" in block
+    ]
     Path(tmp_path, "smooth.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     from smooth import SmoothClassifier  # pyright: ignore[reportMissingImports]
 
     still = partial(torch.optim.SGD, lr=1e-12)
-    model = SmoothClassifier(network(), num_classes=3, smooth=0.5, optimizer=still, label_smoothing=0.5)
+    model = SmoothClassifier(
+        network(), num_classes=3, smooth=0.5, optimizer=still, label_smoothing=0.5
+    )
     assert model.hparams["num_classes"] == 3
     logged = fitted(model, tmp_path).callback_metrics
     logits = model(Images.images)
-    assert logged["val/loss"].item() == pytest.approx(F.cross_entropy(logits, Images.labels).item(), rel=1e-4)
-    loss = F.cross_entropy(logits, Images.labels, label_smoothing=0.5) + 0.5 * logits.square().mean()
+    assert logged["val/loss"].item() == pytest.approx(
+        F.cross_entropy(logits, Images.labels).item(), rel=1e-4
+    )
+    loss = (
+        F.cross_entropy(logits, Images.labels, label_smoothing=0.5) + 0.5 * logits.square().mean()
+    )
     assert logged["train/loss"].item() == pytest.approx(loss.item(), rel=1e-4)
 
     layer = "{class_path: torch.nn.Linear, init_args: {in_features: 4, out_features: 2}}"
     done = run(
-        "fit", "--model=SmoothClassifier", f"--model.network={layer}", "--model.smooth=0.2", "--model.members=2",
-        "--model.optimizer=torch.optim.SGD", "--data=tests.litlab.tasks.plain.TestedPointsData",
-        "--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
+        "fit", "--model=SmoothClassifier", f"--model.network={layer}", "--model.smooth=0.2",
+        "--model.members=2", "--model.optimizer=torch.optim.SGD",
+        "--data=tests.litlab.tasks.plain.TestedPointsData", "--trainer.max_epochs=1",
+        "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1",
     )  # fmt: skip
     assert done.code == 0, done.err  # the class of the data has the number of classes
     loaded = SmoothClassifier.load_from_checkpoint(
@@ -135,7 +159,10 @@ def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypa
 def test_each_member_learns_by_the_gradient_of_its_own_loss(tmp_path, vectorize):
     settings = {"label_smoothing": 0.1, "optimizer": partial(torch.optim.SGD, lr=0.1, momentum=0.9)}
     several = classifier(members=3, vectorize=vectorize, **settings)
-    starts = [{name: value.clone() for name, value in part.state_dict().items()} for part in several.networks]
+    starts = [
+        {name: value.clone() for name, value in part.state_dict().items()}
+        for part in several.networks
+    ]
     assert not torch.equal(starts[0]["0.weight"], starts[1]["0.weight"])
     logged = fitted(several, tmp_path, max_epochs=2).callback_metrics
     losses = []
@@ -157,7 +184,9 @@ def test_predictions_of_an_ensemble_are_the_mean_of_probabilities():
     assert model.expected_loss(BATCH) == pytest.approx(3 * torch.tensor(3.0).log().item())
 
     # Each draws its own dropout
-    both = Ensemble([nn.Sequential(nn.LayerNorm(64), nn.Dropout(0.5)) for _ in range(2)], vectorize=True)
+    both = Ensemble(
+        [nn.Sequential(nn.LayerNorm(64), nn.Dropout(0.5)) for _ in range(2)], vectorize=True
+    )
     first, second = both(torch.arange(64.0)[None])
     assert not torch.equal(first, second)
 
@@ -165,11 +194,19 @@ def test_predictions_of_an_ensemble_are_the_mean_of_probabilities():
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"network": network(), "members": 2}, r"model\.members: all have the same weights and would learn the same"),
-        ({"image_shape": [3, 9, 9]}, r"model.image_shape: \[3, 9, 9\] differs from the data's \(3, 8, 8\); leave it"),
+        (
+            {"network": network(), "members": 2},
+            r"model\.members: all have the same weights and would learn the same",
+        ),
+        (
+            {"image_shape": [3, 9, 9]},
+            r"model.image_shape: \[3, 9, 9\] differs from the data's \(3, 8, 8\); leave it",
+        ),
     ],
 )
 def test_refusals(tmp_path, settings, says):
-    any_size = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))
+    any_size = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    )
     with pytest.raises(UserError, match=says):
         fitted(Classifier(**{"network": any_size, "num_classes": 3, **settings}), tmp_path)

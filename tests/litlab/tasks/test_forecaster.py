@@ -1,4 +1,6 @@
-"""Forecaster: errors over an epoch, losses, calibrated intervals, checkpoints, and what it refuses."""
+"""Forecaster: errors over an epoch, losses, calibrated intervals, checkpoints, and what it
+refuses.
+"""
 
 import math
 from functools import partial
@@ -32,7 +34,12 @@ class Linear(nn.Module):
 
 def build(outputs: int = 1, **settings) -> Forecaster:
     torch.manual_seed(0)
-    settings = {"optimizer": partial(torch.optim.SGD, lr=0.05), "horizon": 6, "num_targets": 2, **settings}
+    settings = {
+        "optimizer": partial(torch.optim.SGD, lr=0.05),
+        "horizon": 6,
+        "num_targets": 2,
+        **settings,
+    }
     return Forecaster(Linear(outputs), **settings)
 
 
@@ -60,17 +67,28 @@ def test_what_is_logged_is_the_mean_over_all_windows(tmp_path, caplog):
     trainer.fit(model, data)
     assert radii == [None]  # the sanity check calibrates nothing
     pair = forecast_of(model, data, 1)
-    check_logged(trainer, "val", loss=F.huber_loss(*pair), mse=F.mse_loss(*pair), mae=F.l1_loss(*pair))
+    check_logged(
+        trainer, "val", loss=F.huber_loss(*pair), mse=F.mse_loss(*pair), mae=F.l1_loss(*pair)
+    )
     radius = radius_of(model, data)
     torch.testing.assert_close(model.conformal.radius, radius)
 
     forecast, future = forecast_of(model, data, 2)
-    assert model.expected_loss(everything(data, 2)) == pytest.approx(F.huber_loss(0 * future, future).item())
+    assert model.expected_loss(everything(data, 2)) == pytest.approx(
+        F.huber_loss(0 * future, future).item()
+    )
     error = (future - forecast).abs()
     for _ in range(2):  # the second test starts anew
         trainer.test(model, data, verbose=False)
-        check_logged(trainer, "test", loss=F.huber_loss(forecast, future), mse=error.square().mean())
-        check_logged(trainer, "test", mase=(error / data.naive_error).mean(), interval_width=2 * radius.mean())
+        check_logged(
+            trainer, "test", loss=F.huber_loss(forecast, future), mse=error.square().mean()
+        )
+        check_logged(
+            trainer,
+            "test",
+            mase=(error / data.naive_error).mean(),
+            interval_width=2 * radius.mean(),
+        )
         check_logged(trainer, "test", coverage=(error <= radius).float().mean())
     assert "the intervals hold" not in caplog.text
     model.conformal.radius = 0 * radius
@@ -80,7 +98,9 @@ def test_what_is_logged_is_the_mean_over_all_windows(tmp_path, caplog):
 
 def test_without_validation_there_is_the_loss_of_the_epoch_and_no_intervals(tmp_path):
     losses, data, model = [], TinySeries(), build(optimizer=partial(torch.optim.SGD, lr=0.1))
-    model.on_train_batch_end = lambda outputs, batch, index: losses.append(outputs["loss"].item() * len(batch["past"]))
+    model.on_train_batch_end = lambda outputs, batch, index: losses.append(
+        outputs["loss"].item() * len(batch["past"])
+    )
     trainer = make_trainer(tmp_path, max_epochs=2, limit_val_batches=0)
     trainer.fit(model, data)
     assert trainer.callback_metrics["train/loss"] == pytest.approx(sum(losses[5:]) / 23, rel=1e-5)
@@ -101,7 +121,10 @@ def test_pinball_loss_and_quantiles_in_order(tmp_path):
 
     def pinball(outputs):
         errors = zip(QUANTILES, (future.unsqueeze(-1) - outputs).unbind(-1), strict=True)
-        return sum(torch.where(error > 0, q * error, (q - 1) * error).mean() for q, error in errors) / 3
+        return (
+            sum(torch.where(error > 0, q * error, (q - 1) * error).mean() for q, error in errors)
+            / 3
+        )
 
     check_logged(trainer, "val", loss=pinball(outputs), mae=(future - outputs[..., 1]).abs().mean())
     crossed = model.train().batch_loss(everything(data, 1))  # training takes them as they come
@@ -113,14 +136,18 @@ def test_pinball_loss_and_quantiles_in_order(tmp_path):
     torch.testing.assert_close(model.conformal.radius, radius)
     predicted = torch.cat(trainer.predict(model, data))
     low, middle, high = forecast_of(model, data, 0)[0][:3].sort(dim=-1).values.unbind(-1)
-    torch.testing.assert_close(predicted, torch.stack([middle, low - radius, high + radius], dim=-1))
+    torch.testing.assert_close(
+        predicted, torch.stack([middle, low - radius, high + radius], dim=-1)
+    )
 
 
 def test_a_checkpoint_has_the_radius_of_its_weights(tmp_path):
     """Those are an average."""
     data, model = TinySeries(), build()
     checkpoint = ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1)
-    trainer = make_trainer(tmp_path, max_epochs=2, enable_checkpointing=True, callbacks=[checkpoint, EMA(0.8)])
+    trainer = make_trainer(
+        tmp_path, max_epochs=2, enable_checkpointing=True, callbacks=[checkpoint, EMA(0.8)]
+    )
     trainer.fit(model, data)
     radii = []
     for epoch in range(2):
@@ -129,7 +156,9 @@ def test_a_checkpoint_has_the_radius_of_its_weights(tmp_path):
         expected = radius_of(loaded, data)
         torch.testing.assert_close(loaded.conformal.radius, expected)
         trainer.test(model, data, ckpt_path=path, weights_only=True, verbose=False)
-        torch.testing.assert_close(trainer.callback_metrics["test/interval_width"], 2 * expected.mean())
+        torch.testing.assert_close(
+            trainer.callback_metrics["test/interval_width"], 2 * expected.mean()
+        )
         radii.append(expected)
     assert not torch.allclose(radii[0], radii[1])
     other = Forecaster.load_from_checkpoint(path, network=Linear(), coverage=0.5, weights_only=True)

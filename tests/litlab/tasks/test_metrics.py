@@ -1,4 +1,6 @@
-"""Metrics that the user names, and the means that callbacks see; test_ranks.py has them over ranks."""
+"""Metrics that the user names, and the means that callbacks see; test_ranks.py has them over
+ranks.
+"""
 
 import pytest
 import torch
@@ -14,7 +16,9 @@ from tests.litlab.callbacks.tiny import fit, make_trainer
 from tests.litlab.tasks import test_classifier, test_forecaster, test_regressor
 from tests.litlab.tasks.tiny_series import TinySeries
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*logging interval")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers", "ignore:.*logging interval"
+)
 
 
 class MyAccuracy(Metric):
@@ -55,7 +59,11 @@ class MyConfidence(Metric):
 
 
 def own_metrics() -> dict[str, Metric]:
-    return {"mine": MyAccuracy(), "kept": MyConfidence(), "twice": MyAccuracy() + MulticlassAccuracy(3)}
+    return {
+        "mine": MyAccuracy(),
+        "kept": MyConfidence(),
+        "twice": MyAccuracy() + MulticlassAccuracy(3),
+    }
 
 
 def test_objects_from_python_count_every_sample_once_and_stay_out_of_checkpoints(tmp_path):
@@ -65,7 +73,11 @@ def test_objects_from_python_count_every_sample_once_and_stay_out_of_checkpoints
     model = Classifier(nn.Identity(), num_classes=3, metrics=own_metrics())
     trainer = make_trainer(tmp_path)
     for size in (50, 20):
-        trainer.validate(model, DataLoader(TensorDataset(inputs[:size], labels[:size]), batch_size=8), verbose=False)
+        trainer.validate(
+            model,
+            DataLoader(TensorDataset(inputs[:size], labels[:size]), batch_size=8),
+            verbose=False,
+        )
         probabilities, truth = model(inputs).softmax(1)[:size], labels[:size]
         right = (probabilities.argmax(1) == truth).float().mean()
         expected = {
@@ -73,7 +85,9 @@ def test_objects_from_python_count_every_sample_once_and_stay_out_of_checkpoints
             "kept": (probabilities.amax(dim=1) * (1 + truth)).mean(),
         }
         for name, value in expected.items():
-            assert trainer.callback_metrics[f"val/{name}"].item() == pytest.approx(value.item()), name
+            assert trainer.callback_metrics[f"val/{name}"].item() == pytest.approx(value.item()), (
+                name
+            )
     trainer.save_checkpoint(tmp_path / "a.ckpt")
     saved = torch.load(tmp_path / "a.ckpt", weights_only=True)
     assert saved["hyper_parameters"]["num_classes"] == 3
@@ -103,14 +117,18 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("settings", [{}, {"max_steps": 4}, {"accumulate_grad_batches": 2}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"max_steps": 4}, {"accumulate_grad_batches": 2}], ids=str
+)
 @pytest.mark.parametrize("task", TASKS)
 def test_callbacks_see_the_means_of_an_epoch_as_it_ends(tmp_path, monkeypatch, task, settings):
     """As they see those of ``self.log(..., on_epoch=True)``; also of an epoch that is cut short."""
     build, data = TASKS[task]
     model, seen, logged = build(), Seen(), []
     monkeypatch.setattr(model, "log_dict", lambda values, **_: logged.append(as_numbers(values)))
-    trainer = fit(tmp_path, model, seen, data=data(), max_epochs=2, num_sanity_val_steps=0, **settings)
+    trainer = fit(
+        tmp_path, model, seen, data=data(), max_epochs=2, num_sanity_val_steps=0, **settings
+    )
     trainer.test(model, data(), verbose=False)
     assert "train/loss" in logged[-2]
     assert "test/loss" in logged[-1]

@@ -24,7 +24,10 @@ def test_all_verbs(run, tmp_path):
     assert "val_auroc" in done.out
     done = run("predict", "--run", "plain", *TRUST)
     assert done.code == 2
-    assert "predict: TestedPointsData has no write_predictions, and trainer.callbacks no BasePr" in done.err
+    assert (
+        "predict: TestedPointsData has no write_predictions, and trainer.callbacks no BasePr"
+        in done.err
+    )
     writer = {"class_path": "tests.litlab.tasks.plain.Writer", "init_args": {"path": "points.csv"}}
     done = run("predict", "--run", "plain", *TRUST, f"--trainer.callbacks=[{json.dumps(writer)}]")
     assert done.code == 0, done.err
@@ -35,7 +38,10 @@ def test_all_verbs(run, tmp_path):
     ("part", "line"),
     [
         ("--model=tests.litlab.tasks.plain.OnlyTrains", "OnlyTrains has no test_step: not tested"),
-        ("--data=tests.litlab.tasks.plain.PointsData", "PointsData has no test_dataloader: not tested"),
+        (
+            "--data=tests.litlab.tasks.plain.PointsData",
+            "PointsData has no test_dataloader: not tested",
+        ),
     ],
 )
 def test_what_it_lacks_is_left_out_in_one_line(run, tmp_path, part, line):

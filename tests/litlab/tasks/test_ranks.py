@@ -33,22 +33,37 @@ class Streamed(IterableDataset):
 
 
 def forecasts(folder, **options) -> dict:
-    """Metrics of a validation and a test of a fresh model: of 21 windows, two ranks have 11 and 10."""
+    """Metrics of a validation and a test of a fresh model: of 21 windows, two ranks have 11 and
+    10.
+    """
     model, data = build(2, quantiles=[0.5, 0.9]), TinySeries(windows=21)
     trainer = make_trainer(folder, **options)
     trainer.validate(model, data, verbose=False)
     logged = dict(trainer.callback_metrics)
     trainer.test(model, data, verbose=False)
     result = {name: value.item() for name, value in {**logged, **trainer.callback_metrics}.items()}
-    return {**result, **{str(number): radius.item() for number, radius in enumerate(model.conformal.radius.flatten())}}
+    return {
+        **result,
+        **{
+            str(number): radius.item()
+            for number, radius in enumerate(model.conformal.radius.flatten())
+        },
+    }
 
 
 def classes(folder, samples: int, **options) -> dict:
-    """The metrics of the first samples, of which each rank has its own; of one sample one rank has none."""
+    """The metrics of the first samples, of which each rank has its own; of one sample one rank has
+    none.
+    """
     generator = torch.Generator().manual_seed(0)
-    inputs, labels = torch.rand(17, 3, generator=generator), torch.randint(3, (17,), generator=generator)
+    inputs, labels = (
+        torch.rand(17, 3, generator=generator),
+        torch.randint(3, (17,), generator=generator),
+    )
     trainer = make_trainer(folder, **options)
-    mine = list(zip(inputs, labels, strict=True))[trainer.global_rank : samples : trainer.world_size]
+    mine = list(zip(inputs, labels, strict=True))[
+        trainer.global_rank : samples : trainer.world_size
+    ]
     torch.manual_seed(0)
     model = Classifier(nn.Linear(3, 3), num_classes=3, metrics=own_metrics())
     trainer.validate(model, DataLoader(Streamed(mine), batch_size=4), verbose=False)
@@ -56,7 +71,11 @@ def classes(folder, samples: int, **options) -> dict:
 
 
 def evaluate(folder, **options) -> list[dict]:
-    return [forecasts(folder, **options), classes(folder, 1, **options), classes(folder, 17, **options)]
+    return [
+        forecasts(folder, **options),
+        classes(folder, 1, **options),
+        classes(folder, 17, **options),
+    ]
 
 
 PROGRAM = """
@@ -74,7 +93,9 @@ with open(f"{sys.argv[2]}/{os.environ['LOCAL_RANK']}.json", "w") as file:
 def test_ranks_with_other_numbers_of_batches_evaluate_like_one(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(PROGRAM)
-    processes = [Python(script, ROOT, tmp_path, cwd=ROOT, environment=of_rank) for of_rank in ranks(2)]
+    processes = [
+        Python(script, ROOT, tmp_path, cwd=ROOT, environment=of_rank) for of_rank in ranks(2)
+    ]
     printed = [process.communicate(120)[1] for process in processes]
     assert [process.wait() for process in processes] == [0, 0], printed
     expected = evaluate(tmp_path)

@@ -20,14 +20,20 @@ MEAN, STD = torch.tensor([100.0, -3.0]), torch.tensor([20.0, 0.5])
 
 def build(network: nn.Module | None = None, targets: int = 2, **settings) -> Regressor:
     torch.manual_seed(0)
-    facts = {"target_names": ["price", "size"], "target_mean": MEAN.tolist(), "target_std": STD.tolist()}
+    facts = {
+        "target_names": ["price", "size"],
+        "target_mean": MEAN.tolist(),
+        "target_std": STD.tolist(),
+    }
     facts = {name: values[:targets] for name, values in facts.items()}
     return Regressor(network or nn.Linear(4, targets), **{**facts, **settings})
 
 
 def rows(targets: int = 2):
     generator = torch.Generator().manual_seed(1)
-    return torch.randn(23, 4, generator=generator), (torch.randn(23, 2, generator=generator) * STD + MEAN)[:, :targets]
+    return torch.randn(23, 4, generator=generator), (
+        torch.randn(23, 2, generator=generator) * STD + MEAN
+    )[:, :targets]
 
 
 class Rows(LightningDataModule):
@@ -51,31 +57,49 @@ def test_metrics_are_in_the_units_of_the_file_and_the_loss_is_not(tmp_path, name
     count = len(names)
     still, further = partial(torch.optim.SGD, lr=1e-12), {"mape": MeanAbsolutePercentageError()}
     model, (inputs, target) = build(targets=count, optimizer=still, metrics=further), rows(count)
-    metrics, predicted = trained(tmp_path, model, (inputs, target if count > 1 else target.flatten()))
-    torch.testing.assert_close(predicted, model.network(inputs).detach() * STD[:count] + MEAN[:count])
+    metrics, predicted = trained(
+        tmp_path, model, (inputs, target if count > 1 else target.flatten())
+    )
+    torch.testing.assert_close(
+        predicted, model.network(inputs).detach() * STD[:count] + MEAN[:count]
+    )
     error = predicted - target
     for stage in ("train", "val"):
-        expected = {"loss": (error / STD[:count]).square().mean(), "mape": (error / target).abs().mean()}
+        expected = {
+            "loss": (error / STD[:count]).square().mean(),
+            "mape": (error / target).abs().mean(),
+        }
         for name, miss, truth in zip(names, error.T, target.T, strict=True):
             squared = miss.square().mean()
             r2 = 1 - squared / truth.var(unbiased=False)
             expected |= {f"mse{name}": squared, f"mae{name}": miss.abs().mean(), f"r2{name}": r2}
         for name, value in expected.items():
             assert metrics[f"{stage}/{name}"] == pytest.approx(value.item(), rel=1e-4), name
-    assert set(model.state_dict()) == {"network.weight", "network.bias"}, "units are settings, not weights"
+    assert set(model.state_dict()) == {"network.weight", "network.bias"}, (
+        "units are settings, not weights"
+    )
 
 
-@pytest.mark.parametrize(("loss", "function"), [("mse", F.mse_loss), ("mae", F.l1_loss), ("huber", F.huber_loss)])
+@pytest.mark.parametrize(
+    ("loss", "function"), [("mse", F.mse_loss), ("mae", F.l1_loss), ("huber", F.huber_loss)]
+)
 def test_losses_of_any_precision(loss, function):
     model, (inputs, target) = build(loss=loss).double(), rows()
     standardised = (target.double() - MEAN) / STD
     expected = function(model.network(inputs.double()), standardised).float()
     torch.testing.assert_close(model.batch_loss((inputs, target)).float(), expected)
-    assert model.expected_loss((inputs, target)) == pytest.approx(function(0 * standardised, standardised).item())
+    assert model.expected_loss((inputs, target)) == pytest.approx(
+        function(0 * standardised, standardised).item()
+    )
 
 
 def test_units_may_be_left_out_and_a_network_needs_an_output_for_each_target():
     network, (inputs, _) = nn.Linear(4, 1), rows()
-    assert torch.equal(Regressor(network, target_names=["price"]).predict_step(inputs, 0), network(inputs))
-    with pytest.raises(UserError, match=r"^model\.network: it returns \(23, 3\); give it an output for each of price"):
+    assert torch.equal(
+        Regressor(network, target_names=["price"]).predict_step(inputs, 0), network(inputs)
+    )
+    with pytest.raises(
+        UserError,
+        match=r"^model\.network: it returns \(23, 3\); give it an output for each of price",
+    ):
         build(nn.Linear(4, 3)).batch_loss(rows())

@@ -6,7 +6,9 @@ from torch.utils.data import DataLoader
 
 
 class TinySeries(LightningDataModule):
-    """Windows over two noisy sines, `windows` for each stage, in batches of 5; ranks share them without padding."""
+    """Windows over two noisy sines, `windows` for each stage, in batches of 5; ranks share them
+    without padding.
+    """
 
     context_length, horizon, num_targets, num_covariates = 12, 6, 2, 0
 
@@ -15,12 +17,16 @@ class TinySeries(LightningDataModule):
         self.windows = windows
         time = torch.arange(3 * windows + self.context_length + self.horizon, dtype=torch.float32)
         self.series = torch.stack([(time / 3).sin(), 2 + (time / 2).cos()], dim=1)
-        self.series += 0.1 * torch.randn(self.series.shape, generator=torch.Generator().manual_seed(0))
+        self.series += 0.1 * torch.randn(
+            self.series.shape, generator=torch.Generator().manual_seed(0)
+        )
         self.naive_error = torch.tensor([0.5, 0.25])
         self.ridge_calls: list[int | None] = []
 
     def ridge(self, past: int | None = None) -> torch.Tensor:
-        """Not the ridge, but as it: a linear map whose rows sum to one. It repeats the rows of 6 rows ago."""
+        """Not the ridge, but as it: a linear map whose rows sum to one. It repeats the rows of 6
+        rows ago.
+        """
         self.ridge_calls.append(past)
         rows = past or self.context_length
         return torch.eye(rows)[rows - 6 :]
@@ -32,7 +38,10 @@ class TinySeries(LightningDataModule):
         starts = range(number * self.windows + first, (number + 1) * self.windows, every)
         length = self.context_length
         return [
-            {"past": self.series[start:][:length], "future": self.series[start + length :][: self.horizon]}
+            {
+                "past": self.series[start:][:length],
+                "future": self.series[start + length :][: self.horizon],
+            }
             for start in starts
         ]
 

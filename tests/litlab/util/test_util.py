@@ -1,4 +1,6 @@
-"""Helpers that all rooms share: random numbers, steps, tables, memory, directions of metrics, YAML."""
+"""Helpers that all rooms share: random numbers, steps, tables, memory, directions of metrics,
+YAML.
+"""
 
 import math
 import sys
@@ -19,7 +21,8 @@ from litlab.util.text import print_table
 from litlab.util.yaml import find_line, read_mapping
 from tests.processes import Python
 
-REFERENCE = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]  # of the published generator, from state 0
+# Of the published generator, from state 0
+REFERENCE = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
 
 def test_random_numbers_are_those_of_the_published_generator():
@@ -28,10 +31,14 @@ def test_random_numbers_are_those_of_the_published_generator():
 
 def test_the_last_step_of_an_epoch_may_be_shorter():
     schedule = GradientAccumulationScheduler({0: 2, 1: 3, 4: 1, 9: 7})
-    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[schedule])
+    trainer = Trainer(
+        accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[schedule]
+    )
     sizes = [schedule.get_accumulate_grad_batches(epoch) for epoch in range(12)]
     for epochs in range(13):
-        assert count_steps(trainer, 7, epochs) == sum(math.ceil(7 / size) for size in sizes[:epochs])
+        assert count_steps(trainer, 7, epochs) == sum(
+            math.ceil(7 / size) for size in sizes[:epochs]
+        )
     assert count_steps(trainer, math.inf, 3) == count_steps(trainer, 7, math.inf) == math.inf
 
 
@@ -41,7 +48,14 @@ def test_the_last_step_of_an_epoch_may_be_shorter():
         ({"max_epochs": 3}, 3),
         ({"max_steps": 14, "max_epochs": -1}, 2),
         ({"max_steps": 10, "max_epochs": 5, "accumulate_grad_batches": 2}, 2.5),
-        ({"max_steps": 11, "callbacks": [GradientAccumulationScheduler({0: 1, 1: 3})], "max_epochs": -1}, 2 + 1 / 3),
+        (
+            {
+                "max_steps": 11,
+                "callbacks": [GradientAccumulationScheduler({0: 1, 1: 3})],
+                "max_epochs": -1,
+            },
+            2 + 1 / 3,
+        ),
         ({"max_steps": 14, "max_epochs": 1}, 1),
         ({"max_time": {"seconds": 60}, "max_epochs": -1}, math.inf),
     ],
@@ -64,7 +78,9 @@ def test_a_table_is_wider_than_the_terminal_rather_than_cut(monkeypatch, capsys)
     # A wide column does not take from those whose words are long.
     monkeypatch.setenv("COLUMNS", "60")
     table = Table("", "a")
-    table.add_row("some words " * 5, "--trainer.strategy.tensor_parallel_size=2 --trainer.devices=4")
+    table.add_row(
+        "some words " * 5, "--trainer.strategy.tensor_parallel_size=2 --trainer.devices=4"
+    )
     print_table(table)
     assert "--trainer.strategy.tensor_parallel_size=2 " in capsys.readouterr().out
 
@@ -112,14 +128,20 @@ def test_direction():
     model = nn.Module()
     further = {"mine": MulticlassHingeLoss(3), "loss_of_mine": MulticlassAccuracy(3)}
     model.val_metrics = StageMetrics("val", {"acc": MulticlassAccuracy(3)}, further=further)
-    assert {name: metric_direction(name, model) for name in [*KNOWN, *UNKNOWN]} == KNOWN | dict.fromkeys(UNKNOWN)
+    assert {
+        name: metric_direction(name, model) for name in [*KNOWN, *UNKNOWN]
+    } == KNOWN | dict.fromkeys(UNKNOWN)
 
 
 @pytest.mark.parametrize(
     ("mode", "monitor", "says"),
     [
         ("max", "val/loss", "val/loss is better when lower; set min, or leave mode out"),
-        (None, "val/score", "it is not known whether val/score is better when lower or higher; set"),
+        (
+            None,
+            "val/score",
+            "it is not known whether val/score is better when lower or higher; set",
+        ),
     ],
 )
 def test_mode(mode, monitor, says):
@@ -131,7 +153,10 @@ def test_mode(mode, monitor, says):
 
 def test_what_values_mean(tmp_path):
     file = tmp_path / "a.yaml"
-    text = "a: 1e-3\nb: -1E4\nc: .5\nd: 1_000\ne: .inf\nf: 2024-01-31\ng: 1,5\nh: 7\ni: 0x10\nj: Grüße\n"
+    text = (
+        "a: 1e-3\nb: -1E4\nc: .5\nd: 1_000\ne: .inf\nf: 2024-01-31\ng: 1,5\nh: 7\ni: 0x10\nj: "
+        "Grüße\n"
+    )
     file.write_text(text, encoding="utf-8-sig")
     values = [0.001, -10000.0, 0.5, 1000, float("inf"), "2024-01-31", "1,5", 7, 16, "Grüße"]
     assert list(read_mapping(file).values()) == values
@@ -143,10 +168,16 @@ def test_what_values_mean(tmp_path):
     ("content", "says"),
     [
         ("trainer: {a: 1}\nx: 1\ntrainer: {b: 2}\n", ":3: not valid YAML: trainer is there twice"),
-        ("a: !!python/object/apply:os.system [ls]\n", ":1: not valid YAML: could not determine a constructor"),
+        (
+            "a: !!python/object/apply:os.system [ls]\n",
+            ":1: not valid YAML: could not determine a constructor",
+        ),
         ("a: 1\n---\nb: 2\n", "a.yaml:2: not valid YAML: but found another document"),
         ("", ": it holds no keys and values; write some, such as trainer: {max_epochs: 3}"),
-        ("name: Grüße".encode("latin-1"), ": it can't be read (it is not UTF-8); give a YAML file in UTF-8"),
+        (
+            "name: Grüße".encode("latin-1"),
+            ": it can't be read (it is not UTF-8); give a YAML file in UTF-8",
+        ),
     ],
     ids=range(5),
 )
@@ -160,6 +191,9 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path, content, says):
 
 def test_the_line_of_a_key_is_found_through_classes(tmp_path):
     file = tmp_path / "a.yaml"
-    file.write_text("model:\n  class_path: Mine\n  init_args:\n    optimizer:\n      init_args:\n        lr: 1\n")
+    file.write_text(
+        "model:\n  class_path: Mine\n  init_args:\n    optimizer:\n      init_args:\n  "
+        "      lr: 1\n"
+    )
     assert find_line(file, "model.optimizer.lr") == 6
     assert find_line(file, "model.optimizer.beta") is None

@@ -21,8 +21,12 @@ class Texts(LightningDataModule):
     """Four texts of two to five tokens, each with one that is unlike the others."""
 
     class_names = ("$x$", "spam")
-    metadata = SimpleNamespace(tokenizer=train_tokenizer(["fire fire fire tree tree water water"], "word", 9))
-    ids = torch.tensor([[3, FIRE, 0, 0, 0], [3, 4, FIRE, 0, 0], [FIRE, 3, 3, 3, 0], [4, 4, 4, FIRE, 4]])
+    metadata = SimpleNamespace(
+        tokenizer=train_tokenizer(["fire fire fire tree tree water water"], "word", 9)
+    )
+    ids = torch.tensor(
+        [[3, FIRE, 0, 0, 0], [3, 4, FIRE, 0, 0], [FIRE, 3, 3, 3, 0], [4, 4, 4, FIRE, 4]]
+    )
 
     def test_dataloader(self):
         samples = [({"ids": ids}, torch.tensor(0)) for ids in self.ids]
@@ -31,7 +35,9 @@ class Texts(LightningDataModule):
 
 def draw(folder, pooling=("attention",), compiled=False, **settings):
     settings = {"embed_dim": 8, "num_heads": 2, "dim_feedforward": 8, **settings}
-    model = TransformerClassifier(vocab_size=5, num_classes=2, pooling=pooling, **{"max_tokens": 5, **settings})
+    model = TransformerClassifier(
+        vocab_size=5, num_classes=2, pooling=pooling, **{"max_tokens": 5, **settings}
+    )
     network = model.network
     with torch.no_grad():  # fire alone has a score in the pooling, if there is nothing before it
         network.embedding.weight.zero_()[FIRE, 0] = network.embedding.weight[3:, 1] = 9.0
@@ -57,7 +63,9 @@ def draw(folder, pooling=("attention",), compiled=False, **settings):
 def test_pooling_looks_at_the_token_with_the_score(tmp_path, compiled):
     drawn = draw(tmp_path, num_layers=0, compiled=compiled)
     for ids, strips in zip(Texts.ids, drawn, strict=True):
-        torch.testing.assert_close(strips[0], (ids == FIRE).float()[: (ids > 0).sum()], atol=1e-3, rtol=0)
+        torch.testing.assert_close(
+            strips[0], (ids == FIRE).float()[: (ids > 0).sum()], atol=1e-3, rtol=0
+        )
     assert (tmp_path / "attention.png").is_file()
 
 
@@ -74,7 +82,9 @@ def test_patches_of_tokens(tmp_path):
 
 
 def test_of_long_texts_the_first_window_is_drawn(tmp_path):
-    assert [strips.shape for strips in draw(tmp_path, max_tokens=3)] == [(3, n) for n in (2, 3, 3, 3)]
+    assert [strips.shape for strips in draw(tmp_path, max_tokens=3)] == [
+        (3, n) for n in (2, 3, 3, 3)
+    ]
 
 
 def test_a_network_without_attention_has_no_picture(tmp_path, caplog):

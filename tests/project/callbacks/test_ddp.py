@@ -61,7 +61,8 @@ class Shared(Texts):
 
 def test(model, data, *callbacks):
     logger = CSVLogger(folder, name="", version=callbacks[0].__class__.__name__)
-    trainer = make_trainer(folder, logger=logger, callbacks=[*callbacks], use_distributed_sampler=False, **strategy)
+    options = {"callbacks": [*callbacks], "use_distributed_sampler": False, **strategy}
+    trainer = make_trainer(folder, logger=logger, **options)
     trainer.test(model, data, verbose=False)
 
 
@@ -78,31 +79,50 @@ if "LSTMForecaster" in globals():
 with open(f"{folder}/rank{trainer.global_rank}.json", "w") as file:
     json.dump(result, file)
 """
-HAS_TABLES = all(map(find_spec, ("project.callbacks.text_samples", "project.callbacks.forecast_plots")))
+HAS_TABLES = all(
+    map(find_spec, ("project.callbacks.text_samples", "project.callbacks.forecast_plots"))
+)
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers")
 def test_two_processes(tmp_path, monkeypatch):
-    """An odd number of windows: the processes have unlike shares. A ridge is solved by one of them."""
+    """An odd number of windows: the processes have unlike shares. A ridge is solved by one of
+    them.
+    """
     two, one = tmp_path / "2", tmp_path / "1"
     two.mkdir()
     script = two / "run.py"
     script.write_text(START + FIT + TABLES * HAS_TABLES + SAVE)
-    processes = [Python(script, ROOT, two, 2, cwd=two, environment=of_rank, merge=True) for of_rank in ranks(2)]
+    processes = [
+        Python(script, ROOT, two, 2, cwd=two, environment=of_rank, merge=True)
+        for of_rank in ranks(2)
+    ]
     printed = [process.communicate(120)[0] for process in processes]
     assert [process.wait() for process in processes] == [0, 0], printed
     first, second = (json.loads((two / f"rank{rank}.json").read_text()) for rank in (0, 1))
     assert first["samples"] == 16
-    assert torch.tensor(first["counts"]).sum(1).tolist() == TinyData(16).dataset.tensors[1].bincount().tolist()
+    assert (
+        torch.tensor(first["counts"]).sum(1).tolist()
+        == TinyData(16).dataset.tensors[1].bincount().tolist()
+    )
     assert printed[0].count("epoch 1/1") == printed[0].count("Run summary") == 1
     if HAS_TABLES:
         assert (first.pop("ridges"), second.pop("ridges")) == (1, 0)
-        assert printed[0].count("baselines on 0") == printed[0].count("Test: the model beside its baselines") == 1
+        assert (
+            printed[0].count("baselines on 0")
+            == printed[0].count("Test: the model beside its baselines")
+            == 1
+        )
         assert "baselines on 1" not in printed[0] + printed[1]
         monkeypatch.setattr(sys, "argv", ["run.py", str(ROOT), str(one), "1"])
         monkeypatch.setattr(sys, "path", list(sys.path))
-        exec(START + TABLES, {"__name__": "run"})  # here: another process would take seconds to start
-        for name in ("TextSamples/texts", "ForecastPlots/forecast_metrics", "ForecastPlots/backtest"):
+        # here: another process would take seconds to start
+        exec(START + TABLES, {"__name__": "run"})
+        for name in (
+            "TextSamples/texts",
+            "ForecastPlots/forecast_metrics",
+            "ForecastPlots/backtest",
+        ):
             alone, shared = ((folder / f"{name}.csv").read_text() for folder in (one, two))
             assert alone == shared
             assert alone.count("\n") > 1

@@ -22,7 +22,12 @@ def errors(data):
 def check(row, error, scale, naive):
     """Compare a row of a table with errors of shape (..., channel)."""
     mae = error.abs()
-    expected = {"mse": error.square(), "mae": mae, "mase": mae / naive, "coverage": (mae <= 1).float()}
+    expected = {
+        "mse": error.square(),
+        "mae": mae,
+        "mase": mae / naive,
+        "coverage": (mae <= 1).float(),
+    }
     if "mae_units" in row:
         expected["mae_units"] = mae * scale
     for name, value in expected.items():
@@ -32,9 +37,15 @@ def check(row, error, scale, naive):
 def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
     for name in ("draw_forecasts", "draw_error_by_step", "publish_figure"):  # slow
         monkeypatch.setattr(module, name, lambda *_: None)
-    data, callback, logger = TinySeries(), ForecastPlots(periods=3), CSVLogger(tmp_path, name="", version="")
+    data, callback, logger = (
+        TinySeries(),
+        ForecastPlots(periods=3),
+        CSVLogger(tmp_path, name="", version=""),
+    )
     for _ in range(2):  # each test starts anew
-        make_trainer(tmp_path, logger=logger, callbacks=[callback]).test(TinyForecaster(), data, verbose=False)
+        make_trainer(tmp_path, logger=logger, callbacks=[callback]).test(
+            TinyForecaster(), data, verbose=False
+        )
     tables = (tmp_path / "forecast_metrics.csv", tmp_path / "backtest.csv")
     by_step, by_period = (list(csv.DictReader(table.read_text().splitlines())) for table in tables)
     error = errors(data)
@@ -47,4 +58,7 @@ def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
     for row, of, (first, last) in zip(by_period, error.split(7), origins, strict=True):
         check(row, of, data.scale, data.naive_error)
         assert row["windows"] == str(len(of))
-        assert (row["first_origin"], row["last_origin"]) == (f"2024-01-{first}:00:00", f"2024-01-{last}:00:00")
+        assert (row["first_origin"], row["last_origin"]) == (
+            f"2024-01-{first}:00:00",
+            f"2024-01-{last}:00:00",
+        )

@@ -29,22 +29,30 @@ class Shift(LightningModule):
 
 
 def test_estimates_are_unbiased():
-    """Gradients of a known mean and covariance; the squared norm of the mean gradient alone is far off."""
+    """Gradients of a known mean and covariance; the squared norm of the mean gradient alone is far
+    off.
+    """
     torch.manual_seed(0)
     model, mean, std = Shift(20), torch.full((20,), 0.2), torch.linspace(0.5, 2, 20)
     expected = torch.stack([mean.square().sum(), std.square().sum()])
-    batches = [mean + std * torch.randn(27, 20) for _ in range(600)]  # micro-batches of 3, three samples are left over
+    # micro-batches of 3, three samples are left over
+    batches = [mean + std * torch.randn(27, 20) for _ in range(600)]
     estimates = torch.stack([estimate_noise(model, {"x": batch}, 27) for batch in batches])
     errors = estimates.std(dim=0) / math.sqrt(len(estimates))
     assert ((estimates.mean(dim=0) - expected).abs() <= 3 * errors).all()
     assert (errors < 0.05 * expected).all()
-    assert torch.stack([batch.mean(dim=0).square().sum() for batch in batches]).mean() > 2 * expected[0]
+    assert (
+        torch.stack([batch.mean(dim=0).square().sum() for batch in batches]).mean()
+        > 2 * expected[0]
+    )
     assert estimate_noise(model, {"x": batches[0][:3]}, 3).isnan().all()
     assert model.weight.grad is None
 
 
 def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_path):
-    """With batch norm, dropout, accumulation, what the model itself draws, and a run that is interrupted twice."""
+    """With batch norm, dropout, accumulation, what the model itself draws, and a run that is
+    interrupted twice.
+    """
     plain, _ = fit(tmp_path / "plain")
     whole = GradientNoiseScale(every_n_steps=2)
     watched, _ = fit(tmp_path / "watched", callbacks=[whole])
@@ -54,7 +62,12 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
     assert [(point.step, point.batch) for point in whole.points] == [(2, 8), (4, 8)]
 
     fit(tmp_path / "cut", stop=("batch", 0, 4), callbacks=[GradientNoiseScale(every_n_steps=2)])
-    fit(tmp_path / "cut", stop=("batch", 1, 4), callbacks=[GradientNoiseScale(every_n_steps=2)], resume=True)
+    fit(
+        tmp_path / "cut",
+        stop=("batch", 1, 4),
+        callbacks=[GradientNoiseScale(every_n_steps=2)],
+        resume=True,
+    )
     resumed = GradientNoiseScale(every_n_steps=2)
     fit(tmp_path / "cut", callbacks=[resumed], resume=True)
     assert resumed.points == whole.points

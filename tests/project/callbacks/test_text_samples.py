@@ -50,7 +50,9 @@ class Reader(Tiny):
 
 def rows(folder, data):
     logger = TensorBoardLogger(folder, name="", version="")
-    make_trainer(folder, logger=logger, callbacks=[TextSamples(4)]).test(Reader(), data, verbose=False)
+    make_trainer(folder, logger=logger, callbacks=[TextSamples(4)]).test(
+        Reader(), data, verbose=False
+    )
     with (folder / "texts.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
@@ -76,7 +78,12 @@ def test_the_most_confident_mistakes_and_some_that_are_right(tmp_path):
 
 
 def test_other_models_and_data_are_refused(tmp_path, monkeypatch):
-    for cls, name, lack in ((Texts, "sample_index", "no 'sample_index'"), (Reader, "test_step", "dict with 'logits'")):
+    for cls, name, lack in (
+        (Texts, "sample_index", "no 'sample_index'"),
+        (Reader, "test_step", "dict with 'logits'"),
+    ):
         monkeypatch.setattr(cls, name, property() if cls is Texts else lambda *_: None)
-        with pytest.raises(UserError, match=rf"{lack}.* remove TextSamples from trainer\.callbacks"):
+        with pytest.raises(
+            UserError, match=rf"{lack}.* remove TextSamples from trainer\.callbacks"
+        ):
             rows(tmp_path, Texts())

@@ -30,6 +30,8 @@ def test_imdb_is_read_from_the_archive(tmp_path):
         archive.addfile(tarfile.TarInfo("aclImdb/train/urls_pos.txt"))
     frame = IMDBData.public.read(tmp_path)
     train = frame[frame["split"] == "train"]
-    assert train["text"].tolist() == [f"train {folder} {i} é" for folder in ("neg", "pos") for i in range(12)]
+    assert train["text"].tolist() == [
+        f"train {folder} {i} é" for folder in ("neg", "pos") for i in range(12)
+    ]
     assert train["label"].tolist() == [0] * 12 + [1] * 12
     assert frame["split"].value_counts().to_dict() == {"train": 24, "test": 8}

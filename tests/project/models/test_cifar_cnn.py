@@ -10,12 +10,23 @@ from tests.conftest import CONFIGS
 
 class TestCifarCNN(ModuleContract):
     config = CONFIGS / "cifar.yaml"
-    settings = ("--data.dataset=folder", "--data.path={images}", "--data.batch_size=20", "--model.width=16")
+    settings = (
+        "--data.dataset=folder",
+        "--data.path={images}",
+        "--data.batch_size=20",
+        "--model.width=16",
+    )
     loss_at_start = math.log(10)
     overfit_share = 0.5  # labels are smoothed
 
-    def test_the_first_batch_whitens_the_patches_and_images_are_small_in_the_first_half(self, build):
-        flags = ("--trainer.max_epochs=2", "--trainer.limit_train_batches=2", "--trainer.limit_val_batches=0")
+    def test_the_first_batch_whitens_the_patches_and_images_are_small_in_the_first_half(
+        self, build
+    ):
+        flags = (
+            "--trainer.max_epochs=2",
+            "--trainer.limit_train_batches=2",
+            "--trainer.limit_val_batches=0",
+        )
         model, data, trainer = build(*flags)
         assert not model.network.whitened
         seen, sizes = [], []
@@ -29,4 +40,5 @@ class TestCifarCNN(ModuleContract):
         covariance = responses @ responses.T / responses.shape[1]
         variances = covariance.diagonal()
         assert covariance.sub(variances.diag()).abs().max() < 1e-2
-        assert variances.max() < 1.01  # directions of little variance stay below 1, because of epsilon
+        # Directions of little variance stay below 1, because of epsilon
+        assert variances.max() < 1.01

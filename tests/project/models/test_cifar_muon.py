@@ -8,15 +8,24 @@ from project.models.cifar_muon import CifarMuon
 
 
 def test_the_recipe(monkeypatch):
-    """Filters: Nesterov's momentum, orthogonal, at unit norm. The rest: SGD, whose decay is the same share for all."""
+    """Filters: Nesterov's momentum, orthogonal, at unit norm. The rest: SGD, whose decay is the
+    same share for all.
+    """
     monkeypatch.setattr("litlab.optim.muon.has_fast_bfloat16", lambda device: False)
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8, 4))
-    filters, bias, head, _ = weights = [parameter.detach().clone() for parameter in network.parameters()]
+    filters, bias, head, _ = weights = [
+        parameter.detach().clone() for parameter in network.parameters()
+    ]
     rest = torch.optim.SGD(
-        [{"params": [head], "lr": 0.4, "weight_decay": 1e-3 / 0.4}, {"params": [bias, weights[3]], "lr": 26.0}],
-        momentum=0.85, nesterov=True, weight_decay=1e-3 / 26,
-    )  # fmt: skip
+        [
+            {"params": [head], "lr": 0.4, "weight_decay": 1e-3 / 0.4},
+            {"params": [bias, weights[3]], "lr": 26.0},
+        ],
+        momentum=0.85,
+        nesterov=True,
+        weight_decay=1e-3 / 26,
+    )
     optimizer, momentum = CifarMuon(network.parameters()), torch.zeros_like(filters)
     optimizer.divide(network)
     for _ in range(3):
@@ -25,7 +34,9 @@ def test_the_recipe(monkeypatch):
         optimizer.step()
         rest.step()
         momentum = 0.6 * momentum + filters.grad
-        update = orthogonalise((filters.grad + 0.6 * momentum).flatten(1), iterations=3).view_as(filters)
+        update = orthogonalise((filters.grad + 0.6 * momentum).flatten(1), iterations=3).view_as(
+            filters
+        )
         filters *= 8**0.5 / filters.norm()
         filters -= 0.12 * update
     for parameter, weight in zip(network.parameters(), weights, strict=True):

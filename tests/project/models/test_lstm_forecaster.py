@@ -25,15 +25,16 @@ SGD = partial(torch.optim.SGD, lr=0.1)
 class TestLSTMForecaster(ModuleContract):
     config = CONFIGS / "forecast.yaml"
     settings = (
-        "--data.dataset=generated", "--data.batch_size=10", "--data.context_length=48", "--data.horizon=24",
-        "--trainer.callbacks=[]", "--model.dropout=0",
+        "--data.dataset=generated", "--data.batch_size=10", "--data.context_length=48",
+        "--data.horizon=24", "--trainer.callbacks=[]", "--model.dropout=0",
     )  # fmt: skip
     tolerance = 0.01
     overfit_steps = 50
     overfit_share = 0.5
 
     def theory(self, batch):
-        return (batch["future"] - batch["past"][:, -1:]).abs().mean().item()  # the last value, until training starts
+        # The last value, until training starts
+        return (batch["future"] - batch["past"][:, -1:]).abs().mean().item()
 
 
 def build(**settings) -> LSTMForecaster:
@@ -91,7 +92,9 @@ def test_members_are_trained_each_by_itself():
     for model in (average, alone):
         model.train()
         model.batch_loss(batch).backward()
-    for mean, own in zip(average.network.members[0].parameters(), alone.network.parameters(), strict=True):
+    for mean, own in zip(
+        average.network.members[0].parameters(), alone.network.parameters(), strict=True
+    ):
         torch.testing.assert_close(2 * mean.grad, own.grad)  # half of the loss is its own
 
 
@@ -100,9 +103,14 @@ def test_a_training_that_goes_on_keeps_its_skip(tmp_path):
     def fit(epochs, resume=None, data=None):
         model = build(skip="ridge", dropout=0.0, optimizer=SGD)
         trainer = make_trainer(
-            tmp_path, max_epochs=epochs, enable_checkpointing=True,
-            callbacks=[EMA(0.5), ModelCheckpoint(tmp_path, filename=f"ridge{epochs}", enable_version_counter=False)],
-        )  # fmt: skip
+            tmp_path,
+            max_epochs=epochs,
+            enable_checkpointing=True,
+            callbacks=[
+                EMA(0.5),
+                ModelCheckpoint(tmp_path, filename=f"ridge{epochs}", enable_version_counter=False),
+            ],
+        )
         trainer.fit(model, data or TinySeries(), ckpt_path=resume, weights_only=True)
         return model
 

@@ -21,7 +21,9 @@ def tasks(**settings) -> dict[str, torch.Tensor]:
 
 def model(**settings) -> MAML:
     torch.manual_seed(0)
-    return MAML(nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1)), inner_lr=0.1, **settings).double()
+    return MAML(
+        nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1)), inner_lr=0.1, **settings
+    ).double()
 
 
 def gradients(model: MAML, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
@@ -29,23 +31,35 @@ def gradients(model: MAML, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]
     return list(torch.autograd.grad(model.batch_loss(batch), list(model.parameters())))
 
 
-def by_hand(model: MAML, batch: dict[str, torch.Tensor], steps: int, second_order: bool) -> list[torch.Tensor]:
-    """Algorithm 2 of the paper, task by task; first order: query gradients at the adapted weights, summed up."""
+def by_hand(
+    model: MAML, batch: dict[str, torch.Tensor], steps: int, second_order: bool
+) -> list[torch.Tensor]:
+    """Algorithm 2 of the paper, task by task; first order: query gradients at the adapted weights,
+    summed up.
+    """
     start = dict(model.network.named_parameters())
     total = [torch.zeros_like(value) for value in start.values()]
     for sx, sy, qx, qy in zip(
         *(batch[f"{kind}_{axis}"] for kind in ("support", "query") for axis in "xy"), strict=True
     ):
-        params = dict(start) if second_order else {n: p.detach().requires_grad_() for n, p in start.items()}
+        params = (
+            dict(start)
+            if second_order
+            else {n: p.detach().requires_grad_() for n, p in start.items()}
+        )
         for _ in range(steps):
             loss = nn.functional.mse_loss(functional_call(model.network, params, (sx,)), sy)
             slopes = torch.autograd.grad(loss, list(params.values()), create_graph=second_order)
-            params = {name: params[name] - 0.1 * slope for name, slope in zip(params, slopes, strict=True)}
+            params = {
+                name: params[name] - 0.1 * slope for name, slope in zip(params, slopes, strict=True)
+            }
             if not second_order:
                 params = {name: value.detach().requires_grad_() for name, value in params.items()}
         loss = nn.functional.mse_loss(functional_call(model.network, params, (qx,)), qy)
         of = list((start if second_order else params).values())
-        total = [one + other for one, other in zip(total, torch.autograd.grad(loss, of), strict=True)]
+        total = [
+            one + other for one, other in zip(total, torch.autograd.grad(loss, of), strict=True)
+        ]
     return [one / len(batch["query_y"]) for one in total]
 
 
@@ -53,7 +67,9 @@ def by_hand(model: MAML, batch: dict[str, torch.Tensor], steps: int, second_orde
 @pytest.mark.parametrize("first_order", [False, True])
 def test_the_gradient_is_that_of_a_loop_over_the_tasks(steps, first_order):
     one, batch = model(inner_steps=steps, first_order=first_order), tasks()
-    for found, expected in zip(gradients(one, batch), by_hand(one, batch, steps, not first_order), strict=True):
+    for found, expected in zip(
+        gradients(one, batch), by_hand(one, batch, steps, not first_order), strict=True
+    ):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
 
@@ -71,6 +87,8 @@ def test_it_learns_to_learn(run, tmp_path):
     few = ["--data.train_tasks=4000", "--data.val_tasks=20", "--data.test_tasks=40"]
     done = run("fit", "--config", CONFIGS / "maml.yaml", *short, *few)
     assert done.code == 0, done.err
-    result = json.loads((tmp_path / "lightning_logs/maml/version_0/metrics.json").read_text())["test"]
+    result = json.loads((tmp_path / "lightning_logs/maml/version_0/metrics.json").read_text())[
+        "test"
+    ]
     assert result["test/loss"] == pytest.approx(result["test/mse_1"])
     assert result["test/mse_10"] < result["test/mse_1"] < 0.7 * result["test/mse_0"]

@@ -1,4 +1,6 @@
-"""The text model: its contract with operators that the command line names, and how it reads texts that are too long."""
+"""The text model: its contract with operators that the command line names, and how it reads texts
+that are too long.
+"""
 
 import math
 
@@ -29,7 +31,14 @@ class TestTransformerClassifier(ModuleContract):
 
 def _model(**settings) -> TransformerClassifier:
     torch.manual_seed(0)
-    settings = {"embed_dim": 16, "num_heads": 2, "dim_feedforward": 24, "max_tokens": 8, "num_classes": 3, **settings}
+    settings = {
+        "embed_dim": 16,
+        "num_heads": 2,
+        "dim_feedforward": 24,
+        "max_tokens": 8,
+        "num_classes": 3,
+        **settings,
+    }
     model = TransformerClassifier(vocab_size=30, **settings)
     nn.init.normal_(model.network.head.weight)  # logits of size 1, so that a difference shows
     return model

@@ -1,4 +1,6 @@
-"""Attention written out and fused, against each other and against what the paper says of it; the block around it."""
+"""Attention written out and fused, against each other and against what the paper says of it; the
+block around it.
+"""
 
 from functools import partial
 
@@ -13,7 +15,9 @@ from project.ops.masked_softmax import masked_softmax, plain_masked_softmax
 MASKS = {
     "causal and padding": causal_mask(4, 5) & torch.tensor([True, False, True, True, False]),
     "additive": torch.linspace(-3, 3, 60).view(3, 4, 5),
-    "a query without keys": torch.ones(4, 5, dtype=torch.bool).index_fill(0, torch.tensor(2), False),
+    "a query without keys": torch.ones(4, 5, dtype=torch.bool).index_fill(
+        0, torch.tensor(2), False
+    ),
 }
 
 
@@ -22,7 +26,9 @@ def test_a_query_sees_no_later_key():
 
 
 def as_torch(projection: torch.Tensor) -> torch.Tensor:
-    """Order the rows of queries, keys and values as torch does: all queries, all keys, all values."""
+    """Order the rows of queries, keys and values as torch does: all queries, all keys, all
+    values.
+    """
     return projection.unflatten(0, (4, 3, -1)).transpose(0, 1).flatten(0, 2)
 
 
@@ -35,7 +41,10 @@ def test_the_written_function_is_that_of_torch(mask, softmax):
     if mask.is_floating_point():
         inputs.append(mask.clone().requires_grad_())
     results = []
-    for attend in (F.scaled_dot_product_attention, lambda *arguments: math_attention(*arguments, softmax=softmax)[0]):
+    for attend in (
+        F.scaled_dot_product_attention,
+        lambda *arguments: math_attention(*arguments, softmax=softmax)[0],
+    ):
         attended = attend(*inputs) if len(inputs) == 4 else attend(*inputs, mask)
         results.append((attended, *torch.autograd.grad(attended.square().sum(), inputs)))
     for theirs, ours in zip(*results, strict=True):
@@ -43,13 +52,17 @@ def test_the_written_function_is_that_of_torch(mask, softmax):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("norm", "form"), [("pre", "sdpa"), ("post", "math"), ("post", "fused_softmax")])
+@pytest.mark.parametrize(
+    ("norm", "form"), [("pre", "sdpa"), ("post", "math"), ("post", "fused_softmax")]
+)
 def test_the_encoder_block_is_that_of_torch(norm, form):
     """On three texts of 7, 4 and 1 tokens in a batch of 7."""
     torch.manual_seed(0)
     x, real = torch.randn(3, 7, 24), torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
     attention = partial(MultiHeadAttention, implementation=form)
-    ours = EncoderBlock(24, num_heads=4, dim_feedforward=40, dropout=0.5, norm=norm, attention=attention).eval()
+    ours = EncoderBlock(
+        24, num_heads=4, dim_feedforward=40, dropout=0.5, norm=norm, attention=attention
+    ).eval()
     theirs = nn.TransformerEncoderLayer(
         24, 4, 40, dropout=0.0, activation="gelu", batch_first=True, norm_first=norm == "pre"
     )
@@ -63,7 +76,9 @@ def test_the_encoder_block_is_that_of_torch(norm, form):
     state = {}
     for name, value in ours.state_dict().items():
         old = next((old for old in names if name.startswith(old)), "")
-        state[names[old] + name[len(old) :] if old else name] = as_torch(value) if "queries" in name else value
+        state[names[old] + name[len(old) :] if old else name] = (
+            as_torch(value) if "queries" in name else value
+        )
     theirs.load_state_dict(state)
     theirs.train()  # the shortcut that torch takes in evaluation needs no masked rows
     expected = theirs(x, x.new_zeros(7, 7), src_key_padding_mask=torch.where(real, 0.0, -torch.inf))

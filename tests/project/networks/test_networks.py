@@ -11,7 +11,8 @@ from project.networks.whitened_cnn import WhitenedCNN
 
 
 @pytest.mark.parametrize(
-    ("network", "size"), [(VGG(1, 5), 28), (VGG(), 48), (WhitenedCNN(1, 5), 28), (WhitenedCNN(), 48)]
+    ("network", "size"),
+    [(VGG(1, 5), 28), (VGG(), 48), (WhitenedCNN(1, 5), 28), (WhitenedCNN(), 48)],
 )
 def test_other_channels_classes_and_sizes(network, size):
     channels, classes = (1, 5) if size == 28 else (3, 10)
@@ -34,10 +35,13 @@ def test_layers_of_the_mlp(dropout, rates):
 
 
 def test_each_layer_has_its_dropout():
-    network = VGG(widths=(8, 8, 16), hidden=(16, 8), block_dropout=[0.1, 0.5, 0], head_dropout=[0.5, 0.3])
+    network = VGG(
+        widths=(8, 8, 16), hidden=(16, 8), block_dropout=[0.1, 0.5, 0], head_dropout=[0.5, 0.3]
+    )
     rates = [layer.p for layer in network.modules() if isinstance(layer, nn.Dropout2d | nn.Dropout)]
     assert rates == [0.1, 0.5, 0, 0.5, 0.3]
-    dropped = network.features[:14](torch.randn(20, 3, 32, 32)).flatten(2).eq(0).all(2)  # whole channels
+    # Whole channels
+    dropped = network.features[:14](torch.randn(20, 3, 32, 32)).flatten(2).eq(0).all(2)
     assert 0.3 < dropped.float().mean() < 0.7
 
 

@@ -18,8 +18,8 @@ def _seed():
 @pytest.mark.parametrize(("cell", "units"), [("lstm", None), ("gru", 0)])
 def test_plain_form_is_a_recurrent_layer_and_a_head_of_any_size(cell, units):
     network = SegmentRNN(
-        9, 4, 3, cell=cell, hidden_size=8, segment_length=1, decoder="last_hidden", channel_independent=False,
-        head_hidden_size=units,
+        9, 4, 3, cell=cell, hidden_size=8, segment_length=1, decoder="last_hidden",
+        channel_independent=False, head_hidden_size=units,
     )  # fmt: skip
     plain = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](3, 8, batch_first=True)
     plain.load_state_dict(network.rnn.state_dict())
@@ -50,7 +50,9 @@ def test_parallel_decoding_is_one_step_per_segment_and_channel(cell):
 
 @pytest.mark.parametrize("independent", [True, False])
 def test_calendar_of_a_segment_is_for_that_segment(independent):
-    network = SegmentRNN(10, 7, 2, covariates=2, hidden_size=8, segment_length=4, channel_independent=independent)
+    network = SegmentRNN(
+        10, 7, 2, covariates=2, hidden_size=8, segment_length=4, channel_independent=independent
+    )
     past, calendar = torch.randn(3, 10, 2), torch.randn(3, 17, 2)
 
     def rows_changed_by(row):
@@ -81,7 +83,9 @@ LEVELS = {
 
 @pytest.mark.parametrize("instance_norm", LEVELS)
 @pytest.mark.parametrize("rows", [8, 5])
-def test_a_forecast_of_nothing_is_the_level_and_a_skip_a_linear_map_of_the_last_rows(instance_norm, rows):
+def test_a_forecast_of_nothing_is_the_level_and_a_skip_a_linear_map_of_the_last_rows(
+    instance_norm, rows
+):
     network = WindowForecast(Zero(), instance_norm, FixedMap(rows, 4), rows)
     weight = torch.rand(4, rows)
     weight /= weight.sum(dim=1, keepdim=True)

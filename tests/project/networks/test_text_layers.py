@@ -35,7 +35,9 @@ def test_patches_are_a_linear_layer_plus_the_mean_over_real_tokens(tokens):
     patches = Patches(4, size=2)
     joined, kept = patches(x, real)
     assert kept.tolist() == [[True, True, True], [True, True, False]]
-    torch.testing.assert_close(joined[0, 0], patches.projection(torch.cat([x[0, 0], x[0, 1]])) + x[0, :2].mean(0))
+    torch.testing.assert_close(
+        joined[0, 0], patches.projection(torch.cat([x[0, 0], x[0, 1]])) + x[0, :2].mean(0)
+    )
     half = patches.projection(torch.cat([x[1, 2], torch.zeros(4)]))
     torch.testing.assert_close(joined[1, 1], half + x[1, 2])  # one real token: its mean is itself
 

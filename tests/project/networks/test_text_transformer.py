@@ -46,7 +46,15 @@ def test_padding_never_changes_the_logits(options):
 
 
 @pytest.mark.parametrize(
-    "name", ["embedding_dropout", "position_dropout", "dropout", "feedforward_dropout", "head_dropout", "word_dropout"]
+    "name",
+    [
+        "embedding_dropout",
+        "position_dropout",
+        "dropout",
+        "feedforward_dropout",
+        "head_dropout",
+        "word_dropout",
+    ],
 )
 def test_each_dropout_is_for_training_only(name):
     network = _network(**{name: 0.5})

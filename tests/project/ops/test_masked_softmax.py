@@ -17,10 +17,13 @@ from project.ops.masked_softmax import is_built, masked_softmax, plain_masked_so
 from project.ops.squared_relu import SquaredReLU
 
 TOOLS = ["ninja", os.environ.get("CXX", "c++").split()[0]]
-needs_compiler = pytest.mark.skipif(not all(map(shutil.which, TOOLS)), reason="needs ninja and a C++ compiler")
+needs_compiler = pytest.mark.skipif(
+    not all(map(shutil.which, TOOLS)), reason="needs ninja and a C++ compiler"
+)
 pytestmark = [
     needs_compiler,
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # torch's opcheck
+    # torch's opcheck
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
 ]
 PADDING = torch.tensor([[True] * 5, [True, True, False, False, False]])[:, None, None, :]
 MASKS = {
@@ -29,7 +32,10 @@ MASKS = {
     "causal": torch.ones(4, 5, dtype=torch.bool).tril(),
     "nothing": torch.zeros(1, dtype=torch.bool),
 }
-CUDA = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")]
+CUDA = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=CUDA)])
@@ -40,15 +46,21 @@ def device(request):
 
 
 def _scores(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*(shape or (2, 3, 4, 5)), dtype=dtype, generator=torch.Generator().manual_seed(0))
+    return torch.randn(
+        *(shape or (2, 3, 4, 5)), dtype=dtype, generator=torch.Generator().manual_seed(0)
+    )
 
 
 @pytest.mark.parametrize("name", MASKS)
 def test_values_and_derivatives(name, device):
     mask = None if MASKS[name] is None else MASKS[name].to(device)
     scores = _scores(dtype=torch.float64).to(device).requires_grad_()
-    torch.testing.assert_close(masked_softmax(scores, mask, 0.7), plain_masked_softmax(scores, mask, 0.7))
-    assert gradcheck(lambda scores: masked_softmax(scores, mask, 0.7), scores, check_batched_grad=True)
+    torch.testing.assert_close(
+        masked_softmax(scores, mask, 0.7), plain_masked_softmax(scores, mask, 0.7)
+    )
+    assert gradcheck(
+        lambda scores: masked_softmax(scores, mask, 0.7), scores, check_batched_grad=True
+    )
     assert gradgradcheck(lambda scores: masked_softmax(scores, mask, 0.7), scores)
 
 
@@ -57,7 +69,9 @@ def test_rows_of_any_length_and_layout(keys, device):
     scores = 20 * _scores(keys, 50, 2, 3).to(device).permute(3, 2, 1, 0)
     mask = _scores(3, 1, 1, keys).to(device) > -1
     exact = plain_masked_softmax(scores.double(), mask, 0.5)
-    torch.testing.assert_close(masked_softmax(scores, mask, 0.5).double(), exact, rtol=1e-5, atol=1e-30)
+    torch.testing.assert_close(
+        masked_softmax(scores, mask, 0.5).double(), exact, rtol=1e-5, atol=1e-30
+    )
     half = scores.bfloat16()  # computed with in float32
     assert masked_softmax(half, mask).equal(masked_softmax(half.float(), mask).bfloat16())
 
@@ -73,7 +87,10 @@ def test_torchs_checks_of_an_operator():
     operators = torch.ops.project
     weights = _scores().softmax(-1).requires_grad_()
     for operator, inputs in (
-        (operators.masked_softmax, (_scores().mT.clone().mT.requires_grad_(), PADDING.expand(2, 3, 4, 5), 0.7)),
+        (
+            operators.masked_softmax,
+            (_scores().mT.clone().mT.requires_grad_(), PADDING.expand(2, 3, 4, 5), 0.7),
+        ),
         (operators.masked_softmax_backward, (_scores().requires_grad_(), weights, 0.7)),
     ):
         assert set(torch.library.opcheck(operator.default, inputs).values()) == {"SUCCESS"}
@@ -81,13 +98,18 @@ def test_torchs_checks_of_an_operator():
 
 def test_vmap_is_a_loop():
     mapped = torch.func.vmap(masked_softmax, in_dims=(1, None))(_scores(), PADDING[:, 0])
-    expected = torch.stack([plain_masked_softmax(one, PADDING[:, 0]) for one in _scores().unbind(1)])
+    expected = torch.stack(
+        [plain_masked_softmax(one, PADDING[:, 0]) for one in _scores().unbind(1)]
+    )
     torch.testing.assert_close(mapped, expected)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")  # torch's own, at the first dual number
+# torch's own, at the first dual number
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:FutureWarning")
 def test_forward_mode_is_that_of_the_composition():
-    """torch.library has no place for such a rule: without help the derivative would be 0, and nothing would say so."""
+    """torch.library has no place for such a rule: without help the derivative would be 0, and
+    nothing would say so.
+    """
     tangents = []
     with forward_ad.dual_level():
         for softmax in (masked_softmax, plain_masked_softmax):
@@ -105,17 +127,25 @@ def test_where_it_can_not_be_built_one_line_says_so(monkeypatch, capsys):
     monkeypatch.setattr("lightning.pytorch.utilities.rank_zero_info", print)
     monkeypatch.setattr(module, "load", load.__wrapped__)
     assert masked_softmax(_scores(), PADDING).equal(plain_masked_softmax(_scores(), PADDING))
-    assert capsys.readouterr().out.startswith("masked_softmax: sh: c++: not found; plain PyTorch computes the same")
+    assert capsys.readouterr().out.startswith(
+        "masked_softmax: sh: c++: not found; plain PyTorch computes the same"
+    )
 
 
 def test_the_kernel_reads_no_memory_that_is_not_there():
     ones = torch.ones(2, 3)
-    for scores, mask in ((ones.long(), None), (ones, ones), (ones, torch.ones(3, dtype=torch.bool))):
+    for scores, mask in (
+        (ones.long(), None),
+        (ones, ones),
+        (ones, torch.ones(3, dtype=torch.bool)),
+    ):
         with pytest.raises(RuntimeError, match=r"needed|must"):
             torch.ops.project.masked_softmax(scores, mask, 1.0)
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.matrix)])
+@pytest.mark.parametrize(
+    "backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.matrix)]
+)
 def test_compiles_to_one_graph_with_both_passes(backend):
     """With the other operator, which, computed in place, once had a gradient of 0 when compiled."""
 

@@ -28,15 +28,19 @@ FOLDER = ROOT / "bench"
 TURNS = 5  # of --compare, at most
 REFUSED = ("--resume", "--ckpt_path", "--check", "--plan", "--seeds", "--folds", "--print_config")
 DESCRIPTION = """\
-Run an experiment for a few steps under several settings, each in a process of its own: compile mode, channels_last, a
-fused optimizer and loader workers; with --allow also precision and batch size. All other arguments are those
-of `fit`. The best are written as an overlay, lightning_logs/bench/EXPERIMENT/bench.yaml (docs/bench.md).
+Run an experiment for a few steps under several settings, each in a process of its own: compile
+mode, channels_last, a fused optimizer and loader workers; with --allow also precision and batch
+size. All other arguments are those of `fit`. The best are written as an overlay,
+lightning_logs/bench/EXPERIMENT/bench.yaml (docs/bench.md).
 
   %(prog)s --config configs/mine.yaml
   %(prog)s --config configs/mine.yaml --minutes 20 --allow precision
   %(prog)s --config configs/mine.yaml --compare eager,compile
 """
-COMPARE = "measure these alone, in turns: baseline, eager, compile, SETTING=VALUE, FILE.yaml, or some joined by +"
+COMPARE = (
+    "measure these alone, in turns: baseline, eager, compile, SETTING=VALUE, FILE.yaml, or some "
+    "joined by +"
+)
 ALLOW = "try this setting too, which changes what is learned"
 COLUMNS = ("change", "samples/s", "quartiles", "times", "start-up", "")
 
@@ -80,7 +84,9 @@ class Bench:
         flags = [*self._flags, *(change.flag for change in side)]
         arguments = [package(), str(self._result), str(self._steps), *flags]
         try:
-            code = run_child("litlab.commands.bench.trial", *arguments, log=self._log, seconds=limit)
+            code = run_child(
+                "litlab.commands.bench.trial", *arguments, log=self._log, seconds=limit
+            )
         except TimeoutExpired:
             if self.facts:
                 raise Stopped from None
@@ -94,7 +100,9 @@ class Bench:
 def main(arguments: list[str]) -> int:
     options = Options("bench", DESCRIPTION)
     minutes = partial(amount_of, "minutes")
-    options.add_argument("--minutes", metavar="M", type=minutes, default=10.0, help="time budget (default: 10)")
+    options.add_argument(
+        "--minutes", metavar="M", type=minutes, default=10.0, help="time budget (default: 10)"
+    )
     options.add_argument("--compare", metavar="A,B", type=read_sides, help=COMPARE)
     options.add_argument("--allow", action="append", choices=LEARNS, default=[], help=ALLOW)
     chosen, flags = options.parse_known_args(arguments)
@@ -130,8 +138,19 @@ def show_trials(trials: Trials, facts: Facts) -> None:
         cells = [""] * 4
         if trial.rates:
             quartiles = " to ".join(map(decimals, trial.quartiles))
-            cells = [decimals(trial.rate), quartiles, f"{trial.rate / first.rate:.2f}", f"{trial.startup:.1f} s"]
-        rows.append([title(side), *cells, "" if trial is first else explain(trial, first, facts.run_samples)])
+            cells = [
+                decimals(trial.rate),
+                quartiles,
+                f"{trial.rate / first.rate:.2f}",
+                f"{trial.startup:.1f} s",
+            ]
+        rows.append(
+            [
+                title(side),
+                *cells,
+                "" if trial is first else explain(trial, first, facts.run_samples),
+            ]
+        )
     show_table(COLUMNS, rows, facts.heading)
 
 
@@ -140,7 +159,9 @@ def choose_overlay(facts: Facts) -> Path:
 
 
 def write_overlay(trials: Trials, best: Side, facts: Facts, flags: list[str]) -> None:
-    """Write the best changes as an overlay for ``fit``, or remove that of an earlier time, and say so."""
+    """Write the best changes as an overlay for ``fit``, or remove that of an earlier time, and say
+    so.
+    """
     file = choose_overlay(facts)
     if not best:
         check_replaceable(file)

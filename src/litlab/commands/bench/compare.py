@@ -1,4 +1,5 @@
-"""What trials have measured, when one side is faster than another, and the order in which sides are tried.
+"""What trials have measured, when one side is faster than another, and the order in which sides are
+tried.
 
 Nothing is run here: `measure` is.
 """
@@ -19,7 +20,8 @@ class Trial:
     """What the trials of a side have measured."""
 
     rates: list[float] = field(default_factory=list)  # samples per second, in each round
-    # seconds from when the data is ready until steps take what they take from then on, in the first trial
+    # seconds from when the data is ready until steps take what they take from then on, in the first
+    # trial
     startup: float = 0.0
     reason: str = ""  # why it failed, in one line; empty if it did not
     turns: int = 1  # how many trials there were
@@ -35,7 +37,9 @@ class Trial:
         return low, high
 
     def add(self, other: "Trial") -> None:
-        """Take in another trial of the same side. Its start-up, from a warm cache, does not count."""
+        """Take in another trial of the same side. Its start-up, from a warm cache, does not
+        count.
+        """
         self.rates += other.rates
         self.reason = other.reason
         self.turns += 1
@@ -48,25 +52,39 @@ Trials = dict[Side, Trial]
 
 
 def is_faster(new: Trial, old: Trial) -> bool:
-    """Return whether a gain is beyond the noise: 2 % in the median, and quartiles that do not overlap."""
+    """Return whether a gain is beyond the noise: 2 % in the median, and quartiles that do not
+    overlap.
+    """
     if new.reason or old.reason:
         return False
     return new.rate >= LEAST_GAIN * old.rate and new.quartiles[0] > old.quartiles[1]
 
 
 def pays(new: Trial, old: Trial, samples: float) -> bool:
-    """Return whether a run of so many samples ends earlier: the gain is real, and longer than a longer start-up."""
-    return is_faster(new, old) and (math.isinf(samples) or new.run_seconds(samples) < old.run_seconds(samples))
+    """Return whether a run of so many samples ends earlier: the gain is real, and longer than a
+    longer start-up.
+    """
+    return is_faster(new, old) and (
+        math.isinf(samples) or new.run_seconds(samples) < old.run_seconds(samples)
+    )
 
 
 def explain(new: Trial, old: Trial, samples: float) -> str:
     if is_faster(new, old):
-        return "faster" if pays(new, old, samples) else "faster, but its start-up takes longer than it gains"
+        return (
+            "faster"
+            if pays(new, old, samples)
+            else "faster, but its start-up takes longer than it gains"
+        )
     return new.reason or ("slower" if is_faster(old, new) else "within the noise")
 
 
-def take_turns(sides: Sequence[Side], turns: int, trials: Trials, measure: Callable[[Side], Trial]) -> None:
-    """Measure sides in turns, so that what else the machine does hits all of them; one that fails is left out."""
+def take_turns(
+    sides: Sequence[Side], turns: int, trials: Trials, measure: Callable[[Side], Trial]
+) -> None:
+    """Measure sides in turns, so that what else the machine does hits all of them; one that fails
+    is left out.
+    """
     for _ in range(turns):
         for side in sides:
             if side not in trials:
@@ -76,7 +94,9 @@ def take_turns(sides: Sequence[Side], turns: int, trials: Trials, measure: Calla
 
 
 def search(candidates: Sequence[Change], trials: Trials, measure: Callable[[Side], Trial]) -> None:
-    """Try each change alone, those that look faster again in turns, then those that are faster together."""
+    """Try each change alone, those that look faster again in turns, then those that are faster
+    together.
+    """
     singles = [(change,) for change in candidates]
     take_turns(singles, 1, trials, measure)
     promising = [side for side in singles if trials[side].rate > trials[()].rate]
@@ -92,7 +112,13 @@ def search(candidates: Sequence[Change], trials: Trials, measure: Callable[[Side
 
 
 def choose_best(trials: Trials, samples: float) -> Side:
-    """Return the fastest side among those that pay and were measured more than once, or else the first one."""
+    """Return the fastest side among those that pay and were measured more than once, or else the
+    first one.
+    """
     first = next(iter(trials))
-    paying = [side for side, trial in trials.items() if trial.turns > 1 and pays(trial, trials[first], samples)]
+    paying = [
+        side
+        for side, trial in trials.items()
+        if trial.turns > 1 and pays(trial, trials[first], samples)
+    ]
     return max(paying, key=lambda side: trials[side].rate, default=first)

@@ -62,7 +62,9 @@ def _read_change(text: str) -> Change:
     name, _, value = WITH_VALUE.get(text, text).partition("=")
     if not value and not name.endswith((".yaml", ".yml")):
         known = ", ".join([BASELINE, *WITH_VALUE])
-        raise UserError(f"--compare: {name} has no value; write SETTING=VALUE, FILE.yaml, or one of {known}")
+        raise UserError(
+            f"--compare: {name} has no value; write SETTING=VALUE, FILE.yaml, or one of {known}"
+        )
     return Change(name, value)
 
 
@@ -74,17 +76,22 @@ class Facts:
     bfloat16: bool  # whether the device has units for bfloat16
     convolutions: bool  # whether the model has two-dimensional convolutions
     current: dict[str, Any]  # the experiment's own value of each setting that it has, by short name
-    run_samples: float  # training samples of the whole run, those of all epochs; inf if it has no end
+    # Training samples of the whole run, those of all epochs; inf if it has no end
+    run_samples: float
     hardware: dict[str, Any]  # as the provenance of a run has it
 
     @property
     def heading(self) -> str:
-        name = self.hardware["device_name"] or f"{self.hardware['cpu']}, {self.hardware['cores']} cores"
+        name = (
+            self.hardware["device_name"]
+            or f"{self.hardware['cpu']}, {self.hardware['cores']} cores"
+        )
         return f"{self.experiment}: one process on {self.hardware['device']}, {name}"
 
 
 def list_candidates(facts: Facts, allowed: list[str]) -> list[Change]:
-    """Return the changes to try, the most promising first, without those that are in place or can't pay.
+    """Return the changes to try, the most promising first, without those that are in place or can't
+    pay.
 
     Of what changes what is learned only the settings in `allowed` are among them.
     """

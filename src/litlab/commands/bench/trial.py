@@ -30,17 +30,22 @@ from litlab.util.team import use_package
 WARM_UP = 3  # steps before the first that is timed; CUDA graphs are recorded in the second
 ROUNDS = 5
 SECONDS = 2.0  # for all rounds, approximately
-# What a fit writes, ends with or is started with, and more than one process; after the user's own flags.
+# What a fit writes, ends with or is started with, and more than one process; after the user's own
+# flags.
 NOTHING_ELSE = (
-    "--trainer.logger=false", "--checkpoint=null", "--early_stopping=null", "--test_after_fit=false",
-    "--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false", "--trainer.num_sanity_val_steps=0",
+    "--trainer.logger=false", "--checkpoint=null", "--early_stopping=null",
+    "--test_after_fit=false", "--trainer.enable_progress_bar=false",
+    "--trainer.enable_model_summary=false", "--trainer.num_sanity_val_steps=0",
     "--trainer.limit_val_batches=0", "--trainer.max_time=null", "--trainer.profiler=null",
-    "--trainer.fast_dev_run=false", "--trainer.devices=1", "--trainer.num_nodes=1", "--trainer.strategy=auto",
+    "--trainer.fast_dev_run=false", "--trainer.devices=1", "--trainer.num_nodes=1",
+    "--trainer.strategy=auto",
 )  # fmt: skip
 
 
 class TrialClock(LapTimer):
-    """Times rounds of steps, 0 for as many as there is time for; epochs follow each other until the rounds are done."""
+    """Times rounds of steps, 0 for as many as there is time for; epochs follow each other until the
+    rounds are done.
+    """
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -52,12 +57,14 @@ class TrialClock(LapTimer):
         self._samples = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._began = time.perf_counter()  # the data is ready, and the callbacks after this one compile and so on
+        # The data is ready, and the callbacks after this one compile and so on
+        self._began = time.perf_counter()
 
     def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[int, float, None]:
         run_steps = steps_of_run(trainer)
         trainer.fit_loop.max_epochs, trainer.fit_loop.epoch_loop.max_steps = -1, -1
-        trainer.strategy.lr_scheduler_configs = []  # some can't go on after the end, or want a validation's metric
+        # Some can't go on after the end, or want a validation's metric
+        trainer.strategy.lr_scheduler_configs = []
 
         # The first steps compile and allocate
         first: list[float] = []
@@ -104,7 +111,9 @@ def describe_experiment(experiment: Experiment, trainer: Trainer) -> dict[str, A
     """Return what `litlab.commands.bench.settings.Facts` has, but for the length of the run."""
     config = experiment.command.config
     known = {**trainer.optimizers[0].defaults, **(config.data.get("init_args") or {})}
-    current = {name: known[name] for name in ("fused", "batch_size", "num_workers") if name in known}
+    current = {
+        name: known[name] for name in ("fused", "batch_size", "num_workers") if name in known
+    }
     compiled = config.get("compile")
     current |= {
         "precision": str(trainer.precision),
@@ -121,7 +130,9 @@ def describe_experiment(experiment: Experiment, trainer: Trainer) -> dict[str, A
 
 
 def _costs_time(callback: Callback) -> bool:
-    """Return whether a callback belongs in a trial: all but those that search, write, or need a logger."""
+    """Return whether a callback belongs in a trial: all but those that search, write, or need a
+    logger.
+    """
     if type(callback).__module__.startswith("lightning."):
         return is_part_of_step(callback)
     return not isinstance(callback, LRFinder | MemorySnapshot | Preflight)
@@ -130,6 +141,7 @@ def _costs_time(callback: Callback) -> bool:
 if __name__ == "__main__":
     package, file, steps, *flags = sys.argv[1:]
     use_package(package)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(file).parent / "compiled")  # empty when a bench begins
+    # Empty when a bench begins
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(file).parent / "compiled")
     sys.argv[1:] = ["fit", *flags]
     sys.exit(run_experiment(partial(run_trial, Path(file), int(steps))))

@@ -19,13 +19,17 @@ from litlab.util.steps import Enough, count_steps, is_part_of_step
 
 
 def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> None:
-    """Make a few steps of a fit and print what they say about all of it. Only caches of the data are written.
+    """Make a few steps of a fit and print what they say about all of it. Only caches of the data
+    are written.
 
-    The steps go through another Trainer, with the run's settings, on one device; the weights differ afterwards.
+    The steps go through another Trainer, with the run's settings, on one device; the weights differ
+    afterwards.
     """
     callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     probe = Probe()
-    second = build_second_trainer(trainer, [*filter(is_part_of_step, callbacks), Preflight(trainer), probe])
+    second = build_second_trainer(
+        trainer, [*filter(is_part_of_step, callbacks), Preflight(trainer), probe]
+    )
     try:
         with suppress(Enough):
             second.fit(model, datamodule=data)
@@ -36,14 +40,20 @@ def check(trainer: Trainer, model: LightningModule, data: LightningDataModule) -
             name = "DATA" if getattr(data, "generated", False) else "data"
             description = getattr(data, "description", None) or type(data).__name__
             device = f"{second.strategy.root_device}, {second.precision}"
-            show_table(("check", "result"), [(name, description), ("device", device), *probe.facts], "Preflight")
+            show_table(
+                ("check", "result"),
+                [(name, description), ("device", device), *probe.facts],
+                "Preflight",
+            )
     rows = list_groups(second, model)
     if len(rows) > 1:
         show_table(("parameters", "where", "rate", "weight decay"), rows, "Parameter groups")
 
 
 def list_groups(trainer: Trainer, module: LightningModule) -> list[tuple[str, str, str, str]]:
-    """List the groups of the optimizers, and what none of them trains: parameters, where, rate, weight decay."""
+    """List the groups of the optimizers, and what none of them trains: parameters, where, rate,
+    weight decay.
+    """
     rows: list[tuple[str, str, str, str]] = []
     rest = {parameter: name for name, parameter in module.named_parameters()}
 
@@ -55,7 +65,8 @@ def list_groups(trainer: Trainer, module: LightningModule) -> list[tuple[str, st
 
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:
-            # The rate that the schedule scales, or the peak of OneCycleLR: a warm-up begins with little of it.
+            # The rate that the schedule scales, or the peak of OneCycleLR: a warm-up begins with
+            # little of it.
             rate = group.get("max_lr", group.get("initial_lr", group["lr"]))
             decay = f"{group['weight_decay']:.3g}" if "weight_decay" in group else "-"
             add_row(group["params"], f"{rate:.3g} {group.get('method', '')}".strip(), decay)
@@ -64,14 +75,16 @@ def list_groups(trainer: Trainer, module: LightningModule) -> list[tuple[str, st
 
 
 def run_length(run: Trainer, batches: float, validated: bool) -> tuple[float, float, float]:
-    """Return optimizer steps of an epoch, the mean where epochs differ, and steps and validations of a whole run.
+    """Return optimizer steps of an epoch, the mean where epochs differ, and steps and validations
+    of a whole run.
 
-    They are those of a run that does not stop early; inf if there is no limit, or it is not known; validations are an
-    estimate. `batches` are those of an epoch for a single process, under its limit. Validations by time
-    (``val_check_interval``) are not counted.
+    They are those of a run that does not stop early; inf if there is no limit, or it is not known;
+    validations are an estimate. `batches` are those of an epoch for a single process, under its
+    limit. Validations by time (``val_check_interval``) are not counted.
     """
     # Steps
-    if isinstance(run.limit_train_batches, float) and math.isfinite(batches):  # a number is for each process
+    # A number is for each process
+    if isinstance(run.limit_train_batches, float) and math.isfinite(batches):
         batches = max(1, batches // (run.num_devices * run.num_nodes))
     default = 1000 if run.max_steps < 0 else math.inf  # Lightning's
     epochs = {None: default, -1: math.inf}.get(run.max_epochs, run.max_epochs)
@@ -91,19 +104,27 @@ def describe_cost(run: Trainer, second: Trainer, probe: Probe) -> Iterator[tuple
     length = run_length(run, second.num_training_batches, probe.validation_batches > 0)
     validation = probe.validation_seconds / processes
     seconds = length[1] * probe.step_seconds + (length[2] * validation if validation else 0.0)
-    per_epoch, steps, validations = (f"{number:,.0f}" if math.isfinite(number) else "unlimited" for number in length)
+    per_epoch, steps, validations = (
+        f"{number:,.0f}" if math.isfinite(number) else "unlimited" for number in length
+    )
 
     yield "step", _duration(probe.step_seconds)
     yield "validation", _duration(validation) if probe.validation_batches else "none"
     yield "run", f"{steps} steps, {per_epoch} an epoch; {validations} validations"
     if math.isfinite(seconds):
-        yield "time", f"about {_duration(seconds)} at the pace of the first steps, if it does not stop early"
+        yield (
+            "time",
+            f"about {_duration(seconds)} at the pace of the first steps, if it does not stop early",
+        )
     yield "memory", f"{peak_gib(second):.2f} GiB"
     callbacks: Any = run.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     if any(isinstance(callback, Compile) for callback in callbacks):
         yield "not included", "torch.compile: its time, and what it gains"
     if processes > 1:
-        yield "not included", f"communication between {processes} processes; one was tried, with its share"
+        yield (
+            "not included",
+            f"communication between {processes} processes; one was tried, with its share",
+        )
 
 
 def _duration(seconds: float) -> str:

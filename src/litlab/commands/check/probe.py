@@ -1,4 +1,6 @@
-"""A callback that checks the first steps of a fit, times some more and one validation, and ends it."""
+"""A callback that checks the first steps of a fit, times some more and one validation, and ends
+it.
+"""
 
 import math
 import time
@@ -22,7 +24,9 @@ FAR_OFF = 2.0  # times the loss of a guess: a start this high gets a warning
 
 
 class Probe(LapTimer):
-    """Finds out whether a run works and how fast it is, by steps of its first epoch; `facts` are rows of the table."""
+    """Finds out whether a run works and how fast it is, by steps of its first epoch; `facts` are
+    rows of the table.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +54,9 @@ class Probe(LapTimer):
             self.step_seconds = yield steps
         trainer.should_stop = True  # a validation follows
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         if batch_idx == 0:
             self.facts += [("training batch", describe(batch))]
             self._is_bad_input = not is_finite(batch)
@@ -61,7 +67,9 @@ class Probe(LapTimer):
         super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
 
     def _watch_gradients(self, pl_module: LightningModule) -> None:
-        """Add up the norms by hooks, as a callback may free each gradient before all of them are there."""
+        """Add up the norms by hooks, as a callback may free each gradient before all of them are
+        there.
+        """
 
         def add_norm(name: str, gradient: Tensor) -> None:
             self._norms[name] = self._norms.get(name, 0.0) + gradient.float().norm().item()
@@ -74,15 +82,22 @@ class Probe(LapTimer):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if self._left == 1 and outputs:  # at the end of a lap the device is waited for anyway
-            self._check_loss(outputs["loss"].mean().item() * trainer.accumulate_grad_batches)  # Lightning divides it
+            # Lightning divides it
+            self._check_loss(outputs["loss"].mean().item() * trainer.accumulate_grad_batches)
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def _check_loss(self, loss: float) -> None:
         is_first = len(self.facts) == 1
         if not math.isfinite(loss):
-            reason = "though the batch is finite; check the network, its initial weights and trainer.precision"
+            reason = (
+                "though the batch is finite; check the network, its initial weights and "
+                "trainer.precision"
+            )
             if not is_first:
-                reason = "though the first one was finite; lower model.optimizer.lr, or set trainer.gradient_clip_val"
+                reason = (
+                    "though the first one was finite; lower model.optimizer.lr, or set "
+                    "trainer.gradient_clip_val"
+                )
             if self._is_bad_input:
                 reason = "as the first training batch holds NaN or infinity; correct the data"
             raise UserError(f"model: the loss is {loss} in the first steps, {reason}")
@@ -92,31 +107,43 @@ class Probe(LapTimer):
         if self._guess is not None:
             times = loss / self._guess
             self.facts += [("loss of a guess", f"{self._guess:.4g}")]
-            # A lower one is not a fault: a network may start from a baseline, or from trained weights.
+            # A lower one is not a fault: a network may start from a baseline, or from trained
+            # weights.
             advice = "check the scale of the inputs and of the network's last layer"
             if times > FAR_OFF:
-                self.facts += [("warning", f"the loss starts {times:.1f} times as high as that of a guess; {advice}")]
+                self.facts += [
+                    (
+                        "warning",
+                        f"the loss starts {times:.1f} times as high as that of a guess; {advice}",
+                    )
+                ]
 
     def _check_gradients(self, trainer: Trainer) -> None:
-        if getattr(trainer.precision_plugin, "scaler", None) is not None:  # it finds its scale by infinite ones
+        # It finds its scale by infinite ones
+        if getattr(trainer.precision_plugin, "scaler", None) is not None:
             return
         for name, norm in self._norms.items():
             if not math.isfinite(norm):
                 raise UserError(
-                    f"model: the gradient of {name} is not finite in the first steps, though the loss is; check what "
-                    "the network does there, and trainer.precision"
+                    f"model: the gradient of {name} is not finite in the first steps, though the "
+                    "loss is; check what the network does there, and trainer.precision"
                 )
 
     def _check_parameters(self, pl_module: LightningModule) -> None:
         sizes = {name: parameter.numel() for name, parameter in pl_module.named_parameters()}
-        trained = [name for name, parameter in pl_module.named_parameters() if parameter.requires_grad]
-        count = f"{sum(sizes.values()):,} parameters, {sum(sizes[name] for name in trained):,} of them trained"
+        trained = [
+            name for name, parameter in pl_module.named_parameters() if parameter.requires_grad
+        ]
+        count = (
+            f"{sum(sizes.values()):,} parameters, {sum(sizes[name] for name in trained):,} of them "
+            "trained"
+        )
         self.facts += [("model", f"{type(pl_module).__name__}: {count}")]
         missing = [name for name in trained if name not in self._norms]
         if missing:
             raise UserError(
-                f"model: no gradient reaches {some(missing)}; let training_step use what they belong to, remove it, or "
-                "set its requires_grad to False"
+                f"model: no gradient reaches {some(missing)}; let training_step use what they "
+                "belong to, remove it, or set its requires_grad to False"
             )
         zero = [name for name in trained if self._norms[name] == 0]
         if zero:
@@ -126,9 +153,12 @@ class Probe(LapTimer):
         trainer.should_stop = True  # the epoch of a stream may be over before the steps are
         self._clock = time.perf_counter()
 
-    def on_validation_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
+    def on_validation_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
+    ) -> None:
         self.validation_batches += 1
-        if time.perf_counter() - self._clock > SECONDS:  # the rest of a long validation is like its beginning
+        # The rest of a long validation is like its beginning
+        if time.perf_counter() - self._clock > SECONDS:
             self.on_validation_end(trainer, pl_module)
             self.validation_seconds *= sum(trainer.num_val_batches) / self.validation_batches
             raise Enough

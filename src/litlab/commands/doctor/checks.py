@@ -29,11 +29,13 @@ Check = Callable[[], Iterator[Line]]
 
 CGROUPS = Path("/sys/fs/cgroup")
 GROUP = Path("/proc/self/cgroup")  # which of them this process is in
-SHARED = Path("/dev/shm")  # tensors go through it from loader workers to the training; NCCL uses it, too
+# Tensors go through it from loader workers to the training; NCCL uses it, too
+SHARED = Path("/dev/shm")
 DATA = Path("data")
 ENOUGH = 2 * GIB  # the reference experiments need less
 
-# What torch.compile includes: the headers of Python, which are a package of their own on some systems, and of C++.
+# What torch.compile includes: the headers of Python, which are a package of their own on some
+# systems, and of C++.
 SOURCE = """\
 #include <Python.h>
 #include <vector>
@@ -49,11 +51,17 @@ def check_python() -> Iterator[Line]:
     if SpecifierSet(needed).contains(version, prereleases=True):
         yield OK, f"{version} in {sys.prefix}"
     else:
-        yield FAIL, f"{version} in {sys.prefix}, and the project needs {needed}; make a new environment with it"
+        yield (
+            FAIL,
+            f"{version} in {sys.prefix}, and the project needs {needed}; make a new environment "
+            "with it",
+        )
 
 
 def check_packages() -> Iterator[Line]:
-    """Compare the installed versions with what the project needs; ``pip check`` looks at what these need themselves."""
+    """Compare the installed versions with what the project needs; ``pip check`` looks at what these
+    need themselves.
+    """
     from packaging.requirements import Requirement
 
     count = 0
@@ -70,13 +78,18 @@ def check_packages() -> Iterator[Line]:
         if version == "missing" or not requirement.specifier.contains(version, prereleases=True):
             is_complete = False
             needed = f"{requirement.name}{requirement.specifier}"
-            yield FAIL, f"{requirement.name} is {version}, and the project needs {needed}; pip install '{needed}'"
+            yield (
+                FAIL,
+                f"{requirement.name} is {version}, and the project needs {needed}; pip install "
+                f"'{needed}'",
+            )
     if is_complete:
         yield OK, f"the {count} that the project needs are there"
 
 
 def read_requirements() -> tuple[str, list[str]]:
-    """Return the versions of Python and the packages that the project needs, by the pyproject.toml of a checkout.
+    """Return the versions of Python and the packages that the project needs, by the pyproject.toml
+    of a checkout.
 
     The installed metadata stays as it was when a newer one is pulled.
     """
@@ -86,17 +99,25 @@ def read_requirements() -> tuple[str, list[str]]:
             project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
             return project["requires-python"], project["dependencies"]
     distribution = metadata.distribution(package())
-    return "".join(distribution.metadata.get_all("Requires-Python", [])), distribution.requires or []
+    return "".join(
+        distribution.metadata.get_all("Requires-Python", [])
+    ), distribution.requires or []
 
 
 def check_torch() -> Iterator[Line]:
-    """Hand an array to NumPy, and call an operator of torchvision: builds that don't fit each other fail here."""
+    """Hand an array to NumPy, and call an operator of torchvision: builds that don't fit each other
+    fail here.
+    """
     import torch
     import torchvision
 
     torch.zeros(1).numpy()
     torchvision.ops.nms(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.ones(1), 0.5)
-    yield OK, f"{torch.__version__}, built for {describe_build()}; torchvision {torchvision.__version__} fits it"
+    yield (
+        OK,
+        f"{torch.__version__}, built for {describe_build()}; torchvision {torchvision.__version__} "
+        "fits it",
+    )
 
 
 def describe_build() -> str:
@@ -125,7 +146,9 @@ def check_devices() -> Iterator[Line]:
         device = torch.device("cuda", number)
         torch.ones(256, 256, device=device).matmul(torch.ones(256, device=device)).sum().item()
         free, total = torch.cuda.mem_get_info(device)
-        text = f"{torch.cuda.get_device_name(device)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
+        text = (
+            f"{torch.cuda.get_device_name(device)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
+        )
         if free > total / 2:
             yield OK, text
         else:
@@ -147,25 +170,40 @@ def explain_no_gpu() -> Line:
     smi = subprocess.run(query, capture_output=True, text=True, timeout=15, check=False)
     names = ", ".join(smi.stdout.splitlines())
     if smi.returncode != 0:
-        return FAIL, f"nvidia-smi says: {names or smi.stderr.strip()}; restart the machine, or docker run --gpus all"
+        return (
+            FAIL,
+            f"nvidia-smi says: {names or smi.stderr.strip()}; restart the machine, or docker run "
+            "--gpus all",
+        )
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return WARN, f"{names}, hidden by CUDA_VISIBLE_DEVICES; unset CUDA_VISIBLE_DEVICES"
     if not torch.version.cuda:
-        remedy = "pip install --force-reinstall torch torchvision, with the index that pytorch.org names for CUDA"
+        remedy = (
+            "pip install --force-reinstall torch torchvision, with the index that pytorch.org "
+            "names for CUDA"
+        )
         return FAIL, f"{names}, and torch is built for {describe_build()}; {remedy}"
     try:
         torch.cuda.init()
         reason = "it finds none"
     except (RuntimeError, AssertionError) as error:
         reason = first_line(error)
-    return FAIL, f"{names}, which torch can't use ({reason}); update the driver, or install a torch for an older CUDA"
+    return (
+        FAIL,
+        f"{names}, which torch can't use ({reason}); update the driver, or install a torch for an "
+        "older CUDA",
+    )
 
 
 def check_compiler() -> Iterator[Line]:
     default = "clang++" if sys.platform == "darwin" else "g++"
     command = shlex.split(os.environ.get("CXX", default))
     without = "torch.compile and operators in C++ do not work without it"
-    remedy = "xcode-select --install" if sys.platform == "darwin" else "apt-get install g++ python3-dev, or set CXX"
+    remedy = (
+        "xcode-select --install"
+        if sys.platform == "darwin"
+        else "apt-get install g++ python3-dev, or set CXX"
+    )
     if shutil.which(command[0]) is None:
         yield WARN, f"there is no {command[0]}, and {without}; {remedy}"
         return
@@ -174,8 +212,18 @@ def check_compiler() -> Iterator[Line]:
         source = Path(folder) / "size.cpp"
         source.write_text(SOURCE)
         include = f"-I{sysconfig.get_paths()['include']}"
-        words = [*command, "-std=c++17", "-c", include, str(source), "-o", str(source.with_suffix(".o"))]
-        compilation = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+        words = [
+            *command,
+            "-std=c++17",
+            "-c",
+            include,
+            str(source),
+            "-o",
+            str(source.with_suffix(".o")),
+        ]
+        compilation = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", check=False
+        )
     if compilation.returncode == 0:
         yield OK, f"{command[0]} compiles"
     else:
@@ -184,7 +232,8 @@ def check_compiler() -> Iterator[Line]:
 
 
 def read_limits(name: str) -> Iterator[list[str]]:
-    """Yield the words of a control file, as cpu.max, of the process's control group and of those that it is in.
+    """Yield the words of a control file, as cpu.max, of the process's control group and of those
+    that it is in.
 
     Of version 2 only. Within a container the path may be that of the host, which is not there.
     """
@@ -198,7 +247,9 @@ def read_limits(name: str) -> Iterator[list[str]]:
 
 
 def count_cores() -> float:
-    cores: float = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores: float = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     for quota, period in read_limits("cpu.max"):
         if quota != "max":
             cores = min(cores, int(quota) / int(period))
@@ -217,7 +268,10 @@ def check_memory() -> Iterator[Line]:
     if free >= ENOUGH:
         yield OK, text
     else:
-        yield WARN, f"{text}; end other programs, or raise the container's limit (docker run --memory)"
+        yield (
+            WARN,
+            f"{text}; end other programs, or raise the container's limit (docker run --memory)",
+        )
 
 
 def check_shared_memory() -> Iterator[Line]:
@@ -227,12 +281,16 @@ def check_shared_memory() -> Iterator[Line]:
     if free >= GIB:
         yield OK, f"{free / GIB:.1f} GiB free"
     else:
-        text = f"{free / GIB:.1f} GiB free, so that loader workers and NCCL may end with a bus error"
+        text = (
+            f"{free / GIB:.1f} GiB free, so that loader workers and NCCL may end with a bus error"
+        )
         yield WARN, f"{text}; docker run --shm-size 8g, or --ipc host"
 
 
 def check_disk() -> Iterator[Line]:
-    """Write a little where data, runs and compiled code go, or where their folders would be made."""
+    """Write a little where data, runs and compiled code go, or where their folders would be
+    made.
+    """
     for folder in (DATA, RUNS, Path(tempfile.gettempdir())):
         parents = [parent for parent in (folder, *folder.absolute().parents) if parent.exists()]
         with tempfile.TemporaryFile(dir=parents[0], buffering=0) as stream:
@@ -241,4 +299,8 @@ def check_disk() -> Iterator[Line]:
         if free >= ENOUGH:
             yield OK, f"{free / GIB:.1f} GiB free for {folder}"
         else:
-            yield WARN, f"{free / GIB:.1f} GiB free for {folder}; make room, data sets and checkpoints need more"
+            yield (
+                WARN,
+                f"{free / GIB:.1f} GiB free for {folder}; make room, data sets and checkpoints "
+                "need more",
+            )

@@ -24,8 +24,8 @@ DESCRIPTION = """\
 Check this machine: Python, packages, torch, devices, compiler, memory, disk and processes that
 compute together. Nothing is installed, downloaded or changed.
 
-Each line is ok, warn (runs work, but slower or not in all ways) or FAIL (something will not run), and says
-what to do.
+Each line is ok, warn (runs work, but slower or not in all ways) or FAIL (something will not run),
+and says what to do.
 
 Exit code: 0, also with warnings; 1 if a check failed.
 """
@@ -35,7 +35,10 @@ INSTALL = "activate the environment of the project, or pip install -e ."
 CHECKS: dict[str, tuple[Check, str]] = {
     "Python": (check_python, INSTALL),
     "packages": (check_packages, INSTALL),
-    "torch": (check_torch, "pip install --force-reinstall torch torchvision, both from the same index"),
+    "torch": (
+        check_torch,
+        "pip install --force-reinstall torch torchvision, both from the same index",
+    ),
     "devices": (check_devices, "install a torch that is built for them (pytorch.org/get-started)"),
     "compiler": (check_compiler, "install g++"),
     "memory": (check_memory, INSTALL),

@@ -25,7 +25,12 @@ REMEDY = (
 def check_processes() -> Iterator[Line]:
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, f"{folder}/store"]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+        pipes = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+            "text": True,
+            "errors": "replace",
+        }
         ranks = [subprocess.Popen([*command, str(rank)], **pipes) for rank in range(SIZE)]
         try:
             outputs = [rank.communicate(timeout=SECONDS)[0] for rank in ranks]
@@ -55,7 +60,9 @@ def sum_tensor(store: str, rank: int) -> None:
         torch.cuda.set_device(device)
     backend = "gloo" if device.type == "cpu" else "nccl"
     timeout = timedelta(seconds=SECONDS / 2)
-    dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=SIZE, timeout=timeout)
+    dist.init_process_group(
+        backend, init_method=f"file://{store}", rank=rank, world_size=SIZE, timeout=timeout
+    )
     tensor = torch.ones(1024, device=device)
     dist.all_reduce(tensor)
     if not (tensor == SIZE).all():

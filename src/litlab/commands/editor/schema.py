@@ -1,7 +1,7 @@
 """``python -m PACKAGE schema``: the JSON schema with which an editor checks and completes configs.
 
-jsonargparse makes a schema of the parser. It is meant for whole configs which name classes by their paths; here it is
-opened for overlays, short names, ``KEY+`` and classes that are not imported.
+jsonargparse makes a schema of the parser. It is meant for whole configs which name classes by their
+paths; here it is opened for overlays, short names, ``KEY+`` and classes that are not imported.
 """
 
 import json
@@ -17,8 +17,8 @@ from litlab.util.team import is_own
 Schema = dict[str, Any]
 FILE = Path(".vscode/schemas/fit.json")
 DESCRIPTION = """\
-Write the JSON schema of configs into .vscode/schemas/, for editors (docs/editor.md). The first line of a
-config names it. Write it again when a class or its arguments have changed.
+Write the JSON schema of configs into .vscode/schemas/, for editors (docs/editor.md). The first line
+of a config names it. Write it again when a class or its arguments have changed.
 """
 
 
@@ -44,7 +44,9 @@ def make_schema() -> Schema:
 
 
 def read_parser() -> Schema:
-    """Import every class that a config could name, and return jsonargparse's schema of what ``fit`` takes."""
+    """Import every class that a config could name, and return jsonargparse's schema of what ``fit``
+    takes.
+    """
     from jsonargparse import set_parsing_settings
     from lightning.pytorch import LightningDataModule, LightningModule
 
@@ -56,7 +58,8 @@ def read_parser() -> Schema:
 
     silence_noise()
     import_all_classes()
-    set_parsing_settings(subclasses_disabled=[ABCMeta])  # jsonargparse takes it for a class and fails
+    # Jsonargparse takes it for a class and fails
+    set_parsing_settings(subclasses_disabled=[ABCMeta])
 
     parser = ExperimentParser()
     parser.add_argument("--seed_everything", type=bool | int)
@@ -68,13 +71,19 @@ def read_parser() -> Schema:
 
 
 def relax(schema: Any) -> Any:
-    """Return a schema in which no key is required, as overlays have few, and ``KEY+`` appends to the list of KEY."""
+    """Return a schema in which no key is required, as overlays have few, and ``KEY+`` appends to
+    the list of KEY.
+    """
     if isinstance(schema, list):
         return [relax(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
 
-    relaxed = {key: relax(part) for key, part in schema.items() if key != "required" or isinstance(part, dict)}
+    relaxed = {
+        key: relax(part)
+        for key, part in schema.items()
+        if key != "required" or isinstance(part, dict)
+    }
     if "prefixItems" in relaxed:  # of a tuple; draft 7 doesn't have it
         relaxed["items"] = {"anyOf": relaxed.pop("prefixItems")}
 
@@ -83,7 +92,9 @@ def relax(schema: Any) -> Any:
 
     settings = relaxed.get("properties", {})
     settings.pop("$schema", None)  # jsonargparse's own way to name the schema
-    settings.update({f"{key}+": setting for key, setting in settings.items() if takes_list(setting)})
+    settings.update(
+        {f"{key}+": setting for key, setting in settings.items() if takes_list(setting)}
+    )
     return relaxed
 
 
@@ -92,10 +103,11 @@ def takes_list(setting: Schema) -> bool:
 
 
 def describe_class(base: str, definition: Schema) -> Schema:
-    """Return the schema of a setting that takes a class: its name, or a block with ``class_path`` and ``init_args``.
+    """Return the schema of a setting that takes a class: its name, or a block with ``class_path``
+    and ``init_args``.
 
-    jsonargparse's has an alternative for each subclass. Where one of them is wrong, an editor can't tell which was
-    meant; here the settings follow from the name.
+    jsonargparse's has an alternative for each subclass. Where one of them is wrong, an editor can't
+    tell which was meant; here the settings follow from the name.
     """
     blocks: dict[str, Schema] = {}
     for block in definition.get("anyOf", []):
@@ -122,7 +134,9 @@ def describe_class(base: str, definition: Schema) -> Schema:
         if short == base:
             unnamed.append(block["properties"]["init_args"])  # ema: {decay: 0.99}
         names = {"enum": [short, path] if short in short_names else [path]}
-        rules.append({"if": {"required": ["class_path"], "properties": {"class_path": names}}, "then": block})
+        rules.append(
+            {"if": {"required": ["class_path"], "properties": {"class_path": names}}, "then": block}
+        )
     rules.append({"if": {"required": ["class_path"]}, "else": {"anyOf": unnamed}})
 
     return {

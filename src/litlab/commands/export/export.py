@@ -8,18 +8,22 @@ from litlab.util.options import Options, count
 FORMATS = {
     "onnx": "for ONNX Runtime: the smallest to install, on most systems and languages",
     "pt2": "a graph of torch.export, to load in PyTorch or compile later",
-    "aoti": "compiled by AOTInductor for this machine's kind of processor and this version of torch",
+    "aoti": "compiled by AOTInductor for this machine's kind of processor and this version of "
+    "torch",
     "torchscript": "PyTorch's former format, which it no longer develops",
 }
 KINDS = {
     "int8-weights": "weights of linear layers and embeddings as int8",
-    "int8-dynamic": "linear layers computed in int8, the scale of their inputs measured in each call",
-    "int8-static": "linear layers and convolutions computed in int8, all scales measured on training batches",
+    "int8-dynamic": "linear layers computed in int8, the scale of their inputs measured in each "
+    "call",
+    "int8-static": "linear layers and convolutions computed in int8, all scales measured on "
+    "training batches",
 }
 DESCRIPTION = """\
-Write a run's model with its preprocessing as a folder that needs neither this project nor its checkpoint
-(docs/deploy.md). It is compared with the run on its validation data, and nothing is written where they differ.
-All other arguments are settings, such as --data.path where the data has been moved.
+Write a run's model with its preprocessing as a folder that needs neither this project nor its
+checkpoint (docs/deploy.md). It is compared with the run on its validation data, and nothing is
+written where they differ. All other arguments are settings, such as --data.path where the data has
+been moved.
 
   %(prog)s --run cifar --format onnx
   %(prog)s --run mine/version_3 --format aoti --quantize int8-static --output DIR
@@ -29,19 +33,31 @@ All other arguments are settings, such as --data.path where the data has been mo
 def main(arguments: list[str]) -> int:
     options = Options("export", DESCRIPTION)
     options.add_argument("--run", required=True, help="run or checkpoint to export")
-    options.add_argument("--format", required=True, choices=FORMATS, help="; ".join(map(": ".join, FORMATS.items())))
+    options.add_argument(
+        "--format", required=True, choices=FORMATS, help="; ".join(map(": ".join, FORMATS.items()))
+    )
     options.add_argument("--quantize", choices=KINDS, help="; ".join(map(": ".join, KINDS.items())))
     options.add_argument(
         "--output",
         metavar="DIR",
         type=Path,
-        help="folder to write (default: exported/FORMAT[-KIND] in the run's folder); an export there is replaced",
+        help="folder to write (default: exported/FORMAT[-KIND] in the run's folder); an export "
+        "there is replaced",
     )
-    options.add_argument("--opset", metavar="N", type=count, help="of ONNX (default: torch's choice)")
-    options.add_argument("--threads", metavar="N", type=count, help="threads to measure with (default: torch's choice)")
+    options.add_argument(
+        "--opset", metavar="N", type=count, help="of ONNX (default: torch's choice)"
+    )
+    options.add_argument(
+        "--threads",
+        metavar="N",
+        type=count,
+        help="threads to measure with (default: torch's choice)",
+    )
     chosen, settings = options.parse_known_args(arguments)
     if chosen.format == "torchscript" and chosen.quantize:
-        raise UserError("--quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti")
+        raise UserError(
+            "--quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti"
+        )
     if chosen.opset and chosen.format != "onnx":
         raise UserError(f"--opset: {chosen.format} has none; choose --format onnx, or leave it out")
 
@@ -50,5 +66,7 @@ def main(arguments: list[str]) -> int:
     try:
         export_run(chosen, settings)
     except ModuleNotFoundError as error:
-        raise UserError(f"export: it needs {error.name}; pip install '.[export,torchao]'") from error
+        raise UserError(
+            f"export: it needs {error.name}; pip install '.[export,torchao]'"
+        ) from error
     return 0

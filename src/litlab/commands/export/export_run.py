@@ -30,8 +30,9 @@ from litlab.data.store import new_folder
 from litlab.util.files import check_replaceable, record_digests
 from litlab.util.text import print_table
 
-# Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The kernels are the
-# same ones for pt2 and torchscript; the others order and fuse their sums differently.
+# Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The
+# kernels are the same ones for pt2 and torchscript; the others order and fuse their sums
+# differently.
 TOLERANCE = {"onnx": 1e-4, "pt2": 1e-5, "aoti": 1e-4, "torchscript": 1e-5}
 QUANTIZED_SAMPLES = 1000  # to compare with quantized layers in PyTorch, which are slow
 BATCH_SIZES = (1, 32)  # to measure, for as many seconds
@@ -58,7 +59,8 @@ def export_run(options: Namespace, settings: list[str]) -> None:
     with new_folder(target) as folder:
         # Quantize, trace and write.
         module: nn.Module = reference
-        reference.model.trainer = None  # pyright: ignore[reportAttributeAccessIssue]  # it can't be copied
+        # It can't be copied
+        reference.model.trainer = None  # pyright: ignore[reportAttributeAccessIssue]
         if options.quantize:
             training = map(serving.raw, data.train_dataloader())
             module = quantize(copy.deepcopy(reference), serving, options.quantize, training)
@@ -66,8 +68,9 @@ def export_run(options: Namespace, settings: list[str]) -> None:
         file = folder / FILES[options.format]
         write_graph(options.format, program, reference, file, options.opset)
         manifest = about | {
-            "format": options.format, "quantize": options.quantize, "threads": torch.get_num_threads(),
-            "size_bytes": file.stat().st_size, "versions": get_versions(options),
+            "format": options.format, "quantize": options.quantize,
+            "threads": torch.get_num_threads(), "size_bytes": file.stat().st_size,
+            "versions": get_versions(options),
         }  # fmt: skip
         write_manifest(folder, manifest)
 
@@ -75,7 +78,8 @@ def export_run(options: Namespace, settings: list[str]) -> None:
         start = time.perf_counter()
         run = Artifact(folder).run
         manifest["load_seconds"] = round(time.perf_counter() - start, 4)
-        loader = data.val_dataloader() or data.test_dataloader()  # the latter where nothing is for validation
+        # The latter where nothing is for validation
+        loader = data.val_dataloader() or data.test_dataloader()
         few = math.ceil(QUANTIZED_SAMPLES / data.batch_size) if options.quantize else None
         parity = compare(module, run, serving, islice(map(serving.raw, loader), few))
         parity.check(TOLERANCE[options.format], is_quantized=bool(options.quantize))
@@ -105,14 +109,22 @@ def test_model(trainer: Trainer, experiment: Experiment) -> dict[str, float]:
         return {}
     trainer.test(experiment.model, experiment.data, verbose=False)
     metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
-    return {name: value for name, value in metrics.items() if math.isfinite(value)}  # R2 of a constant is NaN
+    # R2 of a constant is NaN
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def measure_speed(run: Run, serving: Serving) -> dict[str, float]:
     speed: dict[str, float] = {}
     for size in BATCH_SIZES:
-        arrays = [tensor[torch.arange(size) % len(tensor)].contiguous().numpy() for tensor in serving.example()]
-        timer = Timer("run(arrays)", globals={"run": run, "arrays": arrays}, num_threads=torch.get_num_threads())
+        arrays = [
+            tensor[torch.arange(size) % len(tensor)].contiguous().numpy()
+            for tensor in serving.example()
+        ]
+        timer = Timer(
+            "run(arrays)",
+            globals={"run": run, "arrays": arrays},
+            num_threads=torch.get_num_threads(),
+        )
         speed[str(size)] = round(1e3 * timer.blocked_autorange(min_run_time=SECONDS).median, 4)
     return speed
 
@@ -121,8 +133,13 @@ def print_report(manifest: dict[str, Any]) -> None:
     from rich.table import Table
 
     parity = manifest["parity"]
-    classes = "" if parity["equal_classes"] is None else f", {parity['equal_classes']:.2%} equal classes"
-    print(f"Compared on {parity['samples']:,} samples: largest difference {parity['difference']:.2g}{classes}.")
+    classes = (
+        "" if parity["equal_classes"] is None else f", {parity['equal_classes']:.2%} equal classes"
+    )
+    print(
+        f"Compared on {parity['samples']:,} samples: largest difference "
+        f"{parity['difference']:.2g}{classes}."
+    )
     table = Table("", "run", "exported")
     for name, value in manifest["metrics"].get("exported", {}).items():
         table.add_row(name, f"{manifest['metrics']['run'][name]:.4f}", f"{value:.4f}")
@@ -134,7 +151,9 @@ def print_report(manifest: dict[str, Any]) -> None:
 
 
 def replace_network(model: Any, data: Any, serving: Serving, run: Run) -> None:
-    """Let an exported model be tested in place of the network, on batches before `transform`; it has no loss."""
+    """Let an exported model be tested in place of the network, on batches before `transform`; it
+    has no loss.
+    """
     transform = data.transform
     kept: dict[str, Any] = {}
 
@@ -145,7 +164,9 @@ def replace_network(model: Any, data: Any, serving: Serving, run: Run) -> None:
     def test(batch: Any, batch_idx: int) -> None:
         serving.to(model.device)
         raw = [tensor.contiguous().cpu().numpy() for tensor in serving.raw(kept["batch"])]
-        predicted = serving.predicted([torch.from_numpy(array).to(model.device) for array in run(raw)])
+        predicted = serving.predicted(
+            [torch.from_numpy(array).to(model.device) for array in run(raw)]
+        )
         model.test_metrics.add(torch.tensor(math.nan), predicted, serving.target(kept["batch"]))
 
     data.transform = keep

@@ -43,7 +43,8 @@ import numpy as np
 here = Path(__file__).parent
 try:
     checksums = json.loads((here / "{checksums}").read_text(encoding="utf-8"))
-    damaged = [name for name in checksums if zlib.crc32((here / name).read_bytes()) != checksums[name]]
+    found = {{name: zlib.crc32((here / name).read_bytes()) for name in checksums}}
+    damaged = [name for name in checksums if found[name] != checksums[name]]
 except (OSError, ValueError) as error:
     damaged = [error]
 if damaged:
@@ -58,7 +59,8 @@ for entry, values in zip(manifest["outputs"], outputs):
     print(entry["name"], values.shape)
     print(values)
     if len(sys.argv) == 1:  # the example knows what comes out
-        np.testing.assert_allclose(values, arrays["expected_" + entry["name"]], rtol=1e-3, atol=1e-3)
+        expected = arrays["expected_" + entry["name"]]
+        np.testing.assert_allclose(values, expected, rtol=1e-3, atol=1e-3)
 '''
 
 
@@ -68,19 +70,24 @@ def choose_folder(options: Namespace, run: str | None) -> Path:
     folder = Path(os.path.abspath(options.output or Path(run or "", "exported", name)))
     with suppress(OSError):
         folder.rmdir()  # one that is empty
-    check_replaceable(folder, None if options.output else folder.parents[1])  # the run may be another's
+    # The run may be another's
+    check_replaceable(folder, None if options.output else folder.parents[1])
     return folder
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write what is known of the files, and the checksums of all but the script, which people may change."""
+    """Write what is known of the files, and the checksums of all but the script, which people may
+    change.
+    """
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
     write_checksums(folder, leave_out=SCRIPT)
 
 
 def write_folder(folder: Path, serving: Serving, run: Run, manifest: dict[str, Any]) -> None:
-    """Write the files beside graph and manifest, and run the script once: operators of this project would fail."""
+    """Write the files beside graph and manifest, and run the script once: operators of this project
+    would fail.
+    """
     for name, text in serving.files().items():
         (folder / name).write_text(text, encoding="utf-8")
     raw = [tensor.numpy() for tensor in serving.example()]
@@ -105,12 +112,14 @@ def write_folder(folder: Path, serving: Serving, run: Run, manifest: dict[str, A
     (folder / SCRIPT).write_text(script, encoding="utf-8")
     manifest["files"] = sorted(path.name for path in folder.iterdir())
     write_manifest(folder, manifest)
-    done = subprocess.run([sys.executable, SCRIPT], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, SCRIPT], cwd=folder, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         line = done.stderr.strip().rpartition("\n")[2]
         raise UserError(
-            f"export: {SCRIPT} fails without this project ({line}); in place of an operator of your own use torch's "
-            "(docs/operators.md)"
+            f"export: {SCRIPT} fails without this project ({line}); in place of an operator of "
+            "your own use torch's (docs/operators.md)"
         )
 
 

@@ -24,7 +24,9 @@ from litlab.errors import UserError, first_line, list_causes
 
 def trace(module: nn.Module, serving: Serving) -> ExportedProgram:
     """Trace a module that takes raw inputs, for batches of any size."""
-    free = {BATCH: Dim(BATCH, min=1)} | {axis: Dim(axis, min=1, max=most) for axis, most in serving.most.items()}
+    free = {BATCH: Dim(BATCH, min=1)} | {
+        axis: Dim(axis, min=1, max=most) for axis, most in serving.most.items()
+    }
     shapes: Any = tuple(
         {number: free[axis] for number, axis in enumerate(spec.shape) if isinstance(axis, str)}
         for spec in serving.inputs
@@ -32,30 +34,45 @@ def trace(module: nn.Module, serving: Serving) -> ExportedProgram:
     takes_star = not isinstance(module, GraphModule)
     try:
         with quiet_exporters(), torch.no_grad():
-            program = torch.export.export(module, serving.example(), dynamic_shapes=(shapes,) if takes_star else shapes)
+            program = torch.export.export(
+                module, serving.example(), dynamic_shapes=(shapes,) if takes_star else shapes
+            )
     except Exception as error:  # of many kinds, and all about the model, which was tested before
         raise UserError(_explain_refusal(error, module)) from error
 
-    sizes = {node.name: node.meta["val"].shape for node in program.graph.nodes if node.op == "placeholder"}
+    sizes = {
+        node.name: node.meta["val"].shape
+        for node in program.graph.nodes
+        if node.op == "placeholder"
+    }
     check_axes(serving, [list(sizes[str(name)]) for name in program.graph_signature.user_inputs])
     return program
 
 
 def check_axes(serving: Serving, shapes: list[list[Any]]) -> None:
-    """Compare the axes of a graph's inputs with what they should be; a size that is no integer is free.
+    """Compare the axes of a graph's inputs with what they should be; a size that is no integer is
+    free.
 
     Another export in the same process can silently turn a free size into a constant.
     """
     for spec, shape in zip(serving.inputs, shapes, strict=True):
         sizes = [size if isinstance(size, int) else None for size in shape]
         if sizes != [axis if isinstance(axis, int) else None for axis in spec.shape]:
-            raise RuntimeError(f"the graph's input {spec.name!r} has the shape {shape} instead of {spec.shape}")
+            raise RuntimeError(
+                f"the graph's input {spec.name!r} has the shape {shape} instead of {spec.shape}"
+            )
 
 
 def write_graph(
-    form: str, program: ExportedProgram | None, reference: Servable, path: Path, opset: int | None = None
+    form: str,
+    program: ExportedProgram | None,
+    reference: Servable,
+    path: Path,
+    opset: int | None = None,
 ) -> None:
-    """Write a model in a format; the reference is for torchscript and the names of inputs and outputs."""
+    """Write a model in a format; the reference is for torchscript and the names of inputs and
+    outputs.
+    """
     with quiet_exporters(), torch.no_grad():
         if program is None:
             _write_torchscript(reference, path)
@@ -72,7 +89,9 @@ def write_graph(
 
 def _write_onnx(program: ExportedProgram, serving: Serving, path: Path, opset: int | None) -> None:
     operators: Any = import_module("onnxscript").opset18
-    products: Any = {torch.ops.aten._int_mm.default: lambda left, right: operators.MatMulInteger(left, right)}
+    products: Any = {
+        torch.ops.aten._int_mm.default: lambda left, right: operators.MatMulInteger(left, right)
+    }
     try:
         graph = torch.onnx.export(
             program,
@@ -86,7 +105,9 @@ def _write_onnx(program: ExportedProgram, serving: Serving, path: Path, opset: i
         )
     except torch.onnx.errors.OnnxExporterError as error:
         reason = first_line(list_causes(error)[-1])
-        raise UserError(f"export: ONNX can't express the model ({reason}); choose --format pt2") from error
+        raise UserError(
+            f"export: ONNX can't express the model ({reason}); choose --format pt2"
+        ) from error
     assert graph is not None
     onnx = graph.model
     check_axes(serving, [list(value.shape or ()) for value in onnx.graph.inputs])
@@ -108,8 +129,8 @@ def _write_torchscript(reference: Servable, path: Path) -> None:
             _script_parts(model)
             if id(branching) in map(id, model.modules()):  # it is still Python
                 raise UserError(
-                    f"export: {type(branching).__name__} branches on values of tensors, and torch.jit.script "
-                    "can't take it; use torch.where"
+                    f"export: {type(branching).__name__} branches on values of tensors, and "
+                    "torch.jit.script can't take it; use torch.where"
                 )
         script: Any = torch.jit.trace(model, model.serving.example(), check_trace=False)
         torch.jit.save(torch.jit.freeze(script.eval()), str(path))
@@ -126,7 +147,9 @@ def _script_parts(module: nn.Module) -> None:
 
 
 def _find_branching(error: BaseException, module: nn.Module) -> nn.Module | None:
-    """Return the part of a module whose branch on values is what torch.export refused, if it is one."""
+    """Return the part of a module whose branch on values is what torch.export refused, if it is
+    one.
+    """
     cause = list_causes(error)[-1]
     if "DataDependent" not in type(cause).__name__:
         return None
@@ -137,7 +160,9 @@ def _find_branching(error: BaseException, module: nn.Module) -> nn.Module | None
 
 @contextlib.contextmanager
 def quiet_exporters() -> Iterator[None]:
-    """Leave out progress and warnings that are for developers of the exporters, not about the model."""
+    """Leave out progress and warnings that are for developers of the exporters, not about the
+    model.
+    """
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -156,14 +181,22 @@ def _explain_refusal(error: Exception, module: nn.Module) -> str:
     branching = _find_branching(error, module)
     if branching is not None:
         return (
-            f"export: {type(branching).__name__} branches on values of tensors, which a traced graph can't; "
-            "use torch.where, or try --format torchscript"
+            f"export: {type(branching).__name__} branches on values of tensors, which a traced "
+            "graph can't; use torch.where, or try --format torchscript"
         )
-    constant = re.search(r"You marked (\w+) as dynamic but your code specialized it to be a constant", str(error))
+    constant = re.search(
+        r"You marked (\w+) as dynamic but your code specialized it to be a constant", str(error)
+    )
     if constant is None:
-        return f"export: torch.export can't trace the model ({first_line(error).rstrip('.')}); see docs/deploy.md"
+        return (
+            f"export: torch.export can't trace the model ({first_line(error).rstrip('.')}); see "
+            "docs/deploy.md"
+        )
     advice = "use x.shape[0] where it calls len(x), and no branch that depends on a size"
     for name, layer in module.named_modules():
         if isinstance(layer, nn.RNNBase) and constant[1] != BATCH:
-            advice = f"it unrolls {name} ({type(layer).__name__}) step by step; choose --format torchscript"
+            advice = (
+                f"it unrolls {name} ({type(layer).__name__}) step by step; choose --format "
+                "torchscript"
+            )
     return f"export: the model makes the free size {constant[1]!r} a constant; {advice}"

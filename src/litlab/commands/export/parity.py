@@ -13,7 +13,8 @@ from litlab.data.serving import Serving
 from litlab.errors import UserError
 
 CUTS = (1, 3, 6, 13, 45)  # of the first batch, into pieces of 1, 2, 3, 7, 32 and the rest
-ROUNDING = 0.02  # mean difference that the rounding of quantized layers may make, one runtime to the other
+# Mean difference that the rounding of quantized layers may make, one runtime to the other
+ROUNDING = 0.02
 EQUAL = 0.95  # share of equal classes, likewise
 
 
@@ -21,9 +22,11 @@ EQUAL = 0.95  # share of equal classes, likewise
 class Parity:
     """How much two models differ."""
 
-    difference: float  # largest difference of an output: of a probability, or in standard deviations of its column
+    # Largest difference of an output: of a probability, or in standard deviations of its column
+    difference: float
     mean_difference: float  # mean difference, likewise
-    equal_classes: float | None  # share of samples with the same most likely class; None where there are no classes
+    # Share of samples with the same most likely class; None where there are no classes
+    equal_classes: float | None
     samples: int  # samples that were compared
 
     def check(self, tolerance: float, is_quantized: bool) -> None:
@@ -38,8 +41,8 @@ class Parity:
             is_good = self.difference <= tolerance
         if not is_good:
             raise UserError(
-                f"export: the exported model differs by {self.difference:.3g} ({self.mean_difference:.3g} on average); "
-                "nothing was written"
+                f"export: the exported model differs by {self.difference:.3g} "
+                f"({self.mean_difference:.3g} on average); nothing was written"
             )
 
 
@@ -47,7 +50,9 @@ def compare(
     reference: nn.Module, run: Callable[[Arrays], Sequence[np.ndarray]], serving: Serving,
     batches: Iterable[tuple[Tensor, ...]],
 ) -> Parity:  # fmt: skip
-    """Compare a runtime with eager PyTorch, at several batch sizes, and at the ends of every other free size."""
+    """Compare a runtime with eager PyTorch, at several batch sizes, and at the ends of every other
+    free size.
+    """
     unit = serving.unit().double()
     largest, means, is_equal = [], [], []
     with torch.no_grad():
@@ -69,9 +74,11 @@ def compare(
 
 
 def _measure_error(expected: Tensor, answer: Tensor) -> Tensor:
-    """Return how far outputs are apart, beyond two steps of their own type, which large numbers may have in float32.
+    """Return how far outputs are apart, beyond two steps of their own type, which large numbers may
+    have in float32.
 
-    Where neither is a number they are equal, where one of them is not they are infinitely far apart.
+    Where neither is a number they are equal, where one of them is not they are infinitely far
+    apart.
     """
     both = expected.isnan() & answer.isnan()
     steps = 2 * torch.finfo(expected.dtype).eps * expected.double().abs()
@@ -80,7 +87,9 @@ def _measure_error(expected: Tensor, answer: Tensor) -> Tensor:
 
 
 def _cut(batches: Iterable[tuple[Tensor, ...]], serving: Serving) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the batches, the first in pieces of several sizes, and two samples with other free axes short and long."""
+    """Yield the batches, the first in pieces of several sizes, and two samples with other free axes
+    short and long.
+    """
     for number, raw in enumerate(batches):
         if number:
             yield raw

@@ -34,23 +34,28 @@ aten: Any = torch.ops.aten
 class Step:
     """A training step on one device, in bytes."""
 
-    parameters: list[int] = field(default_factory=list)  # outside of the blocks of the networks, and in each block
-    divided: list[int] = field(default_factory=list)  # the same of the weights that tensor parallelism divides
+    # Outside of the blocks of the networks, and in each block
+    parameters: list[int] = field(default_factory=list)
+    # The same of the weights that tensor parallelism divides
+    divided: list[int] = field(default_factory=list)
     rows: int = 0  # layers whose outputs tensor parallelism sums
     gradients: int = 0  # of the parameters that are trained
     states: int = 0  # of the optimizers
     average: int = 0  # buffers, and averages of the weights
-    passes: int = 0  # activations and temporary tensors of the forward and backward pass, at their peak
+    # Activations and temporary tensors of the forward and backward pass, at their peak
+    passes: int = 0
     update: int = 0  # temporary tensors of the optimizer's step, at their peak
     casts: int = 0  # copies of weights in another type, which are among `passes`
-    kept: dict[int, int] = field(default_factory=dict)  # what the forward pass of each block keeps for the other one
+    # What the forward pass of each block keeps for the other one
+    kept: dict[int, int] = field(default_factory=dict)
     between: int = 0  # from a block to the next
 
 
 class Ledger(TorchDispatchMode):
     """Counts the bytes of all tensors that are made while it is active, until they are freed.
 
-    torch's MemTracker replaces a function of torch meanwhile, and refuses networks that a step calls twice.
+    torch's MemTracker replaces a function of torch meanwhile, and refuses networks that a step
+    calls twice.
     """
 
     def __init__(self) -> None:
@@ -59,7 +64,8 @@ class Ledger(TorchDispatchMode):
         self._storages: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Numbers are made up: no decision of a step depends on one, as it would have to wait for the device.
+        # Numbers are made up: no decision of a step depends on one, as it would have to wait for
+        # the device.
         if func is aten._local_scalar_dense.default and getattr(args[0], "constant", 1) is None:
             return 1
         result = func(*args, **(kwargs or {}))
@@ -83,7 +89,8 @@ class Ledger(TorchDispatchMode):
 
 
 class FakeDevice(SingleDeviceStrategy):
-    """One device, whose tensors have no numbers. It notes what the last batch of the second step needs.
+    """One device, whose tensors have no numbers. It notes what the last batch of the second step
+    needs.
 
     Then the optimizer has its state, and gradients are there that are added to.
     """
@@ -91,11 +98,15 @@ class FakeDevice(SingleDeviceStrategy):
     def __init__(self, ledger: Ledger, is_gpu: bool) -> None:
         super().__init__(torch.device("cpu"))
         self.ledger, self.step, self.is_gpu = ledger, Step(), is_gpu
-        self.running: list[tuple[str, int]] = []  # modules in their forward pass, and what was alive at its start
+        # Modules in their forward pass, and what was alive at its start
+        self.running: list[tuple[str, int]] = []
 
     def setup(self, trainer: Trainer) -> None:
         self.trainer, model = trainer, trainer.lightning_module
-        fakes = {tensor: torch.empty_like(tensor, device="cpu") for tensor in (*model.parameters(), *model.buffers())}
+        fakes = {
+            tensor: torch.empty_like(tensor, device="cpu")
+            for tensor in (*model.parameters(), *model.buffers())
+        }
         for parameter in model.parameters():  # one that is tied stays so
             fakes[parameter] = nn.Parameter(fakes[parameter], parameter.requires_grad)
         for module in model.modules():
@@ -129,7 +140,11 @@ class FakeDevice(SingleDeviceStrategy):
     def post_backward(self, closure_loss: Tensor) -> None:
         self.step.passes = self.ledger.peak - self.start
         self.ledger.peak = self.ledger.alive
-        held = [weight.nbytes for weight in self.trainer.lightning_module.parameters() if weight.grad is not None]
+        held = [
+            weight.nbytes
+            for weight in self.trainer.lightning_module.parameters()
+            if weight.grad is not None
+        ]
         self.step.gradients = sum(held)
 
     def teardown(self) -> None:
@@ -167,9 +182,15 @@ class FakeDevice(SingleDeviceStrategy):
 
 
 def measure(
-    build_model: Callable[[], LightningModule], callbacks: list[Callback], batch: Any, precision: Any, is_gpu: bool
+    build_model: Callable[[], LightningModule],
+    callbacks: list[Callback],
+    batch: Any,
+    precision: Any,
+    is_gpu: bool,
 ) -> Step:
-    """Look at a training step on one device. The callbacks are those that change what a step keeps."""
+    """Look at a training step on one device. The callbacks are those that change what a step
+    keeps.
+    """
     ledger = Ledger()
     device = FakeDevice(ledger, is_gpu)
     batches: Any = [batch] * 1000
@@ -178,21 +199,25 @@ def measure(
     try:
         with warnings.catch_warnings(action="ignore"):  # what Lightning says of so short a fit
             trainer = ExperimentTrainer(
-                accelerator="cpu", devices=1, strategy=device, plugins=[LightningEnvironment()], barebones=True,
-                callbacks=[*callbacks, FreeGradients()], accumulate_grad_batches=1 if frees else 2, precision=precision,
+                accelerator="cpu", devices=1, strategy=device, plugins=[LightningEnvironment()],
+                barebones=True, callbacks=[*callbacks, FreeGradients()],
+                accumulate_grad_batches=1 if frees else 2, precision=precision,
             )  # fmt: skip
             with torch.device("meta"):
                 model = build_model()
             if not model.automatic_optimization:
-                raise UserError(f"--plan: {type(model).__name__} steps its optimizers itself; use --check")
-            trainer.precision_plugin.convert_module(model)  # in place, which tensors without numbers can't be
+                raise UserError(
+                    f"--plan: {type(model).__name__} steps its optimizers itself; use --check"
+                )
+            # In place, which tensors without numbers can't be
+            trainer.precision_plugin.convert_module(model)
             with FakeTensorMode(allow_non_fake_inputs=True), ledger, suppress(Enough):
                 trainer.fit(model, DataLoader(batches, batch_size=None))
     except RuntimeError as error:  # of torch
         layer = device.running[-1][0] if device.running else ""
         raise UserError(
-            f"--plan: {layer or 'training_step'} can't do without the numbers in its tensors ({first_line(error)}); "
-            "use --check, which measures"
+            f"--plan: {layer or 'training_step'} can't do without the numbers in its tensors "
+            f"({first_line(error)}); use --check, which measures"
         ) from error
     finally:
         logging.disable(logging.NOTSET)

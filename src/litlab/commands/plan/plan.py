@@ -1,6 +1,8 @@
-"""``fit --plan``: what a run needs of each of many devices, found out on this machine without running it.
+"""``fit --plan``: what a run needs of each of many devices, found out on this machine without
+running it.
 
-One training step is measured on tensors without numbers, and each way to divide it is arithmetic on that.
+One training step is measured on tensors without numbers, and each way to divide it is arithmetic on
+that.
 """
 
 import re
@@ -23,7 +25,12 @@ from litlab.util.device import GIB
 from litlab.util.steps import describe
 from litlab.util.team import command as command_line
 
-PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE = "parameters", "gradients", "optimizer state", "buffers, averages"
+PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE = (
+    "parameters",
+    "gradients",
+    "optimizer state",
+    "buffers, averages",
+)
 ACTIVATIONS, WEIGHTS, BUCKETS = "activations, temporary", "copies of weights", "DDP's buckets"
 
 
@@ -42,7 +49,9 @@ class Devices:
 
 @dataclass(frozen=True)
 class Layout:
-    """One way: devices share the batches alone (ddp), all of the training's state (fsdp2), or the blocks (pipeline)."""
+    """One way: devices share the batches alone (ddp), all of the training's state (fsdp2), or the
+    blocks (pipeline).
+    """
 
     kind: str = "ddp"
     tensor: int = 1  # devices that share each layer, with fsdp2
@@ -56,20 +65,32 @@ class Layout:
             return []
         if self.kind == "ddp":
             return ["--trainer.strategy=ddp"]
-        sizes = [f"--trainer.strategy.tensor_parallel_size={self.tensor}"] if self.tensor > 1 else []
+        sizes = (
+            [f"--trainer.strategy.tensor_parallel_size={self.tensor}"] if self.tensor > 1 else []
+        )
         return [f"--config=configs/with/{self.kind}.yaml", *sizes]
 
 
 def layout_of(strategy: Any) -> Layout:
-    """Return the way of a config by its ``trainer.strategy``, a name or a class path with its arguments."""
+    """Return the way of a config by its ``trainer.strategy``, a name or a class path with its
+    arguments.
+    """
     name, settings = strategy, {}
     if not isinstance(strategy, str):
         name, settings = strategy["class_path"].rpartition(".")[2], strategy.get("init_args") or {}
-    kinds = {"auto": "ddp", "ddp": "ddp", "fsdp": "fsdp2", "sharded": "fsdp2", "pipeline": "pipeline"}
+    kinds = {
+        "auto": "ddp",
+        "ddp": "ddp",
+        "fsdp": "fsdp2",
+        "sharded": "fsdp2",
+        "pipeline": "pipeline",
+    }
     for start, kind in kinds.items():
         if name.lower().startswith(start):
             return Layout(kind, settings.get("tensor_parallel_size", 1))
-    raise UserError(f"trainer.strategy: --plan does not know {name}; it knows ddp, fsdp, fsdp2 and pipeline")
+    raise UserError(
+        f"trainer.strategy: --plan does not know {name}; it knows ddp, fsdp, fsdp2 and pipeline"
+    )
 
 
 def list_layouts(devices: Devices, step: Step) -> Iterator[Layout]:
@@ -87,7 +108,8 @@ class Estimate:
     """Memory and traffic of one device in a step, in bytes."""
 
     layout: Layout  # of what
-    memory: Counter[str]  # by kind, in the forward and backward pass or in the optimizer's step, whichever needs more
+    # By kind, in the forward and backward pass or in the optimizer's step, whichever needs more
+    memory: Counter[str]
     sent: float  # to other devices
 
 
@@ -97,8 +119,12 @@ def estimate(layout: Layout, step: Step, devices: Devices, batches: int = 1) -> 
     stages = devices.count if layout.kind == "pipeline" else 1
     blocks = list(step.kept)
     if stages > max(1, len(blocks)):
-        raise UserError(f"--plan: {stages} stages need at least {stages} blocks, and there are {len(blocks)}")
-    parts = [_take_part(step, [0, *part], layout.tensor, shards) for part in array_split(blocks, stages)]
+        raise UserError(
+            f"--plan: {stages} stages need at least {stages} blocks, and there are {len(blocks)}"
+        )
+    parts = [
+        _take_part(step, [0, *part], layout.tensor, shards) for part in array_split(blocks, stages)
+    ]
     memory = max(parts, key=Counter.total)
     gradients = memory[GRADIENTS] * shards
 
@@ -113,7 +139,8 @@ def estimate(layout: Layout, step: Step, devices: Devices, batches: int = 1) -> 
         output = step.between // 2 if step.casts else step.between
         sent = _ring(2 * step.rows * output, layout.tensor) * batches
     if shards > 1:
-        # Weights are gathered block by block, the next one early; those outside of the blocks for the whole pass.
+        # Weights are gathered block by block, the next one early; those outside of the blocks for
+        # the whole pass.
         sizes = [_take_part(step, [block], layout.tensor)[PARAMETERS] for block in (0, *blocks)]
         outside, *inside = (size // 2 if step.casts else size for size in sizes)
         memory[WEIGHTS] = outside + sum(sorted(inside)[-2:])
@@ -122,23 +149,33 @@ def estimate(layout: Layout, step: Step, devices: Devices, batches: int = 1) -> 
 
     # The optimizer's step, or both passes
     update = Counter(memory)
-    update[ACTIVATIONS], update[WEIGHTS] = int(step.update * memory[PARAMETERS] / sum(step.parameters)), 0
+    update[ACTIVATIONS], update[WEIGHTS] = (
+        int(step.update * memory[PARAMETERS] / sum(step.parameters)),
+        0,
+    )
     if batches == 1 and stages == 1:
         memory[GRADIENTS] = 0  # they come when activations go
     return Estimate(layout, max(memory, update, key=Counter.total), sent)
 
 
-def _take_part(step: Step, blocks: Collection[int], tensor: int = 1, shards: int = 1) -> Counter[str]:
-    """Return bytes by kind, in the forward and backward pass, of a device that has its share of some blocks."""
-    parameters = sum(step.parameters[block] - step.divided[block] * (tensor - 1) // tensor for block in blocks)
+def _take_part(
+    step: Step, blocks: Collection[int], tensor: int = 1, shards: int = 1
+) -> Counter[str]:
+    """Return bytes by kind, in the forward and backward pass, of a device that has its share of
+    some blocks.
+    """
+    parameters = sum(
+        step.parameters[block] - step.divided[block] * (tensor - 1) // tensor for block in blocks
+    )
     share = parameters / shards / sum(step.parameters)
     elsewhere = sum(size for block, size in step.kept.items() if block not in blocks)
     # What a layer gets is whole, before and after a norm; what is between two layers is divided.
     divided = max(0, sum(step.kept.values()) - 2 * step.rows * step.between)
     activations = step.passes - step.casts - elsewhere - divided * (tensor - 1) // tensor
     return Counter({
-        PARAMETERS: parameters // shards, GRADIENTS: int(step.gradients * share), OPTIMIZER: int(step.states * share),
-        AVERAGE: int(step.average * share), WEIGHTS: int(step.casts * share), ACTIVATIONS: activations,
+        PARAMETERS: parameters // shards, GRADIENTS: int(step.gradients * share),
+        OPTIMIZER: int(step.states * share), AVERAGE: int(step.average * share),
+        WEIGHTS: int(step.casts * share), ACTIVATIONS: activations,
     })  # fmt: skip
 
 
@@ -165,18 +202,26 @@ def plan_command(command: Any) -> None:
 
     step = measure(lambda: command.build_model(trained=True), callbacks, batch, precision, is_gpu)
     layouts = dict.fromkeys([layout, *list_layouts(devices, step)])
-    estimates = [estimate(layout, step, devices, settings.accumulate_grad_batches) for layout in layouts]
+    estimates = [
+        estimate(layout, step, devices, settings.accumulate_grad_batches) for layout in layouts
+    ]
     print(f"Plan for {config.plan} devices of {devices.memory / GIB:.3g} GiB. Nothing is run.")
     print(f"model: {config.model.class_path}, {precision}")
     print(f"batch: {describe(batch)} on each device")
-    show(estimates, devices, take_flag("--plan_memory", take_flag("--plan", command.line.pinned)[1])[1])
+    show(
+        estimates,
+        devices,
+        take_flag("--plan_memory", take_flag("--plan", command.line.pinned)[1])[1],
+    )
 
 
 def read_devices(text: str, gib: float) -> Devices:
     """Return the devices of a plan, such as 2x8: nodes x devices of each."""
     sizes = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
     if sizes is None:
-        raise UserError(f"--plan: {text!r} is not valid; give nodes x devices of each, such as 1x8 or 16x8")
+        raise UserError(
+            f"--plan: {text!r} is not valid; give nodes x devices of each, such as 1x8 or 16x8"
+        )
     nodes, per_node = map(int, sizes.groups())
     return Devices(nodes, per_node, gib * GIB)
 
@@ -190,9 +235,13 @@ def training_batch(data: LightningDataModule) -> Any:
 
 
 def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
-    """Print what a config needs, and each other way; if it does not fit, the command line of the first that does."""
+    """Print what a config needs, and each other way; if it does not fit, the command line of the
+    first that does.
+    """
     memory = estimates[0].memory
-    rows = [(kind, f"{size / GIB:.3g}") for kind, size in [*memory.items(), ("all", memory.total())]]
+    rows = [
+        (kind, f"{size / GIB:.3g}") for kind, size in [*memory.items(), ("all", memory.total())]
+    ]
     show_table(("of", "GiB"), rows, "Peak memory per device")
     usable = 0.9 * devices.memory  # CUDA, NCCL and cuDNN keep some, and pieces get lost
     fitting = [each for each in estimates if each.memory.total() <= usable]
@@ -201,7 +250,11 @@ def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
         sizes = (f"{size / GIB:.3g}" for size in (each.memory.total(), each.sent))
         flags = " ".join(each.layout.flags(devices))
         rows.append((each.layout.title, *sizes, "yes" if each in fitting else "no", flags))
-    show_table(("strategy", "memory, GiB", "sent, GiB", "fits", "add"), rows, "The config's way, and others")
+    show_table(
+        ("strategy", "memory, GiB", "sent, GiB", "fits", "add"),
+        rows,
+        "The config's way, and others",
+    )
 
     if not fitting:
         print("None of these fits: take more devices, a smaller batch or shorter inputs.")

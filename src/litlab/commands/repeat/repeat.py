@@ -1,7 +1,8 @@
-"""``fit --seeds 0,1,2``: the same fit with several seeds, or ``fit --folds 5`` with each fold of the data.
+"""``fit --seeds 0,1,2``: the same fit with several seeds, or ``fit --folds 5`` with each fold of
+the data.
 
-Each fit is an ordinary one, in ``lightning_logs/<experiment>/seeds_0/seed_S/version_N``. The folder of the group has
-the files of a run, with means over those that are finished, and ``repeat.json``.
+Each fit is an ordinary one, in ``lightning_logs/<experiment>/seeds_0/seed_S/version_N``. The folder
+of the group has the files of a run, with means over those that are finished, and ``repeat.json``.
 """
 
 import argparse
@@ -55,7 +56,9 @@ def main(arguments: list[str]) -> int:
     kind = "seed" if chosen.seeds else "fold"
     members = chosen.seeds or list(range(chosen.folds))
     if has_flag(flags, *REFUSED):
-        raise UserError(f"--{kind}s: it doesn't go together with {', '.join(REFUSED)}; leave one of them out")
+        raise UserError(
+            f"--{kind}s: it doesn't go together with {', '.join(REFUSED)}; leave one of them out"
+        )
     command = Command(["fit", *flags])
     _check(command.config, kind)
 
@@ -67,14 +70,22 @@ def main(arguments: list[str]) -> int:
             _write_status(group, "running")
             folder = group.path / f"{kind}_{number}"
             print(f"\n{RunFolder(folder).name}", flush=True)
-            value = f"--seed_everything={number}" if kind == "seed" else f"--data.fold={number}/{len(members)}"
+            value = (
+                f"--seed_everything={number}"
+                if kind == "seed"
+                else f"--data.fold={number}/{len(members)}"
+            )
             fit = [*flags, f"--experiment={folder.relative_to(root)}", value]
             code = run_fit(folder, fit, list_modules(flags))
             if code > 128:
                 _write_status(group, "interrupted")
-                print(f"{signal.Signals(code - 128).name}: stopped; the same command continues", file=sys.stderr)
+                print(
+                    f"{signal.Signals(code - 128).name}: stopped; the same command continues",
+                    file=sys.stderr,
+                )
                 return code
-            if code and not all_runs(folder):  # refused before it began, as it would be with any other
+            # Refused before it began, as it would be with any other
+            if code and not all_runs(folder):
                 return code
         _write_status(group, "finished")
     rows = [[name, *cells(spread)] for name, spread in spreads(_finished(group)).items()]
@@ -86,25 +97,45 @@ def main(arguments: list[str]) -> int:
 def read_seeds(text: str) -> list[int]:
     seeds = [int(word) for word in text.split(",") if word.isdecimal() and len(word) < 11]
     if len(set(seeds)) < max(2, text.count(",") + 1):
-        raise argparse.ArgumentTypeError(f"'{text[:40]}' is not valid; give two or more, each once, such as 0,1,2")
+        raise argparse.ArgumentTypeError(
+            f"'{text[:40]}' is not valid; give two or more, each once, such as 0,1,2"
+        )
     return seeds
 
 
 def _check(config: Any, kind: str) -> None:
     if os.environ.keys() & {"RANK", "LOCAL_RANK"} or os.environ.get("SLURM_PROCID", "0") != "0":
-        raise UserError(f"--{kind}s: it starts the fits, one by one; start it without torchrun or srun")
+        raise UserError(
+            f"--{kind}s: it starts the fits, one by one; start it without torchrun or srun"
+        )
     if config.trainer.logger is False or config.trainer.fast_dev_run:
-        raise UserError(f"--{kind}s: without a logger or with fast_dev_run no metrics are kept; unset them")
+        raise UserError(
+            f"--{kind}s: without a logger or with fast_dev_run no metrics are kept; unset them"
+        )
     if kind == "fold" and "fold" not in config.data.get("init_args", {}):
-        raise UserError(f"--folds: {config.data.class_path} has no setting 'fold'; repeat the fit with --seeds")
+        raise UserError(
+            f"--folds: {config.data.class_path} has no setting 'fold'; repeat the fit with --seeds"
+        )
 
 
-def _find_group(experiment: Path, kind: str, settings: dict[str, Any], members: list[int]) -> RunFolder:
+def _find_group(
+    experiment: Path, kind: str, settings: dict[str, Any], members: list[int]
+) -> RunFolder:
     """Return the group of an experiment that has the same settings, or a new one."""
-    shared = {name: value for name, value in settings.items() if name not in ("experiment", "seed_everything")}
-    key = {"setting": kind, "settings": mask(shared)} | ({"members": members} if kind == "fold" else {})
+    shared = {
+        name: value
+        for name, value in settings.items()
+        if name not in ("experiment", "seed_everything")
+    }
+    key = {"setting": kind, "settings": mask(shared)} | (
+        {"members": members} if kind == "fold" else {}
+    )
     groups = (RunFolder(experiment / f"{kind}s_{number}") for number in itertools.count())
-    group = next(group for group in groups if key.items() <= read_json(group.group).items() or not group.path.exists())
+    group = next(
+        group
+        for group in groups
+        if key.items() <= read_json(group.group).items() or not group.path.exists()
+    )
     known = read_json(group.group).get("members", [])
     write_json(group.group, {**key, "members": list(dict.fromkeys([*known, *members]))})
     write_text(group.config, yaml.safe_dump(shared, sort_keys=False, allow_unicode=True))

@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-STYLE: Any = {"svg.hashsalt": "litlab", "svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
+STYLE: Any = {
+    "svg.hashsalt": "litlab",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+}
 Line = tuple[str, Any, Any, str]  # label, x, y, and matplotlib's format such as "C0--"
 
 
@@ -60,7 +66,8 @@ def encode_figure(figure: "Figure") -> str:
     return encode("svg+xml", stream.getvalue())
 
 
-OF_A_MEMBER = ("seed_everything", "data.seed", "data.fold", "experiment")  # in which runs of a group may differ
+# In which runs of a group may differ
+OF_A_MEMBER = ("seed_everything", "data.seed", "data.fold", "experiment")
 
 
 @dataclass(frozen=True)
@@ -116,16 +123,20 @@ ENDINGS = {
     "running": "The run is not finished: the figures are those of its best checkpoint so far.",
     "interrupted": "The run was interrupted: the figures are those of its best checkpoint so far.",
     "failed": "The run failed.",
-    "killed": "The process of the run was killed: the figures are those of its best checkpoint so far.",
+    "killed": "The process of the run was killed: the figures are those of its best checkpoint so "
+    "far.",
 }
-LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "overfit_batches")  # settings of trainer
+# Settings of trainer
+LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "overfit_batches")
 STAGES = {"val": "-", "train": "--"}  # and the line that it is drawn with
 MOST_CURVES = 9
 MOST_ROWS = 30  # of a table
 
 
 def build_page(facts: Sequence[Facts], command: str) -> str:
-    """Return the page: what the files of each run say, and of a single run the pictures and tables."""
+    """Return the page: what the files of each run say, and of a single run the pictures and
+    tables.
+    """
     runs = {each.run.name: each for each in facts}
     only = facts[0] if len(facts) == 1 else None
     sections: list[Section] = [
@@ -157,15 +168,22 @@ def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
         if facts.generated:
             banners.append(show.text(before + NOT_REAL, "error"))
         if (facts.run.path / "RANDOM_WEIGHTS.txt").is_file():
-            text = "Weights that should be pretrained are random; RANDOM_WEIGHTS.txt in the run's folder says which."
+            text = (
+                "Weights that should be pretrained are random; RANDOM_WEIGHTS.txt in the run's "
+                "folder says which."
+            )
             banners.append(show.text(before + text, "error"))
         if facts.status in ENDINGS:
             reason = facts.state.get("reason") or ""
             banners.append(show.text(f"{before}{ENDINGS[facts.status]} {reason}", "warning"))
         limits = {limit: facts.settings.get(f"trainer.{limit}") for limit in LIMITS}
-        parts = [f"{limit}: {value}" for limit, value in limits.items() if value and repr(value) != "1.0"]
+        parts = [
+            f"{limit}: {value}" for limit, value in limits.items() if value and repr(value) != "1.0"
+        ]
         if parts:
-            banners.append(show.text(f"{before}It used a part of its data ({', '.join(parts)}).", "warning"))
+            banners.append(
+                show.text(f"{before}It used a part of its data ({', '.join(parts)}).", "warning")
+            )
         banners += [show.text(problem, "warning") for problem in facts.problems]
     return banners
 
@@ -178,7 +196,9 @@ def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
     baselines = [facts.baselines for facts in runs.values()]
     if baselines.count(baselines[0]) == len(runs):
         columns |= baselines[0]
-    names = sorted(dict.fromkeys(chain(*columns.values())), key=lambda name: not name.startswith("test"))
+    names = sorted(
+        dict.fromkeys(chain(*columns.values())), key=lambda name: not name.startswith("test")
+    )
     rows = [[name, *(decimals(column.get(name)) for column in columns.values())] for name in names]
     return [show.table(["", *columns], rows)] if rows else []
 
@@ -188,12 +208,19 @@ def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
     different = differences([facts.settings for facts in finished]).keys()
     if len(finished) < 2 or different - set(OF_A_MEMBER):
         return []
-    rows = [[name, *results.cells(each)] for name, each in results.spreads(facts.metrics for facts in finished).items()]
-    return [show.table(["", "mean", "standard deviation", "95 % interval of the mean", "runs"], rows)]
+    rows = [
+        [name, *results.cells(each)]
+        for name, each in results.spreads(facts.metrics for facts in finished).items()
+    ]
+    return [
+        show.table(["", "mean", "standard deviation", "95 % interval of the mean", "runs"], rows)
+    ]
 
 
 def list_pictures(facts: Facts) -> list[Markup]:
-    """Return what callbacks have left in the folder of a run. Links are not followed, as they may lead anywhere."""
+    """Return what callbacks have left in the folder of a run. Links are not followed, as they may
+    lead anywhere.
+    """
     files = [file for file in sorted(facts.run.path.iterdir()) if not file.is_symlink()]
     blocks = []
     for file in files:
@@ -201,14 +228,24 @@ def list_pictures(facts: Facts) -> list[Markup]:
         if file.suffix == ".png":
             blocks.append(show.picture(encode("png", file.read_bytes()), name))
         elif file.suffix == ".csv" and name != "predictions":
-            lines = list(csv.reader(file.read_text(encoding="utf-8", errors="replace").splitlines()))
-            more = f", the first {MOST_ROWS} of {len(lines) - 1:,} rows" if len(lines) > MOST_ROWS + 1 else ""
-            blocks.append(show.table(lines[0], lines[1 : MOST_ROWS + 1], name + more) if lines else "")
+            lines = list(
+                csv.reader(file.read_text(encoding="utf-8", errors="replace").splitlines())
+            )
+            more = (
+                f", the first {MOST_ROWS} of {len(lines) - 1:,} rows"
+                if len(lines) > MOST_ROWS + 1
+                else ""
+            )
+            blocks.append(
+                show.table(lines[0], lines[1 : MOST_ROWS + 1], name + more) if lines else ""
+            )
     return blocks
 
 
 def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
-    """Return drawings of the metrics over the steps, solid in validation, dashed in training: the loss comes first."""
+    """Return drawings of the metrics over the steps, solid in validation, dashed in training: the
+    loss comes first.
+    """
     stems: dict[str, list[Line]] = {}
     for number, (run, facts) in enumerate(runs.items()):
         for name, points in facts.curves.items():
@@ -216,10 +253,13 @@ def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
             if stage in STAGES and not stem.endswith("_step"):
                 label = run if stage == "val" else ""
                 steps, values = zip(*points, strict=True)
-                stems.setdefault(stem, []).append((label, steps, values, f"C{number % 10}{STAGES[stage]}"))
+                stems.setdefault(stem, []).append(
+                    (label, steps, values, f"C{number % 10}{STAGES[stage]}")
+                )
     ordered = sorted(stems, key=lambda stem: (stem != "loss", stem))
     return [
-        show.figure(draw_lines(stems[stem], "step"), f"{stem} (dashed: training)") for stem in ordered[:MOST_CURVES]
+        show.figure(draw_lines(stems[stem], "step"), f"{stem} (dashed: training)")
+        for stem in ordered[:MOST_CURVES]
     ]
 
 
@@ -238,13 +278,20 @@ def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
         device = hardware.get("device_name") or hardware.get("device")
         minutes = decimals(facts.metrics.get("seconds", 0) / 60)
         cost = {"status": facts.status, "device": device, "minutes": minutes}
-        costs.append(cost | {name: facts.metrics.get(name) for name in ("peak_memory_gib", "epochs", "steps")})
+        costs.append(
+            cost
+            | {name: facts.metrics.get(name) for name in ("peak_memory_gib", "epochs", "steps")}
+        )
     return [show_entries(runs, {name: [cost[name] for cost in costs] for name in costs[0]})]
 
 
 def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
     origins = [flatten_origin(facts.origin) for facts in runs.values()]
-    rows = differences(origins) if len(runs) > 1 else {key: [value] for key, value in origins[0].items()}
+    rows = (
+        differences(origins)
+        if len(runs) > 1
+        else {key: [value] for key, value in origins[0].items()}
+    )
     rows.pop("hardware.host", None)  # a page is for people who were not there
     return [show_entries(runs, rows)]
 

@@ -12,10 +12,11 @@ from litlab.util.options import Options
 from litlab.util.text import some
 
 DESCRIPTION = """\
-Write a page about a run: its results beside those of its baselines, the pictures and tables in its folder
-(such as confusions, calibration, mistakes, forecasts), curves, settings, cost, code, and how to repeat it.
-It is one HTML file that needs no network, made from the files of the run; none of its code is run.
-Several runs are shown side by side; runs that differ only in their seed, also as mean and spread.
+Write a page about a run: its results beside those of its baselines, the pictures and tables in its
+folder (such as confusions, calibration, mistakes, forecasts), curves, settings, cost, code, and how
+to repeat it. It is one HTML file that needs no network, made from the files of the run; none of its
+code is run. Several runs are shown side by side; runs that differ only in their seed, also as mean
+and spread.
 
   %(prog)s mine/version_3
   %(prog)s mine/version_3 mine/version_4 --output both.html
@@ -26,18 +27,24 @@ Several runs are shown side by side; runs that differ only in their seed, also a
 def main(arguments: list[str]) -> int:
     options = Options("report", DESCRIPTION)
     options.add_argument("run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds")
-    options.add_argument("--output", metavar="FILE", type=Path, help="file to write (default: in the run's folder)")
+    options.add_argument(
+        "--output", metavar="FILE", type=Path, help="file to write (default: in the run's folder)"
+    )
     chosen = options.parse_args(arguments)
 
     from litlab.commands.report.page import build_page, read_facts
 
     runs = find_runs(chosen.run)
     output = chosen.output or default_output(runs, chosen.run)
-    check_replaceable(output, None if chosen.output else output.parents[1])  # the run may be another's
+    # The run may be another's
+    check_replaceable(output, None if chosen.output else output.parents[1])
     facts = [read_facts(run) for run in runs]
     generated = some([each.run.name for each in facts if each.generated])
     if generated:
-        print(f"warning: {generated}: on GENERATED data; it says nothing about the real data", file=sys.stderr)
+        print(
+            f"warning: {generated}: on GENERATED data; it says nothing about the real data",
+            file=sys.stderr,
+        )
     write_output(output, build_page(facts, shlex.join(team.command("report", *arguments))))
     print(output)
     return 0

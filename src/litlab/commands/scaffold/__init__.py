@@ -1,1 +1,3 @@
-"""The commands ``new`` and ``rename``: the files of an experiment, and the name of the team's package."""
+"""The commands ``new`` and ``rename``: the files of an experiment, and the name of the team's
+package.
+"""

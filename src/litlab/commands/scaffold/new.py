@@ -21,7 +21,9 @@ def find_folders(command: str) -> tuple[Path, Path]:
     root = Path.cwd().resolve()
     source = package_folder().resolve()
     if not (root / CONFIGS).is_dir() or not source.is_relative_to(root):
-        raise UserError(f"{command}: run it in the project's root, where {CONFIGS}/ and src/{package()}/ are")
+        raise UserError(
+            f"{command}: run it in the project's root, where {CONFIGS}/ and src/{package()}/ are"
+        )
     return source.relative_to(root), Path("tests") / package()
 
 
@@ -45,8 +47,8 @@ PLACES = {
     "test.py": "{tests}/test_{name}.py",
 }
 DESCRIPTION = """\
-Write a new experiment: network or model, DataModule, config and test. All of it runs at once, also without an
-internet connection; then change it. --like says what it begins as:
+Write a new experiment: network or model, DataModule, config and test. All of it runs at once, also
+without an internet connection; then change it. --like says what it begins as:
 
   cifar      a network for images, trained by litlab's Classifier
   text       a network for texts, trained by litlab's Classifier
@@ -66,7 +68,8 @@ def main(arguments: list[str]) -> int:
     options.add_argument(
         "--model-only",
         action="store_true",
-        help="write no DataModule: the config names ImageData, TextData, SeriesData or TabularData of litlab, which "
+        help="write no DataModule: the config names ImageData, TextData, SeriesData or TabularData "
+        "of litlab, which "
         "read your files",
     )
     chosen = options.parse_args(arguments)
@@ -102,7 +105,13 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
         loader=FileSystemLoader(TEMPLATES / kind), undefined=StrictUndefined, trim_blocks=True,
         keep_trailing_newline=True,
     )  # fmt: skip
-    values = {"name": name, "Name": class_name, "package": package(), "command": typed(), "own_data": own_data}
+    values = {
+        "name": name,
+        "Name": class_name,
+        "package": package(),
+        "command": typed(),
+        "own_data": own_data,
+    }
     files: dict[Path, str] = {}
     for part, place in PLACES.items():
         if not (TEMPLATES / kind / f"{part}.j2").is_file() or (part == "data.py" and not own_data):
@@ -117,18 +126,29 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
 def check_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise UserError(
-            f"new: {name!r} can't be its name; use lower-case letters, digits and _, and begin with a letter"
+            f"new: {name!r} can't be its name; use lower-case letters, digits and _, and begin "
+            "with a letter"
         )
-    if keyword.iskeyword(name) or not isinstance(yaml.safe_load(name), str) or NO_EXPERIMENT.fullmatch(name):
-        raise UserError(f"new: {name} has another meaning in Python, in YAML or for runs; choose another name")
+    if (
+        keyword.iskeyword(name)
+        or not isinstance(yaml.safe_load(name), str)
+        or NO_EXPERIMENT.fullmatch(name)
+    ):
+        raise UserError(
+            f"new: {name} has another meaning in Python, in YAML or for runs; choose another name"
+        )
 
 
 def check_class(name: str, source: Path) -> None:
-    """Check that no other class of Python, litlab or the sources has a name, as configs give it alone."""
+    """Check that no other class of Python, litlab or the sources has a name, as configs give it
+    alone.
+    """
     taken = {*dir(builtins), "Any", "DataLoader", "Tensor"}  # the last three: what the files import
     for folder in (LITLAB, source):
         for module in folder.rglob("*.py"):
-            taken.update(re.findall(r"^class (\w+)", module.read_text(encoding="utf-8"), re.MULTILINE))
+            taken.update(
+                re.findall(r"^class (\w+)", module.read_text(encoding="utf-8"), re.MULTILINE)
+            )
     for class_name in (name, f"{name}Data"):
         if class_name in taken:
             raise UserError(f"new: there is a class {class_name} already; choose another name")

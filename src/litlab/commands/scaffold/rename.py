@@ -1,4 +1,6 @@
-"""``python -m PACKAGE rename``: give the team's package another name, wherever its files mention it."""
+"""``python -m PACKAGE rename``: give the team's package another name, wherever its files mention
+it.
+"""
 
 import importlib.util
 import keyword
@@ -14,9 +16,9 @@ from litlab.util.options import Options
 from litlab.util.team import package
 
 DESCRIPTION = """\
-Rename the package of the experiments: its folder, that of its tests, and what files in git say of it. Runs from before
-name its classes as they were, and can't be read under the new name. Everything must be committed, so that git can show
-what was changed, and undo it.
+Rename the package of the experiments: its folder, that of its tests, and what files in git say of
+it. Runs from before name its classes as they were, and can't be read under the new name. Everything
+must be committed, so that git can show what was changed, and undo it.
 
   %(prog)s acme
 """
@@ -26,12 +28,14 @@ UPSTREAM = ("src/litlab/", "tests/litlab/", "tests/template/", "tests/conftest.p
 # Where NAME is the package and not the word. PARTS are the modules in it, and in its tests.
 RULES = (
     r"(?<=src/)NAME\b|(?<=tests[/.])NAME\b",
-    r"(?:(?<=-m\s)|(?<=-m\", \")|(?<=-m', '))NAME\b",  # python -m NAME, also at a line's end, or as words
+    # Python -m NAME, also at a line's end, or as words
+    r"(?:(?<=-m\s)|(?<=-m\", \")|(?<=-m', '))NAME\b",
     r"(?<=\bfrom )NAME(?= import|\.)",
     r"(?<=\bimport )(?<![\w.] import )NAME\b",  # not: from common import NAME
     r"(?<![\w./-])NAME(?=[./](?:PARTS)\b)",  # a class path, or a file
     r"(?<=`)NAME(?=`|/)",
-    r"(?<=\")NAME(?=\"(?!:)|\[)",  # a whole string that is no key, such as "module": "NAME", or with extras
+    # A whole string that is no key, such as "module": "NAME", or with extras
+    r"(?<=\")NAME(?=\"(?!:)|\[)",
     r"\bNAME(?=::)|(?<=torch\.ops\.)NAME\b",  # its operators, and in C++
     r"(?:(?<=TORCH_LIBRARY\()|(?<=TORCH_LIBRARY_FRAGMENT\()|(?<=TORCH_LIBRARY_IMPL\())NAME\b",
 )
@@ -61,26 +65,38 @@ def main(arguments: list[str]) -> int:
 def check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UserError(
-            f"rename: {name!r} can't be a package; use lower-case letters, digits and _, begin with a letter"
+            f"rename: {name!r} can't be a package; use lower-case letters, digits and _, begin "
+            "with a letter"
         )
     folders = [Path(name), Path("src", name), Path("tests", name)]
     if any(folder.exists() for folder in folders) or importlib.util.find_spec(name) is not None:
-        raise UserError(f"rename: there is something of the name {name} already; choose another name")
+        raise UserError(
+            f"rename: there is something of the name {name} already; choose another name"
+        )
 
 
 def check_committed() -> None:
     try:
         is_changed = git("status", "--porcelain", at=Path.cwd())
     except GitError as error:
-        raise UserError(f"rename: git could not undo it here ({error}); git init and commit first") from error
+        raise UserError(
+            f"rename: git could not undo it here ({error}); git init and commit first"
+        ) from error
     if is_changed:
-        raise UserError("rename: there are uncommitted changes; commit them first, or git stash --include-untracked")
+        raise UserError(
+            "rename: there are uncommitted changes; commit them first, or git stash "
+            "--include-untracked"
+        )
 
 
 def replace_mentions(folders: tuple[Path, Path], new: str) -> int:
     """Write the new name into all files that mention the package; return how many these are."""
     parts = {path.stem for folder in folders for path in folder.glob("[!.]*")} | {"commands"}
-    rule = "|".join(RULES).replace("NAME", package()).replace("PARTS", "|".join(sorted(map(re.escape, parts))))
+    rule = (
+        "|".join(RULES)
+        .replace("NAME", package())
+        .replace("PARTS", "|".join(sorted(map(re.escape, parts))))
+    )
     mention = re.compile(rule)
 
     count = 0
@@ -102,4 +118,7 @@ def replace_mentions(folders: tuple[Path, Path], new: str) -> int:
 def sort_imports() -> None:
     if importlib.util.find_spec("ruff"):
         for arguments in (["check", "--select", "I", "--fix", "--quiet"], ["format", "--quiet"]):
-            subprocess.run([sys.executable, "-m", "ruff", *arguments, "--no-cache", "src", "tests"], check=False)
+            subprocess.run(
+                [sys.executable, "-m", "ruff", *arguments, "--no-cache", "src", "tests"],
+                check=False,
+            )

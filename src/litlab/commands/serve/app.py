@@ -1,4 +1,6 @@
-"""The HTTP interface of each worker process: addresses, bodies, and what goes wrong as JSON with one sentence."""
+"""The HTTP interface of each worker process: addresses, bodies, and what goes wrong as JSON with
+one sentence.
+"""
 
 import asyncio
 import hmac
@@ -32,7 +34,8 @@ ADVICE = re.compile(r"[;:] [^;:]*\bdata\..*")  # on settings, for the command li
 
 def build_app(manifest: Mapping[str, Any], batcher: Batcher, options: ServeOptions) -> Starlette:
     interface = Interface(manifest, batcher, options)
-    local = ["localhost", "127.0.0.1", "[::1]", options.host]  # somebody's page could call this machine by another name
+    # somebody's page could call this machine by another name
+    local = ["localhost", "127.0.0.1", "[::1]", options.host]
     routes = [
         Route("/", interface.show_page),
         Route("/health", interface.tell_health),
@@ -42,7 +45,9 @@ def build_app(manifest: Mapping[str, Any], batcher: Batcher, options: ServeOptio
     ]
     return Starlette(
         routes=routes,
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["*"] if options.token else local)],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=["*"] if options.token else local)
+        ],
         exception_handlers=dict.fromkeys(
             [HTTPException, UserError, UnicodeError, ClientDisconnect, Exception], tell_error
         ),
@@ -52,7 +57,9 @@ def build_app(manifest: Mapping[str, Any], batcher: Batcher, options: ServeOptio
 class Interface:
     """The addresses of the server."""
 
-    def __init__(self, manifest: Mapping[str, Any], batcher: Batcher, options: ServeOptions) -> None:
+    def __init__(
+        self, manifest: Mapping[str, Any], batcher: Batcher, options: ServeOptions
+    ) -> None:
         self.manifest, self.batcher, self.options = manifest, batcher, options
         self.inside = 0  # requests, from the reading of their bodies to their answers
 
@@ -61,7 +68,9 @@ class Interface:
 
     async def tell_health(self, request: Request) -> Response:
         if not self.batcher.thread.is_alive() or self.batcher.measure_call() > self.options.timeout:
-            raise HTTPException(503, f"the model has not answered for {self.options.timeout:g} seconds")
+            raise HTTPException(
+                503, f"the model has not answered for {self.options.timeout:g} seconds"
+            )
         return JSONResponse({"status": "ok"})
 
     async def tell_info(self, request: Request) -> Response:
@@ -71,7 +80,9 @@ class Interface:
     async def predict(self, request: Request) -> Response:
         self._check_token(request)
         if self.inside >= self.options.queue:
-            raise HTTPException(503, f"{self.inside} requests wait already; try again later", {"Retry-After": "1"})
+            raise HTTPException(
+                503, f"{self.inside} requests wait already; try again later", {"Retry-After": "1"}
+            )
         self.inside += 1
         limit = asyncio.timeout(self.options.timeout)
         try:
@@ -82,13 +93,17 @@ class Interface:
             if not limit.expired():  # the model's own
                 raise
             self._end_if_stuck()
-            raise HTTPException(504, f"there was no answer within {self.options.timeout:g} seconds") from None
+            raise HTTPException(
+                504, f"there was no answer within {self.options.timeout:g} seconds"
+            ) from None
         finally:
             self.inside -= 1
         return JSONResponse(answer)
 
     def _end_if_stuck(self) -> None:
-        """End this worker if nobody waits any longer for what its model does; uvicorn starts another."""
+        """End this worker if nobody waits any longer for what its model does; uvicorn starts
+        another.
+        """
         seconds = self.batcher.measure_call()
         if seconds > 2 * self.options.timeout:
             line = f"the model has not answered for {seconds:.0f} seconds; its worker is replaced"
@@ -99,14 +114,17 @@ class Interface:
         if self.options.token is None:
             return
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self.options.token.encode()):
+        if scheme.lower() != "bearer" or not hmac.compare_digest(
+            token.strip().encode(), self.options.token.encode()
+        ):
             message = "the token is missing or wrong; send the header 'Authorization: Bearer TOKEN'"
             raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 
 async def read_fields(request: Request, most_bytes: int) -> dict[str, Any]:
     """Read a body, JSON or a form, as fields by their names. Files are bytes."""
-    # Of what is too large the rest is dropped, as most clients read no answer before they have sent all.
+    # Of what is too large the rest is dropped, as most clients read no answer before they have sent
+    # all.
     body, size = bytearray(), 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -124,7 +142,10 @@ async def read_fields(request: Request, most_bytes: int) -> dict[str, Any]:
     copy = Request(request.scope, replay)
     async with copy.form(max_files=1, max_fields=FORM_FIELDS, max_part_size=most_bytes) as form:
         items = form.items()
-        return {name: await value.read() if isinstance(value, UploadFile) else value for name, value in items}
+        return {
+            name: await value.read() if isinstance(value, UploadFile) else value
+            for name, value in items
+        }
 
 
 def parse_json(body: bytearray) -> dict[str, Any]:
@@ -142,9 +163,14 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 async def tell_error(request: Request, error: Exception) -> Response:
-    """Return the response to a request that is not answered. After a bug uvicorn logs the traceback."""
+    """Return the response to a request that is not answered. After a bug uvicorn logs the
+    traceback.
+    """
     if isinstance(error, HTTPException):
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-    if isinstance(error, UserError | UnicodeError):  # halves of characters, or other bytes than UTF-8
+    # Halves of characters, or other bytes than UTF-8
+    if isinstance(error, UserError | UnicodeError):
         return JSONResponse({"error": ADVICE.sub("", str(error))}, 422)
-    return JSONResponse({"error": "the server failed to answer this request; its log says more"}, 500)
+    return JSONResponse(
+        {"error": "the server failed to answer this request; its log says more"}, 500
+    )

@@ -15,14 +15,19 @@ Arrays = Sequence[np.ndarray]
 
 
 class Model:
-    """Answers requests. `run` returns the outputs for a batch of inputs, both in the order of the manifest."""
+    """Answers requests. `run` returns the outputs for a batch of inputs, both in the order of the
+    manifest.
+    """
 
-    def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str], run: Callable[[Arrays], Arrays]) -> None:
+    def __init__(
+        self, manifest: Mapping[str, Any], files: Mapping[str, str], run: Callable[[Arrays], Arrays]
+    ) -> None:
         self.manifest, self.run = manifest, run
         self.reader = choose_reader(manifest, files)
 
     def answer(self, requests: Sequence[Fields]) -> list[Answer]:
-        """Return the answer to each request; an exception is that of one request, and does not touch the others.
+        """Return the answer to each request; an exception is that of one request, and does not
+        touch the others.
 
         Raises:
             Exception: The model fails on all of them together.
@@ -55,13 +60,17 @@ def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def load_model(run: str, settings: list[str], workers: int) -> Model:
-    """Load an export, run or checkpoint for one of some workers, which share the cores. Its data is not needed."""
+    """Load an export, run or checkpoint for one of some workers, which share the cores. Its data is
+    not needed.
+    """
     import torch
 
     torch.set_num_threads(max(1, torch.get_num_threads() // workers))
     if is_exported(run):
         artifact, files = Artifact(Path(run)), Path(run).glob("*.json")
-        return Model(artifact.manifest, {file.name: file.read_text("utf-8") for file in files}, artifact.run)
+        return Model(
+            artifact.manifest, {file.name: file.read_text("utf-8") for file in files}, artifact.run
+        )
 
     from litlab.artifact.servable import load_servable
 

@@ -1,4 +1,5 @@
-"""From what was sent to a model's inputs, and from its outputs to an answer: a reader for each kind of model.
+"""From what was sent to a model's inputs, and from its outputs to an answer: a reader for each kind
+of model.
 
 Inputs are read as ``predict`` reads them.
 """
@@ -18,7 +19,8 @@ MOST_PIXELS = 40_000_000
 MOST_SERIES_ROWS = 50_000
 MOST_TABLE_ROWS = 1_000
 
-Fields = Mapping[str, Any]  # what was sent: values of JSON, texts and files (bytes) of a form, by their names
+# What was sent: values of JSON, texts and files (bytes) of a form, by their names
+Fields = Mapping[str, Any]
 Outputs = Mapping[str, np.ndarray]
 
 
@@ -26,15 +28,18 @@ Outputs = Mapping[str, np.ndarray]
 class Sample:
     """A request, read."""
 
-    inputs: list[np.ndarray]  # the model's inputs in the order of its manifest; the first axis is the batch
+    # The model's inputs in the order of its manifest; the first axis is the batch
+    inputs: list[np.ndarray]
     context: Any = None  # what the answer needs besides the outputs
 
 
 class Reader:
-    """Reads requests for one model: ``read`` makes a `Sample` of what was sent, ``answer`` turns outputs into JSON.
+    """Reads requests for one model: ``read`` makes a `Sample` of what was sent, ``answer`` turns
+        outputs into JSON.
 
-    They raise a `UserError`: the one for a request that can't be used, the other for a number that is NaN or infinite.
-    ``example`` is a request that is made up. `files` are texts of what belongs to the model, by their names.
+    They raise a `UserError`: the one for a request that can't be used, the other for a number that
+    is NaN or infinite. ``example`` is a request that is made up. `files` are texts of what belongs
+    to the model, by their names.
     """
 
     field: ClassVar[str]  # what is sent is called so
@@ -43,16 +48,24 @@ class Reader:
         self.facts: dict[str, Any] = manifest["facts"]
 
     def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
-        return [np.concatenate(arrays) for arrays in zip(*(sample.inputs for sample in samples), strict=True)]
+        return [
+            np.concatenate(arrays)
+            for arrays in zip(*(sample.inputs for sample in samples), strict=True)
+        ]
 
     def take(self, fields: Fields) -> Any:
         """Return what is to be read: the field of the model's kind, or the file of a form."""
         for name in fields:
             if name not in (self.field, "file"):
-                raise UserError(f"{name[:40]!r}: there is no such field; send {self.field!r} in JSON or a form")
+                raise UserError(
+                    f"{name[:40]!r}: there is no such field; send {self.field!r} in JSON or a form"
+                )
         value = fields.get(self.field, fields.get("file"))
         if value is None:
-            raise UserError(f"there is no {self.field}; send it as {self.field!r}, or as the file 'file' of a form")
+            raise UserError(
+                f"there is no {self.field}; send it as {self.field!r}, or as the file "
+                "'file' of a form"
+            )
         return value
 
 
@@ -85,7 +98,8 @@ class ImageReader(Reader):
         content = self.take(fields)
         if not isinstance(content, bytes):
             try:
-                content = base64.b64decode(content.rpartition(",")[2], validate=True)  # of data:image/png;base64,...
+                # Of data:image/png;base64,...
+                content = base64.b64decode(content.rpartition(",")[2], validate=True)
             except (AttributeError, ValueError):
                 raise UserError("image: it is not base64; encode the file's bytes") from None
         with warnings.catch_warnings(action="ignore"):
@@ -126,7 +140,9 @@ class TextReader(Reader):
             raise UserError("text: it is empty, or no text; send one")
         encoding = self.tokenizer.encode(text.decode("utf-8-sig"))
         ids = torch.tensor(encoding.ids or [UNKNOWN])  # a text of nothing but <br /> has no tokens
-        return Sample([cut_text(ids, self.longest, self.facts["both_ends"]).numpy()[None]], len(ids))
+        return Sample(
+            [cut_text(ids, self.longest, self.facts["both_ends"]).numpy()[None]], len(ids)
+        )
 
     def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
         """Join texts, padded to the longest."""
@@ -152,11 +168,15 @@ class SeriesReader(Reader):
         facts = self.facts
         times = pd.date_range("2000-01-01", periods=facts["context_length"], freq=facts["freq"])
         waves = np.sin(np.arange(len(times)))[:, None] * facts["scale"] + facts["mean"]
-        rows = pd.DataFrame(waves, columns=facts["targets"]).assign(**{facts["time_column"]: times.astype(str)})
+        rows = pd.DataFrame(waves, columns=facts["targets"]).assign(
+            **{facts["time_column"]: times.astype(str)}
+        )
         return {self.field: rows.to_dict("records")}
 
     def read(self, fields: Fields) -> Sample:
-        """Turn a series into one sample; the context is what an answer repeats, and the times that follow."""
+        """Turn a series into one sample; the context is what an answer repeats, and the times that
+        follow.
+        """
         from litlab.data.frames import FileFormat
         from litlab.data.series.regular import read_last_rows
         from litlab.data.series.serving import make_calendar
@@ -175,7 +195,9 @@ class SeriesReader(Reader):
         return Sample(inputs, {"times": times[rows:], "past": past})
 
     def answer(self, outputs: Outputs, context: dict[str, Any]) -> dict[str, Any]:
-        """Return times, past and forecast; the ends of the interval are null where the run has none."""
+        """Return times, past and forecast; the ends of the interval are null where the run has
+        none.
+        """
         check_finite(outputs["forecast"])
         answer = dict(context)
         for name, values in outputs.items():
@@ -201,7 +223,9 @@ class RowReader(Reader):
         from litlab.data.tables.serving import TabularMetadata, read_rows
 
         known = TabularMetadata(**self.facts)
-        sent = lay_out("rows", self.take(fields), [*known.numbers, *known.categories], MOST_TABLE_ROWS)
+        sent = lay_out(
+            "rows", self.take(fields), [*known.numbers, *known.categories], MOST_TABLE_ROWS
+        )
         frame = read_rows(sent, known, FileFormat(), "rows", "error")
         if not isinstance(sent, bytes) and len(frame) < len(sent):  # each is to get an answer
             raise UserError("rows: in one of them everything is null; give a value")
@@ -209,23 +233,41 @@ class RowReader(Reader):
 
     def answer(self, outputs: Outputs, context: Any) -> dict[str, Any]:
         if "probabilities" in outputs:
-            return {"rows": [answer_class(self.facts["class_names"], row) for row in outputs["probabilities"]]}
+            return {
+                "rows": [
+                    answer_class(self.facts["class_names"], row) for row in outputs["probabilities"]
+                ]
+            }
         check_finite(outputs["predicted"])
-        return {"rows": [{"predicted": self._name_targets(row)} for row in outputs["predicted"].tolist()]}
+        return {
+            "rows": [
+                {"predicted": self._name_targets(row)} for row in outputs["predicted"].tolist()
+            ]
+        }
 
     def _name_targets(self, row: list[float]) -> dict[str, float]:
-        return dict(zip(self.facts["targets"], [float(f"{value:.7g}") for value in row], strict=True))
+        return dict(
+            zip(self.facts["targets"], [float(f"{value:.7g}") for value in row], strict=True)
+        )
 
 
 def choose_reader(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Any:
-    readers = {"images": ImageReader, "texts": TextReader, "series": SeriesReader, "rows": RowReader}
+    readers = {
+        "images": ImageReader,
+        "texts": TextReader,
+        "series": SeriesReader,
+        "rows": RowReader,
+    }
     if manifest["kind"] not in readers:
-        raise UserError(f"serve: it takes models of {', '.join(readers)}; this one is of {manifest['kind']}")
+        raise UserError(
+            f"serve: it takes models of {', '.join(readers)}; this one is of {manifest['kind']}"
+        )
     return readers[manifest["kind"]](manifest, files)
 
 
 def lay_out(name: str, value: Any, columns: Sequence[str], most: int) -> Any:
-    """Return rows as `litlab.data.frames.read_frame` takes them: the bytes of a CSV file, or a frame.
+    """Return rows as `litlab.data.frames.read_frame` takes them: the bytes of a CSV file, or a
+    frame.
 
     Of the objects in a list only the columns are kept.
     """
@@ -234,7 +276,9 @@ def lay_out(name: str, value: Any, columns: Sequence[str], most: int) -> Any:
     if isinstance(value, str):
         value = value.encode()
     if not value or not isinstance(value, bytes | list):
-        raise UserError(f"{name}: it must be a list of objects, one for each row, or the text of a CSV file")
+        raise UserError(
+            f"{name}: it must be a list of objects, one for each row, or the text of a CSV file"
+        )
     count = len(value) if isinstance(value, list) else len(value.splitlines()) - 1
     if count > most:
         raise UserError(f"{name}: it has {count:,} rows; send at most {most:,}")
@@ -246,8 +290,11 @@ def lay_out(name: str, value: Any, columns: Sequence[str], most: int) -> Any:
             raise UserError(f"{place}: it must be an object, such as {{...}}")
         for column in columns:
             if column not in row:
-                raise UserError(f"{place}: it has no {column!r}; null stands for a value that is missing")
-    return pd.DataFrame(value, columns=list(columns), dtype=object)  # 3 stays 3, where others are missing, too
+                raise UserError(
+                    f"{place}: it has no {column!r}; null stands for a value that is missing"
+                )
+    # 3 stays 3, where others are missing, too
+    return pd.DataFrame(value, columns=list(columns), dtype=object)
 
 
 def answer_class(names: Sequence[str], probabilities: np.ndarray) -> dict[str, Any]:
@@ -263,4 +310,6 @@ def answer_class(names: Sequence[str], probabilities: np.ndarray) -> dict[str, A
 
 def check_finite(values: np.ndarray) -> None:
     if not np.isfinite(values).all():
-        raise UserError("the model's answer is not a finite number; are the values like those of the training?")
+        raise UserError(
+            "the model's answer is not a finite number; are the values like those of the training?"
+        )

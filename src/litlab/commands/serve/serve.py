@@ -1,4 +1,6 @@
-"""``python -m PACKAGE serve``: a run or an exported model as an HTTP server, in processes that uvicorn supervises."""
+"""``python -m PACKAGE serve``: a run or an exported model as an HTTP server, in processes that
+uvicorn supervises.
+"""
 
 import logging
 import os
@@ -16,10 +18,10 @@ from litlab.util.options import Options, amount_of, count
 
 TOKEN = "LITLAB_SERVE_TOKEN"
 DESCRIPTION = f"""\
-Answer HTTP requests with the model of a run, or with an exported one (docs/serve.md). There is a page
-for people at /, and for programs /predict, /info and /health. Ctrl-C stops the server.
-Who may use it: programs of this machine, or those who know the token in the variable {TOKEN}.
-All other arguments are settings of the run.
+Answer HTTP requests with the model of a run, or with an exported one (docs/serve.md). There is a
+page for people at /, and for programs /predict, /info and /health. Ctrl-C stops the server. Who may
+use it: programs of this machine, or those who know the token in the variable {TOKEN}. All other
+arguments are settings of the run.
 
   %(prog)s --run cifar
   %(prog)s --run lightning_logs/cifar/version_0/exported/onnx --port 8080
@@ -28,38 +30,77 @@ All other arguments are settings of the run.
 
 
 def parse_options(arguments: list[str]) -> ServeOptions:
-    """Read the command line and the token. The run becomes its folder, as later workers must not find another one."""
+    """Read the command line and the token. The run becomes its folder, as later workers must not
+    find another one.
+    """
     parser = Options("serve", DESCRIPTION)
-    add, seconds, megabytes = parser.add_argument, partial(amount_of, "seconds"), partial(amount_of, "megabytes")
+    add, seconds, megabytes = (
+        parser.add_argument,
+        partial(amount_of, "seconds"),
+        partial(amount_of, "megabytes"),
+    )
     add("--run", required=True, metavar="RUN", help="run, checkpoint, or folder of an export")
-    add("--trust", action="store_true", help="load an export of others that is code, as torch's formats are")
+    add(
+        "--trust",
+        action="store_true",
+        help="load an export of others that is code, as torch's formats are",
+    )
     add("--host", help="address to listen on (default: 127.0.0.1, this machine alone)")
     add("--port", type=int, help="port (default: 8000); 0 for a free one")
     add("--workers", metavar="N", type=count, help="processes, each with a model (default: 1)")
-    add("--batch_size", metavar="N", type=count, help="most requests computed together (default: 32)")
-    add("--queue", metavar="N", type=count, help="most requests of a worker at a time; more get 503 (default: 128)")
-    add("--timeout", metavar="S", type=seconds, help="seconds after which a request gets 504 (default: 60)")
-    add("--max_mb", metavar="MB", type=megabytes, help="megabytes of a request's body (default: 10)")
+    add(
+        "--batch_size",
+        metavar="N",
+        type=count,
+        help="most requests computed together (default: 32)",
+    )
+    add(
+        "--queue",
+        metavar="N",
+        type=count,
+        help="most requests of a worker at a time; more get 503 (default: 128)",
+    )
+    add(
+        "--timeout",
+        metavar="S",
+        type=seconds,
+        help="seconds after which a request gets 504 (default: 60)",
+    )
+    add(
+        "--max_mb", metavar="MB", type=megabytes, help="megabytes of a request's body (default: 10)"
+    )
     options = ServeOptions()
     _, options.settings = parser.parse_known_args(arguments, options)
     if not 0 <= options.port <= 65_535:
-        raise UserError(f"--port: {options.port} is none; choose one up to 65535, or 0 for a free one")
+        raise UserError(
+            f"--port: {options.port} is none; choose one up to 65535, or 0 for a free one"
+        )
 
-    options.token = os.environ.pop(TOKEN, None) or None  # processes that are started later don't find it there
+    # Processes that are started later don't find it there
+    options.token = os.environ.pop(TOKEN, None) or None
     if not is_exported(options.run):
-        options.run = options.run if os.path.isfile(options.run) else str(find_run(options.run).path)
+        options.run = (
+            options.run if os.path.isfile(options.run) else str(find_run(options.run).path)
+        )
     elif options.settings:
-        raise UserError(f"serve: {options.settings[0]} is a setting of a run, and {options.run} is an exported model")
+        raise UserError(
+            f"serve: {options.settings[0]} is a setting of a run, and {options.run} is "
+            "an exported model"
+        )
     return options
 
 
 SECONDS_TO_DRAIN = 30
 SECONDS_TO_ANSWER = 30  # for a worker, whether it is alive: imports can hold its threads up
 POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src blob:; connect-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-HEADERS = [("Content-Security-Policy", POLICY), ("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-store")]
+HEADERS = [
+    ("Content-Security-Policy", POLICY),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Cache-Control", "no-store"),
+]
 
 
 def main(arguments: list[str]) -> int:
@@ -78,17 +119,32 @@ def main(arguments: list[str]) -> int:
     with listen(options.host, options.port) as listening:
         address, options.port = listening.getsockname()[:2]
         if options.token is None and not ip_address(address).is_loopback:
-            raise UserError(f"--host: {options.host} is open to others; set a token in {TOKEN}, or leave --host out")
+            raise UserError(
+                f"--host: {options.host} is open to others; set a token in {TOKEN}, or "
+                "leave --host out"
+            )
         if is_exported(options.run):
             check_trusted(Path(options.run), options.trust)
         config = uvicorn.Config(
-            partial(create_app, options), factory=True, workers=options.workers, headers=HEADERS, log_level="warning",
-            access_log=False, server_header=False, proxy_headers=False, ws="none",
-            http=Connection, backlog=128,  # a burst finds descriptors until the connections that wait are closed
-            timeout_graceful_shutdown=SECONDS_TO_DRAIN, timeout_worker_healthcheck=SECONDS_TO_ANSWER,
-        )  # fmt: skip
+            partial(create_app, options),
+            factory=True,
+            workers=options.workers,
+            headers=HEADERS,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            # A burst finds descriptors until the connections that wait are closed
+            http=Connection,
+            backlog=128,
+            timeout_graceful_shutdown=SECONDS_TO_DRAIN,
+            timeout_worker_healthcheck=SECONDS_TO_ANSWER,
+        )
         # The worker has said why.
-        logging.getLogger("uvicorn.error").addFilter(lambda record: "failed to start" not in record.msg)
+        logging.getLogger("uvicorn.error").addFilter(
+            lambda record: "failed to start" not in record.msg
+        )
         supervisor = Multiprocess(config, [listening])
         supervisor.run()
     return 2 if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes) else 0
@@ -100,6 +156,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening = socket.create_server((host, port), family=family)
     except (OSError, UnicodeError) as error:
-        raise UserError(f"--host, --port: can't listen on {host}:{port} ({error}); choose others") from error
-    # Only of a socket that says that it is TCP asyncio turns Nagle's algorithm off, which costs 40 ms a request.
+        raise UserError(
+            f"--host, --port: can't listen on {host}:{port} ({error}); choose others"
+        ) from error
+    # Only of a socket that says that it is TCP asyncio turns Nagle's algorithm off, which costs 40
+    # ms a request.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listening.detach())

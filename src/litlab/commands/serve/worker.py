@@ -42,7 +42,9 @@ def create_app(options: ServeOptions) -> Starlette:
     gc.freeze()  # or collections would look through all of torch, while requests wait
     Connection.most = count_connections()
     host = f"[{options.host}]" if ":" in options.host else options.host
-    served = f"{model.manifest['run']['name']} ({model.manifest['kind']}, {model.manifest['format']})"
+    served = (
+        f"{model.manifest['run']['name']} ({model.manifest['kind']}, {model.manifest['format']})"
+    )
     print(f"Serving {served} at http://{host}:{options.port}", flush=True)
     return build_app(model.manifest, batcher, options)
 
@@ -59,8 +61,8 @@ def warm_up(model: Model, batcher: Batcher, seconds: float) -> None:
         answer = TimeoutError(f"no answer within {seconds:g} seconds")
     if isinstance(answer, Exception):
         raise UserError(
-            f"--run: the model can't answer an example ({first_line(answer)}); correct it, or serve "
-            "another run (LITLAB_TRACEBACK=1 shows where)"
+            f"--run: the model can't answer an example ({first_line(answer)}); correct it, or "
+            "serve another run (LITLAB_TRACEBACK=1 shows where)"
         ) from answer
 
 

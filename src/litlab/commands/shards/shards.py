@@ -7,18 +7,23 @@ from litlab.errors import UserError
 from litlab.util.options import Options, count
 
 DESCRIPTION = """\
-Write the image files of an experiment into shards: a few large files for each split, in a new folder. They are read
-from there by --data.dataset shards (docs/streaming.md). All other arguments are settings. Every image is decoded first,
-which finds damaged ones, unless --data.cache is none.
+Write the image files of an experiment into shards: a few large files for each split, in a new
+folder. They are read from there by --data.dataset shards (docs/streaming.md). All other arguments
+are settings. Every image is decoded first, which finds damaged ones, unless --data.cache is none.
 
-  %(prog)s --config configs/mine.yaml --data.dataset folder --data.path DIR --data.cache none --output SHARDS
+  %(prog)s --config configs/mine.yaml --data.dataset folder --data.path DIR \\
+      --data.cache none --output SHARDS
 """
 
 
 def main(arguments: list[str]) -> int:
     options = Options("shards", DESCRIPTION)
-    options.add_argument("--output", metavar="DIR", type=Path, required=True, help="new folder to write")
-    options.add_argument("--shard_mb", metavar="N", type=count, default=64, help="size of a shard in MB (default 64)")
+    options.add_argument(
+        "--output", metavar="DIR", type=Path, required=True, help="new folder to write"
+    )
+    options.add_argument(
+        "--shard_mb", metavar="N", type=count, default=64, help="size of a shard in MB (default 64)"
+    )
     chosen, settings = options.parse_known_args(arguments)
 
     if os.path.lexists(chosen.output):
@@ -31,7 +36,9 @@ def main(arguments: list[str]) -> int:
 
     data = Command(["fit", *settings]).build_data()
     if not isinstance(data, ImageData):
-        raise UserError(f"shards: they are for images, and {type(data).__name__} has none; use ImageData")
+        raise UserError(
+            f"shards: they are for images, and {type(data).__name__} has none; use ImageData"
+        )
     with new_folder(chosen.output) as folder:
         data.prepare_data()
         data.setup()

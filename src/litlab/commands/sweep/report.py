@@ -1,4 +1,6 @@
-"""What a sweep has brought: a line for each trial, a table, ``best.yaml``, and a page with Optuna's figures."""
+"""What a sweep has brought: a line for each trial, a table, ``best.yaml``, and a page with Optuna's
+figures.
+"""
 
 import re
 import shlex
@@ -36,13 +38,18 @@ def show_value(trial: FrozenTrial) -> str:
 
 
 def show_settings(trial: FrozenTrial) -> str:
-    values = {name: decimals(value) if isinstance(value, float) else value for name, value in trial.params.items()}
+    values = {
+        name: decimals(value) if isinstance(value, float) else value
+        for name, value in trial.params.items()
+    }
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def describe(spec: Spec, trial: FrozenTrial) -> str:
     reason = trial.user_attrs.get("reason", f"{spec.metric} {show_value(trial)}")
-    return printable(f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})")
+    return printable(
+        f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})"
+    )
 
 
 def check_files(spec: Spec) -> None:
@@ -61,7 +68,15 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
     rows = []
     for trial in sorted(list_counted(study), key=turn):
         where = str(trial.user_attrs.get("reason", trial.user_attrs.get("folder", "")))
-        rows.append([str(trial.number), trial.state.name.lower(), show_value(trial), show_settings(trial), where])
+        rows.append(
+            [
+                str(trial.number),
+                trial.state.name.lower(),
+                show_value(trial),
+                show_settings(trial),
+                where,
+            ]
+        )
     return ["trial", "state", spec.metric, "searched values", "folder, or why it failed"], rows
 
 
@@ -70,7 +85,9 @@ def write_best(spec: Spec, study: optuna.Study) -> Path:
     others = " ".join(mask_command([*spec.flags(), *spec.arguments]))
     heading = f"# {describe(spec, trial)}\n# found with {printable(others)}\n"
     file = spec.folder / BEST
-    write_output(file, heading + yaml.safe_dump(make_overlay(spec.space, trial.params), sort_keys=False))
+    write_output(
+        file, heading + yaml.safe_dump(make_overlay(spec.space, trial.params), sort_keys=False)
+    )
     return file
 
 
@@ -82,8 +99,12 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
         row[3] = Markup(re.sub(r"(?<=[a-z])([.=_])", r"\1<wbr>", str(escape(row[3]))))
     sections: list[Section] = [("Trials", [show.table(header, rows)])]
     for title, figure in draw_figures(spec, study):
-        figure.update_layout(title=None, template="plotly_white", margin={"t": 30}, legend={"orientation": "h"})
-        drawing = figure.to_html(full_html=False, include_plotlyjs=False, config={"responsive": True})
+        figure.update_layout(
+            title=None, template="plotly_white", margin={"t": 30}, legend={"orientation": "h"}
+        )
+        drawing = figure.to_html(
+            full_html=False, include_plotlyjs=False, config={"responsive": True}
+        )
         sections.append((title, [Markup(f'<div class="scroll">{drawing}</div>')]))
     page = spec.folder / PAGE
     command = shlex.join(team.command("sweep", "--config", str(spec.file), "--report"))

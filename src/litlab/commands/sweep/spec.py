@@ -54,14 +54,21 @@ Space = dict[str, Entry]
 
 
 def list_points(space: Space, list_values: Callable[[Entry], list[Scalar]]) -> list[Point]:
-    return [dict(zip(space, values, strict=True)) for values in product(*map(list_values, space.values()))]
+    return [
+        dict(zip(space, values, strict=True))
+        for values in product(*map(list_values, space.values()))
+    ]
 
 
 def list_corners(space: Space) -> list[Point]:
-    """Return points that hold both ends of each range and every choice, with the blocks that they lie in."""
+    """Return points that hold both ends of each range and every choice, with the blocks that they
+    lie in.
+    """
     corners: list[Point] = []
     for path in space:
-        around = {other: entry for other, entry in space.items() if f"{path}.".startswith(f"{other}.")}
+        around = {
+            other: entry for other, entry in space.items() if f"{path}.".startswith(f"{other}.")
+        }
         corners += list_points(around, Entry.corners)
     return corners
 
@@ -104,9 +111,11 @@ SAMPLERS = {
 PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPruner}
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
 LEAST = {"trials": 1, "hours": 0.0, "seeds": 1}  # the numbers
-COMPARABLE = ("metric", "direction", "settings", "seeds", "space")  # what the trials of a study share
+# What the trials of a study share
+COMPARABLE = ("metric", "direction", "settings", "seeds", "space")
 KEYS = ("name", "base", "sampler", "pruner", "trials", "hours", *COMPARABLE)
-OURS = ("seed_everything", "experiment", "test_after_fit", "ckpt_path", "resume", "config")  # set for each trial
+# Set for each trial
+OURS = ("seed_everything", "experiment", "test_after_fit", "ckpt_path", "resume", "config")
 
 
 @dataclass(frozen=True)
@@ -137,9 +146,14 @@ class Spec:
 
 
 def read_spec(
-    file: Path, trials: int | None = None, hours: float | None = None, arguments: list[str] | None = None
+    file: Path,
+    trials: int | None = None,
+    hours: float | None = None,
+    arguments: list[str] | None = None,
 ) -> Spec:
-    """Read a sweep file; trials and hours stand in place of its own, and arguments go to every fit."""
+    """Read a sweep file; trials and hours stand in place of its own, and arguments go to every
+    fit.
+    """
     content = read_mapping(file, example="metric: val/acc")
     content["trials"] = trials or content.get("trials")
     content["hours"] = hours or content.get("hours")
@@ -149,15 +163,20 @@ def read_spec(
         raise UserError(f"{file}: {str(error).removeprefix(f'{file}: ')}") from error
 
 
-def build_part(classes: Mapping[str, type], settings: dict[str, Any], key: str, number: int = 0) -> Any:
-    """Build a sampler or pruner. The number is added to the seed, or all workers would try the same values."""
+def build_part(
+    classes: Mapping[str, type], settings: dict[str, Any], key: str, number: int = 0
+) -> Any:
+    """Build a sampler or pruner. The number is added to the seed, or all workers would try the same
+    values.
+    """
     if settings.get("name") not in classes:
         _refuse(key, f"'{settings.get('name')}' is none of {', '.join(classes)}; choose one")
     arguments = {name: value for name, value in settings.items() if name != "name"}
     if "seed" in arguments:
         arguments["seed"] += number
     if settings["name"] == "tpe":
-        arguments = {"constant_liar": True, **arguments}  # stay away from what other workers are trying
+        # Stay away from what other workers are trying
+        arguments = {"constant_liar": True, **arguments}
     try:
         return classes[settings["name"]](**arguments)
     except (TypeError, ValueError) as error:
@@ -198,7 +217,10 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
     if known not in DIRECTIONS.values():
         _refuse("direction", f"it is not known which {metric} is better; set minimize or maximize")
     if direction not in (None, known):
-        _refuse("direction", f"{direction} gives the worst {metric}; set {known}, or leave direction out")
+        _refuse(
+            "direction",
+            f"{direction} gives the worst {metric}; set {known}, or leave direction out",
+        )
     for key, least in LEAST.items():
         value = content.get(key)
         if value is not None and (type(value) not in (int, type(least)) or value < least):
@@ -229,12 +251,29 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
         _refuse("trials", "it is missing; give a number of trials, hours, or both")
 
     files = [read_text(each) for path in base for each in (*find_bases(path), path)]
-    compared = {key: content.get(key) for key in COMPARABLE} | {"base": files, "arguments after --": arguments}
+    compared = {key: content.get(key) for key in COMPARABLE} | {
+        "base": files,
+        "arguments after --": arguments,
+    }
     return Spec(
-        file, name, base, settings, metric, known, trials, content["hours"], sampler, pruner,
-        content.get("seeds") or 1, space, arguments,
-        {key: hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest() for key, value in compared.items()},
-    )  # fmt: skip
+        file,
+        name,
+        base,
+        settings,
+        metric,
+        known,
+        trials,
+        content["hours"],
+        sampler,
+        pruner,
+        content.get("seeds") or 1,
+        space,
+        arguments,
+        {
+            key: hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()
+            for key, value in compared.items()
+        },
+    )
 
 
 def _read_space(content: Any) -> Space:
@@ -247,7 +286,9 @@ def _read_space(content: Any) -> Space:
         if keys != {"choices"} and keys - {"step", "log"} != {"low", "high"}:
             _refuse(key, "give low and high (and step or log), or choices")
         choices = _read_choices(entry["choices"], key) if "choices" in entry else {}
-        distribution = CategoricalDistribution(list(choices)) if choices else _read_range(entry, key)
+        distribution = (
+            CategoricalDistribution(list(choices)) if choices else _read_range(entry, key)
+        )
         space[path] = Entry(distribution, choices)
     return space
 
@@ -256,7 +297,9 @@ def _read_range(entry: dict[str, Any], key: str) -> FloatDistribution | IntDistr
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # steps that do not end at high
-            is_whole = all(isinstance(number, int) for name, number in entry.items() if name != "log")
+            is_whole = all(
+                isinstance(number, int) for name, number in entry.items() if name != "log"
+            )
             return (IntDistribution if is_whole else FloatDistribution)(**entry)
     except (TypeError, ValueError, UserWarning) as error:
         raise UserError(f"{key}: {error}") from error
@@ -271,7 +314,11 @@ def _read_choices(content: Any, key: str) -> dict[Scalar, Any]:
     for value in content:
         name = value if isinstance(value, Scalar) else json.dumps(value)
         if name in choices:
-            _refuse(key, f"'{name}' equals an earlier choice; remove one, or name them (choices: {{NAME: ...}})")
+            _refuse(
+                key,
+                f"'{name}' equals an earlier choice; remove one, or name them (choices: "
+                f"{{NAME: ...}})",
+            )
         choices[name] = value
     return choices
 
@@ -289,7 +336,10 @@ def _named(value: Any) -> dict[str, Any]:
 
 
 def _flags_of(settings: dict[str, Any]) -> list[str]:
-    return [f"--{path}={value if isinstance(value, str) else json.dumps(value)}" for path, value in settings.items()]
+    return [
+        f"--{path}={value if isinstance(value, str) else json.dumps(value)}"
+        for path, value in settings.items()
+    ]
 
 
 def _refuse(key: str, problem: str) -> NoReturn:

@@ -21,16 +21,20 @@ HEARTBEAT_SECONDS, GRACE_SECONDS = 10, 30
 
 
 def allow_experimental() -> warnings.catch_warnings:
-    """Return a context in which Optuna does not warn that heartbeats, retries and some samplers may change."""
+    """Return a context in which Optuna does not warn that heartbeats, retries and some samplers may
+    change.
+    """
     return warnings.catch_warnings(action="ignore", category=ExperimentalWarning)
 
 
 with allow_experimental():
-    queue_again = RetryHeartbeatStaleTrialCallback()  # the trial of a killed worker, or of one that was stopped
+    # The trial of a killed worker, or of one that was stopped
+    queue_again = RetryHeartbeatStaleTrialCallback()
 
 
 def open_storage(folder: Path) -> RDBStorage:
-    """Open the database that ``LITLAB_SWEEP_STORAGE`` names, else ``study.db`` in the sweep's folder.
+    """Open the database that ``LITLAB_SWEEP_STORAGE`` names, else ``study.db`` in the sweep's
+    folder.
 
     Errors don't show the address, which may hold a password.
     """
@@ -40,7 +44,8 @@ def open_storage(folder: Path) -> RDBStorage:
     options = {"connect_args": {"timeout": 60}, "poolclass": NullPool} if is_file else None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"):  # two commands that start at once would both create the tables
+        # Two commands that start at once would both create the tables
+        with FileLock(folder / ".lock"):
             return RDBStorage(
                 url, options, heartbeat_interval=HEARTBEAT_SECONDS, grace_period=GRACE_SECONDS,
                 heartbeat_stale_trial_callback=queue_again,
@@ -48,28 +53,38 @@ def open_storage(folder: Path) -> RDBStorage:
     except (SQLAlchemyError, StorageInternalError, ImportError, RuntimeError, OSError) as error:
         cause = mask_text(first_line(error.__cause__ or error))
         raise UserError(
-            f"{VARIABLE}: the study can't be opened ({cause}); give the address of a database, or unset it"
+            f"{VARIABLE}: the study can't be opened ({cause}); give the address of a database, or "
+            "unset it"
         ) from error
 
 
 def open_study(spec: Spec, create: bool = False) -> optuna.Study:
-    """Open the study of a sweep; to create it checks that trials can be compared, and queues the points of a grid."""
+    """Open the study of a sweep; to create it checks that trials can be compared, and queues the
+    points of a grid.
+    """
     storage = open_storage(spec.folder)
     pruner = build_part(PRUNERS, spec.pruner, "pruner")
     if not create and spec.name not in optuna.get_all_study_names(storage):
         raise UserError(f"{spec.file}: the sweep {spec.name} has not been started; start it first")
     with FileLock(spec.folder / ".lock"):
         study = optuna.create_study(
-            study_name=spec.name, storage=storage, direction=spec.direction, pruner=pruner, load_if_exists=True
+            study_name=spec.name,
+            storage=storage,
+            direction=spec.direction,
+            pruner=pruner,
+            load_if_exists=True,
         )
         if not study.trials:
             study.set_user_attr("fingerprint", spec.fingerprint)
         before = study.user_attrs["fingerprint"]
-        different = [key for key, checksum in spec.fingerprint.items() if before.get(key) != checksum]
+        different = [
+            key for key, checksum in spec.fingerprint.items() if before.get(key) != checksum
+        ]
         if different and create:
             raise UserError(
-                f"{spec.file}: {different[0]}: it is not what the trials of the sweep {spec.name} were run with; "
-                f"change it back, give the sweep another name, or delete {spec.folder}"
+                f"{spec.file}: {different[0]}: it is not what the trials of the sweep {spec.name} "
+                "were run with; change it back, give the sweep another name, or delete "
+                f"{spec.folder}"
             )
         if create and spec.sampler["name"] == "grid":
             for point in list_points(spec.space, Entry.grid)[: spec.trials]:

@@ -37,9 +37,9 @@ from litlab.util.team import package, typed
 
 MOST_FAILURES = 3  # of one worker without any success
 DESCRIPTION = """\
-Search the settings of an experiment, described by a sweep file (docs/sweeps.md). Trials are runs like
-any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops the sweep; the same command continues it.
-Arguments after `--` go to every fit.
+Search the settings of an experiment, described by a sweep file (docs/sweeps.md). Trials are runs
+like any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops the sweep; the same command continues
+it. Arguments after `--` go to every fit.
 
   %(prog)s --config configs/sweeps/mine.yaml --workers 2
   %(prog)s --config configs/sweeps/mine.yaml --trials 40      16 more than the file's 24
@@ -57,13 +57,24 @@ def _sweep(arguments: list[str]) -> int:
     # The command line
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = Options("sweep", DESCRIPTION)
-    options.add_argument("--config", metavar="FILE", type=Path, required=True, help="the sweep file")
-    options.add_argument("--workers", metavar="N", type=count, help="trials at a time (default: one per GPU, or 1)")
-    options.add_argument("--trials", metavar="N", type=count, help="number of trials, in place of the file's")
+    options.add_argument(
+        "--config", metavar="FILE", type=Path, required=True, help="the sweep file"
+    )
+    options.add_argument(
+        "--workers", metavar="N", type=count, help="trials at a time (default: one per GPU, or 1)"
+    )
+    options.add_argument(
+        "--trials", metavar="N", type=count, help="number of trials, in place of the file's"
+    )
     hours = partial(amount_of, "hours")
-    options.add_argument("--hours", metavar="H", type=hours, help="stop starting trials after H hours")
-    options.add_argument("--report", action="store_true", help="show the trials that there are, and write the page")
-    options.add_argument("--worker", help=argparse.SUPPRESS)  # which of how many this process is: 0/2
+    options.add_argument(
+        "--hours", metavar="H", type=hours, help="stop starting trials after H hours"
+    )
+    options.add_argument(
+        "--report", action="store_true", help="show the trials that there are, and write the page"
+    )
+    # Which of how many this process is: 0/2
+    options.add_argument("--worker", help=argparse.SUPPRESS)
     chosen = options.parse_args(arguments[:end])
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # `describe` says how trials end
     spec = read_spec(chosen.config, chosen.trials, chosen.hours, arguments[end + 1 :])
@@ -86,14 +97,19 @@ def _sweep(arguments: list[str]) -> int:
         codes = [run_worker(spec, [os.getpid()])]
     else:
         words = ["sweep", *arguments[:end]]
-        commands = [[*words, f"--worker={number}/{workers}", *arguments[end:]] for number in range(workers)]
+        commands = [
+            [*words, f"--worker={number}/{workers}", *arguments[end:]] for number in range(workers)
+        ]
         codes = run_children(package(), commands)
 
     # Results
     show_results(spec, study)
     code = max(codes)
     if code > 128:
-        print(f"{signal.Signals(code - 128).name}: stopped; the same command continues", file=sys.stderr)
+        print(
+            f"{signal.Signals(code - 128).name}: stopped; the same command continues",
+            file=sys.stderr,
+        )
     return code
 
 
@@ -118,7 +134,11 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
     while time.time() < until and all(map(psutil.pid_exists, processes)):
         # Wait for trials of other workers, which may be killed
         states = [trial.state for trial in list_counted(study)]
-        if TrialState.WAITING not in states and spec.trials is not None and len(states) >= spec.trials:
+        if (
+            TrialState.WAITING not in states
+            and spec.trials is not None
+            and len(states) >= spec.trials
+        ):
             if TrialState.RUNNING not in states:
                 break
             time.sleep(2)
@@ -138,7 +158,9 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
         # Stop where nothing works
         failures += trial.state == TrialState.FAIL
         if failures == len(numbers) == min(MOST_FAILURES, spec.trials or MOST_FAILURES):
-            raise UserError(f"{spec.file}: the first trials failed; see fit.log in the folders of {spec.folder}")
+            raise UserError(
+                f"{spec.file}: the first trials failed; see fit.log in the folders of {spec.folder}"
+            )
     return 0
 
 

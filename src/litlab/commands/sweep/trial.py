@@ -1,4 +1,6 @@
-"""One trial: its fits as processes of their own, and the callback by which they report to the study."""
+"""One trial: its fits as processes of their own, and the callback by which they report to the
+study.
+"""
 
 import math
 import os
@@ -37,16 +39,25 @@ class Stopped(Exception):
 def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
     """Fit with each seed; return the mean over the seeds.
 
-    `processes` are this one, first, and those on which it depends: when one is gone, the fits save their state and end.
+    `processes` are this one, first, and those on which it depends: when one is gone, the fits save
+    their state and end.
     """
     point = {path: trial._suggest(path, entry.distribution) for path, entry in spec.space.items()}
     history = [*queue_again.retry_history(trial.study.trials[trial.number]), trial.number]
-    folder = spec.folder / f"trial_{int(history[0]):04d}"  # made of a number only: the database may be another's
+    # Made of a number only: the database may be another's
+    folder = spec.folder / f"trial_{int(history[0]):04d}"
     trial.set_user_attr("folder", folder.name)
-    write_text(folder / "trial.yaml", yaml.safe_dump(make_overlay(spec.space, point), sort_keys=False))
+    write_text(
+        folder / "trial.yaml", yaml.safe_dump(make_overlay(spec.space, point), sort_keys=False)
+    )
     values = []
     for seed in range(spec.seeds):
-        job = {"study": spec.name, "trial": trial._trial_id, "pruner": spec.pruner, "processes": processes}
+        job = {
+            "study": spec.name,
+            "trial": trial._trial_id,
+            "pruner": spec.pruner,
+            "processes": processes,
+        }
         job["reports"] = seed == 0  # the first fit, which every trial has, is compared
         values.append(_fit(spec, folder, seed, job))
     over_seeds = spread(values)
@@ -91,9 +102,11 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
 
 
 class ReportTrial(Callback):
-    """Reports each validation of a trial to its sweep, and ends the training where the sweep prunes the trial.
+    """Reports each validation of a trial to its sweep, and ends the training where the sweep prunes
+    the trial.
 
-    A fit whose sweep is gone saves its state and ends. In a run that is resumed by hand it does nothing.
+    A fit whose sweep is gone saves its state and ends. In a run that is resumed by hand it does
+    nothing.
     """
 
     def __init__(self, folder: str, metric: str) -> None:
@@ -127,7 +140,8 @@ class ReportTrial(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
-        logged = {name: float(value) for name, value in trainer.callback_metrics.items()}  # reduces: on every rank
+        # reduces: on every rank
+        logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if self._metric not in logged:
             hint = nearest(self._metric, logged, f"; name one of {', '.join(logged)}")
             raise UserError(f"metric: fit logs no '{self._metric}'{hint}")
@@ -136,7 +150,9 @@ class ReportTrial(Callback):
             trainer.should_stop = True
 
     def _report(self, step: int, value: float) -> bool:
-        """Keep the value after some optimizer steps; return whether to prune. A resumed run may repeat some."""
+        """Keep the value after some optimizer steps; return whether to prune. A resumed run may
+        repeat some.
+        """
         validations = read_json(self._folder / "validations.json")
         validations[str(step)] = value
         write_json(self._folder / "validations.json", validations)

@@ -22,10 +22,13 @@ class Augment:
     """What happens at random to each training image. Nothing, by default.
 
     Args:
-        crop: Shift each image by up to this many pixels each way; the border is filled by reflection.
-        flip: Mirror left-right: `random` in half of all cases, `alternating` at random in the first epoch and then
-            in turns, so that two epochs in a row show each image both ways (Jordan 2024, arXiv:2404.00498).
-        cutout: Blank a square of this side in pixels at a random place (DeVries and Taylor 2017, arXiv:1708.04552).
+        crop: Shift each image by up to this many pixels each way; the border is filled by
+            reflection.
+        flip: Mirror left-right: `random` in half of all cases, `alternating` at random in the first
+            epoch and then in turns, so that two epochs in a row show each image both ways (Jordan
+            2024, arXiv:2404.00498).
+        cutout: Blank a square of this side in pixels at a random place (DeVries and Taylor 2017,
+            arXiv:1708.04552).
         brightness: Multiply all pixels of an image by a factor from 1 - brightness, 0 at least, to
             1 + brightness.
         contrast: Then multiply the distance of each pixel from the image's mean grey by such a
@@ -45,8 +48,8 @@ def augment_batch(
     """Crop, flip, change colours, normalise and cut out a batch, on the device it is on.
 
     Args:
-        images: uint8 of shape (batch, channel, height, width); height and width may already include the reflected
-            border of `augment.crop` pixels, which saves making it for every batch.
+        images: uint8 of shape (batch, channel, height, width); height and width may already include
+            the reflected border of `augment.crop` pixels, which saves making it for every batch.
         index: Number of each sample in the training split, int64 of shape (batch,).
         augment: What to do.
         serving: Knows the shape of the result, and normalises images.
@@ -56,7 +59,9 @@ def augment_batch(
     Returns:
         float32 of shape (batch, channel, height, width), normalised.
     """
-    draws = uniform(index, seed, epoch, "crop_y", "crop_x", "cutout_y", "cutout_x", "brightness", "contrast")
+    draws = uniform(
+        index, seed, epoch, "crop_y", "crop_x", "cutout_y", "cutout_x", "brightness", "contrast"
+    )
     _, height, width = shape = serving.metadata.image_shape
 
     if augment.crop:
@@ -68,16 +73,22 @@ def augment_batch(
     if augment.flip != "none":
         turn = epoch if augment.flip == "alternating" else 0
         is_mirrored = ((uniform(index, seed, epoch - turn, "flip")[0] < 0.5) + turn) % 2
-        # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no wait for a GPU.
+        # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no
+        # wait for a GPU.
         place = torch.arange(len(images), device=images.device) + len(images) * is_mirrored
         images = torch.cat((images, images.flip(3))).index_select(0, place)
 
     if augment.brightness or augment.contrast:
-        images = _adjust(images, _factors(draws[4], augment.brightness), _factors(draws[5], augment.contrast))
+        images = _adjust(
+            images, _factors(draws[4], augment.brightness), _factors(draws[5], augment.contrast)
+        )
     images = serving.encode(images)
     if augment.cutout:
-        rows, columns = (_mark(*part, augment.cutout) for part in ((draws[2], height), (draws[3], width)))
-        images.mul_(~(rows[:, None, :, None] & columns[:, None, None]))  # quicker than `masked_fill_`; 0 is the mean
+        rows, columns = (
+            _mark(*part, augment.cutout) for part in ((draws[2], height), (draws[3], width))
+        )
+        # Quicker than `masked_fill_`; 0 is the mean
+        images.mul_(~(rows[:, None, :, None] & columns[:, None, None]))
     return images
 
 
@@ -103,18 +114,25 @@ def _adjust(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
 
 
 def reflect_pad(images: Tensor, pad: int) -> Tensor:
-    """Pad uint8 images, (batch, channel, height, width), by reflection, by less than height and width."""
+    """Pad uint8 images, (batch, channel, height, width), by reflection, by less than height and
+    width.
+    """
     return functional.pad(images.float(), (pad, pad, pad, pad), mode="reflect").to(torch.uint8)
 
 
 def _crop(images: Tensor, y: Tensor, x: Tensor, height: int, width: int) -> Tensor:
-    """Cut a window out of each image, its corner at (y, x): one `index_select` of rows over the whole batch."""
+    """Cut a window out of each image, its corner at (y, x): one `index_select` of rows over the
+    whole batch.
+    """
     batch, channels, padded_height, padded_width = images.shape
     device = images.device
-    plane = torch.arange(batch * channels, device=device).view(batch, channels, 1) * (padded_height * padded_width)
+    plane = torch.arange(batch * channels, device=device).view(batch, channels, 1) * (
+        padded_height * padded_width
+    )
     row = torch.arange(height, device=device) * padded_width
     start = plane + row + (y * padded_width + x).view(batch, 1, 1)
-    # Row k of the unfolded view is the `width` bytes from byte k on, so a start picks any row at any offset.
+    # Row k of the unfolded view is the `width` bytes from byte k on, so a start picks any row at
+    # any offset.
     rows = images.view(-1).unfold(0, width, 1).index_select(0, start.view(-1))
     return rows.view(batch, channels, height, width)
 
@@ -122,8 +140,8 @@ def _crop(images: Tensor, y: Tensor, x: Tensor, height: int, width: int) -> Tens
 def uniform(index: Tensor, seed: int, epoch: int, *names: str) -> Tensor:
     """Draw one number per sample and name: a pure function of these, the seed and the epoch.
 
-    It depends neither on the other samples of the batch, nor on the process, nor on what was drawn before: a resumed
-    run repeats it exactly.
+    It depends neither on the other samples of the batch, nor on the process, nor on what was drawn
+    before: a resumed run repeats it exactly.
 
     Args:
         index: Number of each sample, int64 of shape (batch,).
@@ -144,5 +162,7 @@ def uniform(index: Tensor, seed: int, epoch: int, *names: str) -> Tensor:
 
 @lru_cache(maxsize=64)  # the same for all batches of an epoch
 def _make_keys(seed: int, epoch: int, names: tuple[str, ...]) -> list[int]:
-    digests = [hashlib.blake2b(f"{seed} {epoch} {name}".encode(), digest_size=8).digest() for name in names]
+    digests = [
+        hashlib.blake2b(f"{seed} {epoch} {name}".encode(), digest_size=8).digest() for name in names
+    ]
     return [int.from_bytes(digest, "big", signed=True) for digest in digests]

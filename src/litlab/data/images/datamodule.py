@@ -42,49 +42,61 @@ _MEASURED = 2000  # images that colours are measured on, at most
 
 
 class ImageData(ExperimentData):
-    """Images with one class each: your own folder, table or shards, a public set (in subclasses), or generated.
+    """Images with one class each: your own folder, table or shards, a public set (in subclasses),
+    or generated.
 
-    They are decoded once, into a cache, and stay in memory as uint8, unless `cache` says otherwise; batches are
-    gathered, augmented and normalised as a whole. The model gets float32 images of shape (batch, channel, height,
-    width) and int64 labels of shape (batch,); in prediction images only. In Python, use a Trainer with
-    ``use_distributed_sampler=False``, as the command line does.
+    They are decoded once, into a cache, and stay in memory as uint8, unless `cache` says otherwise;
+    batches are gathered, augmented and normalised as a whole. The model gets float32 images of
+    shape (batch, channel, height, width) and int64 labels of shape (batch,); in prediction images
+    only. In Python, use a Trainer with ``use_distributed_sampler=False``, as the command line does.
 
     Args:
-        dataset: `folder` or `csv` for your own images, `shards` for those that the command ``shards`` has written,
-            `generated` for made-up ones; null: what `path` tells, or the public data set that the class is named for.
-        path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it. `csv`: the CSV,
-            Parquet, Excel or JSON lines file, or a frame; its file names are relative to its folder. `shards`: their
-            folder. Public: folder to download to (`data` where null).
+        dataset: `folder` or `csv` for your own images, `shards` for those that the command
+            ``shards`` has written, `generated` for made-up ones; null: what `path` tells, or the
+            public data set that the class is named for.
+        path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it.
+            `csv`: the CSV, Parquet, Excel or JSON lines file, or a frame; its file names are
+            relative to its folder. `shards`: their folder. Public: folder to download to (`data`
+            where null).
         file_column: Column of the image file names.
         label_column: Column of the class names.
-        split_column: Column that says train, val or test; null splits the rows 80/10/10, stratified by class.
-        image_size: Height and width that all images get; null takes them as they are, and they must be alike. Shards
-            have that which they were written with.
-        mode: RGB or L (grey); null: L where none of 100 images has colours. Shards have that of their writing.
-        resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it with black.
-        normalize: What images are brought to mean 0 and deviation 1 by: `data`: mean and deviation of each channel over
-            2,000 training images; `imagenet`: those of ImageNet, as networks want them that were trained on it; or
-            two lists of your own, of means and deviations of pixels from 0 to 1. `data` of shards is that of their
-            writing.
+        split_column: Column that says train, val or test; null splits the rows 80/10/10, stratified
+            by class.
+        image_size: Height and width that all images get; null takes them as they are, and they must
+            be alike. Shards have that which they were written with.
+        mode: RGB or L (grey); null: L where none of 100 images has colours. Shards have that of
+            their writing.
+        resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it
+            with black.
+        normalize: What images are brought to mean 0 and deviation 1 by: `data`: mean and deviation
+            of each channel over 2,000 training images; `imagenet`: those of ImageNet, as networks
+            want them that were trained on it; or two lists of your own, of means and deviations of
+            pixels from 0 to 1. `data` of shards is that of their writing.
         batch_size: Images per batch and process.
-        val_fraction: Fraction of the training images kept for validation where there is no validation split; 0 for
-            none.
-        fold: Such as 0/5: the training images make five folds, of which the first is the test split.
-        balance: Draw classes in training evenly (`even`), or by the square root of their counts (`sqrt`); null: as they
-            are. An epoch keeps its length, so samples of rare classes come several times, others not in every epoch.
-        bad_rows: Images that can't be decoded, and rows that can't be used: `error` names them, `drop` leaves them
-            out and says how many there are.
-        seed: Seed of the order and the augmentation; that of the run (seed_everything) when left out. The split is the
-            same for every seed.
+        val_fraction: Fraction of the training images kept for validation where there is no
+            validation split; 0 for none.
+        fold: Such as 0/5: the training images make five folds, of which the first is the test
+            split.
+        balance: Draw classes in training evenly (`even`), or by the square root of their counts
+            (`sqrt`); null: as they are. An epoch keeps its length, so samples of rare classes come
+            several times, others not in every epoch.
+        bad_rows: Images that can't be decoded, and rows that can't be used: `error` names them,
+            `drop` leaves them out and says how many there are.
+        seed: Seed of the order and the augmentation; that of the run (seed_everything) when left
+            out. The split is the same for every seed.
         augment: Random changes to the training images, in whole batches.
         transform: Random changes to each training image in its original size, such as those of
             torchvision.transforms.v2; with `cache: none`, or shards.
-        fallback: `generated` uses made-up images where a public set can't be downloaded, and says so; null stops there.
-        cache: `decoded`: images are decoded once and stay in memory, or in the cache where it is too small; `none`:
-            your own are decoded whenever they come into a batch, by `num_workers`, as those in shards always are.
+        fallback: `generated` uses made-up images where a public set can't be downloaded, and says
+            so; null stops there.
+        cache: `decoded`: images are decoded once and stay in memory, or in the cache where it is
+            too small; `none`: your own are decoded whenever they come into a batch, by
+            `num_workers`, as those in shards always are.
         cache_dir: Folder for the decoded images.
-        shuffle_shards: How many shards are shuffled together: more is more random, and reads more files at once.
-        **loader: num_workers, pin_memory, persistent_workers, prefetch_factor and drop_last, as of `ExperimentData`.
+        shuffle_shards: How many shards are shuffled together: more is more random, and reads more
+            files at once.
+        **loader: num_workers, pin_memory, persistent_workers, prefetch_factor and drop_last, as of
+            `ExperimentData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing, incomplete or damaged.
@@ -135,11 +147,16 @@ class ImageData(ExperimentData):
         self.cache_dir = Path(cache_dir).expanduser()
         if self.dataset == "shards":
             if fold or balance:
-                raise UserError("data.fold, data.balance: shards come as they were written; leave them out")
+                raise UserError(
+                    "data.fold, data.balance: shards come as they were written; leave them out"
+                )
             self.shards = Shards(self.path)
         self.is_lazy = self.shards is not None or cache == "none"
         if transform and not self.is_lazy:
-            raise UserError("data.transform: it is for images that are decoded for each batch; add --data.cache none")
+            raise UserError(
+                "data.transform: it is for images that are decoded for each batch; add "
+                "--data.cache none"
+            )
         self.augment, self.transforms, self.balance = augment, transform, balance
 
     # ---- what is known before `setup`, without decoding all images
@@ -152,7 +169,9 @@ class ImageData(ExperimentData):
         return list_table(self.path, self.settings) if self.dataset == "csv" else None
 
     def survey(self) -> ImageMetadata:
-        """Return what is known before `setup`: no colours, and `resize` only where images may be fitted."""
+        """Return what is known before `setup`: no colours, and `resize` only where images may be
+        fitted.
+        """
         return self._surveyed
 
     @cached_property
@@ -161,7 +180,10 @@ class ImageData(ExperimentData):
             return ImageMetadata(**self.shards.about["metadata"])
         names, shape, depth = [f"class {number}" for number in range(10)], (3, 32, 32), 16
         if self.listing is not None:
-            names, (shape, depth) = list(self.listing["label"].cat.categories), examine(self.listing["file"].tolist())
+            names, (shape, depth) = (
+                list(self.listing["label"].cat.categories),
+                examine(self.listing["file"].tolist()),
+            )
         elif self.public is not None:
             names, shape = list(self.public.class_names), self.public.shape
 
@@ -170,16 +192,22 @@ class ImageData(ExperimentData):
         channels = {"L": 1, "RGB": 3, None: channels}[settings.mode]
         height, width = settings.image_size or size
         resize = settings.resize if settings.image_size else None
-        return ImageMetadata(names, (channels, height, width), resize, depth, mean=[], std=[], generated=False)
+        return ImageMetadata(
+            names, (channels, height, width), resize, depth, mean=[], std=[], generated=False
+        )
 
     @property
     def description(self) -> str:
         """The data set in one line; with the numbers of images after `setup`."""
-        return self.describe(f"images of {' x '.join(map(str, self.image_shape))}, {self.num_classes} classes")
+        return self.describe(
+            f"images of {' x '.join(map(str, self.image_shape))}, {self.num_classes} classes"
+        )
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the data or their preparation do, wherever they lie: by names and sizes of the files."""
+        """Changes whenever the data or their preparation do, wherever they lie: by names and sizes
+        of the files.
+        """
         if self.shards is not None:
             return self.shards.about["fingerprint"]
         marks = [_VERSION, self._surveyed, self.settings.bad_rows]
@@ -195,14 +223,18 @@ class ImageData(ExperimentData):
     # ---- from files to memory
 
     def cache_folder(self) -> Path | None:
-        """Return where decoded images are kept: they are decoded again where a file was written since."""
+        """Return where decoded images are kept: they are decoded again where a file was written
+        since.
+        """
         if self.is_lazy:
             return None
         times = [] if self.listing is None else self.listing["status"].tolist()
         return self.cache_dir / compute_mark(self.fingerprint, self.source_name, times)
 
     def _read_source(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all images, files or pixels; their labels, int64 (image,); and the split of each so far."""
+        """Return all images, files or pixels; their labels, int64 (image,); and the split of each
+        so far.
+        """
         if self.listing is not None:
             files, labels, given = (self.listing[name] for name in ("file", "label", "split"))
             return files.to_numpy(), labels.cat.codes.to_numpy(np.int64), given.to_numpy(str)
@@ -213,7 +245,9 @@ class ImageData(ExperimentData):
     def fill_cache(self, folder: Path) -> None:
         sources, labels, given = self._read_source()
         splits = np.zeros_like(given)  # bad images are in none
-        stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, (len(labels), *self.image_shape))
+        stored = np.lib.format.open_memmap(
+            folder / "images.npy", "w+", np.uint8, (len(labels), *self.image_shape)
+        )
         for row, image in decode_all(sources, self._surveyed, self.settings.bad_rows):
             stored[row], splits[row] = image, given[row]
         np.savez(folder / "facts.npz", labels=labels, splits=splits)
@@ -233,7 +267,13 @@ class ImageData(ExperimentData):
             self.parts["train"].transforms = self.transforms
         self.sizes = {split: len(part) for split, part in self.parts.items()}
         mean, std = self._choose_colours()
-        return replace(known, resize=known.resize or self.settings.resize, mean=mean, std=std, generated=self.generated)
+        return replace(
+            known,
+            resize=known.resize or self.settings.resize,
+            mean=mean,
+            std=std,
+            generated=self.generated,
+        )
 
     def _split_images(self) -> dict[str, tuple[Any, Tensor, Tensor]]:
         """Open the cache, or the source where nothing is cached, and divide what is there.
@@ -249,9 +289,14 @@ class ImageData(ExperimentData):
             labels, given = np.load(folder / "facts.npz").values()
         settings = self.settings
         test_fraction = 0.1 if self.dataset == "csv" and settings.split_column is None else 0.0
-        splits = split_samples(given, settings.val_fraction, test_fraction, labels=labels, fold=settings.fold)
+        splits = split_samples(
+            given, settings.val_fraction, test_fraction, labels=labels, fold=settings.fold
+        )
         rows = {split: np.flatnonzero(splits == split) for split in SPLITS if split in splits}
-        return {split: (images, torch.from_numpy(each), torch.from_numpy(labels[each])) for split, each in rows.items()}
+        return {
+            split: (images, torch.from_numpy(each), torch.from_numpy(labels[each]))
+            for split, each in rows.items()
+        }
 
     def _choose_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
@@ -270,7 +315,10 @@ class ImageData(ExperimentData):
             images = (image for _, image in decode_all(images, self._surveyed, "error"))
         mean, std = measure_colours(map(np.asarray, images))
         if max(std) < _FLAT / 255:
-            rank_zero_info(f"warning: {self.source_name}: the images are almost of one value; look at some of them")
+            rank_zero_info(
+                f"warning: {self.source_name}: the images are almost of one value; look "
+                "at some of them"
+            )
         return [mean, std]
 
     def samples(self, split: str) -> StoredImages:
@@ -304,8 +352,8 @@ class ImageData(ExperimentData):
         """Augment (in training only) and normalise a batch.
 
         Returns:
-            Images, float32 of shape (batch, channel, height, width), and labels, int64 of shape (batch,); in
-            prediction the images alone.
+            Images, float32 of shape (batch, channel, height, width), and labels, int64 of shape
+            (batch,); in prediction the images alone.
         """
         if getattr(self._serving, "metadata", None) is not self.metadata:
             self._serving = self.serving()
@@ -329,7 +377,8 @@ class ImageData(ExperimentData):
         return LazyImages(files, torch.arange(len(files)), form=self.metadata)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        """Write a file with a row per image of `predict_input`: its class, and the probability of every class.
+        """Write a file with a row per image of `predict_input`: its class, and the probability of
+        every class.
 
         Args:
             outputs: Probabilities of the batches in order, each of shape (batch, class).

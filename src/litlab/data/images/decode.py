@@ -17,7 +17,8 @@ from litlab.errors import first_line
 
 Mode = Literal["RGB", "L"]
 Resize = Literal["crop", "stretch", "pad"]
-Source = Path | bytes | np.ndarray  # a file, its bytes, or pixels: uint8 (height, width) or (height, width, channel)
+# A file, its bytes, or pixels: uint8 (height, width) or (height, width, channel)
+Source = Path | bytes | np.ndarray
 Picture = Image.Image
 Change = Callable[[Picture], Picture]
 
@@ -51,7 +52,9 @@ class ImageMetadata(ClassMetadata):
 
 @cache
 def find_kinds() -> dict[str, str]:
-    """Return the kinds of images that this Pillow reads, by the ends of file names; with pillow-heif also HEIC."""
+    """Return the kinds of images that this Pillow reads, by the ends of file names; with
+    pillow-heif also HEIC.
+    """
     with suppress(ImportError):
         import_module("pillow_heif").register_heif_opener()
     return {suffix: kind for suffix, kind in Image.registered_extensions().items() if kind in _SAFE}
@@ -77,12 +80,14 @@ def examine(files: Sequence[Path]) -> tuple[tuple[int, int, int], int]:
     """Look at 100 files, to know what images are like.
 
     Returns:
-        (channel, height, width): the size of the first that can be read, and 1 channel if none has colours, else 3; and
-        the least of 8, 10, 12 and 16 bits that values of 16 bits fit into: cameras and scanners often have 10 or 12.
+        (channel, height, width): the size of the first that can be read, and 1 channel if none has
+        colours, else 3; and the least of 8, 10, 12 and 16 bits that values of 16 bits fit into:
+        cameras and scanners often have 10 or 12.
     """
     size, channels, largest = None, 1, 0
     for file in files[:: 1 + len(files) // _EXAMINED]:
-        with suppress(Exception), open_image(file) as image:  # decoding all of them tells what is wrong
+        # Decoding all of them tells what is wrong
+        with suppress(Exception), open_image(file) as image:
             if Image.getmodebase(image.mode) != "L":
                 channels = 3
             if image.mode.startswith("I;16"):
@@ -102,7 +107,8 @@ def decode(source: Source, form: ImageMetadata, change: Change | None = None) ->
         change: What happens to it at its original size.
 
     Returns:
-        uint8 of shape (channel, height, width); or what is wrong with it, for all of them to be told at once.
+        uint8 of shape (channel, height, width); or what is wrong with it, for all of them to be
+        told at once.
     """
     try:
         with open_image(source) as opened:
@@ -128,13 +134,17 @@ def _make_plain(image: Picture, form: ImageMetadata) -> Picture:
     """Return an image of 8 bits per channel, opaque, grey or in colours as the format has it."""
     channels, height, width = form.image_shape
     if form.resize is None and image.size != (width, height):
-        raise ValueError(f"{image.height} x {image.width} pixels, not {height} x {width}: set data.image_size")
-    if image.mode.startswith("I;16"):  # Pillow's own conversion clips 16 bits at 255 instead of scaling them
+        raise ValueError(
+            f"{image.height} x {image.width} pixels, not {height} x {width}: set data.image_size"
+        )
+    # Pillow's own conversion clips 16 bits at 255 instead of scaling them
+    if image.mode.startswith("I;16"):
         scaled = np.asarray(image, np.uint32) * 255 // (2**form.depth - 1)
         image = Image.fromarray(scaled.clip(max=255).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError("32 bits per pixel of unknown range: save it with 8 or 16")
     if image.has_transparency_data:
-        image = image.convert("RGBA")  # what is hidden by transparency must not show: lay it on white, as a page does
+        # What is hidden by transparency must not show: lay it on white, as a page does
+        image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image.convert("L" if channels == 1 else "RGB")

@@ -18,7 +18,8 @@ _THUMBNAILS = {"@eaDir", "__MACOSX"}  # folders that storage boxes and archives 
 
 
 def find_images(folder: Path, pattern: str = "**") -> list[Path]:
-    """Return the images in a folder, sorted; links are followed, hidden files and thumbnails left out.
+    """Return the images in a folder, sorted; links are followed, hidden files and thumbnails left
+    out.
 
     How many files are of other kinds, it tells.
 
@@ -37,7 +38,9 @@ def find_images(folder: Path, pattern: str = "**") -> list[Path]:
             others[file.suffix] += 1
     if others:
         kinds = ", ".join(f"{count:,} *{suffix}" for suffix, count in others.most_common(5))
-        rank_zero_info(f"warning: {folder}: {others.total():,} files are no images and are left out: {kinds}")
+        rank_zero_info(
+            f"warning: {folder}: {others.total():,} files are no images and are left out: {kinds}"
+        )
     return images
 
 
@@ -52,7 +55,8 @@ def list_folder(root: Path, bad_rows: Policy) -> Frame:
         As `list_table` does.
 
     Raises:
-        UserError: The folder is missing, has less than two classes, or bad images which may not be left out.
+        UserError: The folder is missing, has less than two classes, or bad images which may not be
+            left out.
     """
     import pandas as pd
 
@@ -61,7 +65,9 @@ def list_folder(root: Path, bad_rows: Policy) -> Frame:
     rows = []
     for split in SPLITS:
         folder = root / split
-        rows += [(file, file.relative_to(folder).parts[0], split) for file in find_images(folder, "*/**")]
+        rows += [
+            (file, file.relative_to(folder).parts[0], split) for file in find_images(folder, "*/**")
+        ]
     frame = pd.DataFrame(rows, columns=["file", "label", "split"])
     return _check_frame(frame.set_index("file", drop=False), bad_rows, "image")
 
@@ -70,15 +76,17 @@ def list_table(source: UserFile, settings: Any) -> Frame:
     """List the images that a table names, one a row; see `ImageData`.
 
     Args:
-        source: The table. Its file names are relative to its folder; those in a frame to the current one.
+        source: The table. Its file names are relative to its folder; those in a frame to the
+            current one.
         settings: Those of `ImageData`: file_column, label_column, split_column and bad_rows.
 
     Returns:
-        A frame of ``file``, ``label`` (categorical, the classes in their order), ``split`` so far, and ``status``,
-        which changes with the content of the file.
+        A frame of ``file``, ``label`` (categorical, the classes in their order), ``split`` so far,
+        and ``status``, which changes with the content of the file.
 
     Raises:
-        UserError: The table or a column is missing, or there are bad rows which may not be left out.
+        UserError: The table or a column is missing, or there are bad rows which may not be left
+            out.
     """
     import pandas as pd
 
@@ -99,7 +107,9 @@ def list_table(source: UserFile, settings: Any) -> Frame:
 
 
 def _check_frame(frame: Frame, bad_rows: Policy, unit: str) -> Frame:
-    """Refuse rows of file, label and split that can't be used, or leave them out, and complete the others."""
+    """Refuse rows of file, label and split that can't be used, or leave them out, and complete the
+    others.
+    """
     import pandas as pd
 
     classes = frame.loc[frame["split"] == "train", "label"].dropna()
@@ -113,14 +123,18 @@ def _check_frame(frame: Frame, bad_rows: Policy, unit: str) -> Frame:
     names = sort_classes(classes)
     if len(names) < 2:
         raise UserError(
-            f"data.path: it has {len(names)} classes to train on (a folder those in train/<class>/), 2 or more are "
-            "needed; add some"
+            f"data.path: it has {len(names)} classes to train on (a folder those in "
+            "train/<class>/), 2 or more are needed; add some"
         )
-    return frame.assign(label=pd.Categorical(frame["label"], names), status=frame["file"].map(_read_status))
+    return frame.assign(
+        label=pd.Categorical(frame["label"], names), status=frame["file"].map(_read_status)
+    )
 
 
 def _read_status(file: Path) -> str:
-    """Return what changes with the content of a file: no program can set back the time at which one has changed."""
+    """Return what changes with the content of a file: no program can set back the time at which one
+    has changed.
+    """
     with suppress(OSError):  # of a broken link, which decoding tells of
         status = file.stat()
         return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"

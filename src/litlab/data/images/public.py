@@ -38,7 +38,8 @@ class PublicImages:
         return getattr(torchvision.datasets, self.reader)(root, **options)
 
     def download(self, root: Path) -> None:
-        """Make sure that the files are in a folder, and whole: as they are, from archives there, or downloaded.
+        """Make sure that the files are in a folder, and whole: as they are, from archives there, or
+            downloaded.
 
         Raises:
             Unavailable: They are not there, or damaged, and there is no way to get them.
@@ -49,7 +50,8 @@ class PublicImages:
                 self.read(root)
                 return
             except (RuntimeError, ValueError, AssertionError):  # not there, or damaged
-                for file in root.glob(f"{self.reader}/raw/*-ubyte"):  # torchvision takes half of one for a whole one
+                # Torchvision takes half of one for a whole one
+                for file in root.glob(f"{self.reader}/raw/*-ubyte"):
                     file.unlink()
             try:
                 with socket_timeout(10):
@@ -61,8 +63,8 @@ class PublicImages:
         """Read what `download` has put into a folder.
 
         Returns:
-            uint8 images, (image, height, width, channel), or (image, height, width) with one channel; int64 labels,
-            (image,); and their split, str (image,).
+            uint8 images, (image, height, width, channel), or (image, height, width) with one
+            channel; int64 labels, (image,); and their split, str (image,).
         """
         parts = [self._open(root, train=is_train) for is_train in (True, False)]
         images = np.concatenate([part.data for part in parts])

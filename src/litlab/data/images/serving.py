@@ -22,7 +22,10 @@ class ImageServing(Serving):
     shift: Tensor
 
     def __init__(self, metadata: ImageMetadata) -> None:
-        what = f"images, {'grey' if metadata.image_shape[0] == 1 else 'red, green, blue'}, from 0 to 255"
+        what = (
+            f"images, {'grey' if metadata.image_shape[0] == 1 else 'red, green, blue'}, from 0 to "
+            "255"
+        )
         image = TensorSpec("image", "uint8", (BATCH, *metadata.image_shape), what)
         super().__init__([image], class_outputs(metadata.class_names))
         self.metadata = metadata

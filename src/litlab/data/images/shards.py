@@ -1,7 +1,7 @@
 """Shards: image files in a few large ones, and batches of them.
 
-A shard is the bytes of its images, one behind the other. What else is known is in one file, which is read with
-``weights_only``: nothing in shards can run code, whoever has written them.
+A shard is the bytes of its images, one behind the other. What else is known is in one file, which
+is read with ``weights_only``: nothing in shards can run code, whoever has written them.
 """
 
 import secrets
@@ -26,24 +26,28 @@ from litlab.util.checksums import check_archive
 class ShardBatches(EpochSampler):
     """Batches that read shard after shard, in an order that depends on nothing but (seed, epoch).
 
-    - Training: the shards come in random order, one behind the other, and each process gets an equal share of that, so
-      it reads its own shards and at most two that it shares with others. Of every `shuffle_shards` of them the samples
-      are shuffled together.
+    - Training: the shards come in random order, one behind the other, and each process gets an
+      equal share of that, so it reads its own shards and at most two that it shares with others. Of
+      every `shuffle_shards` of them the samples are shuffled together.
     - Evaluation: the natural order.
 
-    Every sample comes exactly once over all processes, whatever the numbers of shards, processes and workers. All
-    processes have the same number of batches, of sizes that differ by one at most, and none is empty: no batch of an
-    epoch is incomplete, but batches can be a little smaller than `batch_size`, so that they come out even. (Where the
-    shares can't be cut otherwise, a batch has one sample more.) So there is nothing that `drop_last` could drop.
+    Every sample comes exactly once over all processes, whatever the numbers of shards, processes
+    and workers. All processes have the same number of batches, of sizes that differ by one at most,
+    and none is empty: no batch of an epoch is incomplete, but batches can be a little smaller than
+    `batch_size`, so that they come out even. (Where the shares can't be cut otherwise, a batch has
+    one sample more.) So there is nothing that `drop_last` could drop.
 
     Args:
         shards: Number of samples in each shard.
         batch_size: Samples per batch and process, at most.
-        shuffle_shards: How many shards are shuffled together: more is more random, and reads from more files at once.
+        shuffle_shards: How many shards are shuffled together: more is more random, and reads from
+            more files at once.
         **options: As of `EpochSampler`.
     """
 
-    def __init__(self, shards: Sequence[int], batch_size: int, shuffle_shards: int, **options: Any) -> None:
+    def __init__(
+        self, shards: Sequence[int], batch_size: int, shuffle_shards: int, **options: Any
+    ) -> None:
         super().__init__(sum(shards), batch_size, **options)
         self.shards = list(shards)
         self.shuffle_shards = shuffle_shards
@@ -53,7 +57,8 @@ class ShardBatches(EpochSampler):
         generator, turns = self.make_generator(), torch.arange(len(self.shards))
         order = torch.randperm(len(turns), generator=generator) if self.train else turns
 
-        # The share of this process in the epoch's sequence of shards, and the turn of each sample's shard in it.
+        # The share of this process in the epoch's sequence of shards, and the turn of each sample's
+        # shard in it.
         begin, end = (self.size * rank // self.world_size for rank in (self.rank, self.rank + 1))
         shards = torch.arange(self.size).split(self.shards)
         samples = torch.cat([shards[shard] for shard in order])[begin:end]
@@ -90,7 +95,9 @@ class Shards:
             check_archive(self.folder / "about.pt")
             about = torch.load(self.folder / "about.pt", weights_only=True)
         if about.get("version") != VERSION:
-            raise UserError(f"data.path: {self.folder} holds no shards of version {VERSION}; write them again")
+            raise UserError(
+                f"data.path: {self.folder} holds no shards of version {VERSION}; write them again"
+            )
         return about
 
     def sizes(self, split: str) -> list[int]:
@@ -115,7 +122,8 @@ class Shards:
 
 
 def write_shards(data: Any, folder: Path, size: int) -> None:
-    """Write image files into shards, those to train on in random order, as folders are sorted by class.
+    """Write image files into shards, those to train on in random order, as folders are sorted by
+    class.
 
     Args:
         data: An `ImageData`, set up.
@@ -144,7 +152,12 @@ def write_shards(data: Any, folder: Path, size: int) -> None:
             places.append([shard, begin, end, zlib.crc32(content)])
         known[split] = {"places": torch.tensor(places), "labels": part.labels[order]}
 
-    about = {"version": VERSION, "fingerprint": secrets.token_hex(8), "metadata": data.state_dict(), "splits": known}
+    about = {
+        "version": VERSION,
+        "fingerprint": secrets.token_hex(8),
+        "metadata": data.state_dict(),
+        "splits": known,
+    }
     torch.save(about, folder / "about.pt")
 
 
@@ -155,7 +168,9 @@ def _explain_unreadable(where: Path) -> Iterator[None]:
         yield
     except Exception as error:  # torch.load has many
         line = first_line(error)
-        raise LoaderError(f"data.path: {where} can't be read ({line}); copy or write the shards again") from error
+        raise LoaderError(
+            f"data.path: {where} can't be read ({line}); copy or write the shards again"
+        ) from error
 
 
 @lru_cache(maxsize=64)

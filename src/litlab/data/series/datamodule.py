@@ -18,7 +18,13 @@ from litlab.data.module import ExperimentData
 from litlab.data.predictions import check_finite, write_predictions
 from litlab.data.public import PublicFile
 from litlab.data.series.regular import Gaps, Series, read_last_rows, read_series
-from litlab.data.series.serving import Covariate, SeriesMetadata, SeriesServing, make_calendar, measure
+from litlab.data.series.serving import (
+    Covariate,
+    SeriesMetadata,
+    SeriesServing,
+    make_calendar,
+    measure,
+)
 from litlab.data.series.windows import Windows, find_ends, find_starts, fit_ridge, split_rows
 from litlab.metrics import ForecastMetrics
 from litlab.types import HalfOpenUnitInterval, PositiveInt
@@ -45,52 +51,63 @@ class PublicSeries(PublicFile):
 
 
 class SeriesData(ExperimentData):
-    """Windows of a time series with one or more columns: your own file, a public one (in subclasses), or generated.
+    """Windows of a time series with one or more columns: your own file, a public one (in
+    subclasses), or generated.
 
-    The file needs a time column at equal steps (business days, months and years count as equal) and columns of numbers;
-    with a `series_column` it may hold several series, of which no window has rows of two. The split is by time, in
-    each series by itself. Each column is scaled to mean 0 and deviation 1 of the training rows. Windows are at every
-    row; the context of validation and test windows may reach back into the rows before, what they forecast may not.
+    The file needs a time column at equal steps (business days, months and years count as equal) and
+    columns of numbers; with a `series_column` it may hold several series, of which no window has
+    rows of two. The split is by time, in each series by itself. Each column is scaled to mean 0 and
+    deviation 1 of the training rows. Windows are at every row; the context of validation and test
+    windows may reach back into the rows before, what they forecast may not.
 
-    A batch is a dict: `past`, float32 (batch, context_length, channel), scaled; `future`, float32 (batch, horizon,
-    channel), not in prediction; `calendar`, float32 (batch, context_length + horizon, feature), where there are
-    covariates; `start`, int64 (batch,): row where the window begins. In Python, use a Trainer with
-    ``use_distributed_sampler=False``, as the command line does.
+    A batch is a dict: `past`, float32 (batch, context_length, channel), scaled; `future`, float32
+    (batch, horizon, channel), not in prediction; `calendar`, float32 (batch, context_length +
+    horizon, feature), where there are covariates; `start`, int64 (batch,): row where the window
+    begins. In Python, use a Trainer with ``use_distributed_sampler=False``, as the command line
+    does.
 
     Args:
-        dataset: `csv` for your own file, `generated` for a made-up series; null: the public series of the class's name,
-            or what `path` tells.
-        path: `csv`: the file (CSV, Parquet, Excel or JSON lines, by its suffix), or from Python a frame. Public: folder
-            to download to (`data` where null).
-        time_column: Column of the times. With UTC offsets they count in UTC, or as the clock on the wall where only
-            that goes in equal steps.
+        dataset: `csv` for your own file, `generated` for a made-up series; null: the public series
+            of the class's name, or what `path` tells.
+        path: `csv`: the file (CSV, Parquet, Excel or JSON lines, by its suffix), or from Python a
+            frame. Public: folder to download to (`data` where null).
+        time_column: Column of the times. With UTC offsets they count in UTC, or as the clock on the
+            wall where only that goes in equal steps.
         series_column: Column that tells which series a row belongs to; null: there is one.
         targets: Columns to forecast; null: all that hold numbers.
-        covariates: What the model is told of past and future times: sine and cosine of the place in the hour, day,
-            week, month or year.
+        covariates: What the model is told of past and future times: sine and cosine of the place in
+            the hour, day, week, month or year.
         context_length: Rows that a forecast is made from.
         horizon: Rows to forecast.
-        val_fraction: Share of the rows of each series for validation; of the rows before the test with a fold.
+        val_fraction: Share of the rows of each series for validation; of the rows before the test
+            with a fold.
         test_fraction: Share of the rows of each series for the test: the last ones.
-        fold: Such as 0/5, the first of five, in place of the test: each series is cut into six blocks of time, the test
-            is the block after that number, and all before it is for training and validation.
-        freq: Step from row to row, such as 15min, h, D, B, MS, QS, YS (offset aliases of pandas); null: that which
-            fits best. Times nearer to the steps than a tenth of one are moved there.
-        gaps: Whether missing rows and values are errors or interpolated linearly, also from the rows after them; never
-            more than a tenth of a column.
-        bad_rows: Rows that can't be used (text for a number, no time, a time that occurs twice, ...): `error` names
-            them, `drop` leaves them out and says how many there are; `gaps` says what becomes of the holes.
-        season: Rows of a season, for the seasonal naive forecast and for MASE. null: a day's rows; 7 for daily, 5 for
-            business days, 52 for weekly, 12 for monthly ones; 1 for other steps, and where the training rows of a
-            series hold no two seasons.
-        delimiter: What separates the cells of a CSV file; null: comma, semicolon, tab or bar, whichever fits.
+        fold: Such as 0/5, the first of five, in place of the test: each series is cut into six
+            blocks of time, the test is the block after that number, and all before it is for
+            training and validation.
+        freq: Step from row to row, such as 15min, h, D, B, MS, QS, YS (offset aliases of pandas);
+            null: that which fits best. Times nearer to the steps than a tenth of one are moved
+            there.
+        gaps: Whether missing rows and values are errors or interpolated linearly, also from the
+            rows after them; never more than a tenth of a column.
+        bad_rows: Rows that can't be used (text for a number, no time, a time that occurs twice,
+            ...): `error` names them, `drop` leaves them out and says how many there are; `gaps`
+            says what becomes of the holes.
+        season: Rows of a season, for the seasonal naive forecast and for MASE. null: a day's rows;
+            7 for daily, 5 for business days, 52 for weekly, 12 for monthly ones; 1 for other steps,
+            and where the training rows of a series hold no two seasons.
+        delimiter: What separates the cells of a CSV file; null: comma, semicolon, tab or bar,
+            whichever fits.
         decimal: The decimal sign.
-        missing: Words that stand for a missing value, beside NA, N/A, NaN, null, None and nothing at all.
-        time_format: How times are written, such as `%d/%m/%Y %H:%M`; null: in a form that can't be misread.
+        missing: Words that stand for a missing value, beside NA, N/A, NaN, null, None and nothing
+            at all.
+        time_format: How times are written, such as `%d/%m/%Y %H:%M`; null: in a form that can't be
+            misread.
         batch_size: Windows per batch and process.
-        fallback: `generated` uses a made-up one where a public series can't be downloaded, and says so; null: an error.
-        **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of
-            `ExperimentData`.
+        fallback: `generated` uses a made-up one where a public series can't be downloaded, and says
+            so; null: an error.
+        **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor,
+            as of `ExperimentData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or wrong.
@@ -154,16 +171,22 @@ class SeriesData(ExperimentData):
     @property
     def description(self) -> str:
         """The series in one line."""
-        return self.describe(f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns")
+        return self.describe(
+            f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns"
+        )
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever a time or a number of the series does."""
-        return hashlib.sha256(self.times.tobytes() + self.series.table.values.tobytes()).hexdigest()[:12]
+        return hashlib.sha256(
+            self.times.tobytes() + self.series.table.values.tobytes()
+        ).hexdigest()[:12]
 
     @property
     def times(self) -> np.ndarray:
-        """Time of each row, datetime64[s] of shape (time,); several series come one after the other."""
+        """Time of each row, datetime64[s] of shape (time,); several series come one after the
+        other.
+        """
         return self.series.times.to_numpy("datetime64[s]")
 
     # ---- from a file to memory
@@ -186,14 +209,18 @@ class SeriesData(ExperimentData):
         self._split = split_rows(series, ends)
         self._starts = find_starts(series, self._split, settings.context_length, settings.horizon)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
-        return replace(self.survey(), freq=series.freq, **measure(series, self._split, settings.season))
+        return replace(
+            self.survey(), freq=series.freq, **measure(series, self._split, settings.season)
+        )
 
     @property
     def rows(self) -> dict[str, Tensor]:
         """All rows, and their calendar if there is one, as the model gets them; after `setup`."""
-        if "rows" not in self._samples:  # which is emptied with each set-up, and where a checkpoint has other scales
+        # Which is emptied with each set-up, and where a checkpoint has other scales
+        if "rows" not in self._samples:
             rows = self._encode(self.series)
-            # Other devices than CUDA's may copy the whole strided view for each batch that is gathered from it.
+            # Other devices than CUDA's may copy the whole strided view for each batch that is
+            # gathered from it.
             device = self.choose_device(sum(part.nbytes for part in rows.values()))
             self._samples["rows"] = {name: part.to(device) for name, part in rows.items()}
         return self._samples["rows"]
@@ -219,23 +246,28 @@ class SeriesData(ExperimentData):
             context_length: Rows to forecast from.
 
         Returns:
-            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled forecast for all
-            channels.
+            float32 (horizon, context_length), on the CPU: one linear map from scaled past to scaled
+            forecast for all channels.
         """
         starts = find_starts(self.series, self._split, context_length, self.horizon)
         return fit_ridge(self.rows["past"], starts, context_length, self.horizon)
 
     def baselines(self) -> dict[str, dict[str, float]]:
-        """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches` cuts the test.
+        """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches`
+        cuts the test.
 
         Returns:
-            For "repeat last", "seasonal naive" (where the past holds a season) and "ridge": "test/mse" and "test/mae"
-            of the scaled series, and "test/mase".
+            For "repeat last", "seasonal naive" (where the past holds a season) and "ridge":
+            "test/mse" and "test/mae" of the scaled series, and "test/mase".
         """
         # Each is a linear map from the last rows to the forecast, (horizon, rows).
         seasons = {"repeat last": 1, "seasonal naive": self.metadata.season}
         steps = torch.arange(self.horizon)
-        maps = {name: torch.eye(rows)[steps % rows] for name, rows in seasons.items() if rows <= self.context_length}
+        maps = {
+            name: torch.eye(rows)[steps % rows]
+            for name, rows in seasons.items()
+            if rows <= self.context_length
+        }
         maps["ridge"] = self.ridge(self.context_length)
         return {name: self._score(weight) for name, weight in maps.items()}
 
@@ -246,7 +278,10 @@ class SeriesData(ExperimentData):
         for index in torch.arange(len(windows)).split(self.batch_size):
             batch = windows[index]
             forecast = weight @ batch["past"][:, -weight.shape[1] :].cpu()
-            metric.update(pad(forecast.unsqueeze(-1), (0, 2), value=torch.nan), batch["future"].cpu())  # no interval
+            # No interval
+            metric.update(
+                pad(forecast.unsqueeze(-1), (0, 2), value=torch.nan), batch["future"].cpu()
+            )
         return {f"test/{name}": value.item() for name, value in metric.compute().items()}
 
     # ---- prediction
@@ -260,11 +295,12 @@ class SeriesData(ExperimentData):
         return windows
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        """Write a file with a row per series and time that follows `predict_input`, in the user's units.
+        """Write a file with a row per series and time that follows `predict_input`, in the user's
+        units.
 
         Args:
-            outputs: Tensors (series, horizon, channel, 3): forecast, lower and upper bound, scaled; bounds are NaN
-                where there are none, and empty in the file.
+            outputs: Tensors (series, horizon, channel, 3): forecast, lower and upper bound, scaled;
+                bounds are NaN where there are none, and empty in the file.
             path: The file; one that is there is replaced.
 
         Raises:

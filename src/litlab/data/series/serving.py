@@ -1,4 +1,6 @@
-"""Between the rows of a file and a model: scales, calendar, and what a checkpoint knows of its series."""
+"""Between the rows of a file and a model: scales, calendar, and what a checkpoint knows of its
+series.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -31,11 +33,19 @@ class SeriesMetadata(Metadata):
         season: Rows of a season.
         mean: Mean of each channel in the training rows.
         scale: Standard deviation of each channel, likewise.
-        naive_error: Mean absolute error of the seasonal naive forecast in the training rows, scaled, for each channel.
+        naive_error: Mean absolute error of the seasonal naive forecast in the training rows,
+            scaled, for each channel.
         generated: Whether the series is made up.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = ("targets", "context_length", "horizon", "covariates", "freq", "season")
+    fixed: ClassVar[tuple[str, ...]] = (
+        "targets",
+        "context_length",
+        "horizon",
+        "covariates",
+        "freq",
+        "season",
+    )
     targets: list[str]
     context_length: int
     horizon: int
@@ -68,11 +78,13 @@ def measure(series: Series, split: np.ndarray, season: int | None) -> dict[str, 
     Args:
         series: The series.
         split: As of `split_rows`.
-        season: Rows of a season; None: what is usual for the step. It is 1 where no series has two in training.
+        season: Rows of a season; None: what is usual for the step. It is 1 where no series has two
+            in training.
 
     Returns:
-        ``season``; and for each column ``mean``, ``scale`` (the standard deviation) and ``naive_error``: mean absolute
-        difference, scaled, to the row one season before, which MASE divides by (Hyndman & Koehler 2006).
+        ``season``; and for each column ``mean``, ``scale`` (the standard deviation) and
+        ``naive_error``: mean absolute difference, scaled, to the row one season before, which MASE
+        divides by (Hyndman & Koehler 2006).
 
     Raises:
         UserError: A column never changes, or its numbers are too large or too small.
@@ -88,17 +100,24 @@ def measure(series: Series, split: np.ndarray, season: int | None) -> dict[str, 
     wrong = train.columns[(extent < 1 / _LARGEST) | (extent > _LARGEST)]
     if len(wrong):
         raise UserError(
-            f"data.targets: column {wrong[0]!r} can't be scaled, its training rows are all the same, or "
-            "too large or small; correct it, or leave it out"
+            f"data.targets: column {wrong[0]!r} can't be scaled, its training rows are all the "
+            "same, or too large or small; correct it, or leave it out"
         )
     mean, scale = values.mean(0), values.std(0)
     changes = abs(np.ascontiguousarray(parts.diff(season).dropna()))
     naive_error = changes.mean(0) / scale
-    return {"season": season, "mean": mean.tolist(), "scale": scale.tolist(), "naive_error": naive_error.tolist()}
+    return {
+        "season": season,
+        "mean": mean.tolist(),
+        "scale": scale.tolist(),
+        "naive_error": naive_error.tolist(),
+    }
 
 
 def find_season(freq: str) -> int:
-    """Return the rows of the season that is usual for a step: a day, a week of days, a year of weeks or months."""
+    """Return the rows of the season that is usual for a step: a day, a week of days, a year of
+    weeks or months.
+    """
     import pandas as pd
 
     day = pd.date_range("2024-01-01", "2024-01-02", freq=freq, inclusive="left")
@@ -108,12 +127,13 @@ def find_season(freq: str) -> int:
 def make_calendar(times: Any, covariates: list[Covariate]) -> Tensor:
     """Tell where each time is in its hour, day, week, month or year: what is known of the future.
 
-    Each covariate is an angle, given by its sine and cosine, so that 23 h is as near to 0 h as 1 h is.
+    Each covariate is an angle, given by its sine and cosine, so that 23 h is as near to 0 h as 1 h
+    is.
 
     Args:
         times: The times, a DatetimeIndex.
-        covariates: `minute` of the hour, `hour` of the day, `weekday` (from Monday), `day` of the month (a month's
-            length is a full turn), `month` of the year.
+        covariates: `minute` of the hour, `hour` of the day, `weekday` (from Monday), `day` of the
+            month (a month's length is a full turn), `month` of the year.
 
     Returns:
         float32 (time, 2 x covariates): sine and cosine of the first covariate, of the second, ...
@@ -143,7 +163,11 @@ class SeriesServing(Serving):
 
     def __init__(self, metadata: SeriesMetadata) -> None:
         rows, horizon, columns = metadata.context_length, metadata.horizon, len(metadata.targets)
-        inputs = [TensorSpec("past", "float64", (BATCH, rows, columns), "the last rows, a column for each target")]
+        inputs = [
+            TensorSpec(
+                "past", "float64", (BATCH, rows, columns), "the last rows, a column for each target"
+            )
+        ]
         if metadata.covariates:
             what = f"sine and cosine of {', '.join(metadata.covariates)}, of past and future times"
             shape = (BATCH, rows + horizon, 2 * len(metadata.covariates))
@@ -154,7 +178,9 @@ class SeriesServing(Serving):
             "upper": "upper end of the interval; NaN where the run has none",
         }
         shape = (BATCH, horizon, columns)
-        super().__init__(inputs, [TensorSpec(name, "float64", shape, what) for name, what in meanings.items()])
+        super().__init__(
+            inputs, [TensorSpec(name, "float64", shape, what) for name, what in meanings.items()]
+        )
         self.metadata = metadata
         self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(metadata.scale, dtype=torch.float64))
@@ -165,7 +191,9 @@ class SeriesServing(Serving):
         return batch if calendar is None else batch | {"calendar": calendar}
 
     def decode(self, predicted: Tensor) -> tuple[Tensor, ...]:
-        """Return forecast and ends of its interval in the units of the file, each (batch, horizon, column)."""
+        """Return forecast and ends of its interval in the units of the file, each (batch, horizon,
+        column).
+        """
         return tuple(part.double() * self.scale + self.mean for part in predicted.unbind(dim=-1))
 
     def raw(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
@@ -182,7 +210,9 @@ class SeriesServing(Serving):
         return batch["future"]
 
     def facts(self) -> dict[str, Any]:
-        """Return the metadata: the columns in order, their scales, how many rows come in and out, the step, ..."""
+        """Return the metadata: the columns in order, their scales, how many rows come in and out,
+        the step, ...
+        """
         return self.metadata.state_dict()
 
     def unit(self) -> Tensor:

@@ -1,4 +1,6 @@
-"""All windows of some series, cut out by indexing: which are for what, and the linear map that fits them best."""
+"""All windows of some series, cut out by indexing: which are for what, and the linear map that fits
+them best.
+"""
 
 from collections.abc import Mapping
 
@@ -15,22 +17,27 @@ from litlab.errors import UserError
 class Windows(Dataset[dict[str, Tensor]]):
     """Windows of equal length; indexed by a tensor, it returns a batch.
 
-    A batch is gathered from strided views of the series: nothing but its start is stored per window, and no Python runs
-    per window.
+    A batch is gathered from strided views of the series: nothing but its start is stored per
+    window, and no Python runs per window.
 
     Args:
-        rows: As of `SeriesServing.encode`, in memory or on a device: ``past``, float32 (time, channel), all rows; where
-            there are covariates ``calendar``, float32 (time, feature).
+        rows: As of `SeriesServing.encode`, in memory or on a device: ``past``, float32 (time,
+            channel), all rows; where there are covariates ``calendar``, float32 (time, feature).
         starts: Rows where the past of each window begins, int64 of shape (window,).
         context_length: Rows of the past.
         horizon: Rows of the future.
     """
 
-    def __init__(self, rows: dict[str, Tensor], starts: Tensor, context_length: int, horizon: int) -> None:
+    def __init__(
+        self, rows: dict[str, Tensor], starts: Tensor, context_length: int, horizon: int
+    ) -> None:
         values = rows["past"]
         self.device = values.device
         self.starts = starts.to(self.device)
-        self.views = {"past": _view(values, context_length), "future": _view(values[context_length:], horizon)}
+        self.views = {
+            "past": _view(values, context_length),
+            "future": _view(values[context_length:], horizon),
+        }
         if "calendar" in rows:
             self.views["calendar"] = _view(rows["calendar"], context_length + horizon)
 
@@ -41,16 +48,21 @@ class Windows(Dataset[dict[str, Tensor]]):
         """Take a batch, by the numbers of the windows, int64 of shape (batch,), on the CPU.
 
         Returns:
-            past: float32 (batch, context_length, channel); future: (batch, horizon, channel), where it is known;
-            calendar: (batch, context_length + horizon, feature), where there are covariates; start: int64 (batch,),
-            row where the past begins.
+            past: float32 (batch, context_length, channel); future: (batch, horizon, channel), where
+                it is known;
+            calendar: (batch, context_length + horizon, feature), where there are covariates; start:
+            int64 (batch,), row where the past begins.
         """
         start = self.starts.index_select(0, index.to(self.device, non_blocking=True))
-        return {name: view.index_select(0, start) for name, view in self.views.items()} | {"start": start}
+        return {name: view.index_select(0, start) for name, view in self.views.items()} | {
+            "start": start
+        }
 
 
 def _view(rows: Tensor, length: int) -> Tensor:
-    """(window, length, column): the window that begins at each row. It shares the memory of the rows."""
+    """(window, length, column): the window that begins at each row. It shares the memory of the
+    rows.
+    """
     return rows.unfold(0, length, 1).transpose(1, 2)
 
 
@@ -60,8 +72,9 @@ def find_ends(val_fraction: float, test_fraction: float, fold: str | None) -> li
     Args:
         val_fraction: Share of the rows for validation; with a fold, of the rows before the test.
         test_fraction: Share of the rows for the test.
-        fold: As of `read_fold`, in place of that: there is one more block of rows than folds. The block after that of
-            the fold's number is the test, and all before it is for training and validation.
+        fold: As of `read_fold`, in place of that: there is one more block of rows than folds. The
+            block after that of the fold's number is the test, and all before it is for training and
+            validation.
     """
     if fold is None:
         return [1 - test_fraction - val_fraction, 1 - test_fraction, 1]
@@ -85,10 +98,13 @@ def split_rows(series: Series, ends: list[float]) -> np.ndarray:
     return np.array([*SPLITS, ""])[np.searchsorted(ends, shares, side="right")]
 
 
-def find_starts(series: Series, split: np.ndarray, context_length: int, horizon: int) -> dict[str, Tensor]:
+def find_starts(
+    series: Series, split: np.ndarray, context_length: int, horizon: int
+) -> dict[str, Tensor]:
     """Say where the windows of train, val and test begin.
 
-    The past of validation and test windows may reach back into the rows before; what they forecast may not.
+    The past of validation and test windows may reach back into the rows before; what they forecast
+    may not.
 
     Args:
         series: The series.
@@ -97,7 +113,8 @@ def find_starts(series: Series, split: np.ndarray, context_length: int, horizon:
         horizon: Rows to forecast.
 
     Returns:
-        For each split that has rows: the rows where the past of its windows begins, int64 of shape (window,).
+        For each split that has rows: the rows where the past of its windows begins, int64 of shape
+            (window,).
 
     Raises:
         UserError: A split has rows, but too few for one window.
@@ -114,29 +131,35 @@ def find_starts(series: Series, split: np.ndarray, context_length: int, horizon:
             starts[name] = torch.from_numpy(rows)
         elif name == "train" or name in split:
             raise UserError(
-                f"data: {(split == name).sum()} {name} rows are too few for one window; give more rows, a smaller "
-                "data.context_length or data.horizon, or another split"
+                f"data: {(split == name).sum()} {name} rows are too few for one window; give more "
+                "rows, a smaller data.context_length or data.horizon, or another split"
             )
     return starts
 
 
-# Penalties that are tried, relative to the mean eigenvalue of the windows' second moments: a decade in two steps.
+# Penalties that are tried, relative to the mean eigenvalue of the windows' second moments: a decade
+# in two steps.
 _PENALTIES = [10 ** (k / 2) for k in range(-12, 5)]
 
 
-def fit_ridge(rows: Tensor, starts: Mapping[str, Tensor], context_length: int, horizon: int) -> Tensor:
-    """Fit the linear map from window to forecast that ridge regression gives (Hoerl & Kennard 1970).
+def fit_ridge(
+    rows: Tensor, starts: Mapping[str, Tensor], context_length: int, horizon: int
+) -> Tensor:
+    """Fit the linear map from window to forecast that ridge regression gives (Hoerl & Kennard
+    1970).
 
-    Each window is taken relative to the mean of its past, x - mean(x) to y - mean(x), and all channels are pooled; the
-    result acts on windows as they are: W (I - 11'/n) + 11'/n. The penalty is the one with the least squared error on
-    the validation windows; without them it is 0.01 times the mean eigenvalue.
+    Each window is taken relative to the mean of its past, x - mean(x) to y - mean(x), and all
+    channels are pooled; the result acts on windows as they are: W (I - 11'/n) + 11'/n. The penalty
+    is the one with the least squared error on the validation windows; without them it is 0.01 times
+    the mean eigenvalue.
 
-    Nothing is computed per window: neighbouring windows share all but one of their products, so the normal equations
-    and the errors of all penalties follow from running sums, in float64.
+    Nothing is computed per window: neighbouring windows share all but one of their products, so the
+    normal equations and the errors of all penalties follow from running sums, in float64.
 
     Args:
         rows: All rows, scaled, (time, channel).
-        starts: As of `find_starts`: where the windows of ``train`` begin, and of ``val`` where there are any.
+        starts: As of `find_starts`: where the windows of ``train`` begin, and of ``val`` where
+            there are any.
         context_length: Rows that a forecast is made from.
         horizon: Rows to forecast.
 
@@ -145,7 +168,8 @@ def fit_ridge(rows: Tensor, starts: Mapping[str, Tensor], context_length: int, h
     """
     gram, cross = _sum_products(rows, starts["train"], context_length, horizon)
     unit = gram.trace() / context_length  # the mean eigenvalue
-    ridge = torch.eye(context_length) * unit.clamp_min(1e-6)  # a past of one row has no eigenvalue but 0
+    # A past of one row has no eigenvalue but 0
+    ridge = torch.eye(context_length) * unit.clamp_min(1e-6)
 
     penalties = _PENALTIES if "val" in starts else [0.01]
     weights = [torch.linalg.solve(gram + penalty * ridge, cross) for penalty in penalties]
@@ -154,11 +178,15 @@ def fit_ridge(rows: Tensor, starts: Mapping[str, Tensor], context_length: int, h
     return (best - best.mean(1, keepdim=True) + 1 / context_length).float()
 
 
-def _sum_products(rows: Tensor, starts: Tensor, context_length: int, horizon: int) -> tuple[Tensor, Tensor]:
-    """Sum the products of the rows of a window, relative to the mean of its past, over all windows and channels.
+def _sum_products(
+    rows: Tensor, starts: Tensor, context_length: int, horizon: int
+) -> tuple[Tensor, Tensor]:
+    """Sum the products of the rows of a window, relative to the mean of its past, over all windows
+    and channels.
 
     Returns:
-        Past by past, (context_length, context_length), and past by future, (context_length, horizon).
+        Past by past, (context_length, context_length), and past by future, (context_length,
+        horizon).
     """
     length = context_length + horizon
     products = torch.zeros(length, length, dtype=torch.float64)

@@ -19,11 +19,13 @@ _MOST_CATEGORIES = 255  # categories that histogram gradient boosting takes
 _MOST_ROWS = 5_000  # rows that are looked at for columns which tell the target
 
 
-def score_baselines(train: Frame, test: Frame, known: TabularMetadata) -> dict[str, dict[str, float]]:
+def score_baselines(
+    train: Frame, test: Frame, known: TabularMetadata
+) -> dict[str, dict[str, float]]:
     """Score simple methods on the test rows.
 
-    They learn from the training rows alone. Boosting gets the numbers as they are, and of each column of categories the
-    254 most frequent ones.
+    They learn from the training rows alone. Boosting gets the numbers as they are, and of each
+    column of categories the 254 most frequent ones.
 
     Args:
         train: The training rows, as `TabularData` reads them.
@@ -31,7 +33,8 @@ def score_baselines(train: Frame, test: Frame, known: TabularMetadata) -> dict[s
         known: Columns and classes.
 
     Returns:
-        For the mean or most frequent class, and for boosting, their test metrics, as `scores` names them.
+        For the mean or most frequent class, and for boosting, their test metrics, as `scores` names
+        them.
     """
     is_category = [False] * len(known.numbers) + [True] * len(known.categories)
     options: Any = {"categorical_features": is_category, "random_state": 0}
@@ -59,7 +62,8 @@ def _lay_out(rows: Frame, known: TabularMetadata) -> np.ndarray:
 
 
 def warn_of_leaks(train: Frame, test: Frame, targets: list[str], where: object) -> None:
-    """Warn of test rows that are in training, too, and of columns each of which tells the target all by itself.
+    """Warn of test rows that are in training, too, and of columns each of which tells the target
+    all by itself.
 
     Args:
         train: The training rows.
@@ -67,14 +71,15 @@ def warn_of_leaks(train: Frame, test: Frame, targets: list[str], where: object) 
         targets: The columns to predict.
         where: What messages call the table.
     """
-    # In a table of few columns the same inputs come by chance: then they have different targets, and are no copies.
+    # In a table of few columns the same inputs come by chance: then they have different targets,
+    # and are no copies.
     different = train.drop_duplicates()
     inputs = different.drop(columns=targets)
     copies = len(test.merge(different))
     if copies > 0.05 * len(test) and inputs.duplicated().mean() < 0.05:
         rank_zero_info(
-            f"warning: {where}: {copies:,} of {len(test):,} test rows are copies of training rows, so the test "
-            "tells less; delete copies, or name what they share in data.group_column"
+            f"warning: {where}: {copies:,} of {len(test):,} test rows are copies of training rows, "
+            "so the test tells less; delete copies, or name what they share in data.group_column"
         )
 
     # A tree for each column, whose leaves have three rows at least: fewer would learn by heart.
@@ -85,6 +90,6 @@ def warn_of_leaks(train: Frame, test: Frame, targets: list[str], where: object) 
         places = rows[name].factorize(sort=True)[0].reshape(-1, 1)
         if tree.fit(places, outcomes).score(places, outcomes) > 0.999:
             rank_zero_info(
-                f"warning: {where}: column {name} alone tells the target (nearly) without error; leave it out "
-                "(data.ignore) if it is not known when predicting"
+                f"warning: {where}: column {name} alone tells the target (nearly) without error; "
+                "leave it out (data.ignore) if it is not known when predicting"
             )

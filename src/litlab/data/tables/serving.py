@@ -1,4 +1,6 @@
-"""What a checkpoint knows of its table, and rows as a deployed model takes them: in the units of the file."""
+"""What a checkpoint knows of its table, and rows as a deployed model takes them: in the units of
+the file.
+"""
 
 from collections.abc import Sized
 from dataclasses import dataclass
@@ -18,7 +20,8 @@ _LARGEST = 1e16  # standard deviation: float32 holds the squares
 
 @dataclass(frozen=True)
 class TabularMetadata(ClassMetadata):
-    """Metadata of a table; what is measured is that of its training rows. In regression there are no classes.
+    """Metadata of a table; what is measured is that of its training rows. In regression there are
+    no classes.
 
     Args:
         targets: Columns to predict.
@@ -28,10 +31,17 @@ class TabularMetadata(ClassMetadata):
         mean: Mean of each of them.
         std: Standard deviation of each of them.
         indicated: Places of those of them that miss values: each has a second input which says so.
-        categories: For each input column of categories those that occur at least twice, the most frequent first.
+        categories: For each input column of categories those that occur at least twice, the most
+            frequent first.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "class_names", "numbers", "category_columns")
+    fixed: ClassVar[tuple[str, ...]] = (
+        "task",
+        "targets",
+        "class_names",
+        "numbers",
+        "category_columns",
+    )
     targets: list[str]
     target_mean: list[float]
     target_std: list[float]
@@ -75,7 +85,10 @@ class TabularMetadata(ClassMetadata):
         """Refuse a model for a task that is not that of the target."""
         if self.task != task:
             names = ", ".join(self.targets)
-            raise UserError(f"model: it is for {task}, not for {names}; use --model {other}, or set data.task {task}")
+            raise UserError(
+                f"model: it is for {task}, not for {names}; use --model {other}, or "
+                f"set data.task {task}"
+            )
 
     def lay_out(self, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
         """Lay the inputs of some rows out as a deployed model takes them.
@@ -84,18 +97,24 @@ class TabularMetadata(ClassMetadata):
             rows: Columns of numbers, float64, and of categories, texts.
 
         Returns:
-            Numbers, NaN where one is missing, float64 (row, column); and of categories the place of each in its list
-            from 1, 0 for one that is missing or was seen less than twice in training, int64 (row, column).
+            Numbers, NaN where one is missing, float64 (row, column); and of categories the place of
+            each in its list from 1, 0 for one that is missing or was seen less than twice in
+            training, int64 (row, column).
         """
         import pandas as pd
 
         places = {
-            name: 1 + pd.Index(texts, dtype="string").get_indexer(rows[name]) for name, texts in self.categories.items()
+            name: 1 + pd.Index(texts, dtype="string").get_indexer(rows[name])
+            for name, texts in self.categories.items()
         }
-        return np.ascontiguousarray(rows[self.numbers]), pd.DataFrame(places, rows.index).to_numpy("int64")
+        return np.ascontiguousarray(rows[self.numbers]), pd.DataFrame(places, rows.index).to_numpy(
+            "int64"
+        )
 
     def lay_out_target(self, rows: Frame) -> np.ndarray:
-        """Return the classes of some rows, int64 of shape (row,), or the targets, float32 of shape (row, target)."""
+        """Return the classes of some rows, int64 of shape (row,), or the targets, float32 of shape
+        (row, target).
+        """
         if self.class_names:
             return rows[self.targets[0]].cat.codes.to_numpy("int64")
         return rows[self.targets].to_numpy("float32")
@@ -105,7 +124,8 @@ def measure(train: Frame, targets: list[str], where: object) -> TabularMetadata:
     """Measure the training rows.
 
     Args:
-        train: Columns of numbers, float64, or texts; a target that is to be classified is a pandas category.
+        train: Columns of numbers, float64, or texts; a target that is to be classified is a pandas
+            category.
         targets: Columns to predict.
         where: What messages call the table.
 
@@ -115,9 +135,9 @@ def measure(train: Frame, targets: list[str], where: object) -> TabularMetadata:
     useless = [name for name in train.columns if _is_useless(train[name])]
     if useless:
         raise UserError(
-            f"{where}: nothing can be learned from column {', '.join(useless)}: in the training rows it is constant, "
-            "has another text in each, or a standard deviation below 1e-16 or above 1e16; add it to data.ignore, or "
-            "use another target"
+            f"{where}: nothing can be learned from column {', '.join(useless)}: in the training "
+            "rows it is constant, has another text in each, or a standard deviation below 1e-16 or "
+            "above 1e16; add it to data.ignore, or use another target"
         )
     numbers = train.select_dtypes("number")
     mean, std = numbers.mean(), numbers.std(ddof=0)
@@ -144,7 +164,9 @@ def _is_useless(column: Column) -> bool:
     return not 1 / _LARGEST < column.std(ddof=0) < _LARGEST
 
 
-def read_rows(source: Source, known: TabularMetadata, form: FileFormat, setting: str, bad_rows: Policy) -> Frame:
+def read_rows(
+    source: Source, known: TabularMetadata, form: FileFormat, setting: str, bad_rows: Policy
+) -> Frame:
     """Read the rows that a trained model is to predict; columns that it does not know are left out.
 
     Args:
@@ -166,7 +188,8 @@ def _make_spec(name: str, dtype: str, columns: Sized, what: str) -> TensorSpec:
 
 
 class TabularServing(Serving):
-    """Standardises numbers, and notes which are missing; without numbers or categories that input has no columns.
+    """Standardises numbers, and notes which are missing; without numbers or categories that input
+    has no columns.
 
     Args:
         metadata: Metadata of the checkpoint.
@@ -179,11 +202,27 @@ class TabularServing(Serving):
 
     def __init__(self, metadata: TabularMetadata) -> None:
         inputs = [
-            _make_spec("numbers", "float64", metadata.numbers, "columns `numbers`, NaN where missing"),
-            _make_spec("categories", "int64", metadata.categories, "places in `categories`, from 1; 0 for another one"),
+            _make_spec(
+                "numbers", "float64", metadata.numbers, "columns `numbers`, NaN where missing"
+            ),
+            _make_spec(
+                "categories",
+                "int64",
+                metadata.categories,
+                "places in `categories`, from 1; 0 for another one",
+            ),
         ]
-        outputs = [_make_spec("predicted", "float32", metadata.targets, "columns `targets`, in the units of the file")]
-        super().__init__(inputs, class_outputs(metadata.class_names) if metadata.class_names else outputs)
+        outputs = [
+            _make_spec(
+                "predicted",
+                "float32",
+                metadata.targets,
+                "columns `targets`, in the units of the file",
+            )
+        ]
+        super().__init__(
+            inputs, class_outputs(metadata.class_names) if metadata.class_names else outputs
+        )
         self.metadata = metadata
         self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
         self.register_buffer("std", torch.tensor(metadata.std, dtype=torch.float64))
@@ -194,7 +233,10 @@ class TabularServing(Serving):
         missing = numbers.isnan()
         scaled = torch.where(missing, 0.0, (numbers - self.mean) / self.std)
         flags = missing.index_select(1, self.indicated)
-        return {"numbers": torch.cat([scaled.float(), flags.float()], dim=1), "categories": categories.long()}
+        return {
+            "numbers": torch.cat([scaled.float(), flags.float()], dim=1),
+            "categories": categories.long(),
+        }
 
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
         inputs = batch if isinstance(batch, dict) else batch[0]
@@ -212,4 +254,6 @@ class TabularServing(Serving):
 
     def example(self) -> tuple[Tensor, ...]:
         """Return two rows of mean numbers and unknown categories."""
-        return self.mean.repeat(2, 1), torch.zeros(2, len(self.metadata.categories), dtype=torch.int64)
+        return self.mean.repeat(2, 1), torch.zeros(
+            2, len(self.metadata.categories), dtype=torch.int64
+        )

@@ -24,15 +24,22 @@ from litlab.data.split import SPLITS, split_samples
 from litlab.data.store import fill_cache
 from litlab.data.text.reading import compute_digest, read_corpus, read_input
 from litlab.data.text.serving import TextMetadata, TextServing
-from litlab.data.text.tokenizer import KINDS, PADDING, cut_text, encode, load_tokenizer, train_tokenizer
+from litlab.data.text.tokenizer import (
+    KINDS,
+    PADDING,
+    cut_text,
+    encode,
+    load_tokenizer,
+    train_tokenizer,
+)
 from litlab.errors import UserError
 from litlab.metrics import classification_scores
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
 _VERSION = 6  # raise it when what is kept of the same texts would come out different
 _PREPARATION = (
-    "columns", "text_columns", "label_column", "delimiter", "bad_rows", "tokenizer", "vocab_size", "val_fraction",
-    "test_fraction", "fold",
+    "columns", "text_columns", "label_column", "delimiter", "bad_rows", "tokenizer", "vocab_size",
+    "val_fraction", "test_fraction", "fold",
 )  # fmt: skip
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
@@ -44,12 +51,14 @@ class TokenizedTexts(Dataset[Any]):
     It tells how many texts are not read as a whole.
 
     Args:
-        part: ``lengths`` and ``ids``, as `encode` returns them, and perhaps ``labels``, int64 of shape (texts,).
+        part: ``lengths`` and ``ids``, as `encode` returns them, and perhaps ``labels``, int64 of
+            shape (texts,).
         known: What is known of the texts.
         split: The split, or "predict".
     """
 
-    sampler: Any = None  # of the loader that has this copy: in training, its epochs choose a piece of longer texts
+    # Of the loader that has this copy: in training, its epochs choose a piece of longer texts
+    sampler: Any = None
 
     def __init__(self, part: Mapping[str, Any], known: TextMetadata, split: str) -> None:
         self.part, lengths = part, part["lengths"]
@@ -60,19 +69,20 @@ class TokenizedTexts(Dataset[Any]):
         longer = int((lengths > known.max_tokens).sum())
         if longer:
             rank_zero_info(
-                f"{longer:,} of {len(lengths):,} {split} texts are longer than data.max_tokens ({known.max_tokens}): "
-                f"data.long_texts is {known.long_texts}"
+                f"{longer:,} of {len(lengths):,} {split} texts are longer than data.max_tokens "
+                f"({known.max_tokens}): data.long_texts is {known.long_texts}"
             )
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, index: Tensor) -> Any:
-        """Take a batch, by the numbers of the texts, int64 of shape (batch,), or these plus a multiple of their number.
+        """Take a batch, by the numbers of the texts, int64 of shape (batch,), or these plus a
+        multiple of their number.
 
         Returns:
-            A dict with ``ids``, int64 of shape (batch, time), padding where a text has ended; with labels, that dict
-            and int64 (batch,).
+            A dict with ``ids``, int64 of shape (batch, time), padding where a text has ended; with
+            labels, that dict and int64 (batch,).
         """
         numbers = index % len(self)
         pairs = zip(numbers.tolist(), index.tolist(), strict=True)
@@ -92,40 +102,48 @@ class TokenizedTexts(Dataset[Any]):
 class TextData(ExperimentData):
     """Texts with one class each: your own file, a public data set (in subclasses), or generated.
 
-    They are tokenised once, into a cache of flat ids; batches are gathered as a whole, from texts of about the same
-    length. The model gets a dict with ``ids``, int64 of shape (batch, time), padded with 0 at the end; and int64 labels
-    of shape (batch,), but not in prediction. In Python, use a Trainer with ``use_distributed_sampler=False``, as the
-    command line does.
+    They are tokenised once, into a cache of flat ids; batches are gathered as a whole, from texts
+    of about the same length. The model gets a dict with ``ids``, int64 of shape (batch, time),
+    padded with 0 at the end; and int64 labels of shape (batch,), but not in prediction. In Python,
+    use a Trainer with ``use_distributed_sampler=False``, as the command line does.
 
     Args:
-        dataset: `csv` for your own texts, `generated` for made-up ones; null: your own where `path` names a file, else
-            the public data set that the class is named for.
-        path: `csv`: the file to train on: CSV (may be gzipped), Parquet, Excel or JSON lines; in Python also a frame of
-            pandas. Public: folder to download to (`data` where null).
-        test_path: File to test on; null takes `test_fraction` of the texts in `path`, stratified by class.
-        columns: Names of the columns of a CSV file whose first row is a text; null: the first row has the names.
+        dataset: `csv` for your own texts, `generated` for made-up ones; null: your own where `path`
+            names a file, else the public data set that the class is named for.
+        path: `csv`: the file to train on: CSV (may be gzipped), Parquet, Excel or JSON lines; in
+            Python also a frame of pandas. Public: folder to download to (`data` where null).
+        test_path: File to test on; null takes `test_fraction` of the texts in `path`, stratified by
+            class.
+        columns: Names of the columns of a CSV file whose first row is a text; null: the first row
+            has the names.
         text_columns: Columns that make up the text, joined by a space.
         label_column: Column of the class: words, or numbers.
-        delimiter: What separates the cells of a CSV file; null: the one that makes the most columns.
-        tokenizer: `word`: words in lower case and punctuation marks, those that come at least twice in training;
-            `bpe`: pieces of words, by byte-pair encoding, also in lower case; else the tokenizer of a pre-trained model
-            of transformers, by its folder or its name on huggingface.co, as `PretrainedText` needs it.
+        delimiter: What separates the cells of a CSV file; null: the one that makes the most
+            columns.
+        tokenizer: `word`: words in lower case and punctuation marks, those that come at least twice
+            in training; `bpe`: pieces of words, by byte-pair encoding, also in lower case; else the
+            tokenizer of a pre-trained model of transformers, by its folder or its name on
+            huggingface.co, as `PretrainedText` needs it.
         vocab_size: Most entries of the vocabulary of `word` and `bpe`.
         max_tokens: Longest piece of a text, in tokens, that the model reads at once.
-        long_texts: `truncate` cuts longer texts to their beginning. `crop` takes a piece at random in training; in
-            evaluation it takes as many tokens of the beginning and of the end.
+        long_texts: `truncate` cuts longer texts to their beginning. `crop` takes a piece at random
+            in training; in evaluation it takes as many tokens of the beginning and of the end.
         batch_size: Texts per batch and process.
-        balance: Draw classes in training evenly (`even`), or by the square root of their counts (`sqrt`); null: as they
-            are. An epoch keeps its length, so samples of rare classes come several times, others not in every epoch.
+        balance: Draw classes in training evenly (`even`), or by the square root of their counts
+            (`sqrt`); null: as they are. An epoch keeps its length, so samples of rare classes come
+            several times, others not in every epoch.
         val_fraction: Fraction of the training texts kept for validation; 0 for none.
-        test_fraction: Fraction of the texts kept for the test, where there is no `test_path`; 0 for none.
-        fold: `0/5` tests on the first of five parts of the training texts, and so on (`fit --folds 5` runs all).
-        bad_rows: Rows that can't be used (no text, no label, too many cells): `error` names them, `drop` leaves them
-            out and says how many there are.
-        fallback: `generated` uses made-up texts where a public set can't be downloaded, and says so; null stops there.
+        test_fraction: Fraction of the texts kept for the test, where there is no `test_path`; 0 for
+            none.
+        fold: `0/5` tests on the first of five parts of the training texts, and so on
+            (`fit --folds 5` runs all).
+        bad_rows: Rows that can't be used (no text, no label, too many cells): `error` names them,
+            `drop` leaves them out and says how many there are.
+        fallback: `generated` uses made-up texts where a public set can't be downloaded, and says
+            so; null stops there.
         cache_dir: Folder for the tokenised texts.
-        **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of
-            `ExperimentData`.
+        **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor,
+            as of `ExperimentData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or can't be used.
@@ -160,32 +178,49 @@ class TextData(ExperimentData):
         **loader: Any,
     ) -> None:
         super().__init__(batch_size=batch_size, **loader)
-        # Not for the loggers: the model has settings of the same names, and Lightning refuses two that differ. Frames
-        # are no settings that a checkpoint could carry.
+        # Not for the loggers: the model has settings of the same names, and Lightning refuses two
+        # that differ. Frames are no settings that a checkpoint could carry.
         self.save_hyperparameters(logger=False, ignore=["path", "test_path"])
         self.choose_source(dataset if test_path is None else "csv", path, fallback)
         if label_column in text_columns:
-            raise UserError("data.text_columns: they have data.label_column, which tells the answer; leave it out")
-        self.files = {"train": self.path} if test_path is None else {"train": self.path, "test": test_path}
+            raise UserError(
+                "data.text_columns: they have data.label_column, which tells the "
+                "answer; leave it out"
+            )
+        self.files = (
+            {"train": self.path} if test_path is None else {"train": self.path, "test": test_path}
+        )
         self.balance = balance
-        self._parts: dict[str, Any] = {}  # for each split what `TokenizedTexts` takes, and the ``texts``
-        self._evaluated: dict[str, list[Tensor]] = {}  # for each split the numbers of the texts in each batch
+        # For each split what `TokenizedTexts` takes, and the ``texts``
+        self._parts: dict[str, Any] = {}
+        # For each split the numbers of the texts in each batch
+        self._evaluated: dict[str, list[Tensor]] = {}
 
     # ---- what is known of the texts
 
     def survey(self) -> TextMetadata:
-        """Return what the texts say, which are opened for that; of a public set what is published and set."""
+        """Return what the texts say, which are opened for that; of a public set what is published
+        and set.
+        """
         if self.public is None or self.dataset is not None:
             return super().survey()
         told = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
-        known = {"tokenizer": "", "padding": PADDING, "generated": False, **told, **self._pretrained_tokenizer}
+        known = {
+            "tokenizer": "",
+            "padding": PADDING,
+            "generated": False,
+            **told,
+            **self._pretrained_tokenizer,
+        }
         return TextMetadata(list(self.public.class_names), **known)
 
     @property
     def description(self) -> str:
         """The data set in one line; with the numbers of texts after `setup`."""
         vocabulary = f"a vocabulary of up to {self.vocab_size:,}"
-        return self.describe(f"texts of up to {self.max_tokens} tokens, {self.num_classes} classes, {vocabulary}")
+        return self.describe(
+            f"texts of up to {self.max_tokens} tokens, {self.num_classes} classes, {vocabulary}"
+        )
 
     # ---- from raw texts to token ids in a cache
 
@@ -204,7 +239,9 @@ class TextData(ExperimentData):
         """Changes whenever the data or their preparation do."""
         source = self._digests if self.dataset == "csv" else self.source_name
         settings = [self.hparams[name] for name in _PREPARATION]
-        digest = hashlib.sha256(repr((_VERSION, source, settings, self._pretrained_tokenizer)).encode()).hexdigest()
+        digest = hashlib.sha256(
+            repr((_VERSION, source, settings, self._pretrained_tokenizer)).encode()
+        ).hexdigest()
         return f"texts-{digest[:12]}"
 
     def cache_folder(self) -> Path:
@@ -226,19 +263,25 @@ class TextData(ExperimentData):
         copies = parts["test"]["text"].isin(parts["train"]["text"]).sum()
         if copies:
             rank_zero_info(
-                f"warning: {copies:,} test texts are training texts too, so results look better than they are"
+                f"warning: {copies:,} test texts are training texts too, so results look better "
+                "than they are"
             )
 
         # Tokenise each split, and write all.
         tokens = self._pretrained_tokenizer
         if not tokens:
-            tokenizer = train_tokenizer(parts["train"]["text"].tolist(), options.tokenizer, options.vocab_size)
+            tokenizer = train_tokenizer(
+                parts["train"]["text"].tolist(), options.tokenizer, options.vocab_size
+            )
             tokens = {"tokenizer": tokenizer, "vocab_size": options.vocab_size, "padding": PADDING}
         splits = {}
         for split, part in parts.items():
             if len(part):
                 texts, labels = part["text"].tolist(), torch.tensor(part["label"].tolist())
-                splits[split] = encode(tokens["tokenizer"], texts) | {"texts": texts, "labels": labels}
+                splits[split] = encode(tokens["tokenizer"], texts) | {
+                    "texts": texts,
+                    "labels": labels,
+                }
         metadata = {"class_names": names, "generated": self.generated, **tokens}
         torch.save({"metadata": metadata, "splits": splits}, folder / "texts.pt")
 
@@ -249,7 +292,9 @@ class TextData(ExperimentData):
         written, self._parts = stored["metadata"], stored["splits"]
         self.generated, self._tokenizer = written["generated"], written["tokenizer"]
         self.sizes = {split: len(part["labels"]) for split, part in self._parts.items()}
-        return TextMetadata(**written | {name: self.hparams[name] for name in ("max_tokens", "long_texts")})
+        return TextMetadata(
+            **written | {name: self.hparams[name] for name in ("max_tokens", "long_texts")}
+        )
 
     # ---- from the cache to batches
 
@@ -270,7 +315,9 @@ class TextData(ExperimentData):
 
     def widest(self, batch: Any) -> Any:
         _, labels = batch
-        return {"ids": labels.new_zeros(self.batch_size, self.max_tokens)}, labels.new_zeros(self.batch_size)
+        return {"ids": labels.new_zeros(self.batch_size, self.max_tokens)}, labels.new_zeros(
+            self.batch_size
+        )
 
     # ---- checkpoint, prediction and export
 
@@ -282,7 +329,8 @@ class TextData(ExperimentData):
         return TokenizedTexts(part, self.metadata, "predict")
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        """Write a row per text of `predict_input`, in its order: its class, and the probability of every class.
+        """Write a row per text of `predict_input`, in its order: its class, and the probability of
+        every class.
 
         Args:
             outputs: Probabilities of the batches in order, each of shape (batch, class).
@@ -293,7 +341,10 @@ class TextData(ExperimentData):
         """
         order = torch.cat(self._evaluated["predict"]).argsort()
         probabilities = torch.cat([output.cpu() for output in outputs])[order]
-        inputs = {"row": list(self._predicted), "text": [text[:_SHOWN] for text in self._predicted.values()]}
+        inputs = {
+            "row": list(self._predicted),
+            "text": [text[:_SHOWN] for text in self._predicted.values()],
+        }
         write_classes(Path(path), inputs, self.class_names, probabilities)
 
     def serving(self) -> TextServing:
@@ -302,7 +353,9 @@ class TextData(ExperimentData):
     # ---- what callbacks ask for
 
     def sample_index(self, split: str, batch_idx: int) -> Tensor:
-        """Numbers of the texts, int64 of shape (batch,), in a batch of "val" or "test": these are taken by length."""
+        """Numbers of the texts, int64 of shape (batch,), in a batch of "val" or "test": these are
+        taken by length.
+        """
         return self._evaluated[split][batch_idx]
 
     def text(self, split: str, index: int) -> str:

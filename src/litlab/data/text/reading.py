@@ -7,10 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from litlab.data.classes import sort_classes
-from litlab.data.frames import FileFormat, Frame, Source, check_columns, check_file, drop_bad_rows, read_frame
+from litlab.data.frames import (
+    FileFormat,
+    Frame,
+    Source,
+    check_columns,
+    check_file,
+    drop_bad_rows,
+    read_frame,
+)
 from litlab.data.public import PublicFile
 
-_REMEDY = "set data.text_columns and data.label_column, or name all with data.columns if row 1 is a text"
+_REMEDY = (
+    "set data.text_columns and data.label_column, or name all with data.columns if row 1 is a text"
+)
 
 
 @dataclass(frozen=True)
@@ -21,7 +31,8 @@ class PublicTexts:
         name: Short name.
         files: Its files.
         class_names: Name of each class, in the order of the labels.
-        read: Reads the files in a folder; returns a frame with columns ``text``, ``label`` (from 0) and ``split``.
+        read: Reads the files in a folder; returns a frame with columns ``text``, ``label`` (from 0)
+            and ``split``.
     """
 
     name: str
@@ -42,7 +53,8 @@ def read_corpus(files: Mapping[str, Source], table: Mapping[str, Any]) -> tuple[
     """Read the user's own texts.
 
     Args:
-        files: The file or frame to train on, under "train", and perhaps one to test on, under "test".
+        files: The file or frame to train on, under "train", and perhaps one to test on, under
+            "test".
         table: As of `read_rows`.
 
     Returns:
@@ -53,7 +65,9 @@ def read_corpus(files: Mapping[str, Source], table: Mapping[str, Any]) -> tuple[
     """
     import pandas as pd
 
-    frame: Frame = pd.concat([read_rows(file, table).assign(split=split) for split, file in files.items()])
+    frame: Frame = pd.concat(
+        [read_rows(file, table).assign(split=split) for split, file in files.items()]
+    )
     names = sort_classes(frame["label"])
     return names, frame.assign(label=frame["label"].map(names.index))
 
@@ -79,15 +93,17 @@ def read_rows(source: Source, table: Mapping[str, Any], setting: str = "data.pat
 
     Args:
         source: The file or frame.
-        table: Settings of `TextData` by their names: columns, text_columns, label_column (None: labels are not read,
-            and can be missing), delimiter and bad_rows.
+        table: Settings of `TextData` by their names: columns, text_columns, label_column (None:
+            labels are not read, and can be missing), delimiter and bad_rows.
         setting: Where the file's name comes from, for messages.
 
     Returns:
-        A frame with columns ``text`` and, where labels are read, ``label``; the index is the number of the row.
+        A frame with columns ``text`` and, where labels are read, ``label``; the index is the number
+        of the row.
 
     Raises:
-        UserError: As of `read_frame`; a column is missing; or there are bad rows, and they may not be left out.
+        UserError: As of `read_frame`; a column is missing; or there are bad rows, and they may not
+            be left out.
     """
     import pandas as pd
 
@@ -100,7 +116,8 @@ def read_rows(source: Source, table: Mapping[str, Any], setting: str = "data.pat
     text = frame[texts].astype("string").fillna("").agg(" ".join, axis=1).str.strip()
     rows: Frame = pd.DataFrame({"text": text.mask(text == "")})
     if label:
-        rows["label"] = frame[label].convert_dtypes().astype("string")  # 1, not 1.0, beside missing ones
+        # 1, not 1.0, beside missing ones
+        rows["label"] = frame[label].convert_dtypes().astype("string")
     problems: dict[Any, str] = {}
     for name, column in rows.items():
         problems |= dict.fromkeys(rows.index[column.isna()], f"no {name}")

@@ -47,8 +47,9 @@ class TextMetadata(ClassMetadata):
 class TextServing(Serving):
     """Takes token ids, (batch, time), padded at the end.
 
-    Where training cut long texts at random (``long_texts: crop``), the model reads the beginning and the end of a text.
-    An exported graph can't choose by the length, so it always reads both, which are the same for a short text.
+    Where training cut long texts at random (``long_texts: crop``), the model reads the beginning
+    and the end of a text. An exported graph can't choose by the length, so it always reads both,
+    which are the same for a short text.
 
     Args:
         metadata: Metadata of the checkpoint.
@@ -57,7 +58,10 @@ class TextServing(Serving):
     kind = "texts"
 
     def __init__(self, metadata: TextMetadata) -> None:
-        what = f"token ids of {TOKENIZER}, {metadata.padding} behind the end of a text; an empty text is one {UNKNOWN}"
+        what = (
+            f"token ids of {TOKENIZER}, {metadata.padding} behind the end of a text; an empty text "
+            f"is one {UNKNOWN}"
+        )
         inputs = [TensorSpec("ids", "int64", (BATCH, TIME), what)]
         super().__init__(inputs, class_outputs(metadata.class_names), {TIME: metadata.longest})
         self.metadata = metadata
@@ -65,7 +69,11 @@ class TextServing(Serving):
     def encode(self, *raw: Tensor) -> dict[str, Tensor]:
         (ids,) = raw
         known = self.metadata
-        return {"ids": F.pad(ids, (0, known.max_tokens), value=known.padding) if known.both_ends else ids}
+        return {
+            "ids": F.pad(ids, (0, known.max_tokens), value=known.padding)
+            if known.both_ends
+            else ids
+        }
 
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
         inputs = batch if isinstance(batch, dict) else batch[0]
@@ -84,7 +92,9 @@ class TextServing(Serving):
         return {TOKENIZER: self.metadata.tokenizer}
 
     def example(self) -> tuple[Tensor, ...]:
-        """Return the first words of the vocabulary, in two texts, the second of which ends in padding."""
+        """Return the first words of the vocabulary, in two texts, the second of which ends in
+        padding.
+        """
         size = min(8, self.metadata.max_tokens)
         ids = torch.arange(2 * size).flip(0).clamp(max=self.metadata.vocab_size - 1)
         return (ids.view(2, size),)

@@ -16,7 +16,8 @@ KINDS = ("word", "bpe")  # that are trained
 PADDING, UNKNOWN = 0, 1
 _WORDS = r"\w+(?:'\w+)*|[^\w\s]"  # "don't" is one word; every punctuation mark is a token
 
-# On all cores: the library would warn at every later fork else. The workers of a loader don't use it.
+# On all cores: the library would warn at every later fork else. The workers of a loader don't use
+# it.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 
@@ -28,7 +29,9 @@ def load_tokenizer(name: str) -> dict[str, Any]:
     """
     model = load_pretrained("AutoTokenizer", name, "data.tokenizer")
     if model.pad_token_id is None:
-        raise UserError(f"data.tokenizer: {name} has no token for padding; use an encoder, such as BERT")
+        raise UserError(
+            f"data.tokenizer: {name} has no token for padding; use an encoder, such as BERT"
+        )
     backend = model.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
@@ -40,17 +43,27 @@ def train_tokenizer(texts: list[str], kind: str, vocab_size: int) -> str:
 
     Args:
         texts: The training texts.
-        kind: `word`: words and punctuation marks that come at least twice; others are unknown. `bpe`: byte-level
-            byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909), which knows no unknown words.
+        kind: `word`: words and punctuation marks that come at least twice; others are unknown.
+            `bpe`: byte-level byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909), which
+            knows no unknown words.
         vocab_size: Most entries of the vocabulary, padding (id 0) and unknown (id 1) included.
 
     Returns:
         The tokenizer as JSON, which `Tokenizer.from_str` reads.
     """
-    from tokenizers import ByteLevelBPETokenizer, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import (
+        ByteLevelBPETokenizer,
+        Regex,
+        Tokenizer,
+        models,
+        normalizers,
+        pre_tokenizers,
+        trainers,
+    )
 
     options: Any = {
-        "vocab_size": vocab_size, "min_frequency": 2, "special_tokens": ["[PAD]", "[UNK]"], "show_progress": False,
+        "vocab_size": vocab_size, "min_frequency": 2, "special_tokens": ["[PAD]", "[UNK]"],
+        "show_progress": False,
     }  # fmt: skip
     spaces = normalizers.Replace(Regex(r"<br\s*/?>"), " ")
     normalizer = normalizers.Sequence([spaces, normalizers.NFC(), normalizers.Lowercase()])
@@ -63,7 +76,8 @@ def train_tokenizer(texts: list[str], kind: str, vocab_size: int) -> str:
         tokenizer.normalizer = normalizer
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_WORDS), "removed", invert=True)
         tokenizer.train_from_iterator(texts, trainers.WordLevelTrainer(**options))
-    # A text that spells "[PAD]" must not become padding: the library finds "added" tokens in texts, others not.
+    # A text that spells "[PAD]" must not become padding: the library finds "added" tokens in texts,
+    # others not.
     plain = json.loads(tokenizer.to_str())
     plain["added_tokens"] = []
     return json.dumps(plain, ensure_ascii=False)
@@ -77,13 +91,14 @@ def encode(tokenizer: str, texts: list[str]) -> dict[str, Tensor]:
         texts: The texts.
 
     Returns:
-        ``ids`` of all texts one after the other, int32 of shape (tokens,), and their ``lengths``, int64 of shape
-        (texts,).
+        ``ids`` of all texts one after the other, int32 of shape (tokens,), and their ``lengths``,
+        int64 of shape (texts,).
     """
     from tokenizers import Tokenizer
 
     encodings = Tokenizer.from_str(tokenizer).encode_batch_fast(texts)
-    ids = [encoding.ids or [UNKNOWN] for encoding in encodings]  # a text of nothing but <br /> has no tokens
+    # A text of nothing but <br /> has no tokens
+    ids = [encoding.ids or [UNKNOWN] for encoding in encodings]
     flat = torch.tensor(list(chain.from_iterable(ids)), dtype=torch.int32)
     return {"ids": flat, "lengths": torch.tensor(list(map(len, ids)))}
 
@@ -94,7 +109,8 @@ def cut_text(ids: Tensor, most: int, both_ends: bool) -> Tensor:
     Args:
         ids: All its tokens, shape (time,).
         most: How many are read.
-        both_ends: Whether half of them are from the end of a longer text, instead of all from its beginning.
+        both_ends: Whether half of them are from the end of a longer text, instead of all from its
+            beginning.
     """
     if both_ends and len(ids) > most:
         return torch.cat([ids[: most // 2], ids[-(most // 2) :]])

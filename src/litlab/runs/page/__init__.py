@@ -1,4 +1,6 @@
-"""Pages of HTML that commands write. What they show is escaped: names and texts are shown, never run."""
+"""Pages of HTML that commands write. What they show is escaped: names and texts are shown, never
+run.
+"""
 
 import base64
 import re
@@ -10,9 +12,13 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 _ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
 )
-show: Any = _ENVIRONMENT.get_template("blocks.html").module  # show.table(...) returns HTML, see there
+# show.table(...) returns HTML, see there
+show: Any = _ENVIRONMENT.get_template("blocks.html").module
 Section = tuple[str, Sequence[Markup]]  # heading and blocks
 
 
@@ -39,7 +45,9 @@ def render_page(
         title=title,
         lead=lead,
         banners=banners,
-        sections=[(re.sub(r"\W+", "-", name.lower()), name, blocks) for name, blocks in sections if blocks],
+        sections=[
+            (re.sub(r"\W+", "-", name.lower()), name, blocks) for name, blocks in sections if blocks
+        ],
         command=command,
         script=script,
     )

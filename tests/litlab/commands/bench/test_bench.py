@@ -34,7 +34,8 @@ def test_the_overlay_holds_what_pays_and_failures_are_results(bench, tmp_path, m
     monkeypatch.setattr("litlab.commands.bench.bench.list_candidates", lambda facts, allowed: tried)
     monkeypatch.setattr("litlab.commands.bench.compare.TURNS", 2)
     slow = overlay(tmp_path, "SlowUnlessChannelsLast")
-    done = bench("--config", slow, "--trainer.max_epochs=1000")  # long enough to pay back any start-up
+    # Long enough to pay back any start-up
+    done = bench("--config", slow, "--trainer.max_epochs=1000")
     assert done.code == 0, done.err
     assert "out of memory: try half" in " ".join(done.out.split())
     text = OVERLAY.read_text()
@@ -54,7 +55,10 @@ def test_a_first_trial_that_takes_too_long(bench, tmp_path):
     [
         ("--resume=last", "bench: it doesn't go together with --resume, --ckpt_path, "),
         ("--minutes=0", "bench: argument --minutes: '0' is not a number of minutes above 0"),
-        ("--compare=baseline,compil", "--compare: compil has no value; write SETTING=VALUE, FILE.yaml, or one of"),
+        (
+            "--compare=baseline,compil",
+            "--compare: compil has no value; write SETTING=VALUE, FILE.yaml, or one of",
+        ),
         ("--model.width=2", "model.width: "),
     ],
 )
@@ -65,7 +69,9 @@ def test_bad_input_is_one_line(bench, more, line):
 
 def test_an_overlay_of_the_user_is_kept(bench, tmp_path, monkeypatch):
     def run_child(module, package, file, steps, *flags, **_):
-        Path(file).write_text(json.dumps({"trial": {"rates": [1.0] * 5}, "steps": 1, "facts": asdict(CPU)}))
+        Path(file).write_text(
+            json.dumps({"trial": {"rates": [1.0] * 5}, "steps": 1, "facts": asdict(CPU)})
+        )
         return 0
 
     monkeypatch.setattr("litlab.commands.bench.bench.run_child", run_child)
@@ -73,7 +79,9 @@ def test_an_overlay_of_the_user_is_kept(bench, tmp_path, monkeypatch):
     OVERLAY.write_text("mine: true")
     done = bench()
     assert (done.code, f"{OVERLAY}: something else is there" in done.err) == (2, True)
-    assert done.out.count("samples/s") == 1, "it is refused after the first trial, which says what it is called"
+    assert done.out.count("samples/s") == 1, (
+        "it is refused after the first trial, which says what it is called"
+    )
     assert OVERLAY.read_text() == "mine: true"
 
 

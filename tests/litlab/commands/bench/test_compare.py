@@ -1,14 +1,28 @@
-"""Which trials a bench makes, and what it takes for a gain: decided by numbers, without running anything."""
+"""Which trials a bench makes, and what it takes for a gain: decided by numbers, without running
+anything.
+"""
 
 import math
 from dataclasses import replace
 
 import pytest
 
-from litlab.commands.bench.compare import Trial, choose_best, explain, is_faster, pays, search, take_turns
+from litlab.commands.bench.compare import (
+    Trial,
+    choose_best,
+    explain,
+    is_faster,
+    pays,
+    search,
+    take_turns,
+)
 from litlab.commands.bench.settings import Change, Facts, Side, list_candidates, read_sides
 
-FUSED, LAST, COMPILE = Change("fused", "true"), Change("channels_last", "true"), Change("compile", "default")
+FUSED, LAST, COMPILE = (
+    Change("fused", "true"),
+    Change("channels_last", "true"),
+    Change("compile", "default"),
+)
 
 
 def trial(rate: float, spread: float = 0.01, startup: float = 1.0) -> Trial:
@@ -37,7 +51,11 @@ class Bench:
 def test_changes_that_gain_alone_are_joined_the_largest_first():
     bench = Bench(fused=1.1, channels_last=1.4, compile=0.9)
     assert bench.search(FUSED, COMPILE, LAST) == (LAST, FUSED)
-    alone, again, joined = [(FUSED,), (COMPILE,), (LAST,)], [(), (FUSED,), (LAST,)], [(), (LAST, FUSED)]
+    alone, again, joined = (
+        [(FUSED,), (COMPILE,), (LAST,)],
+        [(), (FUSED,), (LAST,)],
+        [(), (LAST, FUSED)],
+    )
     assert bench.made == [(), *alone, *again, *again, *joined, *joined]
 
 
@@ -46,7 +64,8 @@ def test_nothing_is_chosen_by_chance():
     assert failing.search(FUSED) == ()
     take_turns([(), (FUSED,)], 2, failing.trials, failing.measure)
     assert failing.made == [(), (FUSED,), (), ()]  # what fails is left out
-    bench, speeds = Bench(), iter([100, 150, 150, 100, 150, 100])  # a machine that gets faster after the baseline
+    # A machine that gets faster after the baseline
+    bench, speeds = Bench(), iter([100, 150, 150, 100, 150, 100])
     bench.measure = lambda side: trial(next(speeds))
     assert bench.search(FUSED) == ()
     assert choose_best({(): trial(100), (FUSED,): trial(150)}, math.inf) == ()  # it was tried once
@@ -57,9 +76,17 @@ def test_a_gain_is_beyond_the_noise_and_longer_than_a_longer_start():
     assert not is_faster(trial(101, spread=0.001), trial(100, spread=0.001))  # less than 2 %
     assert not is_faster(trial(110, spread=0.1), trial(100, spread=0.1))  # the quartiles overlap
     old, new = trial(100), trial(125, startup=11)  # 10 s more, 1 s less for 500 samples
-    assert (pays(new, old, 5100), pays(new, old, 4900), pays(new, old, math.inf)) == (True, False, True)
+    assert (pays(new, old, 5100), pays(new, old, 4900), pays(new, old, math.inf)) == (
+        True,
+        False,
+        True,
+    )
     verdicts = [explain(*pair, 4900) for pair in ((new, old), (old, new), (old, old))]
-    assert verdicts == ["faster, but its start-up takes longer than it gains", "slower", "within the noise"]
+    assert verdicts == [
+        "faster, but its start-up takes longer than it gains",
+        "slower",
+        "within the noise",
+    ]
 
 
 CPU = Facts(
@@ -68,7 +95,12 @@ CPU = Facts(
     current={"precision": "32-true", "compile": None, "channels_last": False, "num_workers": 0,
              "batch_size": 64, "fused": None},
 )  # fmt: skip
-UNITS = replace(CPU, convolutions=True, bfloat16=True, current=CPU.current | {"fused": True, "compile": "default"})
+UNITS = replace(
+    CPU,
+    convolutions=True,
+    bfloat16=True,
+    current=CPU.current | {"fused": True, "compile": "default"},
+)
 GPU = replace(CPU, convolutions=True, hardware={"device": "cuda", "cores": 16})
 
 
@@ -79,8 +111,8 @@ GPU = replace(CPU, convolutions=True, hardware={"device": "cuda", "cores": 16})
         (UNITS, ["precision", "batch_size"],
          "precision=bf16-mixed channels_last=true num_workers=1 batch_size=128"),
         (GPU, ["precision"],
-         "precision=16-mixed fused=true channels_last=true compile=default num_workers=2 num_workers=4 "
-         "compile=reduce-overhead compile=max-autotune"),
+         "precision=16-mixed fused=true channels_last=true compile=default num_workers=2 "
+         "num_workers=4 compile=reduce-overhead compile=max-autotune"),
     ],
 )  # fmt: skip
 def test_candidates(facts, allowed, names):

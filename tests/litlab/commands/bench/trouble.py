@@ -9,7 +9,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 class SlowUnlessChannelsLast(Callback):
     """Takes 200 ms more for a step unless the filters have their channels last in memory."""
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, *_: object
+    ) -> None:
         filters = next(parameter for parameter in pl_module.parameters() if parameter.ndim == 4)
         if filters.is_contiguous():
             time.sleep(0.2)  # more than a busy machine adds

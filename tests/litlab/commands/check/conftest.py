@@ -16,7 +16,9 @@ from tests.litlab.callbacks.tiny import make_trainer
 
 
 class Data(LightningDataModule):
-    """Samples of 6 numbers in 4 classes, in batches of 5: 60 batches to train on and 10 to validate on."""
+    """Samples of 6 numbers in 4 classes, in batches of 5: 60 batches to train on and 10 to validate
+    on.
+    """
 
     description = "numbers"
     num_classes = 4
@@ -41,7 +43,9 @@ class Data(LightningDataModule):
 
 
 class Network(nn.Module):
-    """Two layers. `dead` has a layer beside them that is not used, `zero` one that is multiplied by 0."""
+    """Two layers. `dead` has a layer beside them that is not used, `zero` one that is multiplied by
+    0.
+    """
 
     def __init__(self, kind: str = "", scale: float = 1.0) -> None:
         super().__init__()
@@ -65,18 +69,28 @@ class Network(nn.Module):
 
 
 def model(kind: str = "", scale: float = 1.0, classes: int = 4, lr: float = 0.01) -> Classifier:
-    return Classifier(Network(kind, scale), num_classes=classes, optimizer=partial(torch.optim.SGD, lr=lr))
+    return Classifier(
+        Network(kind, scale), num_classes=classes, optimizer=partial(torch.optim.SGD, lr=lr)
+    )
 
 
 @pytest.fixture
 def checked(tmp_path, monkeypatch, capsys):
-    """Checks a run in an empty folder; returns the words it printed. The run keeps checkpoints and curves."""
+    """Checks a run in an empty folder; returns the words it printed. The run keeps checkpoints and
+    curves.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
 
-    def check_it(module: Classifier, data: LightningDataModule | None = None, callbacks=(), **settings) -> str:
+    def check_it(
+        module: Classifier, data: LightningDataModule | None = None, callbacks=(), **settings
+    ) -> str:
         kept = {"logger": TensorBoardLogger(tmp_path), "enable_checkpointing": True}
-        run = make_trainer(tmp_path, callbacks=[ModelCheckpoint(), *callbacks], **{"max_epochs": 3, **kept, **settings})
+        run = make_trainer(
+            tmp_path,
+            callbacks=[ModelCheckpoint(), *callbacks],
+            **{"max_epochs": 3, **kept, **settings},
+        )
         check(run, module, data or Data())
         assert not list(tmp_path.iterdir())
         return " ".join(capsys.readouterr().out.split())

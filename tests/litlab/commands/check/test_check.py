@@ -14,7 +14,9 @@ from litlab.optim import GroupRule, ParamGroups, Schedule
 from tests.litlab.commands.check.conftest import Data, model
 from tests.litlab.conftest import CONFIGS
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*tensorboardX")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*does not have many workers", "ignore:.*tensorboardX"
+)
 
 
 class Part(Callback):
@@ -43,11 +45,31 @@ def test_a_good_run(checked):
 @pytest.mark.parametrize(
     ("module", "data", "says"),
     [
-        (model("dead"), {}, r"no gradient reaches network.beside.weight, network.beside.bias; let training_step"),
-        (model(), {"nan": True}, r"the loss is nan .*, as the first training batch holds NaN or infinity; corr"),
-        (model("nan"), {}, "the loss is nan in the first steps, though the batch is finite; check the network"),
-        (model("root"), {}, "model: the gradient of network.last.bias is not finite in the first steps"),
-        (model(lr=3e38), {}, "the loss is nan .*, though the first one was finite; lower model.optimizer.lr"),
+        (
+            model("dead"),
+            {},
+            r"no gradient reaches network.beside.weight, network.beside.bias; let training_step",
+        ),
+        (
+            model(),
+            {"nan": True},
+            r"the loss is nan .*, as the first training batch holds NaN or infinity; corr",
+        ),
+        (
+            model("nan"),
+            {},
+            "the loss is nan in the first steps, though the batch is finite; check the network",
+        ),
+        (
+            model("root"),
+            {},
+            "model: the gradient of network.last.bias is not finite in the first steps",
+        ),
+        (
+            model(lr=3e38),
+            {},
+            "the loss is nan .*, though the first one was finite; lower model.optimizer.lr",
+        ),
     ],
     ids=range(5),
 )
@@ -58,7 +80,9 @@ def test_a_run_that_would_not_work_is_refused(checked, capsys, module, data, say
 
 
 def test_warnings(checked, monkeypatch):
-    assert "the gradient of network.beside.weight, network.beside.bias is zero" in checked(model("zero"))
+    assert "the gradient of network.beside.weight, network.beside.bias is zero" in checked(
+        model("zero")
+    )
     module = model(scale=100)
     assert "times as high as that of a guess" in checked(module)
     monkeypatch.setattr(module, "expected_loss", lambda batch: 100.0)
@@ -73,13 +97,20 @@ def test_groups(checked):
     module.schedule = Schedule(partial(OneCycleLR, max_lr=0.01), "step")
     out = checked(module)
     assert "120 parameters, 92 of them trained" in out
-    for row in ("network.first (2) 0.01 0", "network.last (2) 0.03 0", "28 network.beside (2) not trained"):
+    for row in (
+        "network.first (2) 0.01 0",
+        "network.last (2) 0.03 0",
+        "28 network.beside (2) not trained",
+    ):
         assert row in out
 
 
 def test_the_loss_is_that_of_a_batch_when_gradients_are_accumulated(checked):
     accumulated = {"callbacks": [GradientAccumulationScheduler({0: 4})]}
-    starts = [checked(model(), **settings).partition("loss at start ")[2][:6] for settings in ({}, accumulated)]
+    starts = [
+        checked(model(), **settings).partition("loss at start ")[2][:6]
+        for settings in ({}, accumulated)
+    ]
     assert math.isfinite(float(starts[0]))
     assert starts == starts[:1] * 2
 
@@ -87,7 +118,8 @@ def test_the_loss_is_that_of_a_batch_when_gradients_are_accumulated(checked):
 def test_what_is_part_of_a_step_is_tried_and_what_it_does_not_know_is_said(checked, monkeypatch):
     part, other = Part(), Part()
     other.part_of_step = False
-    monkeypatch.setattr(OptimizerInBackward, "part_of_step", True, raising=False)  # gradients are freed at once
+    # Gradients are freed at once
+    monkeypatch.setattr(OptimizerInBackward, "part_of_step", True, raising=False)
     clock = {"val_check_interval": "00:01:00:00"}
     callbacks = [part, other, Compile("default"), OptimizerInBackward()]
     out = checked(model(), callbacks=callbacks, strategy="ddp", devices=2, **clock)
@@ -105,6 +137,9 @@ def test_the_command(run, short, tmp_path):
     assert done.code == 0, done.err
     assert f"guess {math.log(10):.4g}" in " ".join(done.out.split())
     assert " an epoch; 1 validations" in done.out
-    assert {path.name for path in [*tmp_path.iterdir(), *tmp_path.glob("data/*")]} <= {"data", "cache"}
+    assert {path.name for path in [*tmp_path.iterdir(), *tmp_path.glob("data/*")]} <= {
+        "data",
+        "cache",
+    }
     done = run("fit", *flags, "--model.optimizer.lr=1e30")
     assert (done.code, done.err.count("error: model: the loss is ")) == (2, 1), done.err

@@ -18,14 +18,21 @@ pytestmark = pytest.mark.filterwarnings(
     ("data", "seconds", "steps", "rows"),
     [
         # Without the warm-up: 180 * 0.2 + 3 * 0.1; five seconds of steps, by the second one
-        (Data(), (0.1, 0.2, 0.01), 52, ["step 200 ms", "validation 100 ms", "time about 36.3 s at the pace"]),
+        (
+            Data(),
+            (0.1, 0.2, 0.01),
+            52,
+            ["step 200 ms", "validation 100 ms", "time about 36.3 s at the pace"],
+        ),
         (Data(val=0), (30, 30, 0), 1, ["step 30 s", "validation none"]),
         (Data(), (1, 1, 2), 7, ["validation 20 s"]),  # cut short after five seconds
     ],
     ids=range(3),
 )
 def test_the_steps_after_a_warm_up_are_timed(checked, monkeypatch, data, seconds, steps, rows):
-    """Time passes only when the module makes a step: of the warm-up, a later one, one of validation."""
+    """Time passes only when the module makes a step: of the warm-up, a later one, one of
+    validation.
+    """
     now, done = 0.0, 0
     module = model()
     training_step, validation_step = module.training_step, module.validation_step
@@ -57,9 +64,17 @@ INF = math.inf
         # As Lightning 2.6 then does
         ({"max_epochs": 3, "accumulate_grad_batches": 2}, 7, (4, 12, 3)),
         ({"max_epochs": 2, "max_steps": 10, "val_check_interval": 0.3}, 7, (7, 10, 4)),
-        ({"max_epochs": 5, "check_val_every_n_epoch": None, "val_check_interval": 4}, 7, (7, 35, 8)),
+        (
+            {"max_epochs": 5, "check_val_every_n_epoch": None, "val_check_interval": 4},
+            7,
+            (7, 35, 8),
+        ),
         # Processes share an epoch, no limit
-        ({"max_epochs": 3, "devices": 2, "strategy": "ddp", "limit_train_batches": 2}, 2, (2, 6, 3)),
+        (
+            {"max_epochs": 3, "devices": 2, "strategy": "ddp", "limit_train_batches": 2},
+            2,
+            (2, 6, 3),
+        ),
         ({"max_steps": 9}, INF, (INF, 9, 0)),
         ({"max_epochs": 3, "val_check_interval": "00:00:00:30"}, 7, (7, 21, 0)),
     ],

@@ -1,4 +1,6 @@
-"""What each check says where something is wrong; drivers, compilers and control groups are made up."""
+"""What each check says where something is wrong; drivers, compilers and control groups are made
+up.
+"""
 
 from importlib import metadata
 
@@ -18,7 +20,8 @@ def lab(tmp_path, monkeypatch):
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab/__init__.py").touch()
     (tmp_path / "lab-1.0.dist-info").mkdir()
-    lines = ["Metadata-Version: 2.1", "Name: lab", "Version: 1.0", "Requires-Python: <3", "Requires-Dist: numpy<1",
+    lines = ["Metadata-Version: 2.1", "Name: lab", "Version: 1.0", "Requires-Python: <3",
+             "Requires-Dist: numpy<1",
              "Requires-Dist: nowhere>=2", "Requires-Dist: never; extra == 'serve'", ""]  # fmt: skip
     (tmp_path / "lab-1.0.dist-info/METADATA").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
@@ -41,7 +44,11 @@ def test_a_python_and_packages_that_do_not_fit_fail(lab):
     ("script", "status", "text"),
     [
         ("echo H100; echo H100", "FAIL", "H100, H100, and torch is built for "),
-        ("echo 'Failed to initialize NVML'; exit 18", "FAIL", "nvidia-smi says: Failed to initialize"),
+        (
+            "echo 'Failed to initialize NVML'; exit 18",
+            "FAIL",
+            "nvidia-smi says: Failed to initialize",
+        ),
         ("echo H100", "warn", "H100, hidden by CUDA_VISIBLE_DEVICES; unset"),
         ("", "ok", "no GPU, or no driver for one"),
     ],

@@ -21,12 +21,16 @@ def test_on_a_sound_machine_nothing_fails_and_nothing_is_left(run, tmp_path):
 
 
 def test_where_torch_fails_and_packages_are_missing_the_rest_is_checked(tmp_path):
-    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.13: cannot open shared object file')\n")
+    (tmp_path / "torch.py").write_text(
+        "raise ImportError('libcudart.so.13: cannot open shared object file')\n"
+    )
     venv.create(tmp_path / "bare")
     path = os.pathsep.join([str(ROOT / "src"), str(TEAM)])
     environment = {**os.environ, **OFFLINE, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [tmp_path / "bare/bin/python", "-m", "auks", "doctor"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (1, "")
     for text in (
         "FAIL torch: ImportError: libcudart.so.13: cannot",

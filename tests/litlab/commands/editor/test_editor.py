@@ -11,7 +11,8 @@ from litlab.util.yaml import Loader
 from tests.conftest import CONFIGS, IS_WHOLE, PACKAGE, ROOT
 from tests.processes import Python
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*chararray")  # numpy, where jsonargparse looks at its classes
+# numpy, where jsonargparse looks at its classes
+pytestmark = pytest.mark.filterwarnings("ignore:.*chararray")
 
 SHIPPED = [*CONFIGS.glob("*.yaml"), *CONFIGS.glob("with/*.yaml")] if IS_WHOLE else []
 RIGHT = [
@@ -25,15 +26,21 @@ WRONG = {
     "modle: {}": ": 'modle' does not match",
     "trainer: {max_epochs+: [3]}": "trainer: Additional properties are not allowed ('max_epochs+'",
     "model: {init_args: {label_smothing: 0.1}}": "model: ",
-    "data: {class_path: ImageData, init_args: {image_size: [3, a]}}": "data.init_args.image_size.1: 'a' is not ",
-    "trainer: {callbacks+: [{class_path: EMA, init_args: {monitor: a}}]}": "trainer.callbacks+.0.init_args: Additional",
+    "data: {class_path: ImageData, init_args: {image_size: [3, a]}}": (
+        "data.init_args.image_size.1: 'a' is"
+    ),
+    "trainer: {callbacks+: [{class_path: EMA, init_args: {monitor: a}}]}": (
+        "trainer.callbacks+.0.init_args: Additional"
+    ),
     "trainer: {max_epochs: three}": "trainer.max_epochs: 'three' is not of type 'integer', 'null'",
     "ema: {decay: 1}": "ema.decay: 1 is greater than or equal to the maximum of 1",
 }
 
 
 def find_mistake(validator: Draft7Validator, text: str) -> str:
-    """Return what an editor underlines in YAML, as its place and the reason; empty where nothing is wrong."""
+    """Return what an editor underlines in YAML, as its place and the reason; empty where nothing is
+    wrong.
+    """
     error = best_match(validator.iter_errors(yaml.load(text, Loader)))
     return "" if error is None else f"{'.'.join(map(str, error.absolute_path))}: {error.message}"
 
@@ -50,5 +57,7 @@ def test_what_an_editor_accepts(tmp_path):
     for text, message in WRONG.items():
         assert find_mistake(validator, text).startswith(message), text
     for config in SHIPPED:
-        named = config.read_text().partition("\n")[0].removeprefix("# yaml-language-server: $schema=")
+        named = (
+            config.read_text().partition("\n")[0].removeprefix("# yaml-language-server: $schema=")
+        )
         assert (config.parent / named).resolve() == ROOT / ".vscode/schemas/fit.json"

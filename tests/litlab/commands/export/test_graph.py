@@ -1,4 +1,6 @@
-"""What torch.export can't trace is told in one line; free sizes stay free; a script that must work."""
+"""What torch.export can't trace is told in one line; free sizes stay free; a script that must
+work.
+"""
 
 import subprocess
 import sys
@@ -91,8 +93,17 @@ def branch_on_a_value(rows):
     ("before", "length", "message"),
     [
         (lambda rows: rows.numpy(), 3, "torch.export can't trace the model .*; see docs/deploy.md"),
-        (Branching(), 3, "Branching branches on values of tensors, .*; use torch.where, or try --format torchscript"),
-        (Recurrent(), TIME, r"'time' a constant; it unrolls model.before.gru \(GRU\) .*; choose --format torchscript"),
+        (
+            Branching(),
+            3,
+            "Branching branches on values of tensors, .*; use torch.where, or try "
+            "--format torchscript",
+        ),
+        (
+            Recurrent(),
+            TIME,
+            r"'time' a constant; it unrolls model.before.gru \(GRU\) .*; choose --format torch",
+        ),
     ],
 )
 def test_what_cannot_be_traced(before, length, message):
@@ -112,13 +123,19 @@ def test_torchscript_keeps_branches(before, tmp_path):
 
 
 def test_a_branch_that_torchscript_would_lose_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"Model branches on values of tensors, .*; use torch.where"):
-        write_graph("torchscript", None, Servable(Model(branch_on_a_value), Rows()), tmp_path / "model.ts")
+    with pytest.raises(
+        UserError, match=r"Model branches on values of tensors, .*; use torch.where"
+    ):
+        write_graph(
+            "torchscript", None, Servable(Model(branch_on_a_value), Rows()), tmp_path / "model.ts"
+        )
     assert not list(tmp_path.iterdir())
 
 
 def test_axes_are_compared():
-    assert trace(Servable(Model(torch.tanh), Rows()), Rows()).module()(torch.ones(7, 3))[0].shape == (7, 1)
+    assert trace(Servable(Model(torch.tanh), Rows()), Rows()).module()(torch.ones(7, 3))[
+        0
+    ].shape == (7, 1)
     check_axes(Rows(), [["s0", 3]])
     for shape in ([2, 3], ["s0", 4], ["s0", "s1"]):
         with pytest.raises(RuntimeError, match="the graph's input 'rows' has the shape"):
@@ -128,19 +145,29 @@ def test_axes_are_compared():
 def test_a_script_that_fails_in_a_process_of_its_own_is_refused(tmp_path):
     """Here the graph is missing."""
     manifest = {"format": "onnx", "versions": {}}
-    with pytest.raises(UserError, match=r"^export: use\.py fails without this project \(.*model\.onnx"):
+    with pytest.raises(
+        UserError, match=r"^export: use\.py fails without this project \(.*model\.onnx"
+    ):
         write_folder(tmp_path, Rows(), lambda arrays: [np.ones((2, 1))], manifest)
 
 
 def test_a_damaged_export_is_not_used(tmp_path):
     """By its own script neither, which people may change."""
-    shapes = {side: [spec.as_dict() for spec in getattr(Rows(), side)] for side in ("inputs", "outputs")}
+    shapes = {
+        side: [spec.as_dict() for spec in getattr(Rows(), side)] for side in ("inputs", "outputs")
+    }
     rows = Servable(Model(torch.tanh), Rows())
     write_graph("torchscript", None, rows, tmp_path / "model.ts")
     manifest = {"version": VERSION, "format": "torchscript", "versions": {}, **shapes}
     write_manifest(tmp_path, manifest)
     write_folder(tmp_path, Rows(), take_arrays(rows), manifest)
-    assert manifest["files"] == ["checksums.json", "example.npz", "manifest.json", "model.ts", "use.py"]
+    assert manifest["files"] == [
+        "checksums.json",
+        "example.npz",
+        "manifest.json",
+        "model.ts",
+        "use.py",
+    ]
     with (tmp_path / "use.py").open("a") as script:
         script.write("# mine")
     for file in tmp_path.glob("[!u]*"):

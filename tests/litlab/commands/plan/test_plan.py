@@ -1,4 +1,6 @@
-"""``fit --plan``: a step on fake tensors, for networks that are small enough to be counted by hand, and its lines."""
+"""``fit --plan``: a step on fake tensors, for networks that are small enough to be counted by hand,
+and its lines.
+"""
 
 import logging
 from collections.abc import Callable
@@ -51,7 +53,11 @@ class Recurrent(nn.Module):
 
 
 class Module(LightningModule):
-    def __init__(self, network: Callable[[], nn.Module] = Network, loss: Callable[[Tensor], Tensor] = Tensor.sum):
+    def __init__(
+        self,
+        network: Callable[[], nn.Module] = Network,
+        loss: Callable[[Tensor], Tensor] = Tensor.sum,
+    ):
         super().__init__()
         self.network, self.loss = network(), loss
 
@@ -72,13 +78,21 @@ def step_of(build: Callable[[], LightningModule] = Module, *callbacks, precision
 
 
 def planned(layout: Layout, count: int, *callbacks, batches: int = 1, **settings) -> Estimate:
-    return estimate(layout, step_of(Module, *callbacks, **settings), Devices(1, count, 2**30), batches)
+    return estimate(
+        layout, step_of(Module, *callbacks, **settings), Devices(1, count, 2**30), batches
+    )
 
 
 def test_one_device_and_ddp_and_nothing_left_behind():
-    plan, kinds = planned(Layout(), 1), (plans.PARAMETERS, plans.GRADIENTS, plans.OPTIMIZER, plans.AVERAGE)
+    plan, kinds = (
+        planned(Layout(), 1),
+        (plans.PARAMETERS, plans.GRADIENTS, plans.OPTIMIZER, plans.AVERAGE),
+    )
     steps = 10 * 4  # AdamW counts them for each tensor
-    assert (plan.sent, [plan.memory[kind] for kind in kinds]) == (0, [NETWORK, NETWORK, 2 * NETWORK + steps, 0])
+    assert (plan.sent, [plan.memory[kind] for kind in kinds]) == (
+        0,
+        [NETWORK, NETWORK, 2 * NETWORK + steps, 0],
+    )
     # Of a block what relu returns and the output are kept; what relu gets is not, once it is left.
     kept = step_of().kept
     assert list(kept) == [1, 2]
@@ -86,12 +100,14 @@ def test_one_device_and_ddp_and_nothing_left_behind():
     assert logging.root.manager.disable == logging.NOTSET
     assert type(torch.ones(1)) is Tensor
     ddp = planned(Layout(), 4)
-    assert (ddp.memory.total(), ddp.sent) == (plan.memory.total() + NETWORK, 2 * NETWORK * 3 / 4)  # buckets
+    # Buckets
+    assert (ddp.memory.total(), ddp.sent) == (plan.memory.total() + NETWORK, 2 * NETWORK * 3 / 4)
 
 
 def test_fsdp2_shards_everything_and_gathers_two_blocks():
     plan = planned(Layout("fsdp2"), 8, precision="bf16-mixed", batches=2)
-    # Weights are gathered twice, but for the head, which is in no block; gradients are summed in float32.
+    # Weights are gathered twice, but for the head, which is in no block; gradients are summed in
+    # float32.
     assert plan.sent == 2 * ((4 * BLOCK + HEAD) / 2 + NETWORK) * 7 / 8
     assert plan.memory[plans.WEIGHTS] == NETWORK / 2
     assert plan.memory[plans.PARAMETERS] == plan.memory[plans.GRADIENTS] == NETWORK / 8
@@ -99,9 +115,12 @@ def test_fsdp2_shards_everything_and_gathers_two_blocks():
 
 
 def test_tensor_parallel_divides_layers_and_sums_their_outputs():
-    one, two, eight = (planned(Layout("fsdp2", tensor), count) for tensor, count in ((1, 1), (2, 2), (2, 8)))
+    one, two, eight = (
+        planned(Layout("fsdp2", tensor), count) for tensor, count in ((1, 1), (2, 2), (2, 8))
+    )
     assert two.memory[plans.PARAMETERS] == 2 * BLOCK / 2 + HEAD
-    assert two.sent == 2 * 2 * OUTPUT  # 2 (n - 1) / n of each block's output and of its input's gradient, n = 2
+    # 2 (n - 1) / n of each block's output and of its input's gradient, n = 2
+    assert two.sent == 2 * 2 * OUTPUT
     assert eight.memory[plans.PARAMETERS] == two.memory[plans.PARAMETERS] // 4
     assert one.memory.total() > two.memory.total() > eight.memory.total()
 
@@ -125,7 +144,10 @@ def test_what_changes_a_step():
 @pytest.mark.parametrize(
     ("build", "line"),
     [
-        (lambda: Module(loss=lambda x: x.sum() * len(x.detach().unique())), r"--plan: training_step can't .*_unique2"),
+        (
+            lambda: Module(loss=lambda x: x.sum() * len(x.detach().unique())),
+            r"--plan: training_step can't .*_unique2",
+        ),
         (lambda: Module(Recurrent), r"network can't do without .*_pack.*; use --check"),
         (Manual, "--plan: Manual steps its optimizers itself; use --check"),
     ],
@@ -138,8 +160,14 @@ def test_steps_that_need_numbers_name_operation_and_layer(build, line):
 @pytest.mark.parametrize(
     ("flags", "lines"),
     [
-        (["--plan=1x2", "--plan_memory=0.00001"], ["1x2 devices of 1e-05 GiB", "DDP's buckets", "None of the"]),
-        (["--plan=1x2", "--trainer.strategy=deepspeed"], ["error: trainer.strategy: --plan does not know deepspeed"]),
+        (
+            ["--plan=1x2", "--plan_memory=0.00001"],
+            ["1x2 devices of 1e-05 GiB", "DDP's buckets", "None of the"],
+        ),
+        (
+            ["--plan=1x2", "--trainer.strategy=deepspeed"],
+            ["error: trainer.strategy: --plan does not know deepspeed"],
+        ),
     ],
 )
 def test_the_command_prints_tables_or_one_line(run, short, tmp_path, flags, lines):
@@ -152,7 +180,9 @@ def test_the_command_prints_tables_or_one_line(run, short, tmp_path, flags, line
 
 def test_strategies_and_ways_to_compare():
     arguments = {"tensor_parallel_size": 4, "cpu_offload": True}
-    assert layout_of({"class_path": "litlab.parallel.ShardedStrategy", "init_args": arguments}) == Layout("fsdp2", 4)
+    assert layout_of(
+        {"class_path": "litlab.parallel.ShardedStrategy", "init_args": arguments}
+    ) == Layout("fsdp2", 4)
     names = ("fsdp", "pipeline", "auto", "ddp_find_unused_parameters_true")
     assert [*map(layout_of, names)] == [Layout("fsdp2"), Layout("pipeline"), Layout(), Layout()]
     ways = list(list_layouts(Devices(1, 2, 2**30), step_of()))

@@ -31,14 +31,22 @@ def ctrl_c() -> Iterator[None]:
 
 @pytest.fixture
 def fit(ctrl_c, children, run, series, monkeypatch) -> Callable[..., Outcome]:
-    """Runs `fit` of two short epochs of the series experiment, in which `trouble` may befall a seed."""
+    """Runs `fit` of two short epochs of the series experiment, in which `trouble` may befall a
+    seed.
+    """
     monkeypatch.setenv(COMMAND, str(os.getpid()))
     monkeypatch.setenv("COLUMNS", "200")
-    callbacks = [{"class_path": "tests.litlab.commands.repeat.trouble.Trouble", "init_args": {"file": "trouble.json"}}]
+    callbacks = [
+        {
+            "class_path": "tests.litlab.commands.repeat.trouble.Trouble",
+            "init_args": {"file": "trouble.json"},
+        }
+    ]
     settings = [
-        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]", "--data.val_fraction=0.2",
-        "--trainer.max_epochs=2", "--trainer.limit_train_batches=3", "--trainer.log_every_n_steps=1",
-        "--trainer.accelerator=cpu", f"--trainer.callbacks={json.dumps(callbacks)}", "--allow_modules=tests",
+        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]",
+        "--data.val_fraction=0.2", "--trainer.max_epochs=2", "--trainer.limit_train_batches=3",
+        "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu",
+        f"--trainer.callbacks={json.dumps(callbacks)}", "--allow_modules=tests",
     ]  # fmt: skip
     return lambda *arguments: run(*FIT, *settings, *arguments)
 
@@ -70,7 +78,8 @@ def test_a_group_is_stopped_and_continued(fit, run):
     trouble.write_text("{}")
     done = fit("--seeds", "3,7")
     assert (done.code, list_fits(done)) == (0, ["series/seeds_0/seed_3", "series/seeds_0/seed_7"])
-    members = [GROUP.path / "seed_3/version_1", GROUP.path / "seed_7/version_0"]  # one started over, one resumed
+    # One started over, one resumed
+    members = [GROUP.path / "seed_3/version_1", GROUP.path / "seed_7/version_0"]
     expected = spreads(read_json(member / "metrics.json") for member in members)["test/mse"]
     kept = [read_json(GROUP.metrics)[name]["test/mse"] for name in ("test", "deviation")]
     assert kept == [expected.mean, expected.deviation]
@@ -95,7 +104,12 @@ def recorded(run, monkeypatch) -> Callable[..., list[tuple[str, ...]]]:
             [name] = [word.partition("=")[2] for word in words if word.startswith("--experiment=")]
             status = "failed" if code and len(called) == 1 else "finished"
             number = len(list(Path("lightning_logs", name).glob("version_*")))
-            write_run(Path("lightning_logs"), f"{name}/version_{number}", status=status, test={"test/acc": 0.5})
+            write_run(
+                Path("lightning_logs"),
+                f"{name}/version_{number}",
+                status=status,
+                test={"test/acc": 0.5},
+            )
             return int(status == "failed")
 
         monkeypatch.setattr(children, "run_child", leave_run)
@@ -108,11 +122,16 @@ def recorded(run, monkeypatch) -> Callable[..., list[tuple[str, ...]]]:
 def test_folds(recorded, run):
     flags = ["--data=tests.litlab.commands.repeat.trouble.Folds", "--allow_modules=tests"]
     varied = [words[-2:] for words in recorded(*flags, "--folds=3", code=1)]
-    assert varied == [(f"--experiment=series/folds_0/fold_{fold}", f"--data.fold={fold}/3") for fold in range(3)]
+    assert varied == [
+        (f"--experiment=series/folds_0/fold_{fold}", f"--data.fold={fold}/3") for fold in range(3)
+    ]
     assert json.loads(run("runs", "--json").out)[0]["status"] == "failed"
     assert len(recorded(*flags, "--folds=3")) == 1  # the others are finished
     assert len(recorded(*flags, "--folds=2")) == 2
-    assert [row["run"] for row in json.loads(run("runs", "--json").out)] == ["series/folds_1", "series/folds_0"]
+    assert [row["run"] for row in json.loads(run("runs", "--json").out)] == [
+        "series/folds_1",
+        "series/folds_0",
+    ]
 
 
 def test_a_damaged_file_of_one_run_is_named_and_the_others_count(recorded, run):
@@ -132,7 +151,9 @@ def test_a_group_has_the_same_settings(recorded, run):
     assert recorded(*again) == []
     assert len(recorded("--trainer.max_epochs=3", "--seeds=2,1")) == 1
     assert read_json(GROUP.group)["members"] == [0, 1, 2]
-    assert "--experiment=series/seeds_1/seed_1" in recorded("--trainer.max_epochs=4", "--seeds=1,0")[0]
+    assert (
+        "--experiment=series/seeds_1/seed_1" in recorded("--trainer.max_epochs=4", "--seeds=1,0")[0]
+    )
     with GROUP.lock():
         done = run(*FIT, "--trainer.max_epochs=3", "--seeds=0,1")
     assert (done.code, "another process trains it" in done.err) == (2, True)
@@ -144,7 +165,10 @@ def test_a_group_has_the_same_settings(recorded, run):
         (["--seeds", "7"], "'7' is not valid; give two or more, each once, such as 0,1,2"),
         (["--seeds=0,-1"], "'0,-1' is not valid"),
         (["--seeds=0,0"], "'0,0' is not valid"),
-        (["--data=lightning.pytorch.demos.boring_classes.BoringDataModule", "--folds=5"], "no setting 'fold'"),
+        (
+            ["--data=lightning.pytorch.demos.boring_classes.BoringDataModule", "--folds=5"],
+            "no setting 'fold'",
+        ),
         (["--seeds=0,1", "--resume", "last"], "--seeds: it doesn't go together with --resume"),
         (["--seeds=0,1", "--trainer.logger=false"], "no metrics are kept; unset them"),
         (["--seeds=0,1", "RANK"], "start it without torchrun or srun"),

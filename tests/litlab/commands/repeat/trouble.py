@@ -26,7 +26,9 @@ class Trouble(Callback):
     def __init__(self, file: str) -> None:
         self.file = Path(file)
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int
+    ) -> None:
         kind = json.loads(self.file.read_text()).get(os.environ["PL_GLOBAL_SEED"])
         if trainer.current_epoch != 1 or batch_idx != 1:
             return

@@ -24,14 +24,20 @@ class Page:
         self.ids = re.findall(r' id="([^"]+)"', text)
         assert len(self.ids) == len(set(self.ids))
         links = re.findall(r' (?:src|href|srcset)="([^"]*)"', text)
-        assert all(link.removeprefix("#") in self.ids or link.startswith("data:image/") for link in links)
+        assert all(
+            link.removeprefix("#") in self.ids or link.startswith("data:image/") for link in links
+        )
         assert not re.search(r"<(script|link|iframe|object)|<[^>]* on\w+=|url\(|@import", text)
-        assert """ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">""" in text
+        assert (
+            """ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">""" in text
+        )
 
     @property
     def text(self) -> str:
         """What is read, with single spaces."""
-        return " ".join(unescape(re.sub("<style.*?</style>|<[^>]+>", " ", self.source, flags=re.DOTALL)).split())
+        return " ".join(
+            unescape(re.sub("<style.*?</style>|<[^>]+>", " ", self.source, flags=re.DOTALL)).split()
+        )
 
     def section(self, name: str) -> str:
         """The source of a section."""
@@ -44,8 +50,20 @@ def fitted(images, series, tmp_path_factory) -> Path:
     """Runs: images, series, table/version_0 and version_1 (another seed), and spend."""
     folder = tmp_path_factory.mktemp("reported")
     fits = [
-        ("images", "--data.dataset=folder", f"--data.path={images}", "--model.width=8", f"--trainer.callbacks={SHOWN}"),
-        ("series", "--data.dataset=csv", f"--data.path={series}", "--data.val_fraction=0.2", "--data.targets=null"),
+        (
+            "images",
+            "--data.dataset=folder",
+            f"--data.path={images}",
+            "--model.width=8",
+            f"--trainer.callbacks={SHOWN}",
+        ),
+        (
+            "series",
+            "--data.dataset=csv",
+            f"--data.path={series}",
+            "--data.val_fraction=0.2",
+            "--data.targets=null",
+        ),
         ("table",),
         ("table", "--seed_everything=1"),
         ("table", "--model=Regressor", "--data.target=spend", "--experiment=spend"),
@@ -54,7 +72,18 @@ def fitted(images, series, tmp_path_factory) -> Path:
         patch.chdir(folder)
         torch.set_num_threads(1)
         for name, *flags in fits:
-            assert command(patch, "fit", "--config", CONFIGS / f"{name}.yaml", *BRIEF, *flags, package="auks") == 0
+            assert (
+                command(
+                    patch,
+                    "fit",
+                    "--config",
+                    CONFIGS / f"{name}.yaml",
+                    *BRIEF,
+                    *flags,
+                    package="auks",
+                )
+                == 0
+            )
     return folder / "lightning_logs"
 
 

@@ -37,7 +37,10 @@ def test_image_classifier(report, images_run):
     recalls = [float(cells(shown, f"class_{number}")[2]) for number in range(10)]
     assert np.mean(recalls) == pytest.approx(accuracy, abs=1e-3)
     for name in ("calibration", "confusion_matrix"):
-        assert f"base64,{base64.b64encode((images_run.path / f'{name}.png').read_bytes()).decode()}" in shown
+        assert (
+            f"base64,{base64.b64encode((images_run.path / f'{name}.png').read_bytes()).decode()}"
+            in shown
+        )
     assert re.findall("<figcaption>(.*?)</figcaption>", shown) == [
         "calibration", "classes", "confusion matrix", "mine, the first 30 of 40 rows"
     ]  # fmt: skip
@@ -51,16 +54,27 @@ def test_image_classifier(report, images_run):
 
 def test_generated_data_is_said_before_any_figure(run, logs):
     done = run("report", "table/version_0")
-    assert done.err == "warning: table/version_0: on GENERATED data; it says nothing about the real data\n"
+    assert (
+        done.err
+        == "warning: table/version_0: on GENERATED data; it says nothing about the real data\n"
+    )
     text = Path(done.out.strip()).read_text(encoding="utf-8")
     assert '<p class="error">The data was GENERATED, not real' in text.partition("<nav")[0]
 
 
 def test_files_alone_are_enough(report, images_run):
     """Damaged ones are named; nothing in them is markup, and secrets stay here."""
-    for file in (*images_run.checkpoints.iterdir(), *images_run.path.glob("*.png"), *images_run.path.glob("*.csv")):
+    for file in (
+        *images_run.checkpoints.iterdir(),
+        *images_run.path.glob("*.png"),
+        *images_run.path.glob("*.csv"),
+    ):
         file.unlink()
-    status = images_run.status.read_text().replace('"finished"', '"interrupted"').replace("null", '"SIGTERM"', 1)
+    status = (
+        images_run.status.read_text()
+        .replace('"finished"', '"interrupted"')
+        .replace("null", '"SIGTERM"', 1)
+    )
     images_run.status.write_text(status)
     config = images_run.config.read_text()
     images_run.config.write_text(config + "hf_token: abc123\nnote: <script>alert(1)</script>\n")

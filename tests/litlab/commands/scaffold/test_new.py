@@ -1,4 +1,6 @@
-"""``new``: what it writes is in good style, passes its test and trains at once, whatever the kind."""
+"""``new``: what it writes is in good style, passes its test and trains at once, whatever the
+kind.
+"""
 
 import importlib
 import os
@@ -27,12 +29,16 @@ def team() -> str:
 def zoo(tmp_path_factory) -> Path:
     """A project with experiments of all kinds, with data of their own and without."""
     root = plant(tmp_path_factory.mktemp("zoo"), "zoo")
-    sys.path.append(str(root / "src"))  # it stays: the parser lists all subclasses that this process knows
+    # It stays: the parser lists all subclasses that this process knows
+    sys.path.append(str(root / "src"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         for kind in KINDS:
             assert command(patch, "new", f"own_{kind}", "--like", kind, package="zoo") == 0
-            assert command(patch, "new", f"only_{kind}", "--like", kind, "--model-only", package="zoo") == 0
+            assert (
+                command(patch, "new", f"only_{kind}", "--like", kind, "--model-only", package="zoo")
+                == 0
+            )
     importlib.invalidate_caches()
     return root
 
@@ -56,7 +62,8 @@ def test_its_test_passes_and_its_style_is_good(zoo):
     assert process.wait() == 0, printed
     assert "4 passed" in printed
 
-    beside = "lint.isort.known-first-party=['litlab']"  # as it is in a project that has litlab's sources
+    # As it is in a project that has litlab's sources
+    beside = "lint.isort.known-first-party=['litlab']"
     for verb in (["check", "--config", beside], ["format", "--check"]):
         ruff = [sys.executable, "-m", "ruff", *verb, "--no-cache", "src", "tests/zoo"]
         done = subprocess.run(ruff, cwd=zoo, capture_output=True, text=True)

@@ -15,10 +15,13 @@ from tests.processes import Python, start_pytest
 NEW = "acme" if PACKAGE != "acme" else "studio"
 # Files beside those that are there, before and after: what is the package, and what is the word.
 ADDED = {
-    "notes.md": "`python -m PACKAGE fit` of our PACKAGE, in `src/PACKAGE/` and `PACKAGE.models.mine`.\r\n",
+    "notes.md": "`python -m PACKAGE fit` of our PACKAGE, in `src/PACKAGE/` and "
+    "`PACKAGE.models.mine`.\r\n",
     "lines.md": "Run `python -m\nPACKAGE`, `import PACKAGE`, but `from common import PACKAGE`.\n",
-    "launch.json": '{"module": "PACKAGE", "args": ["-m", "PACKAGE"], "greet": "PACKAGE.commands.greet:main"}\n',
-    "mine.cpp": "STABLE_TORCH_LIBRARY_FRAGMENT(PACKAGE, m) TORCH_LIBRARY_IMPL(PACKAGE, CPU, m) f(PACKAGE, x)\n",
+    "launch.json": '{"module": "PACKAGE", "args": ["-m", "PACKAGE"], "greet": '
+    '"PACKAGE.commands.greet:main"}\n',
+    "mine.cpp": "STABLE_TORCH_LIBRARY_FRAGMENT(PACKAGE, m) TORCH_LIBRARY_IMPL(PACKAGE, CPU, m) "
+    "f(PACKAGE, x)\n",
     "fit.sh": "#!/bin/sh\nexec python -m PACKAGE fit\n",
     "weights.bin": "\0 import PACKAGE\n\udcff",
 }
@@ -26,7 +29,8 @@ RENAMED = {
     "notes.md": "`python -m NEW fit` of our PACKAGE, in `src/NEW/` and `NEW.models.mine`.\r\n",
     "lines.md": "Run `python -m\nNEW`, `import NEW`, but `from common import PACKAGE`.\n",
     "launch.json": '{"module": "NEW", "args": ["-m", "NEW"], "greet": "NEW.commands.greet:main"}\n',
-    "mine.cpp": "STABLE_TORCH_LIBRARY_FRAGMENT(NEW, m) TORCH_LIBRARY_IMPL(NEW, CPU, m) f(PACKAGE, x)\n",
+    "mine.cpp": "STABLE_TORCH_LIBRARY_FRAGMENT(NEW, m) TORCH_LIBRARY_IMPL(NEW, CPU, m) f(PACKAGE, "
+    "x)\n",
     "fit.sh": "#!/bin/sh\nexec python -m NEW fit\n",
     "weights.bin": ADDED["weights.bin"],
 }
@@ -56,7 +60,12 @@ def repository(tmp_path) -> Path:
     git(tmp_path, "clone", "--quiet", str(ROOT), "root")
     root = tmp_path / "root"
     for name in ("src", "tests"):  # as they are here
-        shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*.egg-info"), dirs_exist_ok=True)
+        shutil.copytree(
+            ROOT / name,
+            root / name,
+            ignore=shutil.ignore_patterns("*.egg-info"),
+            dirs_exist_ok=True,
+        )
     for name, text in ADDED.items():
         (root / name).write_bytes(encode(text))
     (root / "fit.sh").chmod(0o755)
@@ -66,21 +75,40 @@ def repository(tmp_path) -> Path:
 
 
 def test_everything_is_renamed_and_runs(repository):
-    """Nothing says what it was called; its style is as good; classes and operators of its own are found."""
+    """Nothing says what it was called; its style is as good; classes and operators of its own are
+    found.
+    """
     before = list_contents(repository)
     done = rename(repository, NEW)
     assert (done.returncode, done.stderr) == (0, "")
     after = list_contents(repository)
     assert {restore(name) for name in after} == before.keys()
-    assert {name: after[name] for name in RENAMED} == {name: encode(text) for name, text in RENAMED.items()}
+    assert {name: after[name] for name in RENAMED} == {
+        name: encode(text) for name, text in RENAMED.items()
+    }
     assert os.access(repository / "fit.sh", os.X_OK)
 
-    left = rf"-m {PACKAGE}\b|src/{PACKAGE}\b|\bfrom {PACKAGE}[. ]|\b{PACKAGE}\.(networks|models|data|callbacks)\b"
-    grep = ["git", "grep", "-nIE", "-e", left, "--", ".", ":!src/litlab", ":!tests/litlab", ":!tests/template"]
+    left = rf"-m {PACKAGE}\b|src/{PACKAGE}\b|\bfrom {PACKAGE}[. ]"
+    left += rf"|\b{PACKAGE}\.(networks|models|data|callbacks)\b"
+    grep = [
+        "git",
+        "grep",
+        "-nIE",
+        "-e",
+        left,
+        "--",
+        ".",
+        ":!src/litlab",
+        ":!tests/litlab",
+        ":!tests/template",
+    ]
     assert subprocess.run(grep, cwd=repository).returncode == 1
     ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "."]
     assert subprocess.run(ruff, cwd=repository).returncode == 0
-    config = min(repository.glob("configs/*.yaml"), key=lambda file: f"class_path: {NEW}." not in file.read_text())
+    config = min(
+        repository.glob("configs/*.yaml"),
+        key=lambda file: f"class_path: {NEW}." not in file.read_text(),
+    )
     words = ("-m", NEW, "fit", "--config", config, "--print_config")
     process = Python(*words, cwd=repository, environment={"PYTHONPATH": repository / "src"})
     assert process.wait() == 0, process.printed()
@@ -99,7 +127,9 @@ def check_tests(root: Path, *arguments: str) -> None:
 
 
 def restore(path: str) -> str:
-    return path.replace(f"src/{NEW}/", f"src/{PACKAGE}/").replace(f"tests/{NEW}/", f"tests/{PACKAGE}/")
+    return path.replace(f"src/{NEW}/", f"src/{PACKAGE}/").replace(
+        f"tests/{NEW}/", f"tests/{PACKAGE}/"
+    )
 
 
 def test_what_can_not_be_is_one_line_and_changes_nothing(repository):

@@ -56,7 +56,12 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
     data = {
         "images": ["--data.dataset=folder", f"--data.path={given}/images"],
         "texts": ["--data.dataset=csv", f"--data.path={given}/texts.csv"],
-        "series": ["--data.dataset=csv", f"--data.path={given}/series.csv", "--data.targets=[load,heat]", *CALENDAR],
+        "series": [
+            "--data.dataset=csv",
+            f"--data.path={given}/series.csv",
+            "--data.targets=[load,heat]",
+            *CALENDAR,
+        ],
         "rows": ["--model=Regressor", "--model.network=auks.table.Flat", "--data.target=[spend]"],
     }
     configs = {"texts": "text", "rows": "table"}
@@ -68,17 +73,31 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
         shutil.copytree(images, given / "images")
         shutil.copy(texts, given / "texts.csv")
         shutil.copy(series, given / "series.csv")
-        file, output = folder / ("input.png" if kind == "images" else "input.csv"), folder / "predicted.csv"
+        file, output = (
+            folder / ("input.png" if kind == "images" else "input.csv"),
+            folder / "predicted.csv",
+        )
         file.write_bytes(contents[kind])
         run = folder / "lightning_logs" / kind / "version_0"
         config = CONFIGS / f"{configs.get(kind, kind)}.yaml"
         commands = [
             ["fit", "--config", config, *data[kind], *BRIEF, f"--experiment={kind}"],
-            ["predict", "--run", run, "--input", file, "--output", output, "--trainer.accelerator=cpu"],
+            [
+                "predict",
+                "--run",
+                run,
+                "--input",
+                file,
+                "--output",
+                output,
+                "--trainer.accelerator=cpu",
+            ],
         ]
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            assert [command(patch, *words, package="auks") for words in commands] == [0] * len(commands)
+            assert [command(patch, *words, package="auks") for words in commands] == [0] * len(
+                commands
+            )
         shutil.rmtree(given)
         shutil.rmtree(folder / "data", ignore_errors=True)
         return Example(run, contents[kind], pd.read_csv(output).to_dict("records"))
@@ -88,7 +107,9 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
 
 @pytest.fixture(scope="session")
 def exported(example, tmp_path_factory) -> Iterator[Path]:
-    """The run of texts as an export, in the format that takes least time; it is trusted, as if exported here."""
+    """The run of texts as an export, in the format that takes least time; it is trusted, as if
+    exported here.
+    """
     folder = tmp_path_factory.mktemp("exported")
     _, reference, manifest = load_servable(str(example("texts").run), [])
     write_graph("torchscript", None, reference, folder / "model.ts")
@@ -116,7 +137,9 @@ def models(example, request) -> Callable[[str], Model]:
 
 @pytest.fixture
 def client(models) -> Iterator[Callable[..., TestClient]]:
-    """A client of the application for a model, in this process; a bug in the application is raised here."""
+    """A client of the application for a model, in this process; a bug in the application is raised
+    here.
+    """
     with ExitStack() as stack:
 
         def connect(kind: str) -> TestClient:

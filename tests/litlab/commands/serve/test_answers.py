@@ -1,4 +1,6 @@
-"""Answers are those of ``predict``, however the input was sent, from the run or from an export of it."""
+"""Answers are those of ``predict``, however the input was sent, from the run or from an export of
+it.
+"""
 
 import base64
 import io
@@ -41,8 +43,13 @@ def lay_out(kind: str, answer: dict[str, Any]) -> list[dict[str, Any]]:
         return pd.DataFrame(columns).to_dict("records")
     rows = answer.get("rows", [answer])
     if kind == "rows":
-        return [{f"predicted_{name}": value for name, value in row["predicted"].items()} for row in rows]
-    return [{"prediction": row["class"], "probability": row["probability"], **row["probabilities"]} for row in rows]
+        return [
+            {f"predicted_{name}": value for name, value in row["predicted"].items()} for row in rows
+        ]
+    return [
+        {"prediction": row["class"], "probability": row["probability"], **row["probabilities"]}
+        for row in rows
+    ]
 
 
 @pytest.mark.parametrize("served", ["images", "texts", "series", "rows", "exported"])
@@ -70,14 +77,18 @@ def test_answers_are_those_of_predict(example, client, served):
 
 
 def test_a_batch_is_answered_as_its_requests_are_alone(models, monkeypatch):
-    """Texts of different lengths together, one that can't be read, and one that the model fails on."""
+    """Texts of different lengths together, one that can't be read, and one that the model fails
+    on.
+    """
     model = models("texts")
     requests = [{"text": text} for text in ("sun", "word1 rain word2", "snow " * 40)]
     alone = [model.answer([request])[0] for request in requests]
     together = model.answer([requests[0], {"text": " "}, *requests[1:]])
     assert "it is empty" in str(together.pop(1))
     for one, other in zip(alone, together, strict=True):
-        np.testing.assert_allclose(*(list(answer["probabilities"].values()) for answer in (one, other)), atol=1e-5)
+        np.testing.assert_allclose(
+            *(list(answer["probabilities"].values()) for answer in (one, other)), atol=1e-5
+        )
 
     run = model.run
 
@@ -98,7 +109,9 @@ def test_an_example_is_answered(models, served, monkeypatch):
     model = models(served)
     warm_up(model, Batcher(model.answer, 1), 60)
     run = model.run
-    monkeypatch.setattr(model, "run", lambda inputs: [np.full_like(output, np.nan) for output in run(inputs)])
+    monkeypatch.setattr(
+        model, "run", lambda inputs: [np.full_like(output, np.nan) for output in run(inputs)]
+    )
     with pytest.raises(UserError, match=r"can't answer an example .*not a finite number"):
         warm_up(model, Batcher(model.answer, 1), 60)
     monkeypatch.setattr(model, "run", lambda inputs: time.sleep(1))
@@ -116,6 +129,8 @@ def test_examples_of_series_have_any_step(models, freq, rows):
 
 
 def test_an_answer_that_is_no_number_is_refused(example, models, client, monkeypatch):
-    monkeypatch.setattr(models("rows"), "run", lambda inputs: [np.full((len(inputs[0]), 1), np.nan)])
+    monkeypatch.setattr(
+        models("rows"), "run", lambda inputs: [np.full((len(inputs[0]), 1), np.nan)]
+    )
     response = client("rows").post("/predict", files={"file": example("rows").content})
     assert (response.status_code, "not a finite number" in response.text) == (422, True)

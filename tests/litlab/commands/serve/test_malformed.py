@@ -27,33 +27,59 @@ def as_json(**content: object) -> tuple[bytes, dict[str, str]]:
     return json.dumps(content).encode(), JSON
 
 
-ROW = {"age": 1, "income": 2, "visits": 3, "distance": 4, "plan": "family", "city": "x", "channel": "web"}
+ROW = {
+    "age": 1,
+    "income": 2,
+    "visits": 3,
+    "distance": 4,
+    "plan": "family",
+    "city": "x",
+    "channel": "web",
+}
 DAYS = [{"date": f"2024-01-{day:02}", "load": 1.0, "heat": 2.0} for day in range(1, 30)]
 NO_NUMBERS = ("x", True, [], "\ud800", "1e999", 10**400)
-NOT_JSON = (b"\xff\xfe{\x00}\x00", b'{"a": NaN}', b"[" * 100_000, b'{"text": ', b'{"n": ' + b"9" * 5000 + b"}", b"[]")
+NOT_JSON = (
+    b"\xff\xfe{\x00}\x00",
+    b'{"a": NaN}',
+    b"[" * 100_000,
+    b'{"text": ',
+    b'{"n": ' + b"9" * 5000 + b"}",
+    b"[]",
+)
 VALUES = (1, {}, None, "", "  ", [[[]]], "\ud800", [1], [{"a": 1}])
 TYPES = ("", "text/plain", "multipart/form-data", "image/png")
 FORM, HEADERS = form(b"some text")
-FORMS = (*(FORM.replace(b'name="file"', name) for name in (b'name="f"', b"", b'name="\xff"')), FORM[:-11] * 40)
+FORMS = (
+    *(FORM.replace(b'name="file"', name) for name in (b'name="f"', b"", b'name="\xff"')),
+    FORM[:-11] * 40,
+)
 FIELDS = {"images": "image", "texts": "text", "series": "series", "rows": "rows"}
 OTHERS = {
     "texts": [form(b"\xff"), form(b" ")],
     "images": [
-        *(form(file) for file in (make_picture(8_000), make_picture(400)[:45], b"<svg/>", b"")), as_json(image="???")
+        *(form(file) for file in (make_picture(8_000), make_picture(400)[:45], b"<svg/>", b"")),
+        as_json(image="???"),
     ],
     "series": [
-        as_json(series=[*DAYS, ROW]), as_json(series=DAYS), as_json(series=[*DAYS, DAYS[0] | {"date": "2024-13-45"}]),
+        as_json(series=[*DAYS, ROW]),
+        as_json(series=DAYS),
+        as_json(series=[*DAYS, DAYS[0] | {"date": "2024-13-45"}]),
         *(as_json(series=[*DAYS, DAYS[0] | {"load": value}]) for value in NO_NUMBERS),
-        form(b"\x1f\x8b\x08"), form(b"\n" * 50_002), form(b"date,load\n2024-01-01,1\n"),
+        form(b"\x1f\x8b\x08"),
+        form(b"\n" * 50_002),
+        form(b"date,load\n2024-01-01,1\n"),
     ],
     "rows": [
-        *(as_json(rows=[ROW | {"age": value}]) for value in NO_NUMBERS), as_json(rows=[ROW, dict.fromkeys(ROW)]),
-        as_json(rows=[ROW] * 1001), form(b"age\n1\n"),
+        *(as_json(rows=[ROW | {"age": value}]) for value in NO_NUMBERS),
+        as_json(rows=[ROW, dict.fromkeys(ROW)]),
+        as_json(rows=[ROW] * 1001),
+        form(b"age\n1\n"),
     ],
-}  # fmt: skip
+}
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Starlette closes cut forms late
+# Starlette closes cut forms late
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", FIELDS)
 def test_malformed_requests(client, kind):
     requests = [(body, JSON) for body in NOT_JSON]
@@ -67,7 +93,10 @@ def test_malformed_requests(client, kind):
         [message] = response.json().values()
         assert 400 <= response.status_code < 500, (body[:200], response.status_code, message)
         assert message.isprintable()
-        assert not re.search(r"Traceback|File \"|/tmp|\.py\b|data\.\w|--\w", message), (body[:200], message)
+        assert not re.search(r"Traceback|File \"|/tmp|\.py\b|data\.\w|--\w", message), (
+            body[:200],
+            message,
+        )
         messages.add(message)
     assert len(messages) > 15
     if kind == "images":

@@ -1,4 +1,6 @@
-"""What the command refuses; the server's limits; faults; and servers as processes that are killed and stopped."""
+"""What the command refuses; the server's limits; faults; and servers as processes that are killed
+and stopped.
+"""
 
 import asyncio
 import json
@@ -35,7 +37,8 @@ BAD = {
     "--run export --timeout nan": "'nan' is not a number of seconds above 0",
     "--run export --port 70000": "--port: 70000 is none; choose one up to 65535",
     "--run export --port TAKEN": "Address already in use",
-    "--run export --port 0 --host 0.0.0.0": "set a token in LITLAB_SERVE_TOKEN, or leave --host out",
+    "--run export --port 0 --host 0.0.0.0": "set a token in LITLAB_SERVE_TOKEN, or leave --host "
+    "out",
     "--run export --prot 1": "--prot is a setting of a run, and export is an exported model",
 }
 
@@ -72,7 +75,9 @@ def ask(port: int, **fields: object) -> int:
     """Return the status of an answer, or that of /health."""
     with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         if fields:
-            connection.request("POST", "/predict", json.dumps(fields), {"Content-Type": "application/json"})
+            connection.request(
+                "POST", "/predict", json.dumps(fields), {"Content-Type": "application/json"}
+            )
         else:
             connection.request("GET", "/health")
         return connection.getresponse().status
@@ -93,7 +98,12 @@ def test_refusals(run, exported, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         for flags, message in BAD.items():
             done = run("serve", *flags.replace("TAKEN", str(other.getsockname()[1])).split())
-            assert (done.code, done.out, done.err.count("\n"), message in done.err) == (2, "", 1, True), done.err
+            assert (done.code, done.out, done.err.count("\n"), message in done.err) == (
+                2,
+                "",
+                1,
+                True,
+            ), done.err
     process = fork_server("--run", "export", cwd=tmp_path)
     assert process.wait() == 2
     [printed] = process.printed()
@@ -142,11 +152,21 @@ def test_requests_that_wait_are_answered_in_batches():
         responses = [one.result() for one in sent]
     answers = [response.json() for response in responses if response.status_code == 200]
     assert sorted(answer["together"] for answer in answers) == [1, 3, 3, 3, 4, 4, 4, 4]
-    refused = {(one.text, one.headers["retry-after"]) for one in responses if one.status_code == 503}
+    refused = {
+        (one.text, one.headers["retry-after"]) for one in responses if one.status_code == 503
+    }
     assert refused == {('{"error":"8 requests wait already; try again later"}', "1")}
 
 
-ERRORS = [ValueError, MemoryError, TimeoutError, StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError]
+ERRORS = [
+    ValueError,
+    MemoryError,
+    TimeoutError,
+    StopIteration,
+    SystemExit,
+    KeyboardInterrupt,
+    asyncio.CancelledError,
+]
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -158,7 +178,10 @@ def test_a_request_that_the_model_fails_on_is_alone_with_it(error):
         return [{"together": len(requests)} for _ in requests]
 
     with serve(answer) as client, ThreadPoolExecutor(4) as threads:
-        sent = [threads.submit(client.post, "/predict", json={"bad": number == 2}) for number in range(4)]
+        sent = [
+            threads.submit(client.post, "/predict", json={"bad": number == 2})
+            for number in range(4)
+        ]
         assert [one.result().status_code for one in sent] == [200, 200, 500, 200]
         assert client.post("/predict", json={}).json() == {"together": 1}
         assert client.get("/health").status_code == 200
@@ -185,7 +208,10 @@ def test_a_token_is_asked_for():
     with serve(lambda requests: [{}] * len(requests), token="s3cret") as client:
         assert client.get("/").status_code == client.get("/health").status_code == 200
         for headers in ({}, {"Authorization": "Bearer s3cre"}, {"Authorization": "Basic s3cret"}):
-            responses = [client.get("/info", headers=headers), client.post("/predict", json={}, headers=headers)]
+            responses = [
+                client.get("/info", headers=headers),
+                client.post("/predict", json={}, headers=headers),
+            ]
             assert [response.status_code for response in responses] == [401, 401]
         known = {"Authorization": "bearer s3cret", "Host": "model.example"}
         assert client.post("/predict", json={}, headers=known).json() == {}
@@ -222,10 +248,16 @@ def test_clients_that_send_nothing_do_not_keep_others_out(exported, tmp_path, re
     server = fork_server("--run", exported, cwd=tmp_path, change=FEW.format(seconds=seconds))
     request.addfinalizer(server.kill)
     port = wait_for_port(server, lambda: server.printed()[0])
-    head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(TEXT)}\r\nContent-Type: application/json"
+    head = (
+        "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+        f"{len(TEXT)}\r\nContent-Type: application/json"
+    )
     sent = [head.encode(), f"{head}\r\n\r\n".encode(), b""]
     with ExitStack() as stack:
-        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(80)]
+        idle = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            for _ in range(80)
+        ]
         for number, connection in enumerate(idle):
             with suppress(ConnectionError):
                 connection.sendall(sent[number % 3])
@@ -257,14 +289,21 @@ def test_a_model_that_cannot_answer_is_not_served(exported, tmp_path):
 
 
 def test_a_stop_waits_for_requests_that_have_begun(exported, tmp_path, request):
-    log, environment = tmp_path / "log", {**os.environ, **OFFLINE, "LITLAB_SERVE_TOKEN": "s3cret-token"}
+    log, environment = (
+        tmp_path / "log",
+        {**os.environ, **OFFLINE, "LITLAB_SERVE_TOKEN": "s3cret-token"},
+    )
     command = [sys.executable, "-m", "auks", "serve", "--run", exported, "--port", "0"]
     with log.open("w") as file:
         server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=file, stderr=file)
     request.addfinalizer(server.kill)
     port = wait_for_port(server, log.read_text)
-    assert f"Serving texts/version_0 (texts, torchscript) at http://127.0.0.1:{port}\n" in log.read_text()
-    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:  # whatever proxies are set
+    assert (
+        f"Serving texts/version_0 (texts, torchscript) at http://127.0.0.1:{port}\n"
+        in log.read_text()
+    )
+    # Whatever proxies are set
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("GET", "/")
         policy = connection.getresponse().headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; style-src 'self'; ")

@@ -8,7 +8,10 @@ from litlab.commands.sweep.study import open_storage
 from litlab.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-NAMES = {"muon": {"class_path": "Muon"}, "adamw": {"class_path": "AdamW", "init_args": {"eps": 1e-6}}}
+NAMES = {
+    "muon": {"class_path": "Muon"},
+    "adamw": {"class_path": "AdamW", "init_args": {"eps": 1e-6}},
+}
 SPACE = {
     "model.width": {"low": 32, "high": 64, "step": 16},
     "model.optimizer": {"choices": NAMES},
@@ -57,18 +60,26 @@ def test_points_and_overlays(read):
     space = read().space
     corners = list_corners(space)
     rates = {
-        (point["model.optimizer"], point["model.optimizer.lr"]) for point in corners if "model.optimizer.lr" in point
+        (point["model.optimizer"], point["model.optimizer.lr"])
+        for point in corners
+        if "model.optimizer.lr" in point
     }
     assert {("muon", 1e-4), ("adamw", 0.1)} <= rates
     grid = {path: entry for path, entry in space.items() if path != "model.optimizer.lr"}
     assert len(list_points(grid, Entry.grid)) == 3 * 2 * 3 * 2
 
-    point = {"model.optimizer": "adamw", "model.optimizer.lr": 0.30000000000000004, "data.pooling": '["mean", "max"]'}
+    point = {
+        "model.optimizer": "adamw",
+        "model.optimizer.lr": 0.30000000000000004,
+        "data.pooling": '["mean", "max"]',
+    }
     block = {"class_path": "AdamW", "init_args": {"eps": 1e-6, "lr": 0.3}}
     assert make_overlay(space, point) == {"model.optimizer": block, "data.pooling": ["mean", "max"]}
 
 
-@pytest.mark.parametrize("space", [{"model.hidden_sise": [8]}, {"data.batch_size": [8, "nonsense"]}], ids=str)
+@pytest.mark.parametrize(
+    "space", [{"model.hidden_sise": [8]}, {"data.batch_size": [8, "nonsense"]}], ids=str
+)
 def test_refused_before_the_first_trial(sweep, space):
     outcome = sweep.start(space={path: {"choices": choices} for path, choices in space.items()})
     assert (outcome.code, outcome.err.count("error: ")) == (2, 1)
@@ -79,6 +90,8 @@ def test_refused_before_the_first_trial(sweep, space):
 @pytest.mark.parametrize("url", ["sqlite:////nowhere/x.db", "postgresql://me:secret@127.0.0.1:9/x"])
 def test_a_storage_that_can_not_be_opened(tmp_path, monkeypatch, url):
     monkeypatch.setenv("LITLAB_SWEEP_STORAGE", url)
-    with pytest.raises(UserError, match="LITLAB_SWEEP_STORAGE: the study can't be opened") as refused:
+    with pytest.raises(
+        UserError, match="LITLAB_SWEEP_STORAGE: the study can't be opened"
+    ) as refused:
         open_storage(tmp_path)
     assert "secret" not in str(refused.value)

@@ -30,7 +30,8 @@ runpy.run_module("auks", run_name="__main__")
 
 
 def test_to_the_end_and_further(sweep, children):
-    """Trials are runs; more of them with the same settings only; table, page and a best.yaml that trains.
+    """Trials are runs; more of them with the same settings only; table, page and a best.yaml that
+    trains.
 
     Folders are made of numbers: strings of a hostile database lead nowhere.
     """
@@ -41,7 +42,10 @@ def test_to_the_end_and_further(sweep, children):
     del sweep.content["seeds"]
     folder, victim = sweep.kept, sweep.folder / "victim"
     with sqlite3.connect(folder / "study.db") as database:
-        database.execute("UPDATE trial_user_attributes SET value_json = '\"../../../victim\"' WHERE key = 'folder'")
+        database.execute(
+            "UPDATE trial_user_attributes SET value_json = '\"../../../victim\"' "
+            "WHERE key = 'folder'"
+        )
     victim.mkdir()
     outcome = sweep.start("--trials", 2)
     assert outcome.code == 0, outcome
@@ -62,7 +66,10 @@ def test_to_the_end_and_further(sweep, children):
     text = (sweep.folder / page).read_text()
     assert len(text) < 300_000
     assert (folder / "report" / "plotly.min.js").is_file()
-    assert all(title in text for title in ("val/mse by trial", "val/mse over each setting", "at each validation"))
+    assert all(
+        title in text
+        for title in ("val/mse by trial", "val/mse over each setting", "at each validation")
+    )
 
 
 @pytest.mark.parametrize("name", ["best.yaml", "report/report.html", "report/plotly.min.js"])
@@ -81,7 +88,9 @@ def test_what_the_user_keeps_in_its_folder_is_not_replaced(sweep, name):
 def test_the_best_trial_comes_first(direction, order):
     study = optuna.create_study(direction=direction)
     for state, value in (("FAIL", None), ("COMPLETE", 0.25), ("COMPLETE", 0.5), ("PRUNED", 0.75)):
-        study.add_trial(create_trial(state=TrialState[state], value=value, user_attrs={"deviation": None}))
+        study.add_trial(
+            create_trial(state=TrialState[state], value=value, user_attrs={"deviation": None})
+        )
     with allow_experimental():
         rows = list_rows(Namespace(metric="val/acc", direction=direction), study)[1]
     assert "".join(row[0] for row in rows) == order
@@ -101,12 +110,23 @@ def test_a_damaged_file_fails_its_trial(tmp_path, monkeypatch):
 
 
 def test_seeds_workers_and_bad_ends(sweep, children):
-    """Crashes are outcomes of trials; what is worse is pruned; the mean stands beside the deviation."""
+    """Crashes are outcomes of trials; what is worse is pruned; the mean stands beside the
+    deviation.
+    """
     trouble = {
-        kind: [{"class_path": "tests.litlab.commands.sweep.trouble.Trouble", "init_args": {"kind": kind}}]
+        kind: [
+            {
+                "class_path": "tests.litlab.commands.sweep.trouble.Trouble",
+                "init_args": {"kind": kind},
+            }
+        ]
         for kind in ("none", "killed", "nan", "worse")
     }
-    settings = {name: value for name, value in sweep.content["settings"].items() if name != "trainer.callbacks"}
+    settings = {
+        name: value
+        for name, value in sweep.content["settings"].items()
+        if name != "trainer.callbacks"
+    }
     outcome = sweep.start(
         settings=settings,
         space={"trainer.callbacks": {"choices": trouble}},
@@ -120,7 +140,8 @@ def test_seeds_workers_and_bad_ends(sweep, children):
     assert list(trials) == list(trouble)
     best = trials["none"]
     fits = [
-        json.loads(file.read_text()) for file in (sweep.kept / best.user_attrs["folder"]).glob("*/validations.json")
+        json.loads(file.read_text())
+        for file in (sweep.kept / best.user_attrs["folder"]).glob("*/validations.json")
     ]
     lowest = [min(values.values()) for values in fits]
     assert best.value == pytest.approx(statistics.mean(lowest))
@@ -136,7 +157,10 @@ def test_seeds_workers_and_bad_ends(sweep, children):
 def test_killed_sweep_continues(sweep, children, monkeypatch):
     """With two workers: exactly the budget, and what was begun goes on from its last checkpoint."""
     gate = sweep.folder / "gate"
-    held = {"class_path": "tests.litlab.commands.sweep.trouble.Held", "init_args": {"file": str(gate)}}
+    held = {
+        "class_path": "tests.litlab.commands.sweep.trouble.Held",
+        "init_args": {"file": str(gate)},
+    }
     file = sweep.write(settings=sweep.content["settings"] | {"trainer.callbacks": [held]})
     worker = sweep.folder / "worker.py"
     worker.write_text(WORKER)
@@ -154,7 +178,8 @@ def test_killed_sweep_continues(sweep, children, monkeypatch):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
-    monkeypatch.setattr("litlab.commands.sweep.study.GRACE_SECONDS", 1)  # of workers that are silent
+    # Of workers that are silent
+    monkeypatch.setattr("litlab.commands.sweep.study.GRACE_SECONDS", 1)
     outcome = sweep.run("sweep", "--config", "tiny.yaml")
     assert outcome.code == 0, outcome
     complete = [trial for trial in sweep.trials() if trial.state == TrialState.COMPLETE]

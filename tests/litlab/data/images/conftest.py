@@ -13,11 +13,21 @@ from litlab.data import ImageData
 from tests.litlab.data.conftest import prepared
 
 
-def write_image(path: Path, size: tuple[int, int] = (8, 6), mode: str = "RGB", value: int | None = None, seed: int = 0):
+def write_image(
+    path: Path,
+    size: tuple[int, int] = (8, 6),
+    mode: str = "RGB",
+    value: int | None = None,
+    seed: int = 0,
+):
     """Write a random image, or one of a single value; size is (height, width)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     shape = size if mode == "L" else (*size, len(mode))
-    pixels = np.random.default_rng(seed).integers(0, 256, shape) if value is None else np.full(shape, value)
+    pixels = (
+        np.random.default_rng(seed).integers(0, 256, shape)
+        if value is None
+        else np.full(shape, value)
+    )
     Image.fromarray(pixels.astype(np.uint8), mode).save(path)
 
 
@@ -39,7 +49,9 @@ def make(tmp_path: Path) -> Callable[..., ImageData]:
 
     def make(path=None, kind=ImageData, **settings) -> ImageData:
         path = str(path) if isinstance(path, Path) else path
-        return kind(path=path, **{"batch_size": 4, "cache_dir": str(tmp_path / "cache"), **settings})
+        return kind(
+            path=path, **{"batch_size": 4, "cache_dir": str(tmp_path / "cache"), **settings}
+        )
 
     return make
 
@@ -57,6 +69,8 @@ def take(data: ImageData, split: str = "train", number: int = 0) -> np.ndarray:
 
 def open_files(files: list[Path], **settings) -> ImageData:
     """Data of some image files, all to train on, in two classes by turns."""
-    frame = pd.DataFrame({"file": map(str, files), "label": np.resize(["a", "b"], len(files)), "split": "train"})
+    frame = pd.DataFrame(
+        {"file": map(str, files), "label": np.resize(["a", "b"], len(files)), "split": "train"}
+    )
     settings = {"cache": "none", "normalize": "imagenet", **settings}
     return prepared(ImageData(path=frame, split_column="split", val_fraction=0, **settings))

@@ -9,8 +9,8 @@ from litlab.data.images.augment import uniform
 
 SIZE = (12, 10)
 FACTS = {
-    "class_names": ["a", "b"], "image_shape": (3, *SIZE), "resize": None, "depth": 16, "mean": [0.0] * 3,
-    "std": [1 / 255] * 3, "generated": True,
+    "class_names": ["a", "b"], "image_shape": (3, *SIZE), "resize": None, "depth": 16,
+    "mean": [0.0] * 3, "std": [1 / 255] * 3, "generated": True,
 }  # fmt: skip
 
 
@@ -41,19 +41,25 @@ def test_draws_do_not_depend_on_the_batch_and_the_input_is_left_alone():
 def test_crop_is_a_window_of_the_reflected_image_at_any_shift():
     image = pictures(1)
     padded = torch.nn.functional.pad(image.float(), (2, 2, 2, 2), mode="reflect")
-    windows = padded[0].unfold(1, SIZE[0], 1).unfold(2, SIZE[1], 1).permute(1, 2, 0, 3, 4).flatten(0, 1)
+    windows = (
+        padded[0].unfold(1, SIZE[0], 1).unfold(2, SIZE[1], 1).permute(1, 2, 0, 3, 4).flatten(0, 1)
+    )
     result = run(image.repeat(2000, 1, 1, 1), Augment(crop=2))
     counts = torch.stack([(result == window).flatten(1).all(1).sum() for window in windows])
     assert counts.sum() == 2000
     assert counts.min() > 40  # 80 expected
     assert counts.max() < 130
-    assert run(padded.to(torch.uint8).repeat(2000, 1, 1, 1), Augment(crop=2)).equal(result)  # padded in advance
+    # Padded in advance
+    assert run(padded.to(torch.uint8).repeat(2000, 1, 1, 1), Augment(crop=2)).equal(result)
 
 
 def test_flips():
     images = pictures(1000)
     mirrored = images.flip(3).float()
-    flipped = [(run(images, Augment(flip="random"), epoch=epoch) == mirrored).all((1, 2, 3)) for epoch in (0, 1)]
+    flipped = [
+        (run(images, Augment(flip="random"), epoch=epoch) == mirrored).all((1, 2, 3))
+        for epoch in (0, 1)
+    ]
     results = [run(images, Augment(flip="alternating"), epoch=epoch) for epoch in range(3)]
     for each in (*flipped, flipped[0] == flipped[1], (results[0] == mirrored).all((1, 2, 3))):
         assert 430 < each.sum() < 570
@@ -72,10 +78,15 @@ def test_cutout_blanks_one_square_anywhere():
 def test_brightness_and_contrast_are_those_of_torchvision_with_factors_of_each_image(channels):
     images, index = pictures(500)[:, :channels], torch.arange(500)
     brightness, contrast = uniform(index, 0, 2, "brightness", "contrast")
-    brightness, contrast = 0.6 + 0.8 * brightness, 2.5 * contrast  # from 1 - 1.5 on, but never below 0
+    # From 1 - 1.5 on, but never below 0
+    brightness, contrast = 0.6 + 0.8 * brightness, 2.5 * contrast
     assert contrast.max() > 2.4
     assert contrast.min() < 0.1
-    facts = {"image_shape": (channels, *SIZE), "mean": [0.0] * channels, "std": [1 / 255] * channels}
+    facts = {
+        "image_shape": (channels, *SIZE),
+        "mean": [0.0] * channels,
+        "std": [1 / 255] * channels,
+    }
     result = run(images, Augment(brightness=0.4, contrast=1.5), epoch=2, facts=facts)
     for image, bright, far, changed in zip(images / 255, brightness, contrast, result, strict=True):
         expected = adjust_contrast(adjust_brightness(image, bright.item()), far.item())

@@ -23,7 +23,9 @@ def decoded(path, **settings) -> np.ndarray:
 
 
 def test_transparency_is_laid_on_white_and_palettes_and_cmyk_become_colours(tmp_path):
-    array = np.array([[[10, 20, 30, 255], [10, 20, 30, 0]], [[0, 0, 0, 128], [1, 2, 3, 255]]], dtype=np.uint8)
+    array = np.array(
+        [[[10, 20, 30, 255], [10, 20, 30, 0]], [[0, 0, 0, 128], [1, 2, 3, 255]]], dtype=np.uint8
+    )
     result = decoded(save(tmp_path, array))
     assert result[:, 0].T.tolist() == [[10, 20, 30], [255, 255, 255]]
     assert abs(int(result[0, 1, 0]) - 127) <= 1
@@ -34,7 +36,9 @@ def test_transparency_is_laid_on_white_and_palettes_and_cmyk_become_colours(tmp_
         assert decoded(save(tmp_path, palette, **options))[:, 0, 0].tolist() == colour
 
 
-@pytest.mark.parametrize("name", ["image.jpg", "image.tif", "image.png", "image.webp", "image.avif"])
+@pytest.mark.parametrize(
+    "name", ["image.jpg", "image.tif", "image.png", "image.webp", "image.avif"]
+)
 @pytest.mark.parametrize(
     ("orientation", "size", "white"),
     [
@@ -54,14 +58,18 @@ def test_the_camera_was_turned(tmp_path, name, orientation, size, white):
 
 
 @pytest.mark.parametrize(
-    "entry", [(0x011A, 10, 1, 26), (0x0112, 99, 9, 9**9)], ids=["a signed -1/0", "of an impossible length and place"]
+    "entry",
+    [(0x011A, 10, 1, 26), (0x0112, 99, 9, 9**9)],
+    ids=["a signed -1/0", "of an impossible length and place"],
 )
 def test_broken_exif_data_is_none(tmp_path, entry):
     array = np.random.default_rng(0).integers(0, 256, (4, 8, 3)).astype(np.uint8)
     path = save(tmp_path, array, "a.jpg")
     plain, expected = path.read_bytes(), decoded(path)
     segment = b"Exif\0\0II*\0" + struct.pack("<IHHHIIIii", 8, 1, *entry, 0, -1, 0)
-    path.write_bytes(plain[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + plain[2:])
+    path.write_bytes(
+        plain[:2] + b"\xff\xe1" + struct.pack(">H", len(segment) + 2) + segment + plain[2:]
+    )
     np.testing.assert_array_equal(decoded(path), expected)
 
 
@@ -76,7 +84,9 @@ def test_16_bits_are_scaled_by_those_in_use(tmp_path, bits):
     np.testing.assert_array_equal(take(data), expected)
     dark = save(tmp_path, values // 4, "dark.png")
     new = data.open_input(str(dark))[torch.tensor([0])]
-    np.testing.assert_array_equal(new["image"][0], values.astype(int)[None] // 4 * 255 // (2**bits - 1))
+    np.testing.assert_array_equal(
+        new["image"][0], values.astype(int)[None] // 4 * 255 // (2**bits - 1)
+    )
 
 
 def test_one_image_with_colours_among_grey_ones(tmp_path):

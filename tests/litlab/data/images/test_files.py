@@ -26,8 +26,12 @@ def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, m
         (pets / "train" / name).touch()
     listing = make(pets).listing
     assert len(listing) == len(set(listing["file"])) == 40
-    assert listing["label"].tolist() == ["dog" if "/dog/" in str(file) else "cat" for file in listing["file"]]
-    assert said == [f"warning: {pets}/train: 3 files are no images and are left out: 2 *.raw, 1 *.txt"]
+    assert listing["label"].tolist() == [
+        "dog" if "/dog/" in str(file) else "cat" for file in listing["file"]
+    ]
+    assert said == [
+        f"warning: {pets}/train: 3 files are no images and are left out: 2 *.raw, 1 *.txt"
+    ]
 
 
 def test_all_that_is_wrong_is_told_at_once(make, pets, said):
@@ -38,7 +42,12 @@ def test_all_that_is_wrong_is_told_at_once(make, pets, said):
     write_image(cats / "07.png", size=(9, 6))
     (cats / "x.png").symlink_to("gone")
     message = refusal(prepared, make(pets, mode="RGB"))
-    for part in ("data.path: 5 of 38 images can't be used: image", "03.png (", "04.png (not an image)", " and 2 more"):
+    for part in (
+        "data.path: 5 of 38 images can't be used: image",
+        "03.png (",
+        "04.png (not an image)",
+        " and 2 more",
+    ):
         assert part in message
     data = prepared(make(pets, bad_rows="drop", image_size=[8, 6], mode="RGB"))
     assert data.sizes == {"train": 25, "val": 3, "test": 6}
@@ -102,13 +111,26 @@ def test_other_columns_splits_and_corrected_labels(make, table):
             f"file,label,split\n{ROWS[0]},train\n{ROWS[1]},Train\nimages/2.png,,test\n"
             f"{ROWS[3]},train\nimages/4.png,cow,test\n",
             {"split_column": "split"},
-            "data.path: 3 of 5 rows can't be used: row 3 (its split is not train, val or test), row 4 (it has no "
-            "class, or none of the training images), row 6 (it has no class, or none of the training images); correct ",
+            "data.path: 3 of 5 rows can't be used: row 3 (its split is not train, val or test), "
+            "row 4 (it has no class, or none of the training images), row 6 (it has no class, or "
+            "none of the training images); correct ",
         ),
         (f"file,label\n{ROWS[0]}\n", {}, "data.path: it has 1 classes to train on"),
-        ("file\na.png\n", {}, "data.path: there is no column 'label', only 'file'; set data.file_column, data.label_"),
-        ("", {"path": "gone", "dataset": "folder"}, "data.path: there is no folder gone; name one that has train/"),
-        ("", {"transform": [torch.nn.Identity()]}, "data.transform: it is for images that are decoded for each batch"),
+        (
+            "file\na.png\n",
+            {},
+            "data.path: there is no column 'label', only 'file'; set data.file_column, data.label_",
+        ),
+        (
+            "",
+            {"path": "gone", "dataset": "folder"},
+            "data.path: there is no folder gone; name one that has train/",
+        ),
+        (
+            "",
+            {"transform": [torch.nn.Identity()]},
+            "data.transform: it is for images that are decoded for each batch",
+        ),
     ],
 )
 def test_what_is_refused(make, table, text, settings, message):

@@ -34,7 +34,11 @@ def photos(tmp_path):
     for split, count in (("train", 24), ("test", 8)):
         for number in range(count):
             size = 12 + number % 3, 10 + number % 4
-            write_image(tmp_path / "photos" / split / "ab"[number % 2] / f"{number:02}.png", size, seed=count + number)
+            write_image(
+                tmp_path / "photos" / split / "ab"[number % 2] / f"{number:02}.png",
+                size,
+                seed=count + number,
+            )
     return tmp_path / "photos"
 
 
@@ -53,12 +57,19 @@ def open_source(photos, make, tmp_path):
     return open_it
 
 
-@pytest.mark.parametrize(("kind", "splits"), [("files", ("train", "val", "test")), ("shards", ("val", "test"))])
+@pytest.mark.parametrize(
+    ("kind", "splits"), [("files", ("train", "val", "test")), ("shards", ("val", "test"))]
+)
 def test_batches_are_those_of_decoded_images(make, photos, open_source, kind, splits):
     settings = {"augment": Augment(crop=2, flip="random"), "batch_size": 7}
-    kept, read = make(photos, image_size=(8, 6), **settings), open_source(kind, num_workers=2, **settings)
+    kept, read = (
+        make(photos, image_size=(8, 6), **settings),
+        open_source(kind, num_workers=2, **settings),
+    )
     for split in splits:
-        for (images, labels), (others, same) in zip(kept.batches(split, 1), read.batches(split, 1), strict=True):
+        for (images, labels), (others, same) in zip(
+            kept.batches(split, 1), read.batches(split, 1), strict=True
+        ):
             assert torch.equal(labels, same)
             torch.testing.assert_close(images, others, rtol=0, atol=1e-6)
     assert kept.metadata == read.metadata
@@ -74,7 +85,9 @@ def test_damage_and_wrong_transforms_end_in_one_line(make, pets):
         next(batches)
     batches._shutdown_workers()  # as part of a traceback they would be waited for
     wrong = make(pets, cache="none", transform=[v2.ToDtype(torch.float32)], normalize="imagenet")
-    with pytest.raises(LoaderError, match=r"^data\.transform: the last one returns torch\.float32, not uint8"):
+    with pytest.raises(
+        LoaderError, match=r"^data\.transform: the last one returns torch\.float32, not uint8"
+    ):
         list(wrong.batches("train"))
 
 
@@ -111,14 +124,18 @@ def test_transforms_get_whole_images_of_their_own_size_in_training_only(open_sou
 def test_from_a_folder_to_a_model_by_commands(run, images, tmp_path):
     """With a transform that a config names by its class."""
     source = ("--data.dataset=folder", f"--data.path={images}", "--data.cache=none")
-    done = run("shards", "--config", CONFIGS / "images.yaml", *source, "--output=shards", "--shard_mb=1")
+    done = run(
+        "shards", "--config", CONFIGS / "images.yaml", *source, "--output=shards", "--shard_mb=1"
+    )
     assert done.code == 0, done.err
     (tmp_path / "with.yaml").write_text(
         "data:\n  init_args:\n    transform:\n"
-        "      - class_path: torchvision.transforms.v2.RandomResizedCrop\n        init_args: {size: [32, 32]}\n"
+        "      - class_path: torchvision.transforms.v2.RandomResizedCrop\n        init_args: "
+        "{size: [32, 32]}\n"
     )
     done = run(
-        "fit", "--config", CONFIGS / "images.yaml", "--data.dataset=shards", "--config=with.yaml", "--data.path=shards",
-        "--data.batch_size=40", "--trainer.accelerator=cpu", "--trainer.max_epochs=1",
+        "fit", "--config", CONFIGS / "images.yaml", "--data.dataset=shards", "--config=with.yaml",
+        "--data.path=shards", "--data.batch_size=40", "--trainer.accelerator=cpu",
+        "--trainer.max_epochs=1",
     )  # fmt: skip
     assert done.code == 0, done.err

@@ -1,4 +1,6 @@
-"""Public data sets, from files in torchvision's own format: its real reader runs, without a network."""
+"""Public data sets, from files in torchvision's own format: its real reader runs, without a
+network.
+"""
 
 import urllib.error
 from pathlib import Path
@@ -20,25 +22,37 @@ class Digits(ImageData):
 
 
 def write_digits(root: Path) -> np.ndarray:
-    """Write files in the format of MNIST, http://yann.lecun.com/exdb/mnist/; the images to test on."""
+    """Write files in the format of MNIST, http://yann.lecun.com/exdb/mnist/; the images to test
+    on.
+    """
     random, images = np.random.default_rng(0), np.empty(0)
     folder = root / "MNIST" / "raw"
     folder.mkdir(parents=True)
     for split, count in (("train", 40), ("t10k", 10)):
         images = random.integers(0, 256, (count, 28, 28), dtype=np.uint8)
-        for name, array in (("images-idx3", images), ("labels-idx1", np.arange(count, dtype=np.uint8) % 10)):
-            header = bytes([0, 0, 8, array.ndim]) + b"".join(size.to_bytes(4, "big") for size in array.shape)
+        for name, array in (
+            ("images-idx3", images),
+            ("labels-idx1", np.arange(count, dtype=np.uint8) % 10),
+        ):
+            header = bytes([0, 0, 8, array.ndim]) + b"".join(
+                size.to_bytes(4, "big") for size in array.shape
+            )
             (folder / f"{split}-{name}-ubyte").write_bytes(header + array.tobytes())
     return images
 
 
 def test_files_that_are_there_are_used_and_later_the_cache(make, tmp_path, monkeypatch):
-    monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=urllib.error.URLError("offline")))
+    monkeypatch.setattr(
+        "urllib.request.urlopen", Mock(side_effect=urllib.error.URLError("offline"))
+    )
     root = tmp_path / "raw"
     digits = write_digits(root)
     for _ in range(2):
         data = prepared(make(root, Digits, fallback="generated"))
-        assert data.description == "mnist: 36 train / 4 val / 10 test images of 1 x 28 x 28, 10 classes"
+        assert (
+            data.description
+            == "mnist: 36 train / 4 val / 10 test images of 1 x 28 x 28, 10 classes"
+        )
         np.testing.assert_array_equal(data.samples("test").images[:, 0], digits)
         assert data.labels("test").tolist() == list(range(10))
         for file in root.rglob("*-ubyte"):

@@ -19,7 +19,14 @@ SETTINGS = {"batch_size": 7, "shuffle_shards": 2}
 
 
 def write(photos, folder, size=700, **settings):
-    data = ImageData("folder", str(photos), cache="none", image_size=SIZE, cache_dir=str(folder.parent), **settings)
+    data = ImageData(
+        "folder",
+        str(photos),
+        cache="none",
+        image_size=SIZE,
+        cache_dir=str(folder.parent),
+        **settings,
+    )
     with new_folder(folder) as staging:
         write_shards(prepared(data), staging, size)
     return data
@@ -31,7 +38,11 @@ def photos(tmp_path_factory):
     root = tmp_path_factory.mktemp("photos")
     for split, count in (("train", 60), ("test", 10)):
         for number in range(count):
-            write_image(root / split / "ab"[number > count // 2] / f"{number:02}.png", SIZE, seed=count + number)
+            write_image(
+                root / split / "ab"[number > count // 2] / f"{number:02}.png",
+                SIZE,
+                seed=count + number,
+            )
     return root
 
 
@@ -66,17 +77,24 @@ def test_every_image_once_whatever_the_ranks_and_workers(shards, photos, tmp_pat
 
 
 def test_what_is_known_of_the_images_is_known_of_the_shards(shards, photos, tmp_path):
-    data, original = prepared(ImageData("shards", str(shards), **SETTINGS)), write(photos, tmp_path / "again")
+    data, original = (
+        prepared(ImageData("shards", str(shards), **SETTINGS)),
+        write(photos, tmp_path / "again"),
+    )
     assert data.state_dict() == original.state_dict()
     assert data.baselines() == {}
-    assert data.description.startswith(f"shards {shards}: 54 train / 6 val / 10 test images of 3 x 8 x 6, 2 classes")
+    assert data.description.startswith(
+        f"shards {shards}: 54 train / 6 val / 10 test images of 3 x 8 x 6, 2 classes"
+    )
     again = ImageData("shards", str(tmp_path / "again"))
     assert data.fingerprint == ImageData("shards", str(shards)).fingerprint != again.fingerprint
 
 
 def test_what_can_not_be_is_refused(shards, tmp_path):
     for setting in ({"fold": "0/5"}, {"balance": "even"}):
-        assert refusal(ImageData, "shards", str(shards), **setting).startswith("data.fold, data.balance: ")
+        assert refusal(ImageData, "shards", str(shards), **setting).startswith(
+            "data.fold, data.balance: "
+        )
     assert refusal(main, ["--output", str(shards)]).startswith(f"--output: {shards} ")
     made = prepared(ImageData("generated", image_size=SIZE, cache_dir=str(tmp_path / "cache")))
     assert refusal(write_shards, made, tmp_path, 1).endswith("set data.path")
@@ -84,7 +102,9 @@ def test_what_can_not_be_is_refused(shards, tmp_path):
 
 def test_a_folder_appears_when_it_is_whole(photos, tmp_path):
     copy = shutil.copytree(photos, tmp_path / "photos")
-    data = ImageData("folder", str(copy), cache="none", image_size=SIZE, cache_dir=str(tmp_path / "cache"))
+    data = ImageData(
+        "folder", str(copy), cache="none", image_size=SIZE, cache_dir=str(tmp_path / "cache")
+    )
     prepared(data)
     next(copy.glob("test/b/*")).unlink()
     with pytest.raises(FileNotFoundError), new_folder(tmp_path / "half") as staging:
@@ -103,7 +123,11 @@ class Trap:
     ("file", "damage", "line"),
     [
         ("train/1.bin", None, "/train can't be read (["),
-        ("train/1.bin", b"a", "/train can't be read (1.bin is damaged); copy or write the shards again"),
+        (
+            "train/1.bin",
+            b"a",
+            "/train can't be read (1.bin is damaged); copy or write the shards again",
+        ),
         ("train/1.bin", 0.5, "/train can't be read (1.bin is damaged)"),
         ("about.pt", 0.5, " can't be read (about/data/0 is damaged)"),
         ("about.pt", {"metadata": Trap()}, " can't be read (Weights only load failed."),
@@ -123,6 +147,8 @@ def test_damage_is_one_line_and_no_code_runs(shards, tmp_path, monkeypatch, file
         path.write_bytes(damage)
     else:
         torch.save({**torch.load(path), **damage}, path)
-    message = refusal(lambda: list(prepared(ImageData("shards", str(folder), **SETTINGS)).train_dataloader()))
+    message = refusal(
+        lambda: list(prepared(ImageData("shards", str(folder), **SETTINGS)).train_dataloader())
+    )
     assert message.startswith(f"data.path: {folder}{line}")
     assert not Path("marker").exists()

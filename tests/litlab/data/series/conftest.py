@@ -58,10 +58,16 @@ class Etth1(SeriesData):
 
 @pytest.fixture
 def make() -> Callable[..., SeriesData]:
-    """Data of a frame, by default of 100 hours and the columns load and heat, with short windows."""
+    """Data of a frame, by default of 100 hours and the columns load and heat, with short
+    windows.
+    """
 
     def make_it(path: Any = None, **options: Any) -> SeriesData:
         path = frame_of(hours(100)) if path is None else path
-        return SeriesData("csv", path, **{"context_length": 6, "horizon": 3, "season": 4, "batch_size": 8, **options})
+        return SeriesData(
+            "csv",
+            path,
+            **{"context_length": 6, "horizon": 3, "season": 4, "batch_size": 8, **options},
+        )
 
     return make_it

@@ -7,12 +7,22 @@ import torch
 
 from litlab.data import SeriesData
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.series.conftest import TRAIN, Etth1, SeriesRecorder, frame_of, hours, long_frame, wave
+from tests.litlab.data.series.conftest import (
+    TRAIN,
+    Etth1,
+    SeriesRecorder,
+    frame_of,
+    hours,
+    long_frame,
+    wave,
+)
 
 
 def scaled_wave() -> torch.Tensor:
     values = wave(100)
-    return torch.tensor((values - values[:TRAIN].mean(0)) / values[:TRAIN].std(0), dtype=torch.float32)
+    return torch.tensor(
+        (values - values[:TRAIN].mean(0)) / values[:TRAIN].std(0), dtype=torch.float32
+    )
 
 
 def test_a_file_through_a_run(tmp_path, make, make_trainer):
@@ -22,11 +32,17 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
     model, trainer = SeriesRecorder(), make_trainer(max_epochs=2)
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
-    assert data.description == f"csv {path}: 62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns"
+    assert (
+        data.description
+        == f"csv {path}: 62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns"
+    )
     assert data.num_covariates == 2  # sine and cosine
     scaled = scaled_wave()
-    torch.testing.assert_close(torch.tensor(data.naive_error), (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0))
-    assert [len(batch["past"]) for batch in model.seen["train", 0]] == [8] * 7  # the incomplete batch is dropped
+    torch.testing.assert_close(
+        torch.tensor(data.naive_error), (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0)
+    )
+    # The incomplete batch is dropped
+    assert [len(batch["past"]) for batch in model.seen["train", 0]] == [8] * 7
     assert not model.all("train", "start", 0).equal(model.all("train", "start", 1))
     assert model.all("val", "start").tolist() == list(range(64, 72))
     assert model.all("test", "start", 2).tolist() == list(range(74, 92))
@@ -37,14 +53,23 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
             torch.testing.assert_close(model.all(stage, name, epoch), scaled[rows])
         hour = torch.atan2(*model.all(stage, "calendar", epoch)[:, 0].T) * 24 / (2 * torch.pi)
         assert (hour.round() % 24).equal((starts % 24).float())
-    assert data.fingerprint == make().fingerprint != make(frame_of(hours(100), load=range(100))).fingerprint
+    assert (
+        data.fingerprint
+        == make().fingerprint
+        != make(frame_of(hours(100), load=range(100))).fingerprint
+    )
 
 
 def test_several_series_are_one_data_set(make, tmp_path):
     frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=1)  # c has no window
-    data, other = (prepared(make(each, series_column="place", val_fraction=0.2)) for each in (frame, shorter))
+    data, other = (
+        prepared(make(each, series_column="place", val_fraction=0.2)) for each in (frame, shorter)
+    )
     assert data.sizes == other.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
-    assert data.samples("val")[torch.arange(32)]["start"].tolist() == [*range(54, 72), *range(142, 156)]
+    assert data.samples("val")[torch.arange(32)]["start"].tolist() == [
+        *range(54, 72),
+        *range(142, 156),
+    ]
     values = np.concatenate([wave(100), wave(80) + np.array([50, 0])])
     train = np.concatenate([values[:60], values[100:148]])
     scaled = torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
@@ -69,9 +94,15 @@ def test_baselines_on_all_test_windows(make):
     errors = data.baselines()
     assert list(errors) == list(forecasts)
     for name, forecast in forecasts.items():
-        wrong = torch.stack([forecast(scaled[:start]) - scaled[start : start + 3] for start in range(80, 98)])
+        wrong = torch.stack(
+            [forecast(scaled[:start]) - scaled[start : start + 3] for start in range(80, 98)]
+        )
         measured = torch.stack(
-            [wrong.square().mean(), wrong.abs().mean(), (wrong.abs() / torch.tensor(data.naive_error)).mean()]
+            [
+                wrong.square().mean(),
+                wrong.abs().mean(),
+                (wrong.abs() / torch.tensor(data.naive_error)).mean(),
+            ]
         )
         assert [errors[name][f"test/{key}"] for key in ("mse", "mae", "mase")] == pytest.approx(
             measured.tolist(), rel=1e-4
@@ -89,8 +120,12 @@ def test_the_checkpoint_counts(make):
     for loaded in (data, later):
         loaded.load_state_dict(state)
         past = next(loaded.batches("test"))["past"][0]
-        torch.testing.assert_close(past, torch.tensor(wave(100)[74:80] / [1, 2], dtype=torch.float32))
-    assert "the checkpoint was trained with horizon 9" in refusal(data.load_state_dict, {**state, "horizon": 9})
+        torch.testing.assert_close(
+            past, torch.tensor(wave(100)[74:80] / [1, 2], dtype=torch.float32)
+        )
+    assert "the checkpoint was trained with horizon 9" in refusal(
+        data.load_state_dict, {**state, "horizon": 9}
+    )
 
 
 def restore(data) -> SeriesData:
@@ -107,24 +142,35 @@ def predict(data, source) -> dict[str, torch.Tensor]:
 
 
 def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tmp_path):
-    data, trainer, checkpoint = make(covariates=["hour"], val_fraction=0.2), make_trainer(), tmp_path / "model.ckpt"
+    data, trainer, checkpoint = (
+        make(covariates=["hour"], val_fraction=0.2),
+        make_trainer(),
+        tmp_path / "model.ckpt",
+    )
     trainer.fit(SeriesRecorder(), data)
     trainer.save_checkpoint(checkpoint)
     again = SeriesData.load_from_checkpoint(checkpoint, path="gone.csv", weights_only=True)
     assert again.metadata == data.metadata
     # More columns, in another order; seven rows, the last six are what counts.
-    new = frame_of(hours(7, "2025-12-31 18:00"), note=["x"] * 7, heat=range(7), load=range(0, 14, 2))
+    new = frame_of(
+        hours(7, "2025-12-31 18:00"), note=["x"] * 7, heat=range(7), load=range(0, 14, 2)
+    )
     new.to_csv(tmp_path / "new.csv", index=False)
     batch = predict(again, str(tmp_path / "new.csv"))
     assert set(batch) == {*again.serving().names, "start"}
     expected = torch.stack([torch.arange(2.0, 14.0, 2), torch.arange(1.0, 7.0)], dim=1)
     torch.testing.assert_close(
-        batch["past"][0] * torch.tensor(data.scale) + torch.tensor(data.mean), expected, atol=1e-4, rtol=0
+        batch["past"][0] * torch.tensor(data.scale) + torch.tensor(data.mean),
+        expected,
+        atol=1e-4,
+        rtol=0,
     )
     turns = torch.atan2(*batch["calendar"][0].T) / (2 * torch.pi) * 24 % 24
     assert (turns.round() % 24).tolist() == [19, 20, 21, 22, 23, 0, 1, 2, 3]
 
-    again.write_predictions([torch.tensor([0.0, -1.0, 2.0]).expand(1, 3, 2, 3)], str(tmp_path / "out.csv"))
+    again.write_predictions(
+        [torch.tensor([0.0, -1.0, 2.0]).expand(1, 3, 2, 3)], str(tmp_path / "out.csv")
+    )
     table = pd.read_csv(tmp_path / "out.csv")
     assert table.pop("date").tolist() == hours(3, "2026-01-01 01:00")
     assert list(table) == ["load", "load_lower", "load_upper", "heat", "heat_lower", "heat_upper"]
@@ -136,15 +182,23 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tm
 @pytest.mark.parametrize(
     ("training", "new", "following"),
     [
-        (pd.date_range("2020-01-31", periods=60, freq="ME"), ["2024-01-31", "2024-02-29", "2024-03-31"],
-            ["2024-04-30", "2024-05-31"]),
-        (pd.date_range("2024-01-01", periods=60, freq="B"), ["2024-02-28", "2024-02-29", "2024-03-01"],
-            ["2024-03-04", "2024-03-05"]),
-        (pd.date_range("2024-01-01", periods=100, freq="D", tz="Europe/Berlin"),
+        (
+            pd.date_range("2020-01-31", periods=60, freq="ME"),
+            ["2024-01-31", "2024-02-29", "2024-03-31"],
+            ["2024-04-30", "2024-05-31"],
+        ),
+        (
+            pd.date_range("2024-01-01", periods=60, freq="B"),
+            ["2024-02-28", "2024-02-29", "2024-03-01"],
+            ["2024-03-04", "2024-03-05"],
+        ),
+        (
+            pd.date_range("2024-01-01", periods=100, freq="D", tz="Europe/Berlin"),
             ["2024-03-30T00:00+01:00", "2024-03-31T00:00+01:00", "2024-04-01T00:00+02:00"],
-            ["2024-04-02", "2024-04-03"]),
+            ["2024-04-02", "2024-04-03"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_times_of_the_forecast(make, tmp_path, training, new, following):
     """Months, business days, and days of a clock that is put forward."""
     frame = frame_of([time.isoformat() for time in training])
@@ -157,9 +211,15 @@ def test_times_of_the_forecast(make, tmp_path, training, new, following):
 def test_new_files_that_do_not_fit(make):
     data = restore(make())
     for frame, message in (
-        (frame_of(hours(9), load=[1] * 9), "there is no column 'heat', only 'date', 'load'; correct it"),
+        (
+            frame_of(hours(9), load=[1] * 9),
+            "there is no column 'heat', only 'date', 'load'; correct it",
+        ),
         (frame_of(hours(5)), "--input: the series has 5 rows; give the last 6 or more"),
-        (frame_of(pd.date_range("2024-01-01", periods=9)), "89% of the times are there twice or off the step of h"),
+        (
+            frame_of(pd.date_range("2024-01-01", periods=9)),
+            "89% of the times are there twice or off the step of h",
+        ),
     ):
         assert message in refusal(predict, data, frame)
 
@@ -168,7 +228,9 @@ def test_new_files_that_do_not_fit(make):
 
 
 def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):
-    frame = frame_of(hours(14_500, "2016-07-01"), **dict.fromkeys(Etth1.public.columns, np.arange(14_500) % 7))
+    frame = frame_of(
+        hours(14_500, "2016-07-01"), **dict.fromkeys(Etth1.public.columns, np.arange(14_500) % 7)
+    )
     frame.to_csv(tmp_path / "ETTh1.csv", index=False)
     monkeypatch.setattr("litlab.data.public.PublicFile.download", lambda self, root: None)
     data = prepared(Etth1(path=str(tmp_path), horizon=720))

@@ -46,9 +46,17 @@ def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up
     """Rows in any order; the last row that is made up is there, without a value."""
     times, values = pd.date_range("2020-01-31", periods=60, freq=freq), np.arange(60) * 2.0
     rows = np.delete(np.arange(60), made_up[:-1])[::-1]
-    columns, count = {"load": [None if row == made_up[-1] else values[row] for row in rows]}, len(made_up)
-    summary = f"data.path: {count} of 60 rows are missing or lack a value ({count / 60:.1%} of a column), the first at "
-    assert refusal(read, times[rows], columns).startswith(f"{summary}{times[made_up[0]]}; add them, or use")
+    columns, count = (
+        {"load": [None if row == made_up[-1] else values[row] for row in rows]},
+        len(made_up),
+    )
+    summary = (
+        f"data.path: {count} of 60 rows are missing or lack a value ({count / 60:.1%} of a "
+        "column), the first at "
+    )
+    assert refusal(read, times[rows], columns).startswith(
+        f"{summary}{times[made_up[0]]}; add them, or use"
+    )
     series = read(times[rows], columns, gaps="interpolate")
     assert said[0].startswith(summary)
     assert series.freq == freq
@@ -68,20 +76,27 @@ def test_jitter_is_no_reason_to_make_rows_up(read):
 
 @pytest.mark.parametrize("options", [{}, {"gaps": "interpolate", "bad_rows": "drop"}])
 def test_too_much_is_never_made_up(read, options):
-    """Half-hourly with every fifth row left out; at random; and two interleaved, of which half are in order."""
+    """Half-hourly with every fifth row left out; at random; and two interleaved, of which half are
+    in order.
+    """
     rows = np.arange(400)
-    message = refusal(read, pd.date_range("2024-01-01", periods=400, freq="30min")[rows % 5 != 2], **options)
+    message = refusal(
+        read, pd.date_range("2024-01-01", periods=400, freq="30min")[rows % 5 != 2], **options
+    )
     assert message == (
-        "data.path: 80 of 400 rows are missing or lack a value (20.0% of a column), the first at 2024-01-01 01:00:00; "
-        "that is too much to make up: fill it, leave it out, or use --data.freq STEP"
+        "data.path: 80 of 400 rows are missing or lack a value (20.0% of a column), the first at "
+        "2024-01-01 01:00:00; that is too much to make up: fill it, leave it out, or use "
+        "--data.freq STEP"
     )
     steps = np.random.default_rng(0).integers(5, 60, 500)
     times = pd.Timestamp("2024-01-01") + pd.to_timedelta(steps.cumsum(), "min")
     for freq in (None, "30min"):
-        assert "of the times are there twice or off the step of " in refusal(read, times, freq=freq, **options)
+        assert "of the times are there twice or off the step of " in refusal(
+            read, times, freq=freq, **options
+        )
     assert refusal(read, np.repeat(hours(50), 2), **options) == (
-        "data.path: 50% of the times are there twice or off the step of h, the first in row 2; correct them, or "
-        "set freq, or series_column where there are several series"
+        "data.path: 50% of the times are there twice or off the step of h, the first in row 2; "
+        "correct them, or set freq, or series_column where there are several series"
     )
 
 

@@ -15,7 +15,8 @@ from tests.litlab.data.series.conftest import frame_of, hours, long_frame
     [
         (99, {}, (70, 10, 19)),  # what is left of the test is for training
         (100, {"val_fraction": 0.0, "test_fraction": 0.71}, (29, 0, 71)),
-        (60, {"fold": "0/5", "val_fraction": 0.2}, (8, 2, 10)),  # blocks of time that follow the training
+        # Blocks of time that follow the training
+        (60, {"fold": "0/5", "val_fraction": 0.2}, (8, 2, 10)),
         (60, {"fold": "1/5", "val_fraction": 0.2}, (16, 4, 10)),
         (60, {"fold": "4/5", "val_fraction": 0.2}, (40, 10, 10)),
     ],
@@ -26,8 +27,13 @@ def test_splits(make, rows, options, sizes):
         series = {"series_column": "place"} if count == 2 else {}
         data = prepared(make(frame, context_length=1, horizon=1, season=1, **options, **series))
         train, *others = (size * count for size in sizes)
-        assert [data.sizes.get(split, 0) for split in ("train", "val", "test")] == [train - count, *others]
-        assert data.samples("test").starts[: sizes[2]].tolist() == [*range(sum(sizes[:2]) - 1, sum(sizes) - 1)]
+        assert [data.sizes.get(split, 0) for split in ("train", "val", "test")] == [
+            train - count,
+            *others,
+        ]
+        assert data.samples("test").starts[: sizes[2]].tolist() == [
+            *range(sum(sizes[:2]) - 1, sum(sizes) - 1)
+        ]
 
 
 SCALE = "data.targets: column 'load' can't be scaled, its training rows are all the same, or too"
@@ -40,7 +46,11 @@ SCALE = "data.targets: column 'load' can't be scaled, its training rows are all 
         (20, {}, "data: 2 val rows are too few"),
         (30, {"load": [0.0, 1e300, 1.0] * 10}, SCALE),
         (30, {"load": [0.1] * 30}, SCALE),
-        (9, {"note": ["a"] * 9}, "data.path: there is no column of numbers besides that of the times; add one"),
+        (
+            9,
+            {"note": ["a"] * 9},
+            "data.path: there is no column of numbers besides that of the times; add one",
+        ),
         (1, {}, "data.path: one time makes no series"),
     ],
 )
@@ -53,7 +63,9 @@ def test_calendar_features_are_angles(make):
     data = prepared(make(frame_of(times), covariates=["hour", "minute", "weekday", "day", "month"]))
     shares = torch.tensor([6 / 24, 45 / 60, 6 / 7, 10 / 29, 1 / 12])
     angles = 2 * math.pi * shares
-    torch.testing.assert_close(data.rows["calendar"][0], torch.stack([angles.sin(), angles.cos()], dim=1).flatten())
+    torch.testing.assert_close(
+        data.rows["calendar"][0], torch.stack([angles.sin(), angles.cos()], dim=1).flatten()
+    )
 
 
 @pytest.mark.parametrize("val_fraction", [0.0, 0.2])

@@ -13,16 +13,24 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize(
     ("cells", "options", "message"),
     [
-        ({}, {"group_column": "city", "time_column": "age"}, "data.group_column, data.time_column: each of them split"),
-        ({"size": 5, "age": None}, {}, "from column size, age: in the training rows it is constant"),
-        ({"price": 1e28 * np.arange(100)}, {}, "from column price: "),  # float32 can't hold the squares
-        ({"built": [f"{n}-01-01" for n in range(2000, 2100)]}, {}, "from column built: "),  # has another text in each
-        ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon), row 5"),
-        ({"city": ["train", "Test"] * 50}, {"split_column": "city"}, "row 3 ('city' is Test), row 5"),
+        ({}, {"group_column": "city", "time_column": "age"}, "data.group_column, data.time_column: "
+                                                             "each of them split"),
+        ({"size": 5, "age": None}, {}, "from column size, age: in the training rows it is "
+                                       "constant"),
+        # float32 can't hold the squares
+        ({"price": 1e28 * np.arange(100)}, {}, "from column price: "),
+        # Has another text in each
+        ({"built": [f"{n}-01-01" for n in range(2000, 2100)]}, {}, "from column built: "),
+        ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon), "
+                                                                         "row 5"),
+        ({"city": ["train", "Test"] * 50}, {"split_column": "city"}, "row 3 ('city' is Test), row "
+                                                                     "5"),
         ({"city": "test"}, {"split_column": "city"}, "data.split_column: no row is for train"),
-        ({"city": ["a", None] * 50}, {"group_column": "city"}, "50 of 100 rows can't be used: row 3 ('city' is missin"),
+        ({"city": ["a", None] * 50}, {"group_column": "city"}, "50 of 100 rows can't be used: row "
+                                                               "3 ('city' is missin"),
         # `NA` trained as a class
-        ({"kind": ["flat", "NA"] * 50}, {"target": "kind"}, "50 of 100 rows can't be used: row 3 ('kind' is missing),"),
+        ({"kind": ["flat", "NA"] * 50}, {"target": "kind"}, "50 of 100 rows can't be used: row 3 "
+                                                            "('kind' is missing),"),
     ],
 )  # fmt: skip
 def test_files(make, cells, options, message):
@@ -31,7 +39,11 @@ def test_files(make, cells, options, message):
 
 def test_bad_rows_are_named_or_left_out(make, said):
     frame = make_houses().astype({"size": object})
-    frame.loc[0, "size"], frame.loc[[1, 4], "size"], frame.loc[6, "price"] = "2019_20", "<=3cm", None
+    frame.loc[0, "size"], frame.loc[[1, 4], "size"], frame.loc[6, "price"] = (
+        "2019_20",
+        "<=3cm",
+        None,
+    )
     summary = "4 of 100 rows can't be used: row 2 ('size' is 2019_20, not a number), row 3 ("
     assert summary in refusal(prepared, make(frame))
     for missing, kept in (([], 96), (["<=3cm"], 98)):
@@ -45,10 +57,14 @@ def test_copies_of_training_rows_in_the_test_are_told(make, said):
     copies = pd.concat([make_houses(), make_houses()])
     prepared(make(copies), "fit")
     (line,) = [line for line in said if "warning" in line]
-    assert "of 40 test rows are copies of training rows, so the test tells less; delete copies, or name" in line
+    assert (
+        "of 40 test rows are copies of training rows, so the test tells less; delete copies, or "
+        "name" in line
+    )
     said.clear()
     prepared(make(copies.assign(house=[*range(100)] * 2), group_column="house"), "fit")
-    prepared(make(target="kind", ignore=["size", "age", "price"]), "fit")  # the same city comes by chance
+    # The same city comes by chance
+    prepared(make(target="kind", ignore=["size", "age", "price"]), "fit")
     assert not any("warning" in line for line in said)
 
 
@@ -64,5 +80,9 @@ def test_copies_of_training_rows_in_the_test_are_told(make, said):
 def test_a_column_that_gives_the_class_away_is_told(make, said, column, is_leak):
     frame = make_houses().assign(kind=np.repeat(["flat", "house"], 50), id=column)
     prepared(make(frame, target="kind", ignore=["size", "price"]), "fit")
-    warnings = [line for line in said if "column id alone tells the target (nearly) without error; leave it" in line]
+    warnings = [
+        line
+        for line in said
+        if "column id alone tells the target (nearly) without error; leave it" in line
+    ]
     assert len(warnings) == is_leak

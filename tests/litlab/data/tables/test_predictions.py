@@ -11,7 +11,9 @@ from tests.litlab.data.tables.conftest import make_houses
 
 @pytest.fixture
 def predict(make, tmp_path):
-    """Predicts rows from the metadata alone, as their first number; returns that, the inputs and what was written."""
+    """Predicts rows from the metadata alone, as their first number; returns that, the inputs and
+    what was written.
+    """
 
     def predict_it(frame, **settings):
         known = prepared(make()).state_dict()
@@ -26,9 +28,13 @@ def predict(make, tmp_path):
 
 
 def test_predicting_from_the_checkpoint_alone(predict):
-    """Other columns, another order, no target; a category that was never seen, numbers that are missing."""
+    """Other columns, another order, no target; a category that was never seen, numbers that are
+    missing.
+    """
     cells = {"note": "x", "kind": "flat", "city": ["Rom", *["Bonn"] * 7], "age": [None, *[3.0] * 7]}
-    metadata, inputs, written = predict(pd.DataFrame({**cells, "size": [50, None, *range(100, 106)]}))
+    metadata, inputs, written = predict(
+        pd.DataFrame({**cells, "size": [50, None, *range(100, 106)]})
+    )
     assert inputs[:, 2].tolist() == [1] + 7 * [0]
     assert inputs[:2, 0].tolist() == [pytest.approx((50 - metadata.mean[0]) / metadata.std[0]), 0]
     assert written["row"].tolist() == [*range(1, 9)]
@@ -37,10 +43,16 @@ def test_predicting_from_the_checkpoint_alone(predict):
 
 def test_new_files_that_do_not_fit(predict):
     new = make_houses(8)
-    assert "there is no column 'age', only 'size', 'Age'" in refusal(predict, new.rename(columns={"age": "Age"}))
-    assert "the model's output for 2 (4 in all) is NaN" in refusal(predict, new.assign(size=[1.0, 1e300] * 4))
+    assert "there is no column 'age', only 'size', 'Age'" in refusal(
+        predict, new.rename(columns={"age": "Age"})
+    )
+    assert "the model's output for 2 (4 in all) is NaN" in refusal(
+        predict, new.assign(size=[1.0, 1e300] * 4)
+    )
     wrong = new.assign(size=["big", *range(7)])
-    assert "1 of 8 rows can't be used: row 1 ('size' is big, not a number); correct" in refusal(predict, wrong)
+    assert "1 of 8 rows can't be used: row 1 ('size' is big, not a number); correct" in refusal(
+        predict, wrong
+    )
     assert predict(wrong, bad_rows="drop")[2]["row"].tolist() == [*range(2, 9)]
 
 

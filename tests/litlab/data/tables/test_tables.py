@@ -42,7 +42,10 @@ def test_inputs_are_measured_on_the_training_rows(make):
 def test_files_and_frames_are_the_same_table(make, tmp_path):
     frame, csv = make_houses(), prepared(make())
     frame.to_csv(tmp_path / "european.csv", index=False, sep=";", decimal=",", na_rep="?")
-    for path, options in ((frame, {}), (tmp_path / "european.csv", {"decimal": ",", "missing": ["?"]})):
+    for path, options in (
+        (frame, {}),
+        (tmp_path / "european.csv", {"decimal": ",", "missing": ["?"]}),
+    ):
         data = prepared(TabularData(path=path, target="price", **options))
         assert (data.metadata, data.fingerprint) == (csv.metadata, csv.fingerprint)
         assert all(map(torch.equal, data.samples("test").tensors, csv.samples("test").tensors))
@@ -53,7 +56,9 @@ def test_files_and_frames_are_the_same_table(make, tmp_path):
 
 
 def test_types_of_columns(make):
-    """Categories are the same texts in any file, with and without missing ones; times are not numbers."""
+    """Categories are the same texts in any file, with and without missing ones; times are not
+    numbers.
+    """
     frame = make_houses().assign(zip=[50001, 50002, None, 50001] * 25, garden=[True, False] * 50)
     frame["level"] = pd.Categorical([0, 1] * 50)
     data = TabularData(path=frame, target="garden", categories=["zip"])
@@ -61,7 +66,8 @@ def test_types_of_columns(make):
     assert set(data.known.categories["zip"]) == {"50001", "50002"}
     assert list(data.known.categories) == ["city", "kind", "zip", "level"]
     assert data.class_names == ["False", "True"]
-    # Nor are `2019_20`, which was read as 201920, and `<=3cm`, a broken number whose advice asked for other columns.
+    # Nor are `2019_20`, which was read as 201920, and `<=3cm`, a broken number whose advice asked
+    # for other columns.
     words = {"season": ["2019_20", "1_1"], "rank": ["1st", "2nd"], "width": ["<=3cm", ">3cm", "4"]}
     rng = np.random.default_rng(0)
     cells = {name: rng.choice(some, 100) for name, some in words.items()}
@@ -89,12 +95,18 @@ def test_classes(make):
     frame = make_houses()
     frame.loc[frame.index % 5 == 0, "kind"] = "Flat"
     data = prepared(make(frame, target="kind"))
-    assert (data.class_names, data.num_classes, data.num_outputs) == (["Flat", "flat", "house"], 3, 3)
+    assert (data.class_names, data.num_classes, data.num_outputs) == (
+        ["Flat", "flat", "house"],
+        3,
+        3,
+    )
     _, target = data.samples("train")[torch.arange(70)]
     assert [data.class_names[number] for number in target] == data.table["train"]["kind"].tolist()
     assert [(data.labels(split) == 0).sum() for split in ("train", "val", "test")] == [14, 2, 4]
     assert "regression, not for kind; use --model Classifier" in refusal(lambda: data.target_names)
-    assert "classification, not for price; use --model Regressor" in refusal(lambda: make().num_classes)
+    assert "classification, not for price; use --model Regressor" in refusal(
+        lambda: make().num_classes
+    )
 
 
 @pytest.mark.parametrize("fold", [None, "1/4"])
@@ -107,7 +119,9 @@ def test_classes(make):
     ],
 )
 def test_columns_that_split(make, fold, setting, unit):
-    data = make(make_houses().assign(unit=unit), **{setting: "unit"}, fold=fold, time_format="%d/%m/%Y")
+    data = make(
+        make_houses().assign(unit=unit), **{setting: "unit"}, fold=fold, time_format="%d/%m/%Y"
+    )
     assert list(data.known.categories) == ["city", "kind"]
     train, val, test = (rows.index - 2 for rows in data.table.values())
     if setting == "group_column":

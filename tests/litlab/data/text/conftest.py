@@ -22,7 +22,9 @@ def write_csv(path: Path, rows: list[list[str]]) -> Path:
 
 
 def make_rows(count: int, seed: int = 0) -> list[list[str]]:
-    """Rows of (text, label): good and bad reviews in turn, of 2 to 20 words; each starts with its number."""
+    """Rows of (text, label): good and bad reviews in turn, of 2 to 20 words; each starts with its
+    number.
+    """
     rng = np.random.default_rng(seed)
     rows = []
     for number in range(count):
@@ -44,7 +46,14 @@ def make_data(tmp_path: Path, reviews: Path) -> Callable[..., TextData]:
     """Makes data of the 100 reviews, if nothing else is said."""
 
     def make(**options) -> TextData:
-        return TextData(**{"path": str(reviews), "cache_dir": str(tmp_path / "cache"), "batch_size": 8, **options})
+        return TextData(
+            **{
+                "path": str(reviews),
+                "cache_dir": str(tmp_path / "cache"),
+                "batch_size": 8,
+                **options,
+            }
+        )
 
     return make
 
@@ -59,7 +68,10 @@ class TextRecorder(Recorder):
 
     def ids(self, stage: str, epoch: int = 0) -> list[list[int]]:
         """The texts in the order in which they came, without padding."""
-        batches = [batch[0] if isinstance(batch, list | tuple) else batch for batch in self.seen[stage, epoch]]
+        batches = [
+            batch[0] if isinstance(batch, list | tuple) else batch
+            for batch in self.seen[stage, epoch]
+        ]
         return [row for batch in batches for row in strip(batch)]
 
 
@@ -75,7 +87,10 @@ def decode(data: TextData, ids: list[int]) -> list[str]:
 
 def all_texts(data: TextData) -> dict[str, list[str]]:
     """The raw texts of each split."""
-    return {split: [data.text(split, number) for number in range(size)] for split, size in data.sizes.items()}
+    return {
+        split: [data.text(split, number) for number in range(size)]
+        for split, size in data.sizes.items()
+    }
 
 
 @pytest.fixture

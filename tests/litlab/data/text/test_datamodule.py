@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.text.conftest import TextRecorder, all_texts, decode, make_rows, strip, write_csv
+from tests.litlab.data.text.conftest import (
+    TextRecorder,
+    all_texts,
+    decode,
+    make_rows,
+    strip,
+    write_csv,
+)
 
 
 def test_a_file_through_a_run(make_data, make_trainer, reviews):
@@ -15,7 +22,8 @@ def test_a_file_through_a_run(make_data, make_trainer, reviews):
     trainer = make_trainer(max_epochs=2)
     trainer.fit(model, data)
     assert data.description == (
-        f"csv {reviews}: 80 train / 10 val / 10 test texts of up to 256 tokens, 2 classes, a vocabulary of up to 20,000"
+        f"csv {reviews}: 80 train / 10 val / 10 test texts of up to 256 tokens, 2 classes, a "
+        "vocabulary of up to 20,000"
     )
     for inputs, _ in model.seen["train", 0]:
         padding = inputs["ids"] == 0
@@ -29,9 +37,11 @@ def test_a_file_through_a_run(make_data, make_trainer, reviews):
 
     trainer.test(model, data, verbose=False)
     assert torch.bincount(model.labels("test", 2)).tolist() == [5, 5]
-    numbers = torch.cat([data.sample_index("test", batch) for batch in (0, 1)]).tolist()  # as callbacks ask for them
+    # As callbacks ask for them
+    numbers = torch.cat([data.sample_index("test", batch) for batch in (0, 1)]).tolist()
     for number, ids in zip(numbers, model.ids("test", 2), strict=True):
-        assert decode(data, ids)[1:] == data.text("test", number).split()[1:]  # the first is unknown
+        # The first is unknown
+        assert decode(data, ids)[1:] == data.text("test", number).split()[1:]
     assert sorted(numbers) == list(range(10)) != numbers
     assert data.baselines()["TF-IDF + linear SVM"]["test/acc"] > 0.7
 
@@ -40,7 +50,11 @@ def test_a_test_file_is_used_as_it_is_and_not_in_folds(make_data, reviews):
     test_path = str(reviews.parent / "test.csv")
     fold = prepared(make_data(fold="0/4", test_path=test_path))
     assert all_texts(fold) == all_texts(prepared(make_data(fold="0/4")))
-    assert prepared(make_data(test_path=test_path, test_fraction=0.5)).sizes == {"train": 90, "val": 10, "test": 20}
+    assert prepared(make_data(test_path=test_path, test_fraction=0.5)).sizes == {
+        "train": 90,
+        "val": 10,
+        "test": 20,
+    }
 
 
 def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends(make_data):
@@ -77,13 +91,14 @@ def test_a_cache_is_kept_until_settings_or_contents_change(make_data, reviews, t
     kept = list_caches()
     assert list_caches(max_tokens=9, balance="even") == kept
     changes = {
-        "tokenizer": "bpe", "vocab_size": 30, "val_fraction": 0.2, "test_fraction": 0.2, "fold": "1/4",
-        "bad_rows": "drop",
+        "tokenizer": "bpe", "vocab_size": 30, "val_fraction": 0.2, "test_fraction": 0.2,
+        "fold": "1/4", "bad_rows": "drop",
     }  # fmt: skip
     for count, (name, value) in enumerate(changes.items(), 2):
         assert len(list_caches(**{name: value})) == count
     status = reviews.stat()
-    reviews.write_bytes(reviews.read_bytes().replace(b",good", b",gone"))  # of the same size and date
+    # Of the same size and date
+    reviews.write_bytes(reviews.read_bytes().replace(b",good", b",gone"))
     os.utime(reviews, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert len(list_caches()) == count + 1
     frame = pd.read_csv(reviews)
@@ -95,7 +110,9 @@ def test_copies_in_the_test_split_are_told(make_data, reviews, said):
     write_csv(reviews.parent / "test.csv", [*rows[10:13], *rows[:3], ["another", "bad"]])
     write_csv(reviews, rows)
     prepared(make_data(test_path=str(reviews.parent / "test.csv"), val_fraction=0.0), "fit")
-    assert said == ["warning: 6 test texts are training texts too, so results look better than they are"]
+    assert said == [
+        "warning: 6 test texts are training texts too, so results look better than they are"
+    ]
 
 
 # ---- the checkpoint, and prediction
@@ -126,15 +143,21 @@ def test_a_checkpoint_carries_what_raw_texts_need(trained, make_data, make_train
     rows = pd.read_csv(tmp_path / "out.csv")
     assert rows["row"].tolist() == list(range(1, 11))
     assert rows["text"].tolist() == [text[:80] for text in texts]
-    assert rows["bad"].tolist() == pytest.approx([min(8, len(text.split())) / 100 for text in texts])
+    assert rows["bad"].tolist() == pytest.approx(
+        [min(8, len(text.split())) / 100 for text in texts]
+    )
     assert set(rows["prediction"]) == {"good"}
     (tmp_path / "in.txt").write_text(" \n")
-    assert refusal(other.open_input, str(tmp_path / "in.txt")).endswith("in.txt has no texts; write one a line")
+    assert refusal(other.open_input, str(tmp_path / "in.txt")).endswith(
+        "in.txt has no texts; write one a line"
+    )
 
 
 def test_settings_and_tokens_of_the_checkpoint_win(trained, make_data, make_trainer, tmp_path):
     data, model, file = trained
-    write_csv(tmp_path / "new.csv", [[f"new {text}", label] for text, label in make_rows(60, seed=2)])
+    write_csv(
+        tmp_path / "new.csv", [[f"new {text}", label] for text, label in make_rows(60, seed=2)]
+    )
     new = make_data(path=str(tmp_path / "new.csv"), test_fraction=0.5, max_tokens=5)
     make_trainer().test(model, new, ckpt_path=file, weights_only=True, verbose=False)
     assert max(map(len, model.ids("test", model.current_epoch))) == new.max_tokens == 8

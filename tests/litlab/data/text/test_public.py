@@ -7,26 +7,37 @@ import pandas as pd
 from litlab.data import PublicFile, PublicTexts, TextData
 from tests.litlab.data.conftest import a_rank, prepared, refusal
 
-CONTENT = "".join(f'{i % 4},"Said ""it"" {i}",{"train" if i % 6 else "test"}\n' for i in range(48)).encode()
+CONTENT = "".join(
+    f'{i % 4},"Said ""it"" {i}",{"train" if i % 6 else "test"}\n' for i in range(48)
+).encode()
 
 
 class NewsData(TextData):
     public = PublicTexts(
-        "news", (PublicFile("file:///gone", "news.csv", f"md5:{hashlib.md5(CONTENT).hexdigest()}"),),
+        "news",
+        (PublicFile("file:///gone", "news.csv", f"md5:{hashlib.md5(CONTENT).hexdigest()}"),),
         ("World", "Sports", "Business", "Sci/Tech"),
         lambda root: pd.read_csv(root / "news.csv", names=["label", "text", "split"]),
     )  # fmt: skip
 
 
-def test_a_file_that_is_there_is_used_and_made_up_texts_take_its_place(tmp_path, few_generated, capsys):
-    file, settings = tmp_path / "news.csv", {"path": str(tmp_path), "cache_dir": str(tmp_path / "cache")}
+def test_a_file_that_is_there_is_used_and_made_up_texts_take_its_place(
+    tmp_path, few_generated, capsys
+):
+    file, settings = (
+        tmp_path / "news.csv",
+        {"path": str(tmp_path), "cache_dir": str(tmp_path / "cache")},
+    )
     file.write_bytes(CONTENT)
     data = NewsData(**settings, vocab_size=9)
-    facts = data.num_classes, data.vocab_size, data.max_tokens, data.has_test  # known before it is prepared
+    # Known before it is prepared
+    facts = data.num_classes, data.vocab_size, data.max_tokens, data.has_test
     assert facts == (4, 9, 256, True)
     assert prepared(data).description.startswith("news: 36 train / 4 val / 8 test texts of")
     file.unlink()
-    assert refusal(prepared, NewsData(**settings)).startswith(f"news: it is not in {tmp_path}/ and can't be downloaded")
+    assert refusal(prepared, NewsData(**settings)).startswith(
+        f"news: it is not in {tmp_path}/ and can't be downloaded"
+    )
     data = prepared(NewsData(**settings, fallback="generated"))
     assert "GENERATED DATA" in capsys.readouterr().err
     assert data.description.startswith("GENERATED stand-in for news: 36 train / 4 val / 8 test")

@@ -1,4 +1,6 @@
-"""What a file of texts says: rows that can't be used, the order of classes, texts to predict, words and pieces."""
+"""What a file of texts says: rows that can't be used, the order of classes, texts to predict, words
+and pieces.
+"""
 
 import pytest
 from tokenizers import Tokenizer
@@ -26,11 +28,15 @@ def make(make_data, tmp_path):
 
 def test_bad_rows(make, tmp_path, said):
     content = f"text,label\n,2\nsixth,null\nx,NA\n{ROWS}"  # NA trained as a class
-    summary = f"{tmp_path}/my.csv: 3 of 23 rows can't be used: row 2 (no text), row 3 (no label), row 4 (no label); "
+    summary = (
+        f"{tmp_path}/my.csv: 3 of 23 rows can't be used: row 2 (no text), row 3 (no label), row 4 "
+        "(no label); "
+    )
     message = f"{summary}correct or delete them, or use --data.bad_rows drop"
     assert refusal(prepared, make(content)) == message
     data = prepared(make(content, bad_rows="drop"))
-    assert (data.sizes, data.class_names) == ({"train": 16, "val": 2, "test": 2}, ["9", "10"])  # not 9.0
+    # Not 9.0
+    assert (data.sizes, data.class_names) == ({"train": 16, "val": 2, "test": 2}, ["9", "10"])
     assert said == [f"{summary}they are left out (data.bad_rows)"]
 
 
@@ -38,7 +44,10 @@ def test_bad_rows(make, tmp_path, said):
     ("options", "message"),
     [
         ({"columns": ["a"]}, "data.columns: it names 1 columns, and {file} has 2; name each"),
-        ({"text_columns": ["y", "label"]}, "data.text_columns: they have data.label_column, which tells the answer"),
+        (
+            {"text_columns": ["y", "label"]},
+            "data.text_columns: they have data.label_column, which tells the answer",
+        ),
     ],
 )
 def test_columns_that_do_not_fit(make, tmp_path, options, message):
@@ -65,7 +74,9 @@ def test_input_to_predict(tmp_path, make_data):
     table = "text;x\none;1\n;2\nthree;3\n"  # without labels
     assert read("in.csv", table, bad_rows="drop") == {2: "one", 4: "three"}
     message = refusal(read, "in.csv", table)
-    assert message.startswith(f"{tmp_path}/in.csv: 1 of 3 rows can't be used: row 3 (no text); correct or delete")
+    assert message.startswith(
+        f"{tmp_path}/in.csv: 1 of 3 rows can't be used: row 3 (no text); correct or delete"
+    )
 
 
 def test_words(make):
@@ -75,7 +86,16 @@ def test_words(make):
     test = 'text,label\n"THE<br>dog<br />, Don\'t!",0\n<br />,1\nzebra zebra,0\n'
     data = prepared(make(f"text,label\n{rows}", test, val_fraction=0))
     known = Tokenizer.from_str(data.metadata.tokenizer).get_vocab()
-    assert sorted(known, key=known.get) == ["[PAD]", "[UNK]", "the", "!", "a", "cat's", "dog", "don't"]
+    assert sorted(known, key=known.get) == [
+        "[PAD]",
+        "[UNK]",
+        "the",
+        "!",
+        "a",
+        "cat's",
+        "dog",
+        "don't",
+    ]
     ((inputs, _),) = data.batches("test")
     assert [decode(data, ids) for ids in strip(inputs)] == [
         ["the", "dog", "[UNK]", "don't", "!"],
@@ -86,7 +106,10 @@ def test_words(make):
 
 @pytest.mark.parametrize(("kind", "size"), [("word", 4), ("bpe", 300)])
 def test_size_is_a_bound_and_no_text_can_spell_padding(make, kind, size):
-    rows = [f"[PAD] {number} many words {'x' * number} x[UNK][PAD],{number % 2}\n" * 3 for number in range(40)]
+    rows = [
+        f"[PAD] {number} many words {'x' * number} x[UNK][PAD],{number % 2}\n" * 3
+        for number in range(40)
+    ]
     data = prepared(make("text,label\n" + "".join(rows), tokenizer=kind, vocab_size=size))
     known = Tokenizer.from_str(data.metadata.tokenizer).get_vocab()
     assert sorted(known.values()) == list(range(size))

@@ -24,7 +24,9 @@ class OnlyTrains(LightningModule):
         self.save_hyperparameters(ignore="optimizer")
         self.layers = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1), nn.Flatten(0))
         self.make_optimizer = optimizer
-        self.aurocs = nn.ModuleDict({f"of_{stage}": BinaryAUROC() for stage in ("train", "val", "test")})
+        self.aurocs = nn.ModuleDict(
+            {f"of_{stage}": BinaryAUROC() for stage in ("train", "val", "test")}
+        )
 
     def forward(self, points):
         return self.layers(points)
@@ -40,7 +42,9 @@ class OnlyTrains(LightningModule):
         logits, auroc = self(points), self.aurocs[f"of_{stage}"]
         loss = F.binary_cross_entropy_with_logits(logits, labels.float())
         auroc(logits, labels)
-        self.log_dict({f"{stage}_loss": loss, f"{stage}_auroc": auroc}, on_step=False, on_epoch=True)
+        self.log_dict(
+            {f"{stage}_loss": loss, f"{stage}_auroc": auroc}, on_step=False, on_epoch=True
+        )
         return loss
 
 
@@ -70,7 +74,10 @@ class PointsData(LightningDataModule):
 
     def train_dataloader(self):
         points = torch.randn(160, 4, generator=torch.Generator().manual_seed(0))
-        return DataLoader(TensorDataset(points, (points.sum(dim=1) > 0).long()), batch_size=self.hparams.batch_size)
+        return DataLoader(
+            TensorDataset(points, (points.sum(dim=1) > 0).long()),
+            batch_size=self.hparams.batch_size,
+        )
 
     val_dataloader = train_dataloader
 

@@ -29,7 +29,9 @@ class SmallCNN(Classifier):
         if width < 4:
             raise UserError(f"model.width: {width} is not valid; it must be 4 or more")
         if image_shape is None or num_classes is None:
-            raise UserError("model: image_shape or num_classes is not set, and the data does not give it")
+            raise UserError(
+                "model: image_shape or num_classes is not set, and the data does not give it"
+            )
         super().__init__(
             partial(_network, width, num_classes, image_shape[0]),
             num_classes=num_classes,
@@ -58,7 +60,9 @@ class MNASNet(nn.Module):
 
     def __init__(self, width: int = 8) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Conv2d(3, width, 4, stride=4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, width, 4, stride=4), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        )
         self.head = nn.Linear(width, 10)
 
     def forward(self, images):

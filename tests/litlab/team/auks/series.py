@@ -14,11 +14,19 @@ class ThreeLayers(nn.Module):
     """Forecast each channel from itself, with three layers."""
 
     def __init__(
-        self, context_length: int, horizon: int, hidden_size: int, outputs: int, activation: Activation
+        self,
+        context_length: int,
+        horizon: int,
+        hidden_size: int,
+        outputs: int,
+        activation: Activation,
     ) -> None:
         super().__init__()
         between = {"tanh": nn.Tanh(), "relu": nn.ReLU()}[activation]
-        second, last = nn.Linear(hidden_size, hidden_size), nn.Linear(hidden_size, horizon * outputs)
+        second, last = (
+            nn.Linear(hidden_size, hidden_size),
+            nn.Linear(hidden_size, horizon * outputs),
+        )
         first = nn.Linear(context_length, hidden_size)
         self.layers = nn.Sequential(first, between, second, between, nn.Dropout(0.1), last)
         self.shape = (horizon, outputs)
@@ -51,6 +59,13 @@ class SmallForecaster(Forecaster):
         **settings: Any,
     ) -> None:
         if context_length is None or horizon is None or num_targets is None:
-            raise UserError("model: context_length, horizon or num_targets is not set, and the data does not give it.")
-        network = ThreeLayers(context_length, horizon, hidden_size, len(quantiles or [1]), activation)
-        super().__init__(network, horizon=horizon, num_targets=num_targets, quantiles=quantiles, **settings)
+            raise UserError(
+                "model: context_length, horizon or num_targets is not set, and the "
+                "data does not give it."
+            )
+        network = ThreeLayers(
+            context_length, horizon, hidden_size, len(quantiles or [1]), activation
+        )
+        super().__init__(
+            network, horizon=horizon, num_targets=num_targets, quantiles=quantiles, **settings
+        )

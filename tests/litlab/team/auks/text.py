@@ -38,5 +38,9 @@ class SmallTextClassifier(Classifier):
         **settings: Any,
     ) -> None:
         if vocab_size is None or num_classes is None:
-            raise UserError("model: vocab_size or num_classes is not set, and the data does not give it")
-        super().__init__(MeanOfWords(vocab_size, embed_dim, num_classes), num_classes=num_classes, **settings)
+            raise UserError(
+                "model: vocab_size or num_classes is not set, and the data does not give it"
+            )
+        super().__init__(
+            MeanOfWords(vocab_size, embed_dim, num_classes), num_classes=num_classes, **settings
+        )
