@@ -204,7 +204,7 @@ def build_trainer(experiment: Experiment, run: Run | None) -> Trainer:
 
     with building("trainer"):
         trainer = experiment.command.trainer_class(**settings)
-    # Which writes no pictures
+    # A validation writes no pictures.
     if run is not None and run.folder is not None and verb != "validate":
         check_files(trainer, run.folder.path)
     choose_checkpoint_io(trainer)
