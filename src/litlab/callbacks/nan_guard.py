@@ -76,7 +76,7 @@ class NaNGuard(Callback):
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self._read_steps()
-        # Or their average
+        # The weights, or their average
         weights = [local_part(p.detach()) for p in pl_module.parameters() if not p.is_meta]
         is_finite = math.isfinite(math.hypot(*norms_of(weights).tolist()))
         if not trainer.strategy.reduce_boolean_decision(is_finite):

@@ -151,7 +151,7 @@ class RunCheckpoint(ModelCheckpoint):
             self.write_last(trainer)
 
     def _write_at_end(self, trainer: Trainer) -> None:
-        # Or the run ended within an epoch, and it is written
+        # Otherwise the run ended within an epoch, and it is written.
         if trainer.global_step != self.step_of_last:
             self.write_last(trainer)
 

@@ -61,7 +61,7 @@ class ExperimentTrainer(Trainer):
         super().__init__(precision=precision, **settings)
 
         plugin: Any = self.precision_plugin
-        # Which want one type in a block
+        # Strategies that shard want one type in a block.
         if type(plugin) is HalfPrecision and not shards(self.strategy):
             self.strategy.precision_plugin = HalfWithFloat32Norms(plugin.precision)  # pyright: ignore[reportArgumentType]
         if type(plugin) is MixedPrecision:

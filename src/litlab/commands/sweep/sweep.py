@@ -73,7 +73,7 @@ def _sweep(arguments: list[str]) -> int:
     options.add_argument(
         "--report", action="store_true", help="show the trials that there are, and write the page"
     )
-    # Which of how many this process is: 0/2
+    # Which of how many processes this one is: 0/2
     options.add_argument("--worker", help=argparse.SUPPRESS)
     chosen = options.parse_args(arguments[:end])
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # `describe` says how trials end

@@ -216,7 +216,7 @@ class SeriesData(ExperimentData):
     @property
     def rows(self) -> dict[str, Tensor]:
         """All rows, and their calendar if there is one, as the model gets them; after `setup`."""
-        # Which is emptied with each set-up, and where a checkpoint has other scales
+        # It is emptied with each set-up, and where a checkpoint has other scales
         if "rows" not in self._samples:
             rows = self._encode(self.series)
             # Other devices than CUDA's may copy the whole strided view for each batch that is
