@@ -39,7 +39,7 @@ class LRFinder(Callback):
     the rates of an optimizer that has several, keep their proportions. The schedule plays no part
     in the search and starts from the rate found. The curve goes to the loggers and to
     ``lr_finder.png`` in the run folder. A resumed run keeps the rate, which is in the state of the
-    optimizer. The command line searches before the fit; in Python, call `find_learning_rate`.
+    optimizer. The command line searches before the fit; in Python, call `search`.
 
     Args:
         min_lr: Where the search starts.
@@ -72,9 +72,8 @@ class LRFinder(Callback):
             publish_figure(trainer, run_folder(trainer), "lr_finder", self._figure, stage="fit")
         elif trainer.ckpt_path is None:  # pyright: ignore[reportAttributeAccessIssue]
             raise UserError(
-                "trainer.callbacks: LRFinder has not searched yet; call "
-                "find_learning_rate(trainer, model, data) of litlab.callbacks.lr_finder before "
-                "trainer.fit"
+                "trainer.callbacks: LRFinder has not searched yet; call its search(trainer, model, "
+                "data) before trainer.fit"
             )
 
     def search(self, trainer: Trainer, model: Any, data: Any) -> None:
@@ -111,23 +110,6 @@ class LRFinder(Callback):
         model.lr = self.lr
         rank_zero_info(f"LRFinder: lr is {self.lr} instead of {before}")
         self._figure = draw_lr_curve(rates, losses, self.lr)
-
-
-def find_learning_rate(trainer: Trainer, model: LightningModule, data: Any) -> None:
-    """Search the learning rate of a fit that begins, if the trainer has an `LRFinder`: a training
-    before the training.
-
-    Args:
-        trainer: The trainer of the fit.
-        model: The model, which gets the rate.
-        data: Its DataModule.
-
-    Raises:
-        UserError: As of `LRFinder`.
-    """
-    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
-        if isinstance(callback, LRFinder):
-            callback.search(trainer, model, data)
 
 
 class Sweep(Callback):

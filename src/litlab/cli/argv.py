@@ -21,7 +21,7 @@ from litlab.util.yaml import read_mapping as read_yaml
 
 CONFIG = ("--config", "-c")
 # A config file could not be read before them
-ONLY_FLAGS = ("resume", "run", "allow_modules", "data_changed")
+ONLY_FLAGS = ("resume", "run", "seeds", "folds", "allow_modules", "data_changed")
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,13 @@ class CommandLine:
     run: RunFolder | None = None
     is_auto: bool = False
     is_foreign: bool = False
+
+    def without(self, *names: str) -> list[str]:
+        """Return the flags as they were typed, its run pinned, without some and their values."""
+        flags = self.pinned[1:]
+        for name in names:
+            _, flags = take_flag(name, flags)
+        return flags
 
 
 def read_command_line(argv: list[str]) -> CommandLine:

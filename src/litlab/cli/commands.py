@@ -23,9 +23,9 @@ Table = dict[str, tuple[str, str]]  # name: module:function, help
 # These train or evaluate, and take every setting as a flag.
 EXPERIMENT: Table = {
     "fit": ("litlab.cli.fit:fit", "train, then test the best checkpoint"),
-    "validate": ("litlab.cli.fit:evaluate", "evaluate a checkpoint on the validation split"),
-    "test": ("litlab.cli.fit:evaluate", "evaluate a checkpoint on the test split"),
-    "predict": ("litlab.cli.fit:predict", "read raw files and write a predictions file"),
+    "validate": ("litlab.cli.evaluate:evaluate", "evaluate a checkpoint on the validation split"),
+    "test": ("litlab.cli.evaluate:evaluate", "evaluate a checkpoint on the test split"),
+    "predict": ("litlab.cli.evaluate:predict", "read raw files and write a predictions file"),
 }
 # These have options of their own.
 OTHERS: Table = {
@@ -75,8 +75,6 @@ OTHERS: Table = {
 FLAGS: Table = {
     "--check": ("litlab.commands.check.check:check", "try a few steps"),
     "--plan": ("litlab.commands.plan.plan:plan_command", "say what memory and traffic it takes"),
-    "--seeds": ("litlab.commands.repeat.repeat:main", "repeat the fit with other seeds"),
-    "--folds": ("litlab.commands.repeat.repeat:main", "repeat the fit with other folds"),
 }
 
 

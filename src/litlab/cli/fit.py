@@ -1,7 +1,7 @@
-"""What ``fit``, ``validate``, ``test`` and ``predict`` do, in the order in which it happens.
+"""What ``fit`` does, in the order in which it happens.
 
 Each step is a function to step into or to put a breakpoint on; none is hidden in the hooks of a
-framework.
+framework. `litlab.cli.evaluate` has the other verbs.
 """
 
 import sys
@@ -10,53 +10,35 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
-from lightning.pytorch import (
-    Callback,
-    LightningDataModule,
-    LightningModule,
-    Trainer,
-    seed_everything,
-)
-from lightning.pytorch.callbacks import (
-    BasePredictionWriter,
-    Checkpoint,
-    LearningRateMonitor,
-    ModelSummary,
-)
-from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer, seed_everything
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.callbacks.gradients import FreeGradients
 from litlab.callbacks.layout import ChannelsLast
-from litlab.callbacks.lr_finder import find_learning_rate
-from litlab.callbacks.progress import ProgressBar
-from litlab.callbacks.reporting import check_files
-from litlab.callbacks.summary import ModelTable, RunSummary
-from litlab.checkpointing.internals import log_at_step, release_averages
+from litlab.callbacks.summary import RunSummary
+from litlab.checkpointing.internals import release_averages
 from litlab.checkpointing.io import load_checkpoint
-from litlab.checkpointing.resume import ExactResume, make_resumable
+from litlab.checkpointing.resume import ExactResume
 from litlab.checkpointing.weights import check_weights, initialise
-from litlab.cli.argv import has_flag
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
 from litlab.cli.preflight import Preflight, check_used
 from litlab.cli.trainer import (
-    as_list,
     build_settings,
     check_trained,
-    choose_checkpoint_io,
     explain_untestable,
-    has_callback,
-    lighten_steps,
+    finish_trainer,
     print_summary,
+    search_learning_rate,
 )
-from litlab.errors import UserError, building
+from litlab.cli.trust import list_modules
+from litlab.errors import UserError
 from litlab.runs.changes import check_settings
-from litlab.runs.find import find_checkpoint
+from litlab.runs.children import run_fit
+from litlab.runs.find import all_runs, find_checkpoint
 from litlab.runs.record import RunRecord
-from litlab.runs.run import Run, saving_traceback
+from litlab.runs.run import Run
 from litlab.runs.signals import StopSignals
-from litlab.util.files import check_replaceable, record_digests
 
 
 @dataclass
@@ -71,17 +53,17 @@ class Experiment:
 
 def fit(argv: list[str]) -> int:
     """Train, then test the best checkpoint; return the exit code."""
-    # One fit after the other, each in a process of its own
-    if has_flag(argv, "--seeds", "--folds"):
-        return import_command("--seeds")(argv[1:])
-
-    command = Command(argv)  # runs and bases become flags, then all is parsed
+    # The name of a run becomes its config and checkpoint, and bases become configs; all is parsed
+    command = Command(argv)
     config = command.config
     sys.argv[1:] = command.line.pinned  # with which Lightning starts the other processes
+    if config.seeds or config.folds:
+        return fit_each(command)
     if config.plan is not None:
         import_command("--plan")(command)
         return 0
 
+    # Seeds, opens the data, and builds the model for it
     experiment = build(command)
     data, model = experiment.data, experiment.model
     check_used(model)
@@ -89,12 +71,13 @@ def fit(argv: list[str]) -> int:
         import_command("--check")(build_trainer(experiment, None), model, data)
         return 0
 
+    # Whatever ends this block, the run's folder says so: finished, stopped by a signal, or failed
     with Run.start(command) as run:
         if run.is_finished:
             return 0
         trainer = build_trainer(experiment, run)
-        if config.ckpt_path is None:
-            find_learning_rate(trainer, model, data)  # only with an LRFinder: a training before it
+        if experiment.checkpoint is None:
+            search_learning_rate(trainer, model, data)  # with an LRFinder: it trains a copy
         trainer.fit(model, data, ckpt_path=config.ckpt_path, weights_only=True)
         check_trained(trainer)
         test_best(trainer, experiment)
@@ -102,58 +85,27 @@ def fit(argv: list[str]) -> int:
     return 0
 
 
-def evaluate(argv: list[str]) -> int:
-    """Validate or test a checkpoint; the results go into its run."""
-    command = Command(argv)
-    sys.argv[1:] = command.line.pinned
-    experiment = build(command)
+def fit_each(command: Command) -> int:
+    """Fit with each of ``--seeds``, or once for each of ``--folds``; print mean and spread.
 
-    with Run.join(command) as run:
-        trainer = build_trainer(experiment, run)
-        run_verb = trainer.validate if command.verb == "validate" else trainer.test
-        run_verb(
-            experiment.model,
-            experiment.data,
-            ckpt_path=command.config.ckpt_path,
-            weights_only=True,
-            verbose=False,
-        )
-    print_summary(trainer)
-    return 0
+    One fit runs after the other, each in a process of its own and with a run of its own. The same
+    command goes on with what was stopped, and leaves out what is finished.
+    """
+    from litlab.runs.groups import RunGroup  # which most fits don't need
 
-
-def predict(argv: list[str]) -> int:
-    """Read ``--input``, predict and write ``--output``; or leave both to a callback."""
-    command = Command(argv)
-    config = command.config
-    experiment = build(command)
-    data: Any = experiment.data
-    writes = hasattr(data, "write_predictions")
-    output = choose_output(config) if writes else None
-    data.predict_input = config.input
-
-    with saving_traceback():
-        trainer = build_trainer(experiment, None)
-        callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-        if not writes and not any(
-            isinstance(callback, BasePredictionWriter) for callback in callbacks
-        ):
-            raise UserError(
-                f"predict: {type(data).__name__} has no write_predictions, and trainer.callbacks "
-                "no BasePredictionWriter; add one of them to keep what is predicted"
-            )
-        outputs = trainer.predict(
-            experiment.model,
-            data,
-            return_predictions=writes,
-            ckpt_path=config.ckpt_path,
-            weights_only=True,
-        )
-        if output is not None:
-            data.write_predictions(outputs, str(output))
-            record_digests(output)
-            rank_zero_info(f"Predictions: {output}")
-    return 0
+    group = RunGroup(command)
+    with group.lock():
+        for member in group.members:
+            folder, flags = group.begin(member)
+            code = run_fit(folder, flags, list_modules(group.flags))
+            if code > 128:
+                group.stop(signum=code - 128)
+                return code
+            if code and not all_runs(folder):  # it was refused, as all others would be
+                return code
+        status = group.write_status("finished")
+    group.print_table()
+    return 0 if status == "finished" else 1
 
 
 def build(command: Command) -> Experiment:
@@ -171,10 +123,11 @@ def build(command: Command) -> Experiment:
             f"{command.verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE"
         )
     checkpoint = None if path is None else load_checkpoint(path, weights=command.verb != "fit")
-
     seed_everything(config.seed_everything, workers=True)
+
+    # The files are opened here: null settings of the model, such as num_classes, are theirs
     data = command.build_data()
-    command.fill_from_data(data)  # null settings of the model, such as num_classes
+    command.fill_from_data(data)
     if command.verb == "fit" and command.line.run is not None:
         check_settings(command)
     model = command.build_model(trained=checkpoint is not None)
@@ -194,73 +147,37 @@ def build_trainer(experiment: Experiment, run: Run | None) -> Trainer:
         experiment: What it is to train or evaluate.
         run: The run whose folder it writes into; None: it writes nothing.
     """
-    checkpoint, verb = experiment.checkpoint, experiment.command.verb
-    built, settings = build_settings(experiment, run)
-    settings["callbacks"] = list_callbacks(
-        built, settings, run, is_resumed=verb == "fit" and checkpoint is not None
-    )
-    if settings["enable_checkpointing"] is None:
-        settings["enable_checkpointing"] = has_callback(settings["callbacks"], Checkpoint)
-
-    with building("trainer"):
-        trainer = experiment.command.trainer_class(**settings)
-    # A validation writes no pictures.
-    if run is not None and run.folder is not None and verb != "validate":
-        check_files(trainer, run.folder.path)
-    choose_checkpoint_io(trainer)
-    lighten_steps(trainer)
-    if checkpoint is not None and verb != "fit":  # where results belong in the curves of the run
-        log_at_step(trainer, checkpoint.get("global_step", 0))
-    return trainer
+    sections, settings = build_settings(experiment, run)
+    settings["callbacks"] = list_callbacks(sections, settings["callbacks"], run)
+    return finish_trainer(experiment, settings, run)
 
 
-def list_callbacks(
-    built: Namespace, settings: dict[str, Any], run: Run | None, is_resumed: bool
-) -> list[Callback]:
-    """Return all callbacks in the order in which they run; Lightning moves the checkpoints to the
-    end.
-
-    A progress bar or LearningRateMonitor in ``trainer.callbacks`` takes the place of litlab's.
+def list_callbacks(sections: Namespace, named: list[Any], run: Run | None) -> list[Any]:
+    """Return all callbacks in the order in which they run; Lightning moves checkpoints to the end.
 
     Args:
-        built: The config, its sections built.
-        settings: The Trainer's arguments.
+        sections: What the sections of the config configure; None where one is off.
+        named: Those of ``trainer.callbacks``.
         run: As of `build_trainer`.
-        is_resumed: Whether a fit continues from a checkpoint.
-
-    Raises:
-        UserError: If two of them exclude each other, or one can't be resumed.
     """
-    if built.ema is not None and built.swa is not None:
-        raise UserError(
-            "swa: ema averages the weights too, and one average can be kept; set ema or swa to null"
-        )
-    named = make_resumable(as_list(settings["callbacks"]), is_resumed)
-    shows_rates = settings["logger"] and not has_callback(named, LearningRateMonitor)
-    shows_progress = settings["enable_progress_bar"] is not False and not has_callback(
-        named, LightningProgressBar
-    )
-    shows_model = settings["enable_model_summary"] is not False and not has_callback(
-        named, ModelSummary
-    )
-    compiles = built.compile is not None and built.compile.mode is not None
     callbacks = [
-        ChannelsLast() if built.channels_last else None,  # before an average copies the weights
-        built.checkpoint,
-        built.early_stopping,
-        built.freeze,
-        built.ema,
-        built.swa,
+        ChannelsLast() if sections.channels_last else None,  # before an average copies the weights
+        sections.checkpoint,
+        sections.early_stopping,
+        sections.freeze,
+        sections.ema,
+        sections.swa,
         # The gradient: as it is, whether it is finite, clipped.
-        built.grad_norms,
-        built.nan_guard,
-        built.agc,
-        built.activation_checkpointing,
-        built.compile if compiles else None,
-        built.vram,
-        LearningRateMonitor() if shows_rates else None,
-        ProgressBar() if shows_progress else None,
-        ModelTable() if shows_model else None,
+        sections.grad_norms,
+        sections.nan_guard,
+        sections.agc,
+        sections.activation_checkpointing,
+        sections.compile,
+        sections.vram,
+        # What is shown, unless one of `named` does
+        sections.learning_rates,
+        sections.progress,
+        sections.model_table,
         Preflight(),
         FreeGradients(),
         ExactResume(),
@@ -270,18 +187,6 @@ def list_callbacks(
         *named,
     ]
     return [callback for callback in callbacks if callback is not None]
-
-
-def choose_output(config: Any) -> Path:
-    """Return the file that ``predict`` writes; refuse one that would replace something else."""
-    from litlab.data.predictions import check_output
-
-    if not config.input:
-        raise UserError("--input: it is not set; give a file or a folder")
-    path = Path(config.output or Path(config.run or "", "predictions.csv")).expanduser()
-    check_output(path)
-    check_replaceable(path)
-    return path
 
 
 def test_best(trainer: Trainer, experiment: Experiment) -> None:

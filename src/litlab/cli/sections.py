@@ -18,12 +18,12 @@ from litlab.callbacks import (
 )
 from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.callback import RunCheckpoint
-from litlab.types import PositiveFloat
+from litlab.types import PositiveFloat, PositiveInt
 
 # Settings of a command, which are not part of the config that a run keeps.
 OF_THE_COMMAND = (
-    "config", "base", "resume", "run", "check", "plan", "plan_memory", "input", "output",
-    "allow_modules", "data_changed", "ckpt_path", "print_config",
+    "config", "base", "resume", "run", "seeds", "folds", "check", "plan", "plan_memory", "input",
+    "output", "allow_modules", "data_changed", "ckpt_path", "print_config",
 )  # fmt: skip
 
 # By section: the callback that it configures, whether it is on by default, and its help.
@@ -121,6 +121,10 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
             "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
         )
         add("--resume", type=str | None, default=None, help=help_)
+        help_ = "Fit once with each of several seeds, such as 0,1,2, and show mean and spread."
+        add("--seeds", type=str | None, default=None, help=help_)
+        help_ = "Fit once with each of several folds of the data as its test split, such as 5."
+        add("--folds", type=PositiveInt | None, default=None, help=help_)
         add(
             "--check",
             action="store_true",

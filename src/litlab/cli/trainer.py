@@ -9,15 +9,21 @@ from typing import Any
 from jsonargparse import Namespace
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor, ModelSummary
+from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.profilers import PassThroughProfiler
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from litlab import parallel  # noqa: F401 - its strategies have names
-from litlab.callbacks.summary import RunSummary
+from litlab.callbacks.progress import ProgressBar
+from litlab.callbacks.reporting import check_files
+from litlab.callbacks.summary import ModelTable, RunSummary
+from litlab.checkpointing.internals import log_at_step
 from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.checkpointing.resume import make_resumable
 from litlab.cli.sections import SECTIONS
-from litlab.errors import UserError
+from litlab.errors import UserError, building
 from litlab.runs.folder import RunFolder
 from litlab.runs.loggers import resume_loggers
 from litlab.runs.run import Run
@@ -32,31 +38,79 @@ STEP_HOOKS = (
 
 
 def build_settings(experiment: Any, run: Run | None) -> tuple[Namespace, dict[str, Any]]:
-    """Build what the config says of the Trainer: its sections, and its arguments without litlab's
-        callbacks.
+    """Build what the config says of the Trainer.
 
     Args:
         experiment: The `litlab.cli.fit.Experiment`.
         run: The run whose folder it writes into; None: it writes nothing.
+
+    Returns:
+        The callbacks that sections of the config configure, by section, None where one is off; and
+        the Trainer's arguments, of which ``callbacks`` are those that the config names.
+
+    Raises:
+        UserError: If two of them exclude each other, or one can't be resumed.
     """
     folder = run and run.folder
     command = experiment.command
     config = command.config.clone()
-    named = config.trainer.logger
+    loggers = as_list(config.trainer.logger)
     if folder is not None:
-        resume_loggers(
-            [logger for logger in as_list(named) if not isinstance(logger, bool)], folder
-        )
+        resume_loggers([logger for logger in loggers if not isinstance(logger, bool)], folder)
     built = command.build("trainer", *SECTIONS, "channels_last", config=config)
-    settings: dict[str, Any] = dict(built.trainer)
+    if built.ema is not None and built.swa is not None:
+        raise UserError(
+            "swa: ema averages the weights too, and one average can be kept; set ema or swa to null"
+        )
+    if built.compile is not None and built.compile.mode is None:
+        built.compile = None
 
+    settings: dict[str, Any] = dict(built.trainer)
     if command.verb == "predict":  # one process writes the file
         settings |= {"strategy": "auto", "devices": 1, "num_nodes": 1}
     if getattr(experiment.data, "shares_samples", False):  # among processes, without padding
         settings["use_distributed_sampler"] = False
-    loggers = settings["logger"]
-    settings["logger"] = [] if folder is None else build_loggers(experiment, loggers, folder)
+    named = settings["logger"]
+    settings["logger"] = [] if folder is None else build_loggers(experiment, named, folder)
+
+    resumes = command.verb == "fit" and experiment.checkpoint is not None
+    settings["callbacks"] = make_resumable(as_list(settings["callbacks"]), resumes)
+    built.learning_rates = choose(settings, "logger", LearningRateMonitor)
+    built.progress = choose(settings, "enable_progress_bar", LightningProgressBar, ProgressBar)
+    built.model_table = choose(settings, "enable_model_summary", ModelSummary, ModelTable)
     return built, settings
+
+
+def choose(settings: dict[str, Any], setting: str, kind: type, ours: type | None = None) -> Any:
+    """Return what shows something of a run; None where a setting turns it off, or the config names
+    one of its kind.
+    """
+    is_off = settings[setting] in (False, [])
+    return None if is_off or has_callback(settings["callbacks"], kind) else (ours or kind)()
+
+
+def finish_trainer(experiment: Any, settings: dict[str, Any], run: Run | None) -> Trainer:
+    """Build the Trainer from its arguments, and give it what no argument can.
+
+    Args:
+        experiment: The `litlab.cli.fit.Experiment`.
+        settings: The arguments.
+        run: As of `build_settings`.
+    """
+    checkpoint, verb = experiment.checkpoint, experiment.command.verb
+    if settings["enable_checkpointing"] is None:
+        settings["enable_checkpointing"] = has_callback(settings["callbacks"], Checkpoint)
+    with building("trainer"):
+        trainer = experiment.command.trainer_class(**settings)
+
+    # A validation writes no pictures.
+    if run is not None and run.folder is not None and verb != "validate":
+        check_files(trainer, run.folder.path)
+    choose_checkpoint_io(trainer)
+    lighten_steps(trainer)
+    if checkpoint is not None and verb != "fit":  # where results belong in the curves of the run
+        log_at_step(trainer, checkpoint.get("global_step", 0))
+    return trainer
 
 
 def build_loggers(experiment: Any, named: Any, run: RunFolder) -> list[Logger]:
@@ -114,6 +168,13 @@ class NoProfiler(PassThroughProfiler):
 
     def profile(self, action_name: str) -> Any:
         return self._context
+
+
+def search_learning_rate(trainer: Trainer, model: LightningModule, data: Any) -> None:
+    """Let an LRFinder find the rate, if the config names one: a training before the training."""
+    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        if hasattr(callback, "search"):
+            callback.search(trainer, model, data)
 
 
 def check_trained(trainer: Trainer) -> None:

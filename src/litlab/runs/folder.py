@@ -26,7 +26,7 @@ class RunFolder:
 
     The folder of a group, ``lightning_logs/<experiment>/seeds_N/``, has the same files, with means
     over its runs, and ``repeat.json``, which says what differs between them (see
-    `litlab.commands.repeat`).
+    `litlab.runs.groups`).
 
     Args:
         path: The folder. It need not exist yet.

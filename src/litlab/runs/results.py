@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from litlab.runs.provenance import mask
+from litlab.runs.masking import mask
 from litlab.util.metrics import metric_direction
 from litlab.util.text import decimals
 

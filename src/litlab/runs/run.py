@@ -5,9 +5,8 @@ import re
 import shutil
 import signal
 import time
-import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from litlab.runs.changes import (
     is_of_results,
     saves_results,
 )
+from litlab.runs.failures import locate_failure, save_traceback
 from litlab.runs.folder import (
     ROOT,
     RunFolder,
@@ -34,9 +34,9 @@ from litlab.runs.folder import (
     write_text,
 )
 from litlab.runs.loggers import log_settings, save_logger_ids
-from litlab.runs.provenance import describe_origin, mask, mask_text, now
+from litlab.runs.masking import mask, mask_text
+from litlab.runs.provenance import now, write_origin
 from litlab.runs.results import flatten, values
-from litlab.util import team
 
 # By name, whoever raises them; Lightning ends the process with SystemExit after Ctrl-C.
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")
@@ -139,19 +139,10 @@ class Run:
         if self._is_fit and trainer.is_global_zero:
             self._started = now()
             self._write_status("running")
-            self._write_origin(trainer, self.folder)
+            write_origin(trainer, self.folder)
             write_text(self.folder.config, self.config)
             log_settings(trainer, self._logged_settings)
             save_logger_ids(trainer.loggers, self.folder)
-
-    def _write_origin(self, trainer: Trainer, folder: RunFolder) -> None:
-        origin, diff = describe_origin(trainer)
-        if diff:
-            write_text(folder.path / origin["uncommitted"]["file"], diff)
-        first = read_json(folder.provenance)
-        if first:  # what a resumed fit is made from stands beside it
-            first["continued"] = [*first.get("continued", []), origin]
-        write_json(folder.provenance, first or origin)
 
     @property
     def _logged_settings(self) -> dict[str, Any]:
@@ -245,35 +236,3 @@ def refuse_second(experiment: RunFolder) -> None:
 def is_first_process() -> bool:
     """Return whether this process of a run writes files, and was not launched as a further rank."""
     return not early_rank() and os.environ.get("NODE_RANK", "0") == "0"
-
-
-@contextmanager
-def saving_traceback(file: Path = ROOT / "traceback.txt") -> Iterator[None]:
-    """Keep the traceback of what ends the block, and note on the exception where it is."""
-    try:
-        yield
-    except Exception as error:
-        save_traceback(error, file)
-        raise
-
-
-def save_traceback(error: Exception, file: Path) -> None:
-    with suppress(UserError):  # a full disk: the exception itself is what must be seen
-        write_text(file, mask_text("".join(traceback.format_exception(error))))
-        error.add_note(f"traceback in {file}")
-
-
-def locate_failure(trainer: Trainer, error: BaseException) -> dict[str, Any]:
-    """Return where a fit failed: epoch, step, batch, and the line, of the team's package if any
-    is.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    folder = team.package_folder()
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
-    frame = (own or frames)[-1]
-    return {
-        "epoch": trainer.current_epoch,
-        "step": trainer.global_step,
-        "batch": trainer.fit_loop.batch_idx,
-        "line": f"{os.path.relpath(frame.filename)}:{frame.lineno}",
-    }

@@ -15,7 +15,7 @@ from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
 
 from litlab.callbacks import EMA, ActivationCheckpointing, LRFinder
-from litlab.callbacks.lr_finder import find_learning_rate, suggest_rate
+from litlab.callbacks.lr_finder import suggest_rate
 from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
 from litlab.optim.schedule import WarmupDecay
@@ -79,7 +79,9 @@ def fit(folder, model, *callbacks, **settings):
         folder, max_epochs=2, logger=logger, callbacks=[*callbacks, Rates()], **settings
     )
     data = TinyData(samples=20)
-    find_learning_rate(trainer, model, data)
+    for callback in callbacks:
+        if isinstance(callback, LRFinder):
+            callback.search(trainer, model, data)
     trainer.fit(model, data)
     return trainer
 
@@ -134,5 +136,5 @@ def test_what_is_refused(tmp_path, model, line):
 
 
 def test_a_trainer_that_was_not_searched_for_says_so(tmp_path):
-    with pytest.raises(UserError, match="call find_learning_rate"):
+    with pytest.raises(UserError, match="call its search"):
         make_trainer(tmp_path, callbacks=[LRFinder()]).fit(Tiny(), TinyData())

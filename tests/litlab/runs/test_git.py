@@ -3,7 +3,8 @@
 import subprocess
 
 from litlab.runs import reproduce
-from litlab.runs.provenance import versions, work_tree
+from litlab.runs.git import work_tree
+from litlab.runs.provenance import versions
 from tests.litlab.runs.make import write_run
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from litlab.runs.provenance import mask, mask_command, mask_text
+from litlab.runs.masking import mask, mask_command, mask_text
 from litlab.runs.results import differences
 
 SECRETS = [

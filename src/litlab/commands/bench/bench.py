@@ -17,7 +17,8 @@ from litlab.commands.bench.settings import LEARNS, Facts, Side, list_candidates,
 from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_child
 from litlab.runs.folder import ROOT, read_json
-from litlab.runs.provenance import mask_command, now
+from litlab.runs.masking import mask_command
+from litlab.runs.provenance import now
 from litlab.runs.table import show_table
 from litlab.util.files import check_replaceable, write_output
 from litlab.util.options import Options, amount_of

@@ -15,7 +15,6 @@ from typing import Any
 from lightning.pytorch import LightningDataModule
 from numpy import array_split
 
-from litlab.cli.argv import take_flag
 from litlab.cli.sections import SECTIONS
 from litlab.commands.plan.measure import Step, measure
 from litlab.data.module import ExperimentData
@@ -208,11 +207,7 @@ def plan_command(command: Any) -> None:
     print(f"Plan for {config.plan} devices of {devices.memory / GIB:.3g} GiB. Nothing is run.")
     print(f"model: {config.model.class_path}, {precision}")
     print(f"batch: {describe(batch)} on each device")
-    show(
-        estimates,
-        devices,
-        take_flag("--plan_memory", take_flag("--plan", command.line.pinned)[1])[1],
-    )
+    show(estimates, devices, ["fit", *command.line.without("--plan", "--plan_memory")])
 
 
 def read_devices(text: str, gib: float) -> Devices:

@@ -17,8 +17,8 @@ from markupsafe import Markup
 from litlab.runs import results
 from litlab.runs.compare import flatten_origin
 from litlab.runs.folder import RunFolder, read_json, read_or_note, read_record
+from litlab.runs.masking import mask
 from litlab.runs.page import Section, encode, render_page, show
-from litlab.runs.provenance import mask
 from litlab.runs.results import Curves, differences, flatten, format_value, read_curves
 from litlab.util import team
 from litlab.util.text import decimals

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from litlab.commands.scaffold.new import find_folders
 from litlab.errors import UserError
-from litlab.runs.provenance import GitError, git
+from litlab.runs.git import GitError, git
 from litlab.util.options import Options
 from litlab.util.team import package
 

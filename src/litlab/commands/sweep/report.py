@@ -16,8 +16,8 @@ from optuna.trial import FrozenTrial, TrialState
 from litlab.commands.sweep.spec import Spec, make_overlay
 from litlab.commands.sweep.study import list_counted
 from litlab.errors import printable
+from litlab.runs.masking import mask_command
 from litlab.runs.page import Section, render_page, show
-from litlab.runs.provenance import mask_command
 from litlab.runs.results import plus_minus
 from litlab.util import team
 from litlab.util.files import check_replaceable, write_output

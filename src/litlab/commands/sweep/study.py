@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from litlab.commands.sweep.spec import PRUNERS, Entry, Spec, build_part, list_points
 from litlab.errors import UserError, first_line
-from litlab.runs.provenance import mask_text
+from litlab.runs.masking import mask_text
 
 VARIABLE = "LITLAB_SWEEP_STORAGE"
 HEARTBEAT_SECONDS, GRACE_SECONDS = 10, 30

@@ -13,9 +13,9 @@ from litlab.runs import children
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.results import spreads
 from tests.conftest import Outcome
-from tests.litlab.commands.repeat.trouble import COMMAND
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.make import write_run
+from tests.litlab.runs.trouble import COMMAND
 
 GROUP = RunFolder(Path("lightning_logs/series/seeds_0"))
 FIT = ["fit", "--config", CONFIGS / "series.yaml"]
@@ -38,7 +38,7 @@ def fit(ctrl_c, children, run, series, monkeypatch) -> Callable[..., Outcome]:
     monkeypatch.setenv("COLUMNS", "200")
     callbacks = [
         {
-            "class_path": "tests.litlab.commands.repeat.trouble.Trouble",
+            "class_path": "tests.litlab.runs.trouble.Trouble",
             "init_args": {"file": "trouble.json"},
         }
     ]
@@ -120,7 +120,7 @@ def recorded(run, monkeypatch) -> Callable[..., list[tuple[str, ...]]]:
 
 
 def test_folds(recorded, run):
-    flags = ["--data=tests.litlab.commands.repeat.trouble.Folds", "--allow_modules=tests"]
+    flags = ["--data=tests.litlab.runs.trouble.Folds", "--allow_modules=tests"]
     varied = [words[-2:] for words in recorded(*flags, "--folds=3", code=1)]
     assert varied == [
         (f"--experiment=series/folds_0/fold_{fold}", f"--data.fold={fold}/3") for fold in range(3)
@@ -169,7 +169,8 @@ def test_a_group_has_the_same_settings(recorded, run):
             ["--data=lightning.pytorch.demos.boring_classes.BoringDataModule", "--folds=5"],
             "no setting 'fold'",
         ),
-        (["--seeds=0,1", "--resume", "last"], "--seeds: it doesn't go together with --resume"),
+        (["--seeds=0,1", "--resume", "auto"], "--seeds: it doesn't go together with --resume"),
+        (["--seeds=0,1", "--folds=2"], "--seeds: it doesn't go together with --folds"),
         (["--seeds=0,1", "--trainer.logger=false"], "no metrics are kept; unset them"),
         (["--seeds=0,1", "RANK"], "start it without torchrun or srun"),
     ],

@@ -1,1 +1,0 @@
-"""``fit --seeds`` and ``fit --folds``: the same fit several times, with one setting varied."""

@@ -1,0 +1,48 @@
+"""What a failure leaves for those who look for its cause: the traceback, and where it happened."""
+
+import os
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Trainer
+
+from litlab.errors import UserError
+from litlab.runs.folder import ROOT, write_text
+from litlab.runs.masking import mask_text
+from litlab.util import team
+
+
+@contextmanager
+def saving_traceback(file: Path = ROOT / "traceback.txt") -> Iterator[None]:
+    """Keep the traceback of what ends the block, and note on the exception where it is."""
+    try:
+        yield
+    except Exception as error:
+        save_traceback(error, file)
+        raise
+
+
+def save_traceback(error: Exception, file: Path) -> None:
+    """Keep the traceback of an exception, and note on it where it is."""
+    with suppress(UserError):  # a full disk: the exception itself is what must be seen
+        write_text(file, mask_text("".join(traceback.format_exception(error))))
+        error.add_note(f"traceback in {file}")
+
+
+def locate_failure(trainer: Trainer, error: BaseException) -> dict[str, Any]:
+    """Return where a fit failed: epoch, step, batch, and the line, of the team's package if any
+    is.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    folder = team.package_folder()
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
+    frame = (own or frames)[-1]
+    return {
+        "epoch": trainer.current_epoch,
+        "step": trainer.global_step,
+        "batch": trainer.fit_loop.batch_idx,
+        "line": f"{os.path.relpath(frame.filename)}:{frame.lineno}",
+    }

@@ -1,0 +1,203 @@
+"""The runs of ``fit --seeds 0,1,2`` or ``fit --folds 5``, which differ in one setting.
+
+They are ordinary runs in ``lightning_logs/<experiment>/seeds_0/seed_S/version_N``. The folder of
+the group has the files of a run, with means over those that are finished, and ``repeat.json``.
+"""
+
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from litlab.errors import UserError
+from litlab.runs.find import all_runs
+from litlab.runs.folder import (
+    ROOT,
+    RunFolder,
+    check_experiment,
+    read_json,
+    read_or_note,
+    write_json,
+    write_text,
+)
+from litlab.runs.masking import mask
+from litlab.runs.provenance import now
+from litlab.runs.results import cells, spreads
+from litlab.runs.table import describe, print_problems, show_table
+
+REFUSED = ("resume", "check", "plan", "ckpt_path")
+LARGEST = ("epochs", "steps", "peak_memory_gib")  # of all runs
+
+
+class RunGroup:
+    """The group of a command with ``--seeds`` or ``--folds``: the one with its settings, or a new
+    one.
+
+    Args:
+        command: The command line of ``fit``, parsed.
+
+    Attributes:
+        members: The seeds, or the numbers of the folds.
+        flags: Those of every fit of the group.
+
+    Raises:
+        UserError: If the command has a flag that makes no sense for several fits.
+    """
+
+    def __init__(self, command: Any) -> None:
+        config = command.config
+        self.kind = "seed" if config.seeds else "fold"
+        self.members = read_seeds(config.seeds) if config.seeds else list(range(config.folds))
+        check_repeatable(command, self.kind)
+
+        self.flags: list[str] = command.line.without(f"--{self.kind}s")
+        self._root = Path(config.trainer.default_root_dir or ".") / ROOT
+        self._folder = self._choose_folder(config.experiment, command.settings())
+
+    def _choose_folder(self, experiment: str, settings: dict[str, Any]) -> RunFolder:
+        # Two groups with the same settings are one, to which further seeds are added; folds are
+        # comparable only where there are as many of them.
+        shared = {
+            name: value
+            for name, value in settings.items()
+            if name not in ("experiment", "seed_everything")
+        }
+        key = {"setting": self.kind, "settings": mask(shared)}
+        if self.kind == "fold":
+            key["members"] = self.members
+        folders = (
+            RunFolder(self._root / experiment / f"{self.kind}s_{number}")
+            for number in itertools.count()
+        )
+        folder = next(
+            folder
+            for folder in folders
+            if key.items() <= read_json(folder.group).items() or not folder.path.exists()
+        )
+
+        before = read_json(folder.group).get("members", [])
+        members = list(dict.fromkeys([*before, *self.members]))
+        write_json(folder.group, {**key, "members": members})
+        write_text(folder.config, yaml.safe_dump(shared, sort_keys=False, allow_unicode=True))
+        return folder
+
+    def begin(self, member: int) -> tuple[Path, list[str]]:
+        """Say that the fit of a member begins; return the folder of its runs, and its flags."""
+        self.write_status("running")
+        folder = self._folder.path / f"{self.kind}_{member}"
+        print(f"\n{RunFolder(folder).name}", flush=True)
+        if self.kind == "seed":
+            setting = f"--seed_everything={member}"
+        else:
+            setting = f"--data.fold={member}/{len(self.members)}"
+        return folder, [*self.flags, f"--experiment={folder.relative_to(self._root)}", setting]
+
+    def stop(self, signum: int) -> None:
+        """Say that a signal has stopped the fit of a member, and with it the group."""
+        self.write_status("interrupted")
+        name = signal.Signals(signum).name
+        print(f"{name}: stopped; the same command continues", file=sys.stderr)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the lock of the group, as `RunFolder.lock`."""
+        with self._folder.lock():
+            yield
+
+    def write_status(self, status: str) -> str:
+        """Write the status of the group, and the means over its finished runs.
+
+        Args:
+            status: ``running``, ``interrupted`` or ``finished``.
+
+        Returns:
+            The status; ``failed`` where not all runs of a finished group are finished.
+        """
+        finished = self._list_finished()
+        members = read_json(self._folder.group)["members"]
+        if status == "finished" and len(finished) < len(members):
+            status = "failed"
+        counts = f"{len(finished)} of {len(members)}"
+        write_json(self._folder.status, {"status": status, "members": counts, "started": now()})
+        if finished:
+            self._write_means(finished)
+        return status
+
+    def _write_means(self, rows: list[dict[str, Any]]) -> None:
+        found = spreads(rows)
+        means = {name: spread.mean for name, spread in found.items()}
+        best = rows[0].get("best") or {}
+        value = means.get(best.get("monitor", ""))
+        write_json(self._folder.metrics, {
+            "best": None if value is None else {**best, "value": value},
+            "val": means,
+            "test": {name: means[name] for name in rows[0]["test"] or {}},
+            "deviation": {name: spread.deviation for name, spread in found.items()},
+            "seconds": round(sum(row["seconds"] for row in rows), 3),
+            **{name: max(row[name] for row in rows) for name in LARGEST},
+        })  # fmt: skip
+        origin = read_or_note([], read_json, all_runs(self._folder.path)[0].provenance)
+        write_json(self._folder.provenance, origin | {"seed": None})
+
+    def print_table(self) -> None:
+        """Print mean and spread of each metric, and what is wrong with single runs."""
+        found = spreads(self._list_finished())
+        rows = [[name, *cells(spread)] for name, spread in found.items()]
+        header = ["metric", "mean", "deviation", "95 % interval", "runs"]
+        show_table(header, rows, self._folder.name)
+        print_problems(map(describe, all_runs(self._folder.path)))
+
+    def _list_finished(self) -> list[dict[str, Any]]:
+        rows = map(describe, all_runs(self._folder.path))
+        return [row for row in rows if row["status"] == "finished" and not row["problems"]]
+
+
+def read_seeds(text: str) -> list[int]:
+    """Read seeds with commas between them.
+
+    Raises:
+        UserError: If they are no seeds, fewer than two, or one of them is there twice.
+    """
+    seeds = [int(word) for word in text.split(",") if word.isdecimal() and len(word) < 11]
+    if len(set(seeds)) < max(2, text.count(",") + 1):
+        raise UserError(
+            f"--seeds: '{text[:40]}' is not valid; give two or more, each once, such as 0,1,2"
+        )
+    return seeds
+
+
+def check_repeatable(command: Any, kind: str) -> None:
+    """Refuse flags and circumstances that make no sense for several fits.
+
+    Raises:
+        UserError: Names them.
+    """
+    config = command.config
+    # --resume auto leaves no trace in the config where there is no run yet
+    names = [name for name in REFUSED if config[name]] or ["resume"] * command.line.is_auto
+    flags = [f"--{name}" for name in names]
+    if config.seeds and config.folds:
+        flags.append("--folds")
+    if flags:
+        raise UserError(
+            f"--{kind}s: it doesn't go together with {', '.join(flags)}; leave one of them out"
+        )
+    if os.environ.keys() & {"RANK", "LOCAL_RANK"} or os.environ.get("SLURM_PROCID", "0") != "0":
+        raise UserError(
+            f"--{kind}s: it starts the fits, one by one; start it without torchrun or srun"
+        )
+    if config.trainer.logger is False or config.trainer.fast_dev_run:
+        raise UserError(
+            f"--{kind}s: without a logger or with fast_dev_run no metrics are kept; unset them"
+        )
+    if kind == "fold" and "fold" not in config.data.get("init_args", {}):
+        raise UserError(
+            f"--folds: {config.data.class_path} has no setting 'fold'; repeat the fit with --seeds"
+        )
+    check_experiment(config.experiment)
