@@ -108,3 +108,8 @@ def is_of_results(key: str) -> bool:
     """Return whether an evaluation with another value of a setting is not one of the run."""
     decides = key.startswith(("model", "data", "trainer.limit_"))
     return decides and key != "data.batch_size" and not MAY_CHANGE.fullmatch(key)
+
+
+def is_of_data(key: str) -> bool:
+    """Return whether a setting chooses other data than that of the run."""
+    return key.startswith("data") and (is_of_results(key) or key.endswith("path"))

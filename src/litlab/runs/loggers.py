@@ -5,7 +5,7 @@ Comet.
 from typing import Any
 
 from lightning.pytorch import Trainer
-from lightning.pytorch.loggers import MLFlowLogger
+from lightning.pytorch.loggers import MLFlowLogger, TensorBoardLogger
 
 from litlab.runs.folder import RunFolder, read_json, write_json
 
@@ -50,3 +50,18 @@ def log_settings(trainer: Trainer, settings: dict[str, Any]) -> None:
             for name in run["data"]["params"]:
                 new.pop(name, None)
         logger.log_hyperparams(new)  # pyright: ignore[reportArgumentType]
+
+
+def log_results(trainer: Trainer, settings: dict[str, Any], results: dict[str, float]) -> None:
+    """Give TensorBoard's HPARAMS tab the settings and results of a run that has ended.
+
+    Args:
+        trainer: The trainer with the loggers.
+        settings: As of `log_settings`.
+        results: The metrics that `runs` shows, by name.
+    """
+    tagged = {f"hp/{name}": value for name, value in results.items()}
+    for logger in trainer.loggers:
+        if isinstance(logger, TensorBoardLogger):
+            logger.log_hyperparams(settings, tagged, step=trainer.global_step)
+            logger.finalize("success")

@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 from lightning.pytorch import Trainer
-from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.checkpointing.internals import early_rank
 from litlab.errors import UserError, first_line
@@ -20,7 +19,7 @@ from litlab.runs.changes import (
     check_data,
     find_changes,
     is_finished,
-    is_of_results,
+    is_of_data,
     saves_results,
 )
 from litlab.runs.failures import locate_failure, save_traceback
@@ -33,13 +32,13 @@ from litlab.runs.folder import (
     write_json,
     write_text,
 )
-from litlab.runs.loggers import log_settings, save_logger_ids
+from litlab.runs.loggers import log_results, log_settings, save_logger_ids
 from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import now, write_origin
 from litlab.runs.results import flatten, values
 
 # By name, whoever raises them; Lightning ends the process with SystemExit after Ctrl-C.
-INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")
+INTERRUPTIONS = {"Interrupted", "KeyboardInterrupt", "SIGTERMException"}
 
 
 class Run:
@@ -80,26 +79,12 @@ class Run:
             UserError: If another process trains there, or the experiment's name is no name of a
                 folder.
         """
-        trainer, resumed = command.config.trainer, command.line.run
-        root = Path(trainer.default_root_dir or ".") / ROOT
-        with ExitStack() as stack:
-            if trainer.logger is False or trainer.fast_dev_run:
-                folder = None
-            elif not is_first_process():
-                folder = resumed or RunFolder(
-                    root / command.config.experiment / "version_of_rank_0"
-                )
-            else:
-                experiment = RunFolder(root / command.config.experiment)
-                if command.line.is_auto and "SLURM_JOB_ID" not in os.environ:
-                    # Of several processes one starts a run; jobs of SLURM know theirs.
-                    stack.enter_context(experiment.lock())
-                    refuse_second(experiment)
-                folder = resumed or new_run(root, command.config.experiment)
-                stack.enter_context(folder.lock())
-            run = cls(command, folder)
+        resumed = command.line.run
+        with ExitStack() as locks:
+            run = cls(command, choose_folder(command, locks))
             with run._recording_end(is_new=resumed is None):
                 if resumed is not None:
+                    # Only now that the lock is held: another process might just have finished it
                     run.is_finished = is_finished(command)
                 yield run
 
@@ -111,13 +96,12 @@ class Run:
         Args:
             command: The command line, parsed, with what the model must know of the data.
         """
-        changes = find_changes(command, command.line.run) if command.line.run else {}
-        run = cls(command, command.line.run if saves_results(command, changes) else None)
-        if any(
-            key.startswith("data") and (is_of_results(key) or key.endswith("path"))
-            for key in changes
-        ):
-            run._trained = None  # it is asked for other data
+        evaluated = command.line.run
+        changes = find_changes(command, evaluated) if evaluated else {}
+        run = cls(command, evaluated if saves_results(command, changes) else None)
+        # Other data was asked for; else the run's path must hold what it was trained on
+        if any(is_of_data(key) for key in changes):
+            run._trained = None
         with run._recording_end(is_new=False):
             yield run
 
@@ -132,10 +116,14 @@ class Run:
         self._trainer = trainer
         if self._trained is not None:
             check_data(self._trained, trainer)
-        path = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
+
+        # The first process has made the folder; Lightning tells the others its name
+        path = trainer.log_dir if trainer.loggers else None
         if path is None:
             return
         self.folder = RunFolder(Path(path))
+
+        # From here on the run shows up in `runs`
         if self._is_fit and trainer.is_global_zero:
             self._started = now()
             self._write_status("running")
@@ -160,6 +148,7 @@ class Run:
             if isinstance(error, Exception):
                 self._save_traceback(error)
             self._end(*self._explain(error))
+            # A mistake of the user's before anything began leaves no empty run behind
             was_refused = is_new and isinstance(error, UserError) and not self._started
             if was_refused and self.folder is not None and is_first_process():
                 shutil.rmtree(self.folder.path)
@@ -168,36 +157,29 @@ class Run:
 
     def _explain(self, error: BaseException) -> tuple[str, str, dict[str, Any] | None]:
         """Return the status of a fit that an exception ends, the reason, and where it failed."""
-        place = None
-        names = [type(cause).__name__ for cause in (error, error.__context__)]
-        if any(name in INTERRUPTIONS for name in names):
-            status = "interrupted"
-            reason = signal.Signals(getattr(error, "signum", signal.SIGINT)).name
-        else:
-            status = "failed"
-            reason = mask_text(f"{type(error).__name__}: {first_line(error)}")
-            first = self.folder and self.folder.find_failed_rank(self._clock)
-            if first and is_first_process():  # of which this process only sees that it is gone
-                error.add_note(f"traceback in {first} of the process that failed first")
-                reason = mask_text(summarise_traceback(first))
-            if self._trainer is not None:
-                place = locate_failure(self._trainer, error)
         in_test = self._trainer is not None and self._trainer.state.fn == "test"
-        return status, f"in its test: {reason}" if in_test else reason, place
+        where = "in its test: " if in_test else ""
+        names = {type(cause).__name__ for cause in (error, error.__context__)}
+        if names & INTERRUPTIONS:
+            name = signal.Signals(getattr(error, "signum", signal.SIGINT)).name
+            return "interrupted", where + name, None
+
+        reason = mask_text(f"{type(error).__name__}: {first_line(error)}")
+        # Where another process failed first, this one only sees that it is gone
+        first = self.folder and self.folder.find_failed_rank(self._clock)
+        if first and is_first_process():
+            error.add_note(f"traceback in {first} of the process that failed first")
+            reason = mask_text(summarise_traceback(first))
+        place = locate_failure(self._trainer, error) if self._trainer is not None else None
+        return "failed", where + reason, place
 
     def _end(self, status: str, reason: str | None = None, place: Any = None) -> None:
-        """Write how the fit ended, and give TensorBoard's HPARAMS tab the results that `runs`
-        shows.
-        """
+        """Write how the fit ended, with its results for TensorBoard's HPARAMS tab."""
+        # It did not begin, is no fit, or another process writes
         if not self._started or self.folder is None or self._trainer is None:
-            return  # it did not begin, or is no fit, or another process writes
+            return
         self._write_status(status, reason, place)
-        results = values(read_json(self.folder.metrics))
-        for board in self._trainer.loggers:
-            if isinstance(board, TensorBoardLogger):
-                tagged = {f"hp/{name}": value for name, value in results.items()}
-                board.log_hyperparams(self._logged_settings, tagged, step=self._trainer.global_step)
-                board.finalize("success")
+        log_results(self._trainer, self._logged_settings, values(read_json(self.folder.metrics)))
 
     def _write_status(self, status: str, reason: str | None = None, place: Any = None) -> None:
         assert self.folder is not None
@@ -221,16 +203,33 @@ class Run:
             save_traceback(error, self.folder.path / f"traceback_rank_{rank}.txt")
 
 
-def refuse_second(experiment: RunFolder) -> None:
-    """Refuse ``--resume auto`` while another process trains a run of the experiment, or starts
-    one.
+def choose_folder(command: Any, locks: ExitStack) -> RunFolder | None:
+    """Return the folder of the run that is resumed or begins, its lock held; None: nothing is kept.
+
+    Args:
+        command: As of `Run.start`.
+        locks: Holds what the first process locks.
     """
-    for folder in experiment.path.glob("version_*"):
-        if RunFolder(folder).is_locked():
-            raise UserError(
-                f"{RunFolder(folder).name}: another process trains it; wait until it "
-                "ends, or stop it"
-            )
+    trainer, resumed = command.config.trainer, command.line.run
+    if trainer.logger is False or trainer.fast_dev_run:
+        return None
+    root = Path(trainer.default_root_dir or ".") / ROOT
+    experiment = RunFolder(root / command.config.experiment)
+    if not is_first_process():
+        # The first process chooses; the others learn of it in `Run.begin`
+        return resumed or RunFolder(experiment.path / "version_of_rank_0")
+
+    # Of several processes that say --resume auto, one starts a run; jobs of SLURM know theirs
+    if command.line.is_auto and "SLURM_JOB_ID" not in os.environ:
+        locks.enter_context(experiment.lock())
+        for folder in map(RunFolder, experiment.path.glob("version_*")):
+            if folder.is_locked():
+                raise UserError(
+                    f"{folder.name}: another process trains it; wait until it ends, or stop it"
+                )
+    folder = resumed or new_run(root, command.config.experiment)
+    locks.enter_context(folder.lock())
+    return folder
 
 
 def is_first_process() -> bool:
