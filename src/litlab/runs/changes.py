@@ -38,6 +38,7 @@ def check_settings(command: Any) -> None:
 def is_finished(command: Any) -> bool:
     """Return whether the run that is resumed has nothing left to do, and say so."""
     run = command.line.run
+    # With a later end there is something left to do
     is_longer = any(key.startswith("trainer.max_") for key in find_changes(command, run))
     if is_longer or read_json(run.status).get("status") != "finished":
         return False
@@ -94,6 +95,7 @@ def check_data(run: RunFolder, trainer: Trainer) -> None:
     """
     data: Any = getattr(trainer, "datamodule", None)
     origin = read_json(run.provenance)
+    # What a fit accepted with --data_changed counts for those that follow
     newest = [origin, *origin.get("continued", [])][-1].get("data", {})
     before, now = newest.get("fingerprint"), str(getattr(data, "fingerprint", ""))
     if before and now and before != now:

@@ -31,10 +31,12 @@ def run_fit(folder: Path, arguments: Sequence[str], allowed: str, log: Path | No
     Returns:
         The exit code of ``fit``.
     """
+    # The newest run is the one that counts: a fit that failed was started over
     run = next(iter(all_runs(folder)), RunFolder(folder))
     status = run.state().get("status")
     if status == "finished":
         return 0
+    # It was stopped or killed: it goes on with its own settings, whatever the flags are now
     if status != "failed" and any(run.checkpoints.glob("*.ckpt")):
         arguments = ["--resume", str(run.path), f"--allow_modules={allowed}"]
     return run_child(package(), "fit", *arguments, log=log)
@@ -76,6 +78,7 @@ def run_children(
         printed: dict[str, Any] = {}
         if log is not None:
             printed = {"stdout": stack.enter_context(log.open("wb")), "stderr": STDOUT}
+        # Handled before the first child is there, or a signal in between would be lost
         signals = stack.enter_context(_passing_signals(children))
         for arguments in commands:
             children.append(
@@ -116,6 +119,7 @@ def explain_failure(code: int, log: Path) -> str:
         code: What `run_child` returned.
         log: What it has printed.
     """
+    # The kernel kills what takes too much memory, with SIGKILL and without a word
     if code < 0:
         hint = ": perhaps there was too little memory" if code == -signal.SIGKILL else ""
         return f"killed by {signal.Signals(-code).name}{hint}"
@@ -124,6 +128,7 @@ def explain_failure(code: int, log: Path) -> str:
         for line in log.read_text(errors="replace").splitlines()
         if not line.startswith("traceback in ")
     ]
+    # Litlab's own line if there is one, else the last of a traceback
     lines = lines or ["it printed nothing"]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return errors[-1] if errors else f"exit code {code}: {lines[-1]}"

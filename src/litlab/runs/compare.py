@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> int:
     options.add_argument(
         "run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds or folds"
     )
+    # A group is one column, with means; the others are single runs
     runs = [find_run(text, groups=True) for text in options.parse_args(arguments).run]
     names = [run.name for run in runs]
     rows = [describe(run) for run in runs]
@@ -56,6 +57,7 @@ def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:
 
 def compare_metrics(runs: list[dict[str, Any]]) -> Iterator[list[str]]:
     """Yield a row for each metric, and for each of what the runs cost."""
+    # In the order of the first run, then what only later ones have
     for name in dict.fromkeys(chain(*map(results.values, runs))):
         yield [name, *(format_metric(run, name) for run in runs)]
     for name in COSTS:

@@ -18,6 +18,7 @@ def main(arguments: list[str]) -> int:
     options.add_argument("checkpoint", metavar="CHECKPOINT_OR_RUN", help=RUN_HELP)
     path = find_checkpoint(options.parse_args(arguments).checkpoint)
 
+    # After what is wrong with the command line was said, as it takes a second
     import torch
 
     from litlab.checkpointing.io import AtomicCheckpointIO

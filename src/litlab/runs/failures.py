@@ -38,6 +38,7 @@ def locate_failure(trainer: Trainer, error: BaseException) -> dict[str, Any]:
     """
     frames = traceback.extract_tb(error.__traceback__)
     folder = team.package_folder()
+    # The last line of the team's own code is where people look first
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
     frame = (own or frames)[-1]
     return {

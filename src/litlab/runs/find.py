@@ -24,6 +24,7 @@ def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
     runs: list[RunFolder] = []
     for folder, names, _ in os.walk(root):
         run = RunFolder(Path(folder))
+        # What is in a run (checkpoints, exports) is no run, and is not looked through
         if run.is_run() or (groups and run.is_group() and run.path != root):
             names.clear()
             runs.append(run)
@@ -43,9 +44,11 @@ def newest_resumable(root: Path, experiment: str, needs_job: bool = False) -> Ru
         experiment: Its name.
         needs_job: Whether only a run of this job will do.
     """
+    # Not those of its groups, which `fit --seeds` goes on with itself
     runs = [run for run in all_runs(root / experiment) if run.path.parent == root / experiment]
     runs = [run for run in runs if any(run.checkpoints.glob("*.ckpt"))]
     job = os.environ.get("SLURM_JOB_ID")
+    # SLURM gives a job that it requeues the same number
     own = [run for run in runs if job and read_json(run.status).get("slurm_job_id") == job]
     return next(iter(own if needs_job else own or runs), None)
 
@@ -69,6 +72,7 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
         run = owner_of(path) if os.path.isfile(path) else RunFolder(path)
         if run is not None and (run.is_run() or (groups and run.is_group())):
             return run
+        # An experiment, or a group: its newest run. A folder around lightning_logs is none
         is_inside = os.path.isdir(path) and not ROOT.resolve().is_relative_to(path.resolve())
         runs = all_runs(path) if is_inside else []
         if runs:
@@ -77,6 +81,7 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
     runs = all_runs()
     if runs and text == "last":
         return runs[0]
+    # Say which runs there are, and which is nearest to what was typed
     experiments = {RunFolder(experiment_of(run)).name for run in runs}
     known = experiments | {run.name for run in runs}
     listed = f"; the experiments in {ROOT} are {', '.join(sorted(experiments)) or 'none yet'}"

@@ -66,9 +66,11 @@ class RunFolder:
             UserError: If the file can't be read.
         """
         state = read_record(self.status)
+        # The system has released the lock of a process that is gone
         if state.get("status") == "running" and not self.is_locked():
             state["status"] = "killed"
             started = state.get("started")
+            # Perhaps because another process had failed before
             failed = started and self.find_failed_rank(datetime.fromisoformat(started).timestamp())
             if failed:
                 state |= {"status": "failed", "reason": summarise_traceback(failed)}

@@ -33,6 +33,7 @@ def work_tree(package: Path | None = None) -> tuple[str | None, str]:
     """
     package = package or team.package_folder()
     try:
+        # A package below an environment's site-packages may lie in a repository that ignores it
         if not git("ls-files", "--", ".", at=package):
             return None, ""
         root = Path(git("rev-parse", "--show-toplevel", at=package).strip())

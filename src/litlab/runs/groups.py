@@ -71,6 +71,7 @@ class RunGroup:
         key = {"setting": self.kind, "settings": mask(shared)}
         if self.kind == "fold":
             key["members"] = self.members
+        # The first group with these settings, or the first number that is free
         folders = (
             RunFolder(self._root / experiment / f"{self.kind}s_{number}")
             for number in itertools.count()
@@ -81,6 +82,7 @@ class RunGroup:
             if key.items() <= read_json(folder.group).items() or not folder.path.exists()
         )
 
+        # Its config is that of a run, but for what differs between its runs
         before = read_json(folder.group).get("members", [])
         members = list(dict.fromkeys([*before, *self.members]))
         write_json(folder.group, {**key, "members": members})
@@ -132,6 +134,7 @@ class RunGroup:
     def _write_means(self, rows: list[dict[str, Any]]) -> None:
         found = spreads(rows)
         means = {name: spread.mean for name, spread in found.items()}
+        # As in metrics.json of a run, so that `runs`, `compare` and `report` read both alike
         best = rows[0].get("best") or {}
         value = means.get(best.get("monitor", ""))
         write_json(self._folder.metrics, {
@@ -142,6 +145,7 @@ class RunGroup:
             "seconds": round(sum(row["seconds"] for row in rows), 3),
             **{name: max(row[name] for row in rows) for name in LARGEST},
         })  # fmt: skip
+        # All are of one commit and machine, as a rule: those of the newest
         origin = read_or_note([], read_json, all_runs(self._folder.path)[0].provenance)
         write_json(self._folder.provenance, origin | {"seed": None})
 

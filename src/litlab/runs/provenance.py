@@ -41,6 +41,7 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
     if diff:
         write_text(run.path / name, diff)
 
+    # A DataModule of any kind; those of litlab say more of their data
     data: Any = getattr(trainer, "datamodule", None)
     seed = os.environ.get("PL_GLOBAL_SEED")  # where Lightning's seed_everything leaves it
     origin = mask({
@@ -80,6 +81,7 @@ def versions() -> dict[str, str]:
     does.
     """
     known = {"python": platform.python_version(), "litlab": __version__}
+    # Of a package that is not installed there is nothing to say
     for name in (team.package(), *PACKAGES.split()):
         with suppress(metadata.PackageNotFoundError):
             known[name] = metadata.version(name)

@@ -26,11 +26,13 @@ def main(arguments: list[str]) -> int:
     options.add_argument("run", metavar="RUN", help=RUN_HELP)
     run = find_run(options.parse_args(arguments).run)
     origin = read_json(run.provenance)
+    # It goes into a command that is typed as it stands: nothing but a commit may be there
     commit = origin.get("commit") or ""
     if not re.fullmatch("[0-9a-f]+", commit):
         raise UserError(
             f"{run.name}: it is not known from which commit it was made; repeat it by hand"
         )
+    # What can't be repeated by these commands is said in front of them
     for other in {later["commit"] for later in origin.get("continued", [])} - {commit}:
         print(printable(f"# it was continued on commit {other}"))
     here = versions()
@@ -42,6 +44,7 @@ def main(arguments: list[str]) -> int:
                 )
             )
 
+    # The commands: the commit, what was not committed then, the config
     print("git checkout", commit)
     if origin.get("uncommitted"):
         diff = run.path.absolute() / Path(origin["uncommitted"]["file"]).name

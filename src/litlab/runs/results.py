@@ -28,6 +28,7 @@ def values(metrics: dict[str, Any]) -> dict[str, float]:
     file = (metrics.get("test_checkpoint") if test else None) or file_of_best
     file_of_val = metrics.get("val_checkpoint") or file_of_best
 
+    # Metrics of another epoch than that of the tested checkpoint are left out
     found = {best["monitor"]: best["value"]} if best and file == file_of_best else {}
     if file_of_val == file or None in (file, file_of_val):
         found |= metrics.get("val") or {}
@@ -52,6 +53,7 @@ def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
         runs: The ``metrics.json`` of the runs to compare. What one of them monitored decides; else
             the name does.
     """
+    # val/acc was monitored: test/acc is better in the same direction
     modes = {_stem(run["best"]["monitor"]): run["best"]["mode"] for run in runs if run.get("best")}
     return {"max": 1, "min": -1, None: 0}[modes.get(_stem(name), metric_direction(name))]
 
@@ -75,6 +77,7 @@ class Spread:
 
 def spread(values: Sequence[float]) -> Spread:
     """Return mean and spread of at least one value."""
+    # Student's t, as there are few runs: for three of them it is 4.3 times the standard error
     count, mean = len(values), statistics.fmean(values)
     if count == 1:
         return Spread(count, mean)
@@ -144,9 +147,11 @@ def flatten(config: Any, key: str = "") -> dict[str, Any]:
         key: The key of that part.
     """
     flat: dict[str, Any] = {}
+    # A class: its name, and its settings below
     if _is_class(config):
         flat[key] = _short_name(config)
         config = config.get("init_args") or {}
+    # A list of classes: by their names, where these are unique
     elif isinstance(config, list) and config and all(map(_is_class, config)):
         named = {_short_name(item): item for item in config}
         config = named if len(named) == len(config) else config

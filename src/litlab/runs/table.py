@@ -63,9 +63,11 @@ def main(arguments: list[str]) -> int:
 
 def describe(run: RunFolder) -> dict[str, Any]:
     """Return what the files of a run or a group say, together, and their ``problems``."""
-    is_generated = any(run.path.rglob("GENERATED_DATA.txt"))  # of a group: in one of its runs
+    # Those that train on made-up data leave this file; of a group: one of its runs
+    is_generated = any(run.path.rglob("GENERATED_DATA.txt"))
     row: dict[str, Any] = {"status": "unknown"}
     problems: list[str] = []
+    # What can't be read is noted, so that the other runs of a table are shown
     row |= read_or_note(problems, read_record, run.provenance)
     row |= read_or_note(problems, run.state)
     row |= read_or_note(problems, read_record, run.metrics)
@@ -83,6 +85,7 @@ def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     if name not in known:
         hint = nearest(name, known, f"; there are {', '.join(sorted(known)) or 'none'}")
         raise UserError(f"runs: --sort: no run has a metric '{name}'{hint}")
+    # Runs without the metric come last, whichever is better
     sign = results.direction(name, rows) or 1
     return sorted(
         rows, key=lambda row: sign * results.values(row).get(name, -sign * math.inf), reverse=True
@@ -118,8 +121,10 @@ def show_table(header: Sequence[str], rows: Iterable[Iterable[str]], title: str 
 
 def _cells(row: dict[str, Any], metric: str | None) -> Iterator[str]:
     yield row["run"]
+    # A group says how many of its fits are finished
     status = f"{row['members']}, {row['status']}" if "members" in row else row["status"]
     yield status + ", a file is damaged" * bool(row["problems"])
+    # The metric that chose the checkpoint, and that of the test that belongs to it
     note = " on generated data" if row["generated_data"] else ""
     for name in (metric or (row.get("best") or {}).get("monitor"), results.test_name(row)):
         yield f"{name} {format_metric(row, name)}{note}" if name else "-"
