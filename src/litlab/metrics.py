@@ -336,3 +336,14 @@ def regression_scores(
     errors = RegressionErrors(names)
     errors.update(torch.tensor(predicted), torch.tensor(truth))
     return {f"test/{name}": value.item() for name, value in errors.compute().items()}
+
+
+def label_scores(predicted: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """Compute F1 at a threshold of one half (``test/f1``) and average precision
+    (``test/average_precision``), means over the labels, of shape (sample, label).
+    """
+    from sklearn.metrics import average_precision_score, f1_score
+
+    f1 = cast(float, f1_score(truth, predicted > 0.5, average="macro", zero_division=0))
+    precision = cast(float, average_precision_score(truth, predicted, average="macro"))
+    return {"test/f1": float(f1), "test/average_precision": float(precision)}

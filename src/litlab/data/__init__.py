@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from litlab.data.images.datamodule import ImageData
     from litlab.data.images.public import PublicImages
     from litlab.data.module import ExperimentData
-    from litlab.data.predictions import write_classes
+    from litlab.data.predictions import write_outputs
     from litlab.data.public import PublicFile
     from litlab.data.series.datamodule import PublicSeries, SeriesData
     from litlab.data.serving import ClassMetadata, Metadata, Serving, TensorSpec
@@ -40,7 +40,7 @@ __all__ = [
     "TextData",
     "progress_bar",
     "uniform",
-    "write_classes",
+    "write_outputs",
 ]
 
 __getattr__ = export_lazily(__name__)

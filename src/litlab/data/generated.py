@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from litlab.data.frames import Frame
+from litlab.data.files import Frame
 
 IMAGES = {"train": 10_000, "test": 2_000}
 

@@ -310,7 +310,7 @@ class ExperimentData(LightningDataModule):
         Raises:
             UserError: The data at hand has other classes, another shape and so on.
         """
-        trained = self.metadata_type(**state_dict)
+        trained = self.metadata_type.load(state_dict)
         if self.metadata is not None:
             trained.check_same(self.metadata)
         self.metadata, self.restored = trained, True

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from litlab.data.columns import read_texts
+from litlab.data.files import FileFormat, Frame, check_columns
+from litlab.data.target import Target
 from litlab.errors import UserError, first_line
 from litlab.util.files import write_text
 
-PREDICTED = "predicted_"  # what the columns of a regression's predictions begin with
 SUFFIXES = (".csv", ".parquet")
 
 
@@ -43,35 +45,38 @@ def check_output(path: Path) -> None:
         )
 
 
-def write_classes(
-    path: Path,
-    inputs: Mapping[str, Sequence[Any]],
-    class_names: Sequence[str],
-    probabilities: Tensor,
+def write_outputs(
+    path: Path, inputs: Mapping[str, Sequence[Any]], target: Target, outputs: Tensor
 ) -> None:
-    """Write the predictions of a classifier: columns of the input, prediction, its probability, and
-        all probabilities.
+    """Write the predictions of a model: columns of the input, then those of the target.
 
-    If a class has the name of one of the columns before, all of them begin with ``class_``.
+    If one of a class has the name of one of the columns before, all of them begin with ``class_``.
 
     Args:
         path: The file.
         inputs: What identifies each input, by the name of the column.
-        class_names: The classes.
-        probabilities: Shape (input, class).
+        target: What is predicted.
+        outputs: As of `Target.lay_out`.
 
     Raises:
-        UserError: A probability is not finite, or the file can't be written.
+        UserError: An output is not finite, or the file can't be written.
     """
-    check_finite(probabilities, next(iter(inputs.values())))
-    best, number = probabilities.float().max(dim=1)
-    names = [class_names[place] for place in number.tolist()]
-    columns = {**inputs, "prediction": names, "probability": best.tolist()}
-    prefix = "class_" if columns.keys() & class_names else ""
-    of_classes = {
-        prefix + name: probabilities[:, place].tolist() for place, name in enumerate(class_names)
-    }
-    write_predictions(path, columns | of_classes)
+    check_finite(outputs, next(iter(inputs.values())))
+    taken = {*inputs, "prediction", "probability"}
+    prefix = "class_" if taken & {*target.names} else ""
+    columns = target.lay_out(outputs.double().numpy(), prefix)
+    write_predictions(path, {**inputs, **columns})
+
+
+def name_rows(raw: Frame, id_column: str | None, where: str) -> dict[str, list[Any]]:
+    """Return what identifies rows in a file of predictions: their numbers, and the column of ids
+    if there is one.
+    """
+    rows: dict[str, list[Any]] = {"row": raw.index.tolist()}
+    if id_column is not None:
+        check_columns(raw, where, {id_column: "set data.id_column"})
+        rows[id_column] = read_texts(raw[id_column], FileFormat()).fillna("").tolist()
+    return rows
 
 
 def check_finite(outputs: Tensor, names: Sequence[Any]) -> None:

@@ -6,7 +6,7 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,11 @@ class Metadata:
     def state_dict(self) -> dict[str, Any]:
         """Return the record as a checkpoint keeps it: plain values by their names."""
         return dict(vars(self))
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> Self:
+        """Return the record of a checkpoint."""
+        return cls(**state)
 
     def check_same(self, here: Any) -> None:
         """Refuse data that a model with this metadata was not trained for.

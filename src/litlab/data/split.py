@@ -4,13 +4,139 @@ fold of them.
 All draws are the same for every seed of a run.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from litlab.data.files import Frame
 from litlab.errors import UserError
 
 SPLITS = ("train", "val", "test")
+# What a column may say, in any case
+_WORDS = dict(zip(SPLITS, SPLITS, strict=True)) | {
+    "training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Split:
+    """What decides which samples are for training, validation and test.
+
+    Args:
+        column: Column that says train, val or test.
+        group: Column of groups: each is in one split only.
+        time: Column of times or numbers: the latest samples are for the test, those before for
+            validation.
+        cut: Times, of the time column, at which validation and test begin, or the test alone.
+        val: Share for validation, where there is none yet.
+        test: Share for the test, where there is none yet.
+        fold: As of `read_fold`.
+
+    Raises:
+        UserError: Two of them exclude each other, or one is not valid.
+    """
+
+    column: str | None = None
+    group: str | None = None
+    time: str | None = None
+    cut: tuple[str, ...] = ()
+    val: float = 0.1
+    test: float = 0.2
+    fold: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.group and (self.time or self.cut):
+            raise UserError(
+                "data.group_column, data.time_column: each of them splits the rows; set one"
+            )
+        if self.cut and (self.fold or not self.time or len(self.cut) > 2):
+            raise UserError(
+                "data.cut: it is one time or two of data.time_column, without data.fold; set the "
+                "column, and leave out the other"
+            )
+        if self.fold is not None:
+            read_fold(self.fold)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What the columns are that it needs, by name, as `fit_column` takes it."""
+        named = {self.column: "category", self.group: "category", self.time: "order"}
+        return {name: kind for name, kind in named.items() if name is not None}
+
+    def divide(
+        self, rows: Frame, labels: np.ndarray | None = None, given: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Divide rows.
+
+        Args:
+            rows: The columns that it needs, read.
+            labels: As of `split_samples`.
+            given: As of `split_samples`; None: what the split column says, or train for all.
+
+        Returns:
+            As `split_samples`.
+
+        Raises:
+            UserError: As `split_samples`; the split column says something else; or a group is in
+                two splits.
+        """
+        if self.column is not None:
+            words = rows[self.column].astype(str).str.lower()
+            given = words.map(_WORDS).to_numpy(object)
+            wrong = rows[self.column][[split not in SPLITS for split in given]]
+            if len(wrong):
+                raise UserError(
+                    f"data.split_column: row {wrong.index[0]} says {wrong.iloc[0]!r}; write train, "
+                    "val or test"
+                )
+            if "train" not in given:
+                raise UserError("data.split_column: no row is for train; mark the training rows")
+        if given is None:
+            given = np.full(len(rows), "train")
+        has_test = self.column is not None or "test" in given
+
+        if self.cut:
+            return self._cut(rows[self.time].to_numpy(), given)
+        split = split_samples(
+            given,
+            self.val,
+            0.0 if has_test else self.test,
+            labels=labels,
+            groups=rows[self.group].to_numpy(object) if self.group else None,
+            times=rows[self.time].to_numpy() if self.time else None,
+            fold=self.fold,
+        )
+        if self.group:
+            check_groups(rows[self.group].to_numpy(object), split)
+        return split
+
+    def _cut(self, times: np.ndarray, given: np.ndarray) -> np.ndarray:
+        import pandas as pd
+
+        names = SPLITS[-len(self.cut) :]
+        split = given.astype(object)
+        for name, begin in zip(names, self.cut, strict=True):
+            split[times >= pd.Timestamp(begin).to_datetime64()] = name
+        for name in ("train", *names):
+            if name not in split:
+                raise UserError(f"data.cut: no sample is left for {name}; choose other times")
+        return split
+
+
+def check_groups(groups: np.ndarray, split: np.ndarray) -> None:
+    """Refuse a group that is in two splits."""
+    import pandas as pd
+
+    of_group = pd.Series(split[split != ""]).groupby(groups[split != ""])
+    several = of_group.nunique()
+    several = several[several > 1]
+    if len(several):
+        name = several.index[0]
+        raise UserError(
+            f"data.group_column: group {name!r} is in {' and '.join(of_group.unique()[name])}, "
+            f"and {len(several) - 1:,} others are like it; give each of them to one split"
+        )
 
 
 def read_fold(fold: str) -> tuple[int, int]:

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 import torch
 
-from litlab.data.predictions import SUFFIXES, check_output, write_classes
+from litlab.data.predictions import SUFFIXES, check_output, write_outputs
+from litlab.data.target import Classes
 from tests.litlab.data.conftest import refusal
 
 READERS = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
@@ -14,7 +15,8 @@ READERS = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
 def test_a_file_holds_what_its_name_says(tmp_path, suffix):
     """`--output a.parquet` held CSV."""
     path = tmp_path / "folder" / f"out{suffix}"
-    write_classes(path, {"row": [2, 3]}, ["cat", "dog"], torch.tensor([[0.25, 0.75], [1.0, 0.0]]))
+    target = Classes(["kind"], ["cat", "dog"])
+    write_outputs(path, {"row": [2, 3]}, target, torch.tensor([[0.25, 0.75], [1.0, 0.0]]))
     frame = READERS[suffix](path)
     columns = {"row": [2, 3], "prediction": ["dog", "cat"], "probability": [0.75, 1.0]}
     assert frame.to_dict("list") == {**columns, "cat": [0.25, 1.0], "dog": [0.75, 0.0]}
@@ -23,7 +25,11 @@ def test_a_file_holds_what_its_name_says(tmp_path, suffix):
 def test_what_is_not_finite_is_not_written(tmp_path):
     outputs = torch.tensor([[0.5, 0.5], [torch.nan, 0.5]])
     message = refusal(
-        write_classes, tmp_path / "out.csv", {"file": ["a", "b"]}, ["x", "y"], outputs
+        write_outputs,
+        tmp_path / "out.csv",
+        {"file": ["a", "b"]},
+        Classes(["a"], ["x", "y"]),
+        outputs,
     )
     assert message.startswith(
         "predict: the model's output for b (1 in all) is NaN or infinite, so no file"

@@ -177,7 +177,7 @@ class SeriesReader(Reader):
         """Turn a series into one sample; the context is what an answer repeats, and the times that
         follow.
         """
-        from litlab.data.frames import FileFormat
+        from litlab.data.files import FileFormat
         from litlab.data.series.regular import read_last_rows
         from litlab.data.series.serving import make_calendar
 
@@ -219,36 +219,23 @@ class RowReader(Reader):
         return {self.field: [numbers | categories]}
 
     def read(self, fields: Fields) -> Sample:
-        from litlab.data.frames import FileFormat
-        from litlab.data.tables.serving import TabularMetadata, read_rows
+        from litlab.data.tables.serving import TabularMetadata, read_inputs
 
-        known = TabularMetadata(**self.facts)
-        sent = lay_out(
-            "rows", self.take(fields), [*known.numbers, *known.categories], MOST_TABLE_ROWS
-        )
-        frame = read_rows(sent, known, FileFormat(), "rows", "error")
+        known = TabularMetadata.load(self.facts)
+        names = [column.name for column in known.columns]
+        sent = lay_out("rows", self.take(fields), names, MOST_TABLE_ROWS)
+        frame, _ = read_inputs(sent, known, known.form, "rows", "error")
         if not isinstance(sent, bytes) and len(frame) < len(sent):  # each is to get an answer
             raise UserError("rows: in one of them everything is null; give a value")
         return Sample(list(known.lay_out(frame)))
 
     def answer(self, outputs: Outputs, context: Any) -> dict[str, Any]:
-        if "probabilities" in outputs:
-            return {
-                "rows": [
-                    answer_class(self.facts["class_names"], row) for row in outputs["probabilities"]
-                ]
-            }
-        check_finite(outputs["predicted"])
-        return {
-            "rows": [
-                {"predicted": self._name_targets(row)} for row in outputs["predicted"].tolist()
-            ]
-        }
+        from litlab.data.target import load_target
 
-    def _name_targets(self, row: list[float]) -> dict[str, float]:
-        return dict(
-            zip(self.facts["targets"], [float(f"{value:.7g}") for value in row], strict=True)
-        )
+        target = load_target(self.facts["target"])
+        rows = next(iter(outputs.values()))
+        check_finite(rows)
+        return {"rows": [target.answer(row) for row in rows]}
 
 
 def choose_reader(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Any:
@@ -266,7 +253,7 @@ def choose_reader(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Any:
 
 
 def lay_out(name: str, value: Any, columns: Sequence[str], most: int) -> Any:
-    """Return rows as `litlab.data.frames.read_frame` takes them: the bytes of a CSV file, or a
+    """Return rows as `litlab.data.files.read_cells` takes them: the bytes of a CSV file, or a
     frame.
 
     Of the objects in a list only the columns are kept.

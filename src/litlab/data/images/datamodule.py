@@ -13,7 +13,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
 from litlab.data.classes import Balance
-from litlab.data.frames import Frame, Policy, UserFile, check_file
+from litlab.data.files import Frame, Policy, UserFile, check_file
 from litlab.data.generated import make_images
 from litlab.data.images.augment import Augment, augment_batch
 from litlab.data.images.decode import ImageMetadata, Mode, Resize, examine
@@ -29,9 +29,10 @@ from litlab.data.images.store import (
     measure_colours,
 )
 from litlab.data.module import ExperimentData
-from litlab.data.predictions import write_classes
+from litlab.data.predictions import write_outputs
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS, split_samples
+from litlab.data.target import Classes
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
 
@@ -388,7 +389,8 @@ class ImageData(ExperimentData):
             UserError: A probability is not finite, or the file can't be written.
         """
         files = list(map(str, self._predicted))
-        write_classes(Path(path), {"file": files}, self.class_names, torch.cat(outputs).cpu())
+        target = Classes([self.hparams["label_column"]], self.class_names)
+        write_outputs(Path(path), {"file": files}, target, torch.cat(outputs).cpu())
 
 
 def compute_mark(*facts: Any) -> str:

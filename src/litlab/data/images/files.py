@@ -8,10 +8,20 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.classes import sort_classes
-from litlab.data.frames import Frame, Policy, UserFile, check_columns, drop_bad_rows, read_frame
+from litlab.data.columns import fit_column
+from litlab.data.files import (
+    FileFormat,
+    Frame,
+    Policy,
+    UserFile,
+    check_columns,
+    drop_bad_rows,
+    name_source,
+    read_cells,
+)
 from litlab.data.images.decode import find_kinds
 from litlab.data.split import SPLITS
+from litlab.data.target import sort_classes
 from litlab.errors import UserError
 
 _THUMBNAILS = {"@eaDir", "__MACOSX"}  # folders that storage boxes and archives add
@@ -90,7 +100,8 @@ def list_table(source: UserFile, settings: Any) -> Frame:
     """
     import pandas as pd
 
-    table = read_frame(source, bad_rows=settings.bad_rows)
+    form, where = FileFormat(), name_source(source, "data.path")
+    table = read_cells(source, form, bad_rows=settings.bad_rows)
     folder = getattr(source, "parent", Path())
     columns = settings.file_column, settings.label_column, settings.split_column
     remedy = "set data.file_column, data.label_column or data.split_column"
@@ -99,7 +110,7 @@ def list_table(source: UserFile, settings: Any) -> Frame:
     frame = pd.DataFrame(
         {
             "file": file.map(lambda name: folder / str(name)),
-            "label": label.astype(str).where(label.notna()),
+            "label": fit_column(label, "category", form, where).read(label, form, where),
             "split": "train" if split is None else split,
         }
     )

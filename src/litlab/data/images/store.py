@@ -16,7 +16,7 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from litlab.data.frames import Policy, drop_bad_rows
+from litlab.data.files import Policy, drop_bad_rows
 from litlab.data.images.augment import reflect_pad
 from litlab.data.images.decode import ImageMetadata, Picture, decode
 from litlab.data.module import LoaderError

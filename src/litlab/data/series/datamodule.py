@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from litlab.data.frames import FileFormat, Policy, UserFile
+from litlab.data.files import FileFormat, Policy, UserFile
 from litlab.data.generated import SERIES_COLUMNS, generate_series
 from litlab.data.module import ExperimentData
 from litlab.data.predictions import check_finite, write_predictions
@@ -99,6 +99,7 @@ class SeriesData(ExperimentData):
         delimiter: What separates the cells of a CSV file; null: comma, semicolon, tab or bar,
             whichever fits.
         decimal: The decimal sign.
+        thousands: What stands between groups of three digits, as the comma in 1,129; null: nothing.
         missing: Words that stand for a missing value, beside NA, N/A, NaN, null, None and nothing
             at all.
         time_format: How times are written, such as `%d/%m/%Y %H:%M`; null: in a form that can't be
@@ -136,6 +137,7 @@ class SeriesData(ExperimentData):
         season: PositiveInt | None = None,
         delimiter: str | None = None,
         decimal: Literal[".", ","] = ".",
+        thousands: str | None = None,
         missing: list[str] = [],  # noqa: B006
         time_format: str | None = None,
         batch_size: PositiveInt = 64,
@@ -148,7 +150,7 @@ class SeriesData(ExperimentData):
         self.choose_source(dataset, path, fallback)
         if targets is None and self.dataset != "csv":
             self.settings.targets = self.public.columns if self.public else SERIES_COLUMNS
-        form = FileFormat(delimiter, decimal, tuple(missing), time_format)
+        form = FileFormat(delimiter, decimal, thousands, tuple(missing), time_format)
         self.reading: dict[str, Any] = {"form": form, "gaps": gaps, "bad_rows": bad_rows}
 
     # ---- what models and messages are told

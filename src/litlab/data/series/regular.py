@@ -11,15 +11,17 @@ import pandas as pd
 from lightning.pytorch.utilities import rank_zero_info
 from pandas.tseries.frequencies import to_offset
 
-from litlab.data.frames import (
-    Column,
+from litlab.data.columns import fit_column, read_columns
+from litlab.data.files import (
+    Cells,
     FileFormat,
     Frame,
     Policy,
     Source,
+    check_columns,
     drop_bad_rows,
     name_source,
-    read_table,
+    read_cells,
 )
 from litlab.errors import UserError
 
@@ -82,14 +84,19 @@ def read_series(
     time_column, series_column, targets = (
         known[name] for name in ("time_column", "series_column", "targets")
     )
-    kinds = {
-        series_column: "series_column",
+    raw = read_cells(source, form, setting=setting, bad_rows=bad_rows)
+    kinds: Any = {
+        series_column: "category",
         time_column: "time",
         **dict.fromkeys(targets or [], "number"),
     }
     kinds.pop(None, None)  # there is one series
-    others = None if targets else "series"
-    rows = read_table(source, kinds, form, others=others, setting=setting, bad_rows=bad_rows)
+    check_columns(raw, where, dict.fromkeys(kinds, "correct it, or the setting that names it"))
+    if not targets:  # all others that hold numbers
+        kinds = dict.fromkeys(raw, "series") | kinds
+    columns = {name: fit_column(raw[name], kind, form, where) for name, kind in kinds.items()}
+    needed = {time_column, series_column}
+    rows = read_columns(raw, columns, form, where, needed=needed, bad_rows=bad_rows)
     times, names = rows[time_column], rows.get(series_column, pd.Series("", rows.index))
     numbers = rows[list(targets)] if targets else rows.select_dtypes("number")
     if numbers.empty:
@@ -108,7 +115,7 @@ def read_series(
     return Series(_fill_gaps(pd.concat(parts), gaps, where), freq)
 
 
-def _find_step(times: Column, where: str) -> str:
+def _find_step(times: Cells, where: str) -> str:
     """Return the step that most stretches of ten times have; where all jitter, the middle
     difference, rounded.
     """
@@ -128,7 +135,7 @@ def _find_step(times: Column, where: str) -> str:
         return str(pd.infer_freq(pd.date_range(index[0], periods=3, freq=step)))
 
 
-def _lay_on_grid(rows: Frame, times: Column, freq: str, bad_rows: Policy, where: str) -> Frame:
+def _lay_on_grid(rows: Frame, times: Cells, freq: str, bad_rows: Policy, where: str) -> Frame:
     """Return the rows of one series by the times of a grid, NaN where there is no row."""
     # Twice as many times as there are: a wrong year is off this grid, and makes none of millions of
     # rows.

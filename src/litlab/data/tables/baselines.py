@@ -1,6 +1,5 @@
 """What a network on a table has to beat, and what makes its test tell too much, by scikit-learn."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from litlab.data.frames import Frame
+from litlab.data.files import Frame
 from litlab.data.tables.serving import TabularMetadata
-from litlab.metrics import classification_scores, regression_scores
 
 _MOST_CATEGORIES = 255  # categories that histogram gradient boosting takes
 _MOST_ROWS = 5_000  # rows that are looked at for columns which tell the target
@@ -38,21 +36,19 @@ def score_baselines(
     """
     is_category = [False] * len(known.numbers) + [True] * len(known.categories)
     options: Any = {"categorical_features": is_category, "random_state": 0}
-    if known.class_names:
-        score: Any = classification_scores
-        boosting = HistGradientBoostingClassifier(**options)
+    if known.task == "classification":
+        boosting: Any = HistGradientBoostingClassifier(**options)
         methods = {"most frequent class": DummyClassifier(), "gradient boosting": boosting}
-    else:
-        score = partial(regression_scores, names=known.targets)
+    else:  # a label's probability is the mean of its zeros and ones
         boosting = MultiOutputRegressor(HistGradientBoostingRegressor(**options))
         methods = {"mean": DummyRegressor(), "gradient boosting": boosting}
 
     inputs, test_inputs = _lay_out(train, known), _lay_out(test, known)
-    target, truth = known.lay_out_target(train), known.lay_out_target(test)
+    target, truth = known.target.encode(train), known.target.encode(test)
     scores = {}
     for name, method in methods.items():
         predicted = method.fit(inputs, target).predict(test_inputs)
-        scores[name] = score(predicted.reshape(truth.shape), truth)
+        scores[name] = known.target.score(predicted.reshape(truth.shape), truth)
     return scores
 
 

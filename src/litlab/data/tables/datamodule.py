@@ -1,5 +1,6 @@
 """Rows of a table, for training, evaluation and prediction."""
 
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -9,17 +10,23 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from litlab.data.classes import Balance, sort_classes
-from litlab.data.frames import FileFormat, Frame, Policy, UserFile, read_table
+from litlab.data.columns import Column, fit_column, read_columns, refuse_dates
+from litlab.data.files import Frame, UserFile, check_columns, name_source, read_cells
 from litlab.data.generated import make_customers
-from litlab.data.module import ExperimentData
-from litlab.data.predictions import PREDICTED, check_finite, write_classes, write_predictions
-from litlab.data.split import SPLITS, split_samples
-from litlab.data.tables.serving import TabularMetadata, TabularServing, Task, measure, read_rows
+from litlab.data.own import OwnData
+from litlab.data.predictions import name_rows, write_outputs
+from litlab.data.split import SPLITS
+from litlab.data.tables.serving import (
+    LARGEST,
+    TabularMetadata,
+    TabularServing,
+    measure,
+    read_inputs,
+    split_dates,
+)
+from litlab.data.target import Numbers, Target, Task, fit_classes, fit_labels
 from litlab.errors import UserError
-from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
-
-_UNITS = ("split_column", "group_column", "time_column")
+from litlab.types import PositiveInt
 
 
 class EncodedRows(TensorDataset):
@@ -41,15 +48,16 @@ class EncodedRows(TensorDataset):
         return (inputs, *target) if target else inputs
 
 
-class TabularData(ExperimentData):
+class TabularData(OwnData):
     """Rows of numbers and categories with a target to classify or regress: your own file, or
         generated.
 
     A batch is (inputs, target). Inputs are a dict that the network gets as keyword arguments:
     ``numbers``, float32 of shape (batch, column), standardised by the training rows, and
     ``categories``, int64 of shape (batch, column). One of them may have no columns. The target is
-    int64 of shape (batch,) in classification, float32 of shape (batch, target) in regression, in
-    the units of the file. In prediction a batch is the dict alone.
+    int64 of shape (batch,) in classification, float64 of shape (batch, target) in regression, in
+    the units of the file, and float32 of shape (batch, label), 0 or 1, for labels. In prediction a
+    batch is the dict alone.
 
     A missing number is the mean of the training rows; columns that miss some in training have a
     second input which says so. A category that is missing, or came less than twice in training, has
@@ -60,40 +68,17 @@ class TabularData(ExperimentData):
             `spend`).
         path: `csv`: the file, of CSV (.gz too), Parquet, Excel or JSON lines; in Python a pandas
             DataFrame, too.
-        target: Column to predict; in regression it can be several.
+        target: Column to predict; several in regression, or one for each label.
         task: What to do with it. null: a column of words, or of at most 20 different numbers, is
-            classified, any other regressed.
+            classified, any other regressed. `labels`: several of them may be true.
+        label_separator: What stands between the labels in a single column; null: each label has a
+            column of its own, with 1 or 0, or yes or no.
         categories: Columns of numbers that stand for categories, such as zip codes; those of words,
             or of a single number, are categories anyway.
+        dates: Columns of dates, which become numbers: year, month, weekday, and days since 1970.
         ignore: Columns that are left out.
-        split_column: Column that says train, val or test.
-        group_column: Column of groups, such as patients: each is in one split only. It is no input.
-        time_column: Column of times or numbers: the latest rows are for the test, those before for
-            validation. It is no input.
-        val_fraction: Fraction of the rows kept for validation, where `split_column` has no val; 0
-            for none.
-        test_fraction: Fraction of the rows kept for the test, where there is no `split_column`; 0
-            for none.
-        fold: The rows are divided into folds, and one of them is the test: `0/5` is the first of
-            five. With `time_column` training is on the rows before it. Rows of classes that are
-            then only in the test are left out. `fit --folds 5` runs all of them.
         batch_size: Rows per batch and process.
-        balance: Draw classes in training evenly (`even`), or by the square root of their counts
-            (`sqrt`); null: as they are. An epoch keeps its length, so samples of rare classes come
-            several times, others not in every epoch.
-        bad_rows: Rows that can't be used (no target, text for a number, too many cells, ...):
-            `error` names them, `drop` leaves them out and says how many there are.
-        delimiter: What separates the cells of a CSV file; null: the one of comma, semicolon, tab
-            and bar that fits.
-        decimal: Decimal sign of the numbers.
-        missing: Words that stand for a missing value, beside those of pandas (NA, NaN, null, None,
-            ...).
-        time_format: How `time_column` is written, such as ``%d/%m/%Y``, where days and months could
-            be confused.
-        seed: Seed of the order; that of the run (seed_everything) when left out. The split is the
-            same for every seed.
-        **loader: drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor, as of
-            `ExperimentData`.
+        **options: What reads and splits the rows, as of `OwnData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or wrong.
@@ -109,82 +94,89 @@ class TabularData(ExperimentData):
         *,
         target: list[str] | str,
         task: Task | None = None,
+        label_separator: str | None = None,
         categories: list[str] = [],  # noqa: B006 - lists are not changed
+        dates: list[str] = [],  # noqa: B006
         ignore: list[str] = [],  # noqa: B006
-        split_column: str | None = None,
-        group_column: str | None = None,
-        time_column: str | None = None,
-        val_fraction: HalfOpenUnitInterval = 0.1,
-        test_fraction: HalfOpenUnitInterval = 0.2,
-        fold: str | None = None,
         batch_size: PositiveInt = 64,
-        balance: Balance | None = None,
-        bad_rows: Policy = "error",
-        delimiter: str | None = None,
-        decimal: Literal[".", ","] = ".",
-        missing: list[str] = [],  # noqa: B006
-        time_format: str | None = None,
-        seed: Seed | None = None,
-        **loader: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, seed=seed, **loader)
+        super().__init__(batch_size=batch_size, **options)
         # Not for the logger: the model has settings of the same names. A frame can't be in a
         # checkpoint.
         self.save_hyperparameters(logger=False, ignore=["path"])
-        self.settings: Any = self.hparams
         self.choose_source(dataset, path)
-        self.balance = balance
-        self.form = FileFormat(delimiter, decimal, tuple(missing), time_format)
         self.targets = [target] if isinstance(target, str) else list(target)
-        if group_column and time_column:
+        if label_separator is not None and len(self.targets) > 1:
             raise UserError(
-                "data.group_column, data.time_column: each of them splits the rows; set one"
+                "data.label_separator: it is for a single column of labels; leave it out"
             )
+        several = "regression" if len(self.targets) > 1 else None
+        self.task = task or ("labels" if label_separator else several)
 
     # ---- from a file to a table
 
-    @cached_property
+    @property
     def table(self) -> dict[str, Frame]:
-        """The rows of each split, nothing scaled yet: float64, texts, and a target of classes as
-            pandas categories.
+        """The rows of each split, nothing scaled yet: inputs, and the columns of the target."""
+        return {split: self._table.rows(split) for split in SPLITS}
+
+    @cached_property
+    def _table(self) -> "Table":
+        """The rows of all splits, and what the columns are.
 
         Raises:
             UserError: The file or a column is missing or wrong, or there are bad rows which may not
                 be left out.
         """
-        import pandas as pd
-
-        settings = self.settings
+        settings, where = self.hparams, name_source(self.path, "data.path")
         source = make_customers(self.targets) if self.generated else self.path
+        raw = read_cells(source, self.form, bad_rows=self.bad_rows)
 
-        # How each column is read. All are read before a bad row is left out, so that one message
-        # has all of them.
-        task = "regression" if len(self.targets) > 1 else settings.task
-        units = {settings[setting]: setting for setting in _UNITS if settings[setting]}
-        kinds = dict.fromkeys(settings.ignore) | dict.fromkeys(settings.categories, "category")
-        kinds |= dict.fromkeys(self.targets, task or "target") | units
-        frame = read_table(source, kinds, self.form, others="input", bad_rows=settings.bad_rows)
+        # What each column is: a setting says so, or its cells do
+        kinds: dict[str, Any] = dict.fromkeys(raw, "input")
+        kinds |= dict.fromkeys(settings["categories"], "category")
+        kinds |= dict.fromkeys(settings["dates"], "time")
+        of_task = {"classification": "category", "regression": "number", "labels": "category"}
+        kinds |= dict.fromkeys(self.targets, of_task.get(str(self.task), "target"))
+        kinds |= self.split.columns
+        check_columns(raw, where, dict.fromkeys(kinds, "correct it, or the setting that names it"))
+        apart = {*self.targets, *self.split.columns}
+        kinds = {
+            name: kind
+            for name, kind in kinds.items()
+            if name in apart or name not in (*settings["ignore"], self.id_column)
+        }
+        columns = {
+            name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()
+        }
 
-        target = self.targets[0]
+        # All cells are read before a bad row is left out, so that one message has all of them. A
+        # sample may have no label at all
+        needed = apart if settings["label_separator"] is None else {*self.split.columns}
+        rows = read_columns(raw, columns, self.form, where, needed=needed, bad_rows=self.bad_rows)
+        inputs = {name: column for name, column in columns.items() if name not in apart}
+        refuse_dates(rows, inputs, where)
+        is_numbers = columns[self.targets[0]].kind == "number"
         labels = None
-        if frame[target].dtype == "string":
-            class_names = sort_classes(frame[target])
-            frame[target] = pd.Categorical(frame[target], class_names)
-            labels = frame[target].cat.codes.to_numpy("int64")
-        cells = {setting: frame.pop(name).to_numpy() for name, setting in units.items()}
-        given = cells.get("split_column", np.full(len(frame), "train"))
-        if "train" not in given:
-            raise UserError("data.split_column: no row is for train; mark the training rows")
-        split = split_samples(
-            given,
-            settings.val_fraction,
-            0.0 if "split_column" in cells else settings.test_fraction,
-            labels=labels,
-            groups=cells.get("group_column"),
-            times=cells.get("time_column"),
-            fold=settings.fold,
+        if not is_numbers and self.task != "labels":
+            labels = rows[self.targets[0]].factorize(sort=True)[0]
+        split = self.split.divide(rows, labels)
+
+        train = rows[split == "train"]
+        if is_numbers:
+            numbers = train[self.targets]
+            target: Target = Numbers(
+                self.targets, numbers.mean().tolist(), numbers.std(ddof=0).tolist()
+            )
+            check_numbers(numbers, where)
+        elif self.task == "labels":
+            target = fit_labels(train, self.targets, settings["label_separator"], where)
+        else:
+            target = fit_classes(rows, self.targets[0], split, where)
+        return Table(
+            split_dates(rows[list(inputs)], inputs), rows[self.targets], split, inputs, target
         )
-        return {name: frame[split == name] for name in SPLITS}
 
     # ---- what models and messages are told; before `setup`, too
 
@@ -198,27 +190,32 @@ class TabularData(ExperimentData):
     @property
     def fingerprint(self) -> str:
         """Changes whenever a cell or a split does."""
-        import pandas as pd
         from pandas.util import hash_pandas_object
 
         hash_rows: Any = hash_pandas_object
-        hashes = hash_rows(pd.concat(self.table).droplevel(1))  # whose index is the split
-        return f"{hashes.sum():016x}"
+        splits = [rows.assign(**{"": name}) for name, rows in self.table.items()]
+        hashes = sum(int(hash_rows(rows, index=False).sum()) for rows in splits)
+        return f"{hashes % 2**64:016x}"
 
     # ---- from a table to memory
 
     def open(self, stage: str | None) -> TabularMetadata:
-        self.sizes = {split: len(rows) for split, rows in self.table.items() if len(rows)}
-        metadata = measure(self.table["train"], self.targets, self.source_name)
+        table = self._table
+        counts = {split: int((table.split == split).sum()) for split in SPLITS}
+        self.sizes = {split: count for split, count in counts.items() if count}
+        metadata = measure(
+            table.inputs[table.split == "train"], table.columns, self.form, table.target,
+            self.source_name,
+        )  # fmt: skip
         if stage in ("fit", None):
             from litlab.data.tables.baselines import warn_of_leaks
 
-            warn_of_leaks(self.table["train"], self.table["test"], self.targets, self.source_name)
+            warn_of_leaks(table.rows("train"), table.rows("test"), self.targets, self.source_name)
         return metadata
 
     def samples(self, split: str) -> EncodedRows:
-        rows = self.table[split]
-        return self._encode(rows, torch.tensor(self.known.lay_out_target(rows)))
+        rows = self._table.rows(split)
+        return self._encode(rows, torch.from_numpy(self.known.target.encode(rows)))
 
     def _encode(self, rows: Frame, *target: Tensor) -> EncodedRows:
         numbers, categories = map(torch.tensor, self.known.lay_out(rows))
@@ -227,9 +224,8 @@ class TabularData(ExperimentData):
         return EncodedRows(*(tensor.to(device) for tensor in tensors))
 
     def labels(self, split: str) -> Tensor | None:
-        return (
-            torch.tensor(self.known.lay_out_target(self.table[split])) if self.class_names else None
-        )
+        target = self.known.target.encode(self._table.rows(split))
+        return torch.from_numpy(target) if self.class_names else None
 
     def serving(self) -> TabularServing:
         return TabularServing(self.metadata)
@@ -240,13 +236,13 @@ class TabularData(ExperimentData):
         """
         from litlab.data.tables.baselines import score_baselines
 
-        return score_baselines(self.table["train"], self.table["test"], self.known)
+        return score_baselines(self._table.rows("train"), self._table.rows("test"), self.known)
 
     # ---- prediction
 
     def open_input(self, source: str) -> EncodedRows:
-        rows = read_rows(source, self.metadata, self.form, "--input", self.settings.bad_rows)
-        self._predicted = rows.index.tolist()
+        rows, raw = read_inputs(source, self.metadata, self.form, "--input", self.bad_rows)
+        self._predicted = name_rows(raw.loc[rows.index], self.id_column, "--input")
         return self._encode(rows)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
@@ -258,13 +254,42 @@ class TabularData(ExperimentData):
                 (batch, target).
             path: The file; one that is there is replaced.
         """
-        rows, predicted = {"row": self._predicted}, torch.cat([output.cpu() for output in outputs])
-        if self.class_names:
-            write_classes(Path(path), rows, self.class_names, predicted)
-            return
-        check_finite(predicted, self._predicted)
-        columns = {
-            PREDICTED + name: predicted[:, place].tolist()
-            for place, name in enumerate(self.target_names)
-        }
-        write_predictions(Path(path), rows | columns)
+        predicted = torch.cat([output.cpu() for output in outputs])
+        write_outputs(Path(path), self._predicted, self.metadata.target, predicted)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a table, nothing scaled yet.
+
+    Args:
+        inputs: As of `split_dates`.
+        outcomes: The columns of the target, as they were read.
+        split: The split of each row, str of shape (row,).
+        columns: The columns of the inputs.
+        target: What is to be predicted.
+    """
+
+    inputs: Frame
+    outcomes: Frame
+    split: np.ndarray
+    columns: dict[str, Column]
+    target: Target
+
+    def rows(self, split: str) -> Frame:
+        """Return inputs and outcomes of a split."""
+        import pandas as pd
+
+        return pd.concat([self.inputs, self.outcomes], axis=1)[self.split == split]
+
+
+def check_numbers(targets: Frame, where: str) -> None:
+    """Refuse targets that are constant, or can't be scaled."""
+    for name, cells in targets.items():
+        deviation = cells.std(ddof=0)
+        if not 1 / LARGEST < deviation < LARGEST:
+            raise UserError(
+                f"{where}: nothing can be learned from column {name}: in the training rows it is "
+                "constant, or has a standard deviation below 1e-16 or above 1e16; use another "
+                "target"
+            )

@@ -2,32 +2,43 @@
 the file.
 """
 
-from collections.abc import Sized
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping, Sized
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.frames import Column, FileFormat, Frame, Policy, Source, read_table
-from litlab.data.serving import BATCH, ClassMetadata, Serving, TensorSpec, class_outputs
+from litlab.data.columns import Column, count_unknown, read_columns
+from litlab.data.files import (
+    Cells,
+    FileFormat,
+    Frame,
+    Policy,
+    Source,
+    check_columns,
+    name_source,
+    read_cells,
+)
+from litlab.data.serving import BATCH, Metadata, Serving, TensorSpec
+from litlab.data.target import Target, load_target
 from litlab.errors import UserError
 
-Task = Literal["classification", "regression"]
-_LARGEST = 1e16  # standard deviation: float32 holds the squares
+LARGEST = 1e16  # standard deviation: float32 holds the squares
+_LIKE_NAMES = 0.9  # share of different texts from which on they are names of the rows
+_PARTS = ("year", "month", "weekday", "days")  # of a date
 
 
 @dataclass(frozen=True)
-class TabularMetadata(ClassMetadata):
-    """Metadata of a table; what is measured is that of its training rows. In regression there are
-    no classes.
+class TabularMetadata(Metadata):
+    """Metadata of a table; what is measured is that of its training rows.
 
     Args:
-        targets: Columns to predict.
-        target_mean: Mean of each target; empty in classification.
-        target_std: Standard deviation of each target, likewise.
-        numbers: Input columns of numbers.
+        columns: The input columns, as the training file has them.
+        form: How its cells are written.
+        target: What is to be predicted.
+        numbers: Inputs that are numbers: columns, and parts of dates.
         mean: Mean of each of them.
         std: Standard deviation of each of them.
         indicated: Places of those of them that miss values: each has a second input which says so.
@@ -35,25 +46,41 @@ class TabularMetadata(ClassMetadata):
             frequent first.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = (
-        "task",
-        "targets",
-        "class_names",
-        "numbers",
-        "category_columns",
-    )
-    targets: list[str]
-    target_mean: list[float]
-    target_std: list[float]
+    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "names", "numbers", "category_columns")
+    columns: list[Column]
+    form: FileFormat = field(compare=False)
+    target: Target
     numbers: list[str]
     mean: list[float]
     std: list[float]
     indicated: list[int]
     categories: dict[str, list[str]]
 
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> "TabularMetadata":
+        columns = [Column(**column) for column in state["columns"]]
+        form = FileFormat(**{**state["form"], "missing": tuple(state["form"]["missing"])})
+        target = load_target(state["target"])
+        return cls(**{**state, "columns": columns, "form": form, "target": target})
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"target": self.target.state_dict()}
+
     @property
-    def task(self) -> Task:
-        return "classification" if self.class_names else "regression"
+    def task(self) -> str:
+        return self.target.task
+
+    @property
+    def targets(self) -> list[str]:
+        return self.target.columns
+
+    @property
+    def names(self) -> list[str]:
+        return self.target.names
+
+    @property
+    def class_names(self) -> list[str]:
+        return self.target.names if self.task == "classification" else []
 
     @property
     def category_columns(self) -> list[str]:
@@ -69,32 +96,45 @@ class TabularMetadata(ClassMetadata):
 
     @property
     def num_outputs(self) -> int:
-        return len(self.class_names or self.targets)
+        return len(self.target.names)
+
+    # Each is a setting of the model for one kind of target, and asked for by that alone.
 
     @property
     def num_classes(self) -> int:
-        self._check_task("classification", "Regressor")
-        return len(self.class_names)
+        return len(self._check_task("classification").names)
+
+    @property
+    def label_names(self) -> list[str]:
+        return self._check_task("labels").names
 
     @property
     def target_names(self) -> list[str]:
-        self._check_task("regression", "Classifier")
-        return self.targets
+        return self._check_task("regression").names
 
-    def _check_task(self, task: Task, other: str) -> None:
+    @property
+    def target_mean(self) -> list[float]:
+        return getattr(self.target, "mean", [])
+
+    @property
+    def target_std(self) -> list[float]:
+        return getattr(self.target, "std", [])
+
+    def _check_task(self, task: str) -> Target:
         """Refuse a model for a task that is not that of the target."""
         if self.task != task:
             names = ", ".join(self.targets)
             raise UserError(
-                f"model: it is for {task}, not for {names}; use --model {other}, or "
+                f"model: it is for {task}, not for {names}; use --model {self.target.model}, or "
                 f"set data.task {task}"
             )
+        return self.target
 
     def lay_out(self, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
         """Lay the inputs of some rows out as a deployed model takes them.
 
         Args:
-            rows: Columns of numbers, float64, and of categories, texts.
+            rows: As of `read_inputs`.
 
         Returns:
             Numbers, NaN where one is missing, float64 (row, column); and of categories the place of
@@ -107,80 +147,103 @@ class TabularMetadata(ClassMetadata):
             name: 1 + pd.Index(texts, dtype="string").get_indexer(rows[name])
             for name, texts in self.categories.items()
         }
-        return np.ascontiguousarray(rows[self.numbers]), pd.DataFrame(places, rows.index).to_numpy(
-            "int64"
-        )
-
-    def lay_out_target(self, rows: Frame) -> np.ndarray:
-        """Return the classes of some rows, int64 of shape (row,), or the targets, float32 of shape
-        (row, target).
-        """
-        if self.class_names:
-            return rows[self.targets[0]].cat.codes.to_numpy("int64")
-        return rows[self.targets].to_numpy("float32")
+        numbers = np.ascontiguousarray(rows[self.numbers])
+        return numbers, pd.DataFrame(places, rows.index).to_numpy("int64")
 
 
-def measure(train: Frame, targets: list[str], where: object) -> TabularMetadata:
+def split_dates(rows: Frame, columns: Mapping[str, Column]) -> Frame:
+    """Return rows with parts of each date in its place, as numbers: year, month, weekday (from 0,
+    Monday), and days since 1970.
+    """
+    for name, column in columns.items():
+        if column.kind == "time":
+            times = rows[name].dt
+            days = rows[name].dt.tz_localize(None).astype("datetime64[s]").astype("int64") / 86_400
+            parts = (times.year, times.month, times.weekday, days.where(rows[name].notna()))
+            for part, values in zip(_PARTS, parts, strict=True):
+                rows[f"{name} {part}"] = values.astype("float64")
+            rows = rows.drop(columns=name)
+    return rows
+
+
+def measure(
+    train: Frame, columns: Mapping[str, Column], form: FileFormat, target: Target, where: object
+) -> TabularMetadata:
     """Measure the training rows.
 
     Args:
-        train: Columns of numbers, float64, or texts; a target that is to be classified is a pandas
-            category.
-        targets: Columns to predict.
+        train: Inputs, as `split_dates` returns them: float64, or texts.
+        columns: The input columns.
+        form: How the cells are written.
+        target: What is to be predicted.
         where: What messages call the table.
 
     Raises:
         UserError: A column tells nothing, or can't be scaled.
     """
-    useless = [name for name in train.columns if _is_useless(train[name])]
+    useless = {name: reason for name in train if (reason := _find_useless(train[name]))}
     if useless:
+        reasons = ", ".join(f"{name} {reason}" for name, reason in useless.items())
+        # Of a part of a date the date
+        names = {name if name in columns else name.rpartition(" ")[0] for name in useless}
         raise UserError(
-            f"{where}: nothing can be learned from column {', '.join(useless)}: in the training "
-            "rows it is constant, has another text in each, or a standard deviation below 1e-16 or "
-            "above 1e16; add it to data.ignore, or use another target"
+            f"{where}: nothing can be learned from these columns, in the training rows: {reasons}; "
+            f"add --data.ignore '[{', '.join(sorted(names))}]'"
         )
     numbers = train.select_dtypes("number")
-    mean, std = numbers.mean(), numbers.std(ddof=0)
-    regressed = [name for name in targets if name in numbers]
-    inputs = [name for name in numbers if name not in targets]
     counts = {name: column.value_counts() for name, column in train.select_dtypes("string").items()}
     return TabularMetadata(
-        class_names=[] if regressed else train[targets[0]].cat.categories.tolist(),
-        targets=targets,
-        target_mean=mean[regressed].tolist(),
-        target_std=std[regressed].tolist(),
-        numbers=inputs,
-        mean=mean[inputs].tolist(),
-        std=std[inputs].tolist(),
-        indicated=np.flatnonzero(numbers[inputs].isna().any()).tolist(),
+        columns=list(columns.values()),
+        form=form,
+        target=target,
+        numbers=list(numbers),
+        mean=numbers.mean().tolist(),
+        std=numbers.std(ddof=0).tolist(),
+        indicated=np.flatnonzero(numbers.isna().any()).tolist(),
         categories={name: count.index[count > 1].tolist() for name, count in counts.items()},
     )
 
 
-def _is_useless(column: Column) -> bool:
-    """Return whether a column is constant, has another text in each, or can't be scaled."""
-    if column.dtype != "float64":
-        return column.dropna().is_unique or column.nunique(dropna=False) == 1
-    return not 1 / _LARGEST < column.std(ddof=0) < _LARGEST
+def _find_useless(cells: Cells) -> str:
+    """Return why a column tells nothing; empty if it may."""
+    there = cells.dropna()
+    if there.nunique() + cells.isna().any() < 2:
+        return "is constant"
+    if cells.dtype != "float64":
+        is_name = there.nunique() > max(_LIKE_NAMES * len(there), 20) or there.is_unique
+        return "has another text in (nearly) each row" if is_name else ""
+    if len(there) > 20 and there.is_unique and (there.diff().iloc[1:] > 0).all():
+        is_count = there.iloc[0] in (0, 1) and (there % 1 == 0).all()
+        if is_count and there.iloc[-1] < 2 * len(there) + 20:
+            return "counts the rows"
+    deviation = there.std(ddof=0)
+    is_fit = 1 / LARGEST < deviation < LARGEST
+    return "" if is_fit else "has a standard deviation below 1e-16 or above 1e16"
 
 
-def read_rows(
+def read_inputs(
     source: Source, known: TabularMetadata, form: FileFormat, setting: str, bad_rows: Policy
-) -> Frame:
-    """Read the rows that a trained model is to predict; columns that it does not know are left out.
+) -> tuple[Frame, Frame]:
+    """Read the rows that a trained model is to predict, by the columns of its training file.
 
     Args:
-        source: As of `read_table`.
+        source: As of `read_cells`.
         known: The columns.
         form: How the cells are written.
         setting: What messages call the source.
         bad_rows: Whether rows that can't be used are errors or left out.
 
     Returns:
-        Its columns of numbers, float64, and of categories, texts.
+        The inputs, as of `split_dates`, and the cells that they were read from.
     """
-    kinds = dict.fromkeys(known.numbers, "number") | dict.fromkeys(known.categories, "category")
-    return read_table(source, kinds, form, setting=setting, bad_rows=bad_rows)
+    where = name_source(source, setting)
+    raw = read_cells(source, form, setting=setting, bad_rows=bad_rows)
+    columns = {column.name: column for column in known.columns}
+    check_columns(raw, where, dict.fromkeys(columns, "the training file has it"))
+    rows = read_columns(raw, columns, form, where, bad_rows=bad_rows)
+    for name, texts in known.categories.items():
+        count_unknown(rows[name], texts, where)
+    return split_dates(rows, columns), raw
 
 
 def _make_spec(name: str, dtype: str, columns: Sized, what: str) -> TensorSpec:
@@ -212,17 +275,7 @@ class TabularServing(Serving):
                 "places in `categories`, from 1; 0 for another one",
             ),
         ]
-        outputs = [
-            _make_spec(
-                "predicted",
-                "float32",
-                metadata.targets,
-                "columns `targets`, in the units of the file",
-            )
-        ]
-        super().__init__(
-            inputs, class_outputs(metadata.class_names) if metadata.class_names else outputs
-        )
+        super().__init__(inputs, [metadata.target.spec()])
         self.metadata = metadata
         self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
         self.register_buffer("std", torch.tensor(metadata.std, dtype=torch.float64))

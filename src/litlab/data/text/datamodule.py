@@ -15,13 +15,14 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from litlab.data.classes import Balance
-from litlab.data.frames import Policy, UserFile
+from litlab.data.files import Policy, UserFile
 from litlab.data.generated import TEXT_CLASSES, make_corpus
 from litlab.data.module import ExperimentData
-from litlab.data.predictions import write_classes
+from litlab.data.predictions import write_outputs
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS, split_samples
 from litlab.data.store import fill_cache
+from litlab.data.target import Classes
 from litlab.data.text.reading import compute_digest, read_corpus, read_input
 from litlab.data.text.serving import TextMetadata, TextServing
 from litlab.data.text.tokenizer import (
@@ -345,7 +346,8 @@ class TextData(ExperimentData):
             "row": list(self._predicted),
             "text": [text[:_SHOWN] for text in self._predicted.values()],
         }
-        write_classes(Path(path), inputs, self.class_names, probabilities)
+        target = Classes([self.hparams["label_column"]], self.class_names)
+        write_outputs(Path(path), inputs, target, probabilities)
 
     def serving(self) -> TextServing:
         return TextServing(self.metadata)

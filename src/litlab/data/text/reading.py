@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from litlab.data.classes import sort_classes
-from litlab.data.frames import (
+from litlab.data.columns import fit_column, read_texts
+from litlab.data.files import (
     FileFormat,
     Frame,
     Source,
     check_columns,
     check_file,
     drop_bad_rows,
-    read_frame,
+    name_source,
+    read_cells,
 )
 from litlab.data.public import PublicFile
+from litlab.data.target import sort_classes
 
 _REMEDY = (
     "set data.text_columns and data.label_column, or name all with data.columns if row 1 is a text"
@@ -107,17 +109,18 @@ def read_rows(source: Source, table: Mapping[str, Any], setting: str = "data.pat
     """
     import pandas as pd
 
-    where = setting if isinstance(source, pd.DataFrame) else source
+    where = name_source(source, setting)
     form, names, policy = FileFormat(table["delimiter"]), table["columns"], table["bad_rows"]
     texts, label = table["text_columns"], table["label_column"]
-    frame = read_frame(source, form, setting=setting, names=names, bad_rows=policy)
+    frame = read_cells(source, form, setting=setting, names=names, bad_rows=policy)
     check_columns(frame, where, dict.fromkeys([*texts, label] if label else texts, _REMEDY))
 
-    text = frame[texts].astype("string").fillna("").agg(" ".join, axis=1).str.strip()
+    parts = [read_texts(frame[name], form, is_category=False).fillna("") for name in texts]
+    text = pd.concat(parts, axis=1).agg(" ".join, axis=1).str.strip()
     rows: Frame = pd.DataFrame({"text": text.mask(text == "")})
     if label:
-        # 1, not 1.0, beside missing ones
-        rows["label"] = frame[label].convert_dtypes().astype("string")
+        column = fit_column(frame[label], "category", form, where)
+        rows["label"] = column.read(frame[label], form, where)
     problems: dict[Any, str] = {}
     for name, column in rows.items():
         problems |= dict.fromkeys(rows.index[column.isna()], f"no {name}")

@@ -74,7 +74,7 @@ def test_types_of_columns(make):
     known = make(make_houses().assign(**cells, floor=[5, None] * 50), categories=["age"]).known
     assert list(known.categories) == ["age", "city", "kind", "season", "rank", "width", "floor"]
     assert set(known.categories["season"]) == {"2019_20", "1_1"}
-    assert (known.numbers, known.categories["floor"]) == (["size"], ["5.0"])
+    assert (known.numbers, known.categories["floor"]) == (["size"], ["5"])
 
 
 @pytest.mark.parametrize(

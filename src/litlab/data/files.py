@@ -1,0 +1,320 @@
+"""The cells of the user's tables, as they are there: nothing is read into them yet.
+
+A table is CSV in UTF-8 (gzipped too), Parquet, Excel or JSON lines, by the end of its name. The
+index of a frame is the row as a spreadsheet counts it: in a CSV or Excel file 1 is the row of
+names.
+"""
+
+import io
+import json
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.errors import UserError, first_line
+from litlab.util.text import nearest, some
+
+# A pandas.DataFrame: a type checker gets lost in the many types that pandas' methods may return
+Frame = Any
+Cells = Any  # a pandas.Series
+Source = str | Path | bytes | Frame
+if TYPE_CHECKING:
+    UserFile = str | Path | Frame
+else:
+    UserFile = str  # what the command line takes
+
+Policy = Literal["error", "drop"]
+_DELIMITERS = ",;\t|"
+_NAMED = 3  # bad rows that a message names
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How the cells of a file are written.
+
+    Args:
+        delimiter: What separates the cells of a CSV file; None: the one of comma, semicolon, tab
+            and bar that makes the most columns.
+        decimal: The decimal sign of numbers.
+        thousands: What stands between groups of three digits, as the comma in 1,129.
+        missing: Words that stand for a missing value, in any column.
+        time_format: How times are written, such as ``%d/%m/%Y %H:%M``; None: in a form that can't
+            be misread.
+    """
+
+    delimiter: str | None = None
+    decimal: Literal[".", ","] = "."
+    thousands: str | None = None
+    missing: tuple[str, ...] = ()
+    time_format: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.thousands == self.decimal:
+            raise UserError(
+                f"data.thousands: {self.thousands} is the decimal sign, too; set data.decimal to "
+                "the other one"
+            )
+
+
+def name_source(source: Source, setting: str) -> str:
+    """Return what messages call a source: its path, or the setting where there is none."""
+    return str(source) if isinstance(source, str | Path) else setting
+
+
+def read_cells(
+    source: Source,
+    form: FileFormat = FileFormat(),
+    *,
+    setting: str = "data.path",
+    names: list[str] | None = None,
+    bad_rows: Policy = "error",
+) -> Frame:
+    """Read a table.
+
+    Args:
+        source: The file; or the bytes of a CSV file; or a frame, which is copied.
+        form: How its cells are written.
+        setting: Where the file's name comes from, for messages.
+        names: Names of the columns, where a CSV or Excel file has no row of names.
+        bad_rows: Whether rows with too many cells are an error or left out.
+
+    Returns:
+        A frame without empty rows. Cells of CSV files are texts; texts have no spaces at their
+        ends, and nothing is missing but what is empty.
+
+    Raises:
+        UserError: It is missing, unreadable or empty, or two columns have the same name.
+    """
+    import pandas as pd
+
+    where = name_source(source, setting)
+    frame: Frame
+    if isinstance(source, pd.DataFrame):
+        frame, first = source.copy(), 1
+    else:
+        file: Any = source if isinstance(source, bytes) else check_file(source, setting)
+        try:
+            frame, first = _read_file(file, Path(where).suffix.lower(), form, where, bad_rows)
+            if first is None:  # it has no names of its own
+                frame, first = _name_columns(frame, names, where)
+        except (ValueError, OSError, EOFError, ImportError) as error:
+            # pandas' errors of parsing are ValueErrors
+            raise UserError(f"{where}: it can't be read ({first_line(error)})") from error
+    frame.index = pd.RangeIndex(first, first + len(frame))
+
+    frame = frame.rename(columns=lambda name: str(name).strip())
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise UserError(f"{where}: two columns are called {twice[0]!r}; rename one")
+    for name, cells in frame.select_dtypes(["object", "string"]).items():
+        if cells.dtype == "string":
+            stripped = cells.str.strip()
+        else:  # not by map, which makes floats of whole numbers
+            stripped = [
+                _strip(cell, f"{where}: row {row}: {name!r}") for row, cell in cells.items()
+            ]
+            stripped = pd.Series(stripped, cells.index, dtype=object)
+        frame[name] = stripped.where(stripped.ne("").fillna(True).astype(bool))
+    frame = frame.dropna(how="all")
+    if frame.empty:
+        raise UserError(f"{where}: there are no rows; give one for each sample")
+    return frame
+
+
+def _strip(cell: Any, place: str) -> Any:
+    if isinstance(cell, list | dict):
+        raise UserError(f"{place} holds a {type(cell).__name__}; give one value")
+    return cell.strip() if isinstance(cell, str) else cell
+
+
+def _read_file(
+    file: Any, suffix: str, form: FileFormat, where: str, bad_rows: Policy
+) -> tuple[Frame, int | None]:
+    """Return the cells of a file, and the number of its first row; None where its first row may
+    have the names.
+    """
+    import pandas as pd
+
+    if suffix == ".parquet":
+        import pyarrow.parquet
+
+        # Else pandas would make floats of whole numbers where one is missing
+        return pyarrow.parquet.read_table(file).to_pandas(integer_object_nulls=True), 1
+    if suffix == ".jsonl":
+        lines = Path(file).read_text("utf-8-sig").splitlines()
+        return pd.DataFrame([json.loads(line) for line in lines if line.strip()], dtype=object), 1
+    if suffix == ".xlsx":
+        return _read_excel(file, where), None
+    return _read_csv(file, form, where, bad_rows), None
+
+
+def _read_csv(source: Path | bytes, form: FileFormat, where: str, bad_rows: Policy) -> Frame:
+    """Read the cells of a CSV file as texts, its row of names like any other."""
+    import pandas as pd
+
+    def read(sign: str, **options: Any) -> Frame:
+        return pd.read_csv(
+            io.BytesIO(source) if isinstance(source, bytes) else source,
+            sep=sign,
+            # Else pandas cuts rows with too many cells, and renames columns of the same name
+            header=None,
+            dtype=str,
+            encoding="utf-8-sig",
+            keep_default_na=False,
+            skip_blank_lines=False,
+            on_bad_lines="error" if bad_rows == "error" else "warn",
+            **options,
+        )
+
+    # A first line such as sep=; is Excel's; else the delimiter is what cuts it into most cells
+    first = read("\x00", nrows=1).iloc[0, 0]
+    told = re.fullmatch(r"sep=(.)", first.strip())
+    if told:
+        frame = read(told[1], skiprows=1)
+        frame.index += 1
+    else:
+        sign = form.delimiter or max(_DELIMITERS, key=lambda sign: read(sign, nrows=1).shape[1])
+        frame = read(sign)
+    _check_quotes(frame, told[1] if told else sign, where)
+    return frame
+
+
+def _check_quotes(frame: Frame, sign: str, where: str) -> None:
+    """Refuse a cell that holds lines with as many cells as a row: a quote that was not closed."""
+    ends = frame.shape[1] - 1
+    for _, cells in frame.items():
+        for row, cell in cells[cells.str.count("\n") > 2].items():
+            lines = cell.split("\n")[1:-1]
+            alike = sum(line.count(sign) == ends for line in lines)
+            if ends > 1 and alike > 0.9 * len(lines):
+                raise UserError(
+                    f"{where}: row {row + 1} has a quote that swallows the {len(lines)} rows after "
+                    "it; remove it, or double it"
+                )
+
+
+def _read_excel(file: Path, where: str) -> Frame:
+    """Read the cells of the first sheet of an Excel file, its row of names like any other."""
+    import pandas as pd
+    from openpyxl import load_workbook
+
+    sheet: Any = load_workbook(file, data_only=True).worksheets[0]
+    merged = [str(cells) for cells in sheet.merged_cells.ranges]
+    if merged:
+        raise UserError(
+            f"{where}: cells {merged[0]} are merged, and only the first of them has a value; "
+            "unmerge them, and fill each"
+        )
+    frame = pd.DataFrame(sheet.values, dtype=object)
+    # Programs that write Excel files leave the results of formulas to Excel
+    if frame.isna().any(axis=None):
+        formulas: Any = pd.DataFrame(load_workbook(file).worksheets[0].values, dtype=object)
+        is_formula = formulas.map(lambda cell: isinstance(cell, str) and cell.startswith("="))
+        lacking = (is_formula & frame.isna()).stack()
+        if lacking.any():
+            row, column = lacking.idxmax()
+            raise UserError(
+                f"{where}: row {row + 1}, column {column + 1} holds a formula without its result; "
+                "open the file in a spreadsheet program, and save it"
+            )
+    return frame
+
+
+def _name_columns(frame: Frame, names: list[str] | None, where: str) -> tuple[Frame, int]:
+    """Give the columns the names that the first row has; return them, and the number of the row
+    below.
+
+    Columns without a name are left out: the first one numbers the rows, as some programs write it.
+    """
+    first = int(frame.index[0]) + 1
+    if names:
+        if len(names) != frame.shape[1]:
+            raise UserError(
+                f"data.columns: it names {len(names)} columns, and {where} has "
+                f"{frame.shape[1]}; name each"
+            )
+        return frame.set_axis(names, axis=1), first
+
+    header = ["" if cell is None else str(cell).strip() for cell in frame.iloc[0]]
+    frame = frame.iloc[1:]
+    for place in [place for place, name in enumerate(header) if place and not name]:
+        if not frame.iloc[:, place].isin(["", None]).all():
+            rank_zero_info(f"warning: {where}: column {place + 1} has no name and is left out")
+    named = [place for place, name in enumerate(header) if name]
+    return frame.iloc[:, named].set_axis([header[place] for place in named], axis=1), first + 1
+
+
+def check_file(path: str | Path, setting: str) -> Path:
+    """Return the path of a file that the user has named; ``~`` stands for the home directory.
+
+    Raises:
+        UserError: There is no such file, or it is a folder, a pipe or a device, which opening would
+            never tell.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise UserError(
+            f"{setting}: {path} is no file"
+            if path.exists()
+            else f"{setting}: there is no file {path}"
+        )
+    return path
+
+
+def check_columns(frame: Frame, where: object, columns: Mapping[str, str]) -> None:
+    """Refuse a frame without some columns.
+
+    Args:
+        frame: The frame.
+        where: What messages call it.
+        columns: For each column what to do where it is missing, such as "set --data.target".
+
+    Raises:
+        UserError: One is missing; the message has the nearest name.
+    """
+    for column, remedy in columns.items():
+        if column not in frame.columns:
+            alike = nearest(column, frame.columns, f"; {remedy}")
+            raise UserError(
+                f"{where}: there is no column {column!r}, only "
+                f"{some(list(map(repr, frame.columns)))}{alike}"
+            )
+
+
+def drop_bad_rows(
+    frame: Frame, problems: Mapping[Hashable, str], policy: Policy, where: object, unit: str = "row"
+) -> Frame:
+    """Refuse the rows that can't be used, or leave them out and say so.
+
+    Args:
+        frame: The frame.
+        problems: What is wrong with a row, by its index.
+        policy: Whether they are an error or left out.
+        where: What messages call the file.
+        unit: What a row is called.
+
+    Returns:
+        The others.
+
+    Raises:
+        UserError: There are some, and they may not be left out, or no others are left.
+    """
+    if not problems:
+        return frame
+    rows = [f"{unit} {row} ({problem})" for row, problem in list(problems.items())[:_NAMED]]
+    more = f" and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
+    summary = (
+        f"{where}: {len(problems):,} of {len(frame):,} {unit}s can't be used: "
+        f"{', '.join(rows)}{more}"
+    )
+    some_are_good = len(problems) < len(frame)
+    if policy == "error" or not some_are_good:
+        raise UserError(
+            f"{summary}; correct or delete them" + ", or use --data.bad_rows drop" * some_are_good
+        )
+    rank_zero_info(f"{summary}; they are left out (data.bad_rows)")
+    return frame.drop(index=list(problems))

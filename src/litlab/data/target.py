@@ -1,0 +1,306 @@
+"""What is to be predicted, decided once: one class of several, numbers, or labels of which several
+may be true.
+
+A `Target` says how it is read from a table, what the loss gets, and what files of predictions,
+served answers and baselines hold.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.data.files import Frame
+from litlab.data.serving import BATCH, TensorSpec
+from litlab.errors import UserError
+from litlab.metrics import classification_scores, label_scores, regression_scores
+from litlab.util.text import some
+
+Task = Literal["classification", "regression", "labels"]
+Scores = dict[str, float]
+_YES, _NO = ("1", "True", "yes", "y"), ("0", "False", "no", "n")
+
+
+@dataclass(frozen=True)
+class Target(ABC):
+    """What is to be predicted.
+
+    Args:
+        columns: Columns of the file that hold it.
+    """
+
+    task: ClassVar[Task]
+    model: ClassVar[str]  # the task module for it
+    columns: list[str]
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Names of the outputs: classes, columns of numbers, or labels."""
+
+    @abstractmethod
+    def encode(self, rows: Frame) -> np.ndarray:
+        """Return what the loss gets of some rows, as `read_columns` returned them."""
+
+    @abstractmethod
+    def spec(self) -> TensorSpec:
+        """Return the output of a deployed model."""
+
+    @abstractmethod
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+        """Return the columns of a file of predictions.
+
+        Args:
+            outputs: Of shape (row, name).
+            prefix: What the names of classes begin with.
+        """
+
+    @abstractmethod
+    def answer(self, output: np.ndarray) -> dict[str, Any]:
+        """Return what is answered to a request, from the output for one sample, (name,)."""
+
+    @abstractmethod
+    def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
+        """Return the test metrics of what a baseline predicts, as `encode` gives the truth."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the target as a checkpoint keeps it, for `load_target`."""
+        return {"task": self.task, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Classes(Target):
+    """One class of several.
+
+    Args:
+        class_names: The classes, in the order of their numbers.
+    """
+
+    task, model = "classification", "Classifier"
+    class_names: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        return self.class_names
+
+    def encode(self, rows: Frame) -> np.ndarray:
+        """Return the number of each row's class, int64 of shape (row,)."""
+        import pandas as pd
+
+        index = pd.Index(self.class_names, dtype="string")
+        return index.get_indexer(rows[self.columns[0]]).astype("int64")
+
+    def spec(self) -> TensorSpec:
+        what = "probability of each class, in the order of class_names"
+        return TensorSpec("probabilities", "float32", (BATCH, len(self.class_names)), what)
+
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+        best = outputs.argmax(1)
+        names = [self.class_names[place] for place in best.tolist()]
+        columns = {"prediction": names, "probability": outputs.max(1).tolist()}
+        classes = [prefix + name for name in self.class_names]
+        return columns | dict(zip(classes, outputs.T.tolist(), strict=True))
+
+    def answer(self, output: np.ndarray) -> dict[str, Any]:
+        rounded = [round(float(value), 6) for value in output]  # as in a file of predictions
+        best = int(output.argmax())
+        return {
+            "class": self.class_names[best],
+            "probability": rounded[best],
+            "probabilities": dict(zip(self.class_names, rounded, strict=True)),
+        }
+
+    def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
+        return classification_scores(predicted, truth)
+
+
+@dataclass(frozen=True)
+class Numbers(Target):
+    """One number or several.
+
+    Args:
+        mean: Mean of each column in the training rows.
+        std: Standard deviation of each.
+    """
+
+    task, model = "regression", "Regressor"
+    mean: list[float]
+    std: list[float]
+
+    @property
+    def names(self) -> list[str]:
+        return self.columns
+
+    def encode(self, rows: Frame) -> np.ndarray:
+        """Return the numbers, float64 of shape (row, column): float32 has no digits for the
+        differences of numbers far from zero.
+        """
+        return rows[self.columns].to_numpy("float64", copy=True)
+
+    def spec(self) -> TensorSpec:
+        what = "columns `targets`, in the units of the file"
+        return TensorSpec("predicted", "float64", (BATCH, len(self.columns)), what)
+
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+        names = [f"predicted_{name}" for name in self.columns]
+        return dict(zip(names, outputs.T.tolist(), strict=True))
+
+    def answer(self, output: np.ndarray) -> dict[str, Any]:
+        return {"predicted": dict(zip(self.columns, output.tolist(), strict=True))}
+
+    def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
+        return regression_scores(predicted, truth, self.columns)
+
+
+@dataclass(frozen=True)
+class Labels(Target):
+    """Labels of which several may be true, or none.
+
+    Args:
+        label_names: The labels, in the order of the outputs.
+        separator: What stands between them where one column holds all; None where each has a
+            column of its own.
+    """
+
+    task, model = "labels", "MultilabelClassifier"
+    label_names: list[str]
+    separator: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return self.label_names
+
+    def encode(self, rows: Frame) -> np.ndarray:
+        """Return 1 for each label that is true, else 0, float32 of shape (row, label)."""
+        if self.separator is None:
+            return np.stack([rows[name].isin(_YES) for name in self.columns], axis=1).astype("f4")
+        sets = [split_labels(cell, self.separator) for cell in rows[self.columns[0]]]
+        return np.array([[name in found for name in self.label_names] for found in sets], "f4")
+
+    def spec(self) -> TensorSpec:
+        what = "probability of each label, in the order of label_names"
+        return TensorSpec("probabilities", "float32", (BATCH, len(self.label_names)), what)
+
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+        names = [
+            " ".join(name for name, value in zip(self.label_names, row, strict=True) if value > 0.5)
+            for row in outputs
+        ]
+        labels = [f"label_{name}" for name in self.label_names]
+        return {"prediction": names} | dict(zip(labels, outputs.T.tolist(), strict=True))
+
+    def answer(self, output: np.ndarray) -> dict[str, Any]:
+        values = {
+            name: round(float(value), 6)
+            for name, value in zip(self.label_names, output, strict=True)
+        }
+        return {
+            "labels": [name for name, value in values.items() if value > 0.5],
+            "probabilities": values,
+        }
+
+    def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
+        return label_scores(predicted, truth)
+
+
+TARGETS: dict[str, Any] = {kind.task: kind for kind in (Classes, Numbers, Labels)}
+
+
+def load_target(state: dict[str, Any]) -> Target:
+    """Return what `Target.state_dict` describes."""
+    return TARGETS[state["task"]](**{name: state[name] for name in state if name != "task"})
+
+
+# How each is found in the training rows
+
+
+def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Classes:
+    """Find the classes of the training rows; say how many rows are of others.
+
+    Args:
+        rows: All rows, their classes as texts.
+        column: Its name.
+        split: The split of each row, str of shape (row,); rows of other classes are left out of it.
+        where: What messages call the file.
+
+    Raises:
+        UserError: Less than two classes, or no row to evaluate is of one of them.
+    """
+    labels = rows[column].to_numpy(object)
+    names = sort_classes(labels[split == "train"])
+    if len(names) < 2:
+        raise UserError(
+            f"{where}: all training samples are of the class {names[0]!r} (column {column!r}); "
+            "two classes are needed at least"
+        )
+    is_known = np.isin(labels.astype(str), names)
+    for name in ("val", "test"):
+        here = split == name
+        unknown = here & ~is_known
+        if not unknown.any():
+            continue
+        counts = dict(zip(*np.unique(labels[unknown].astype(str), return_counts=True), strict=True))
+        shown = some([f"{label!r} ({count:,})" for label, count in counts.items()])
+        if unknown.sum() == here.sum():
+            raise UserError(
+                f"{where}: none of the {here.sum():,} {name} samples is of a class that training "
+                f"has: {shown}; write the classes alike, or add training samples of them"
+            )
+        rank_zero_info(
+            f"warning: {where}: {unknown.sum():,} of {here.sum():,} {name} samples are of classes "
+            f"that training lacks, {shown}: they are left out"
+        )
+        split[unknown] = ""
+    return Classes([column], names)
+
+
+def sort_classes(labels: Any) -> list[str]:
+    """Return the different labels in order; as numbers if all are, so that class 10 comes after
+    class 9.
+    """
+    names = set(labels)
+    try:
+        return sorted(names, key=lambda name: (float(name), name))
+    except ValueError:
+        return sorted(names)
+
+
+def fit_labels(rows: Frame, columns: list[str], separator: str | None, where: str) -> Labels:
+    """Find the labels of the training rows.
+
+    Args:
+        rows: The training rows, their cells as texts.
+        columns: A column for each label, or the one that holds all.
+        separator: As of `Labels`.
+        where: What messages call the file.
+
+    Raises:
+        UserError: A cell of a label's column is neither yes nor no, or a label is always the same.
+    """
+    if separator is None:
+        for name in columns:
+            odd = rows[name][~rows[name].isin([*_YES, *_NO])]
+            if len(odd):
+                raise UserError(
+                    f"{where}: row {odd.index[0]}: label {name!r} is {odd.iloc[0]!r}; write 1 or "
+                    "0, or set data.label_separator where one column holds all labels"
+                )
+        target = Labels(columns, columns)
+    else:
+        found = [split_labels(cell, separator) for cell in rows[columns[0]]]
+        target = Labels(columns, sort_classes(set().union(*found)), separator)
+    share = target.encode(rows).mean(0)
+    same = [name for name, value in zip(target.names, share, strict=True) if value in (0, 1)]
+    if same or not target.names:
+        raise UserError(
+            f"{where}: labels {some(same)} are the same in all training samples; leave them out"
+        )
+    return target
+
+
+def split_labels(cell: Any, separator: str) -> set[str]:
+    """Return the labels that a cell holds; none of an empty one."""
+    texts = cell.split(separator) if isinstance(cell, str) else []
+    return {text.strip() for text in texts} - {""}

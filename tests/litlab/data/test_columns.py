@@ -1,0 +1,214 @@
+"""What cells mean: the same value is the same, however it is written, and what can't be told is
+said.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from litlab.data.columns import fit_column, read_columns, read_numbers, read_texts, read_times
+from litlab.data.files import FileFormat, read_cells
+from tests.litlab.data.conftest import refusal
+
+PLAIN = FileFormat()
+NAN = pytest.approx(float("nan"), nan_ok=True)
+
+
+def numbers(*cells, **form):
+    return read_numbers(pd.Series(cells, name="a"), FileFormat(**form), "data.path").tolist()
+
+
+def categories(*cells, **form):
+    texts = read_texts(pd.Series(cells, name="a"), FileFormat(**form))
+    return [None if pd.isna(text) else text for text in texts]
+
+
+def times(*cells, zone="any", time_format=None):
+    form, column = FileFormat(time_format=time_format), pd.Series(cells, name="date")
+    values, zone = read_times(column, form, "data.path", zone)
+    return [None if pd.isna(time) else str(time) for time in values], zone
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        (205, 205.0, "205", "205.0", "+205", np.int64(205), np.float32(205)),
+        (True, "TRUE", "true", "True", np.bool_(True)),
+        (0.1, "0.1", "0.10", np.float32(0.1)),
+        ("é", "e\u0301"),
+        (1e-7, "0.0000001"),
+        (-3, "-3.00"),
+    ],
+)
+def test_the_same_category_written_another_way(same):
+    assert len({categories(cell)[0] for cell in same}) == 1
+
+
+def test_what_is_not_the_same():
+    for cells in (("01", "1"), ("pos", "POS"), ("1e5", "100000"), (True, 1), ("1.10.2", "1.1.2")):
+        assert len({*categories(*cells)}) == 2
+    assert categories("NA", "None", None, np.nan, "n/a") == ["NA", "None", None, None, "n/a"]
+    assert categories("?", "x", missing=("?",)) == [None, "x"]
+    assert categories("1,50", "1.5", decimal=",") == ["1.5", "1.5"]
+    assert categories("1,129", "1129", thousands=",") == ["1129", "1129"]
+
+
+def test_na_is_missing_among_numbers_alone():
+    for cells, missing in ((["1", "NA", "2"], 1), (["x", "NA", "2"], 0)):
+        column = fit_column(pd.Series(cells, name="a"), "category", PLAIN, "f.csv")
+        assert column.read(pd.Series(cells), PLAIN, "f.csv").isna().sum() == missing
+
+
+def test_what_looks_the_same_is_said(said):
+    column = pd.Series(["pos", "POS", "pos", "1", "01", "x"], name="label")
+    fit_column(column, "category", PLAIN, "f.csv")
+    assert said == [
+        "warning: f.csv: column 'label' has 'pos' (2) and 'POS' (1), and 1 more like that: they "
+        "count as different; write them alike if they are the same"
+    ]
+
+
+def test_numbers():
+    assert numbers("1", "-2.5", "1e3", "+.5", None) == [1.0, -2.5, 1000.0, 0.5, NAN]
+    # Python's float reads the first two
+    odd = ["2019_20", "1_1", "1st", "<=3cm", "inf", "0x10"]
+    assert numbers("1", *odd, *"23456789") == [1.0, *[NAN] * 6, *map(float, range(2, 10))]
+    assert numbers(1, 2.5, np.inf) == [1.0, 2.5, NAN]
+    assert numbers("1,5", "-2", "12.5", "0.125", decimal=",") == [1.5, -2.0, NAN, NAN]
+    assert numbers("1,129", "49,194.5", "800", thousands=",") == [1129.0, 49194.5, 800.0]
+    swiss = ["1\u202f129", "49\u00a0194", "1 2"]
+    assert numbers(*swiss, thousands=" ") == [1129.0, 49194.0, NAN]
+    # With groups of points 0.125 is no 125
+    assert numbers("1.129,5", "52.520", "0.125", decimal=",", thousands=".") == [1129.5, 52520, NAN]
+
+
+@pytest.mark.parametrize(
+    ("cells", "form", "advice"),
+    [
+        (["1,5", "2,5", "3"], {}, {"decimal": ","}),
+        (["1,129", "49,194", "800"], {}, {"thousands": ","}),
+        (["1,129,300", "49,194", "800"], {}, {"thousands": ","}),
+        (["1.129.000", "49.194", "800"], {}, {"thousands": ".", "decimal": ","}),
+        (["1,129.50", "12.5"], {}, {"thousands": ","}),
+        (["1.129,50", "12,5"], {"decimal": ","}, {"decimal": ",", "thousands": "."}),
+        (["1'129", "800"], {}, {"thousands": "'"}),
+        (["1 129", "800"], {}, {"thousands": " "}),
+        (["1\u202f129", "800"], {}, {"thousands": " "}),
+        (["1.5", "2.5"], {"decimal": ","}, {"decimal": "."}),
+    ],
+)
+def test_the_form_of_numbers_is_named_and_the_setting_reads_them(cells, form, advice):
+    message = refusal(numbers, *cells, **form)
+    for name, sign in advice.items():
+        if form.get(name) != sign:
+            assert f"--data.{name} {sign if sign != ' ' else repr(sign)}" in message
+    assert not np.isnan(numbers(*cells, **advice)).any()
+
+
+@pytest.mark.parametrize("cell", ["41.2%", "3 kg", "$5", "5 EUR", "€ 5", "12 km/h", "20°C"])
+def test_numbers_with_units_are_named(cell):
+    assert f"numbers with a unit, as {cell!r}" in refusal(numbers, cell, cell, "7")
+    fit_column(pd.Series([cell, "B52"] * 9, name="a"), "input", PLAIN, "f.csv")  # categories
+
+
+def test_points_that_may_stand_between_thousands_are_said(said):
+    assert numbers("49.194", "1.129") == [49.194, 1.129]
+    assert "three digits behind every point, as in 49.194; if that stands between" in said[0]
+    numbers("0.194", "1.129")
+    numbers("0.19", "1.129")
+    numbers(49.194, 1.129)
+    assert len(said) == 1
+
+
+def test_times_that_can_not_be_misread():
+    cells = {
+        "2010/01/01": "2010-01-01 00:00:00",
+        "1949-01": "1949-01-01 00:00:00",
+        "Jan 1 2000": "2000-01-01 00:00:00",
+        "20240102T030405": "2024-01-02 03:04:05",
+        "13/01/2024": "2024-01-13 00:00:00",
+        "01/15/2024 1:30 PM": "2024-01-15 13:30:00",
+        "1700000000": "2023-11-14 22:13:20",
+        "1700000000000": "2023-11-14 22:13:20",
+        "45000.5": "2023-03-15 12:00:00",  # days of a spreadsheet
+        "no time": None,
+    }
+    assert {cell: times(cell)[0][0] for cell in cells} == cells
+    assert times(1_700_000_000, None)[0] == ["2023-11-14 22:13:20", None]
+
+
+def test_times_with_offsets_are_in_utc_but_for_days_of_a_clock():
+    # Daylight saving began between
+    days = ["2024-03-30T00:00:00+01:00", "2024-04-01T00:00:00+02:00", "2024-04-02"]
+    assert times(*days) == (["2024-03-30 00:00:00", "2024-04-01 00:00:00", None], "wall")
+    hours = ["2024-03-30T00:00:00+01:00", "2024-03-31 23:00 UTC"]
+    assert times(*hours) == (["2024-03-29 23:00:00+00:00", "2024-03-31 23:00:00+00:00"], "UTC")
+    stamps = pd.Series(pd.to_datetime(["2024-03-30", "2024-04-01"])).dt.tz_localize("Europe/Berlin")
+    assert read_times(stamps, PLAIN, "f")[0].astype(str).tolist() == ["2024-03-30", "2024-04-01"]
+    assert "have no UTC offsets, and those of the training have some" in refusal(
+        times, "2024-01-01 10:00", zone="UTC"
+    )
+    assert "have UTC offsets, and those of the training have none" in refusal(
+        times, "2024-01-01 10:00+01:00", zone=None
+    )
+
+
+def test_ambiguous_dates_are_refused_with_the_setting_that_decides():
+    assert refusal(times, "13/02/2024", "01/02/2024") == (
+        "data.path: '01/02/2024' in column 'date' could be day or month first; set "
+        "--data.time_format, such as '%d/%m/%Y' or '%m/%d/%Y %H:%M'"
+    )
+    both = times("01/02/2024", "2024-01-02", time_format="%d/%m/%Y")[0]
+    assert both == ["2024-02-01 00:00:00", None]
+
+
+VALUES = pd.DataFrame({
+    "zip": [50001, None, 1234567, 7],
+    "id": [9007199254740993, 5, None, 2],
+    "share": [0.125, 1.5, None, 1234.5],
+    "flag": [True, False, None, True],
+    "code": ["01", "NA", "x;y", " é "],
+}, dtype=object)  # fmt: skip
+KINDS = {"zip": "category", "id": "category", "share": "number", "flag": "input", "code": "input"}
+
+
+@pytest.mark.parametrize("first", ["frame", "parquet", "xlsx", "jsonl", "csv", "european"])
+def test_a_file_of_another_kind_is_the_same_table(tmp_path, first):
+    """Whatever kind of file a model was trained on."""
+    files = write_files(tmp_path)
+    form = {name: FileFormat() for name in files}
+    form["european"] = FileFormat(decimal=",", thousands=".")
+    raw = read_cells(files[first], form[first])
+    columns = {name: fit_column(raw[name], kind, form[first], "f") for name, kind in KINDS.items()}
+    expected = {
+        "zip": ["50001", None, "1234567", "7"],
+        "id": ["9007199254740993", "5", None, "2"],
+        "share": [0.125, 1.5, None, 1234.5],
+        "flag": ["True", "False", None, "True"],
+        "code": ["01", "NA", "x;y", "é"],
+    }
+    for name, file in files.items():
+        rows = read_columns(read_cells(file, form[name]), columns, form[name], "f")
+        found = rows.astype(object).where(rows.notna(), None).to_dict("list")
+        if name == "xlsx":  # Excel's numbers have 15 digits
+            found["id"][0] = expected["id"][0]
+        assert found == expected, name
+
+
+def write_files(folder):
+    VALUES.convert_dtypes().to_parquet(folder / "a.parquet")
+    VALUES.to_excel(folder / "a.xlsx", index=False)
+    VALUES.to_json(folder / "a.jsonl", orient="records", lines=True)
+    VALUES.astype({"zip": "Float64", "share": "Float64"}).to_csv(folder / "a.csv", index=False)
+    european = VALUES.assign(
+        share=["0,125", "1,5", None, "1.234,5"], zip=["50.001", None, "1.234.567", "7"]
+    )
+    european.to_csv(folder / "b.csv", index=False, sep=";")
+    return {
+        "frame": VALUES,
+        "parquet": folder / "a.parquet",
+        "xlsx": folder / "a.xlsx",
+        "jsonl": folder / "a.jsonl",
+        "csv": folder / "a.csv",
+        "european": folder / "b.csv",
+    }

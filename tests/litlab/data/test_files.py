@@ -1,0 +1,89 @@
+"""The user's tables: how they are written, and what is said of those that can't be read."""
+
+import gzip
+
+import pandas as pd
+import pytest
+
+from litlab.data.files import FileFormat, read_cells
+from tests.litlab.data.conftest import refusal
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_is_found(tmp_path, delimiter):
+    text, path = (
+        f"\ufeffa{delimiter}b\n1{delimiter}x\n2{delimiter}y".encode(),
+        tmp_path / "my.csv.gz",
+    )
+    path.write_bytes(gzip.compress(text))
+    for source in (text, path):
+        frame = read_cells(source)
+        assert frame.to_dict("list") == {"a": ["1", "2"], "b": ["x", "y"]}
+        assert frame.index.tolist() == [2, 3]  # as a spreadsheet counts
+    assert read_cells(b"a:b\n1:x\n", FileFormat(":")).columns.tolist() == ["a", "b"]
+
+
+def test_files_of_other_programs_and_frames(tmp_path):
+    expected = pd.DataFrame({"a": [1, 2], "b": ["x", "NA"]})
+    expected.to_parquet(tmp_path / "my.parquet")
+    expected.to_excel(tmp_path / "my.xlsx", index=False)
+    expected.to_json(tmp_path / "my.jsonl", orient="records", lines=True)
+    files = {tmp_path / "my.parquet": 1, tmp_path / "my.jsonl": 1, tmp_path / "my.xlsx": 2}
+    for source, first in [*files.items(), (expected.set_index(pd.Index([7, 7])), 1)]:
+        frame = read_cells(source)
+        assert frame["a"].to_dict() == {first: 1, first + 1: 2}
+        assert frame["b"].tolist() == ["x", "NA"]
+    assert expected["b"].tolist() == ["x", "NA"]  # it was copied
+
+
+def test_cells_and_rows():
+    content = b' a ,b,,c\n1 , two words,0,?\n\n , ,1,\n"x,\n""y""",NA,2,-999\n'
+    frame = read_cells(content)
+    assert frame.columns.tolist() == ["a", "b", "c"]  # one without a name numbers the rows
+    assert frame["a"].tolist() == ["1", 'x,\n"y"']
+    assert frame["b"].tolist() == ["two words", "NA"]
+    assert frame.index.tolist() == [2, 5]  # empty rows count
+    assert read_cells(b"1,x\n2,y\n", names=["n", "t"]).index.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a,b\n", "data.path: there are no rows; give one for each sample"),
+        (b"a,b, a\n1,2,3\n", "data.path: two columns are called 'a'; rename one"),
+        (b"a,b\n1,2\n3,4,5\n", "data.path: it can't be read ("),
+        ("gone.csv", "data.path: there is no file gone.csv"),
+    ],
+)
+def test_files_that_can_not_be_read(content, message):
+    assert refusal(read_cells, content).startswith(message)
+
+
+def test_excel(tmp_path):
+    """Empty columns, formulas without results, merged cells."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    sheet = book.active
+    for row in (["a", None, "b"], [1, None, "x"], [2, None, None]):
+        sheet.append(row)
+    path = tmp_path / "my.xlsx"
+    book.save(path)
+    assert read_cells(path).columns.tolist() == ["a", "b"]
+    sheet["A3"] = "=A2+1"
+    book.save(path)
+    assert "row 3, column 1 holds a formula without its result; open" in refusal(read_cells, path)
+    sheet.merge_cells("C2:C3")
+    book.save(path)
+    assert "cells C2:C3 are merged, and only the first" in refusal(read_cells, path)
+
+
+def test_what_other_programs_leave_in_a_csv_file():
+    frame = read_cells(b"sep=:\na:b\n1:x\n")
+    assert (frame.columns.tolist(), frame.index.tolist()) == (["a", "b"], [3])
+    rows = b"".join(b"%d,y,z\n" % number for number in range(60))
+    swallowed = b'a,b,c\n1,"x,z\n' + rows + b'2,y",z\n'
+    message = "data.path: row 2 has a quote that swallows the 60 rows after it; remove it"
+    assert refusal(read_cells, swallowed).startswith(message)
+    text = b'a,b,c\n1,"a letter,\nof five\nlines, with\ncommas\nin it",z\n'
+    assert read_cells(text)["a"].tolist() == ["1"]
