@@ -177,6 +177,8 @@ def read_texts(cells: Cells, form: FileFormat, is_category: bool = True) -> Cell
 
     if cells.dtype == "category":
         cells = cells.astype(cells.cat.categories.dtype)
+    if cells.dtype in ("Int64", "Float64", "boolean"):  # whose `map` makes floats of them
+        cells = cells.astype(object).where(cells.notna(), None)
     missing = _is_missing(cells, form)
     # By value and type, as True is 1 for a dictionary
     keys = cells if cells.dtype != "object" else cells.map(lambda cell: (type(cell), cell))

@@ -5,6 +5,7 @@ said.
 import numpy as np
 import pandas as pd
 import pytest
+from pyarrow import Table, parquet
 
 from litlab.data.columns import fit_column, read_columns, read_numbers, read_texts, read_times
 from litlab.data.files import FileFormat, read_cells
@@ -196,7 +197,7 @@ def test_a_file_of_another_kind_is_the_same_table(tmp_path, first):
 
 
 def write_files(folder):
-    VALUES.convert_dtypes().to_parquet(folder / "a.parquet")
+    parquet.write_table(Table.from_pydict(VALUES.to_dict("list")), folder / "a.parquet")
     VALUES.to_excel(folder / "a.xlsx", index=False)
     VALUES.to_json(folder / "a.jsonl", orient="records", lines=True)
     VALUES.astype({"zip": "Float64", "share": "Float64"}).to_csv(folder / "a.csv", index=False)
