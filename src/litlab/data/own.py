@@ -1,18 +1,66 @@
 """The user's own files: settings that all kinds of data share, stated once."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from litlab.data.classes import Balance
-from litlab.data.files import FileFormat, Policy
+from litlab.data.columns import Column, fit_column, read_columns
+from litlab.data.files import (
+    FileFormat,
+    Frame,
+    Policy,
+    Source,
+    check_columns,
+    name_source,
+    read_cells,
+)
 from litlab.data.module import ExperimentData
+from litlab.data.predictions import name_rows, write_outputs
 from litlab.data.split import Split
+from litlab.data.target import Target, Task, fit_classes, fit_labels, fit_numbers
+from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a table, read, and nothing scaled yet.
+
+    Args:
+        inputs: The input columns.
+        outcomes: The columns of the target.
+        split: The split of each row, str of shape (row,); empty where it is left out.
+        columns: What the input columns are.
+        target: What is to be predicted.
+    """
+
+    inputs: Frame
+    outcomes: Frame
+    split: np.ndarray
+    columns: dict[str, Column]
+    target: Target
+
+    def rows(self, split: str) -> Frame:
+        """Return inputs and outcomes of a split."""
+        import pandas as pd
+
+        return pd.concat([self.inputs, self.outcomes], axis=1)[self.split == split]
 
 
 class OwnData(ExperimentData):
     """A DataModule that reads tables of the user's.
 
     Args:
+        target: Column to predict; several in regression, or one for each label.
+        task: What to do with it. null: a column of words, or of at most 20 different numbers, is
+            classified, any other regressed. `labels`: several of them may be true.
+        label_separator: What stands between labels in a single column; null: each label has a
+            column of its own, with 1 or 0, or yes or no.
         split_column: Column that says train, val or test.
         group_column: Column of groups, such as patients: each is in one split only. It is no
             input.
@@ -50,6 +98,9 @@ class OwnData(ExperimentData):
     def __init__(
         self,
         *,
+        target: list[str] | str = "label",
+        task: Task | None = None,
+        label_separator: str | None = None,
         split_column: str | None = None,
         group_column: str | None = None,
         time_column: str | None = None,
@@ -68,8 +119,89 @@ class OwnData(ExperimentData):
         **loader: Any,
     ) -> None:
         super().__init__(**loader)
+        self.targets = [target] if isinstance(target, str) else list(target)
+        if label_separator is not None and len(self.targets) > 1:
+            raise UserError(
+                "data.label_separator: it is for a single column of labels; leave it out"
+            )
+        several = "regression" if len(self.targets) > 1 else None
+        self.task = task or ("labels" if label_separator else several)
+        self.label_separator = label_separator
         self.split = Split(
             split_column, group_column, time_column, tuple(cut), val_fraction, test_fraction, fold
         )
         self.form = FileFormat(delimiter, decimal, thousands, tuple(missing), time_format)
         self.id_column, self.bad_rows, self.balance = id_column, bad_rows, balance
+
+    def fit_table(
+        self, raw: Frame, kinds: dict[str, Any], where: str, given: np.ndarray | None = None
+    ) -> Table:
+        """Decide what the cells of the training file mean, read them, and split the rows.
+
+        Args:
+            raw: As of `read_cells`.
+            kinds: The input columns, and what each is, as of `fit_column`.
+            where: What messages call the file.
+            given: As of `split_samples`.
+
+        Raises:
+            UserError: A column is missing or wrong, or there are bad rows which may not be left
+                out.
+        """
+        # The target and the columns that split are no inputs
+        of_task = {"classification": "category", "regression": "number", "labels": "category"}
+        apart = dict.fromkeys(self.targets, of_task.get(str(self.task), "target"))
+        apart |= self.split.columns
+        remedy = "correct it, or the setting that names it"
+        check_columns(raw, where, dict.fromkeys([*kinds, *apart], remedy))
+        inputs = [name for name in kinds if name not in apart and name != self.id_column]
+        kinds = {name: kinds[name] for name in inputs} | apart
+        columns = {
+            name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()
+        }
+
+        # All cells are read before a bad row is left out, so that one message has all of them. A
+        # sample may have no label at all
+        needed = set(apart if self.label_separator is None else self.split.columns)
+        options: Any = {"needed": needed, "bad_rows": self.bad_rows}
+        rows = read_columns(raw, columns, self.form, where, **options)
+
+        first = self.targets[0]
+        has_classes = columns[first].kind == "category" and self.task != "labels"
+        labels = rows[first].factorize(sort=True)[0] if has_classes else None
+        split = self.split.divide(rows, labels, given)
+        train = rows[split == "train"]
+        if columns[first].kind == "number":
+            target: Target = fit_numbers(train, self.targets, where)
+        elif has_classes:
+            target = fit_classes(rows, first, split, where)
+        else:
+            target = fit_labels(train, self.targets, self.label_separator, where)
+        known = {name: columns[name] for name in inputs}
+        return Table(rows[inputs], rows[self.targets], split, known, target)
+
+    def describe_columns(self, table: Table) -> dict[str, Any]:
+        """Return what `TargetMetadata` has of a table."""
+        return {
+            "target": table.target,
+            "columns": list(table.columns.values()),
+            "form": self.form,
+        }
+
+    def read_input(self, source: Source) -> Frame:
+        """Read the rows that ``predict --input`` names, by the columns of the training file."""
+        known = self.known
+        raw = read_cells(source, self.form, setting="--input", bad_rows=self.bad_rows)
+        rows = known.read(raw, name_source(source, "--input"), self.form, self.bad_rows)
+        self._predicted = name_rows(raw.loc[rows.index], self.id_column, "--input")
+        return rows
+
+    def write_predictions(self, outputs: list[Tensor], path: str) -> None:
+        """Write a file with a row per row of `predict_input`: what it is, and what is predicted.
+
+        Args:
+            outputs: Of the batches in order, each of shape (batch, name), as of `Target.lay_out`.
+            path: The file; one that is there is replaced.
+        """
+        predicted = torch.cat([output.cpu() for output in outputs])
+        write_outputs(Path(path), self._predicted, self.metadata.target, predicted)

@@ -6,20 +6,23 @@ served answers and baselines hold.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.files import Frame
-from litlab.data.serving import BATCH, TensorSpec
+from litlab.data.columns import Column, read_columns
+from litlab.data.files import FileFormat, Frame, Policy, check_columns
+from litlab.data.serving import BATCH, Metadata, TensorSpec
 from litlab.errors import UserError
 from litlab.metrics import classification_scores, label_scores, regression_scores
 from litlab.util.text import some
 
 Task = Literal["classification", "regression", "labels"]
 Scores = dict[str, float]
+LARGEST = 1e16  # standard deviation: float32 holds the squares
 _YES, _NO = ("1", "True", "yes", "y"), ("0", "False", "no", "n")
 
 
@@ -205,6 +208,98 @@ class Labels(Target):
         return label_scores(predicted, truth)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TargetMetadata(Metadata):
+    """Metadata of samples with a target.
+
+    Args:
+        target: What is to be predicted.
+        columns: Input columns, as the training file has them; none where it is no table.
+        form: How the cells of the file are written.
+    """
+
+    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "names")
+    target: Target
+    columns: list[Column] = field(default_factory=list)
+    form: FileFormat = field(default=FileFormat(), compare=False)
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> Self:
+        columns = [Column(**column) for column in state["columns"]]
+        form = FileFormat(**{**state["form"], "missing": tuple(state["form"]["missing"])})
+        return cls(
+            **{**state, "target": load_target(state["target"]), "columns": columns, "form": form}
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"target": self.target.state_dict()}
+
+    def read(
+        self, raw: Frame, where: str, form: FileFormat | None = None, bad_rows: Policy = "error"
+    ) -> Frame:
+        """Read cells as the training file's were read; columns that it did not have are left out.
+
+        Args:
+            raw: As of `read_cells`.
+            where: What messages call the file.
+            form: How its cells are written; None: as those of the training file.
+            bad_rows: Whether rows that can't be used are errors or left out.
+        """
+        columns = {column.name: column for column in self.columns}
+        check_columns(raw, where, dict.fromkeys(columns, "the training file has it"))
+        return read_columns(raw, columns, form or self.form, where, bad_rows=bad_rows)
+
+    @property
+    def task(self) -> Task:
+        return self.target.task
+
+    @property
+    def targets(self) -> list[str]:
+        return self.target.columns
+
+    @property
+    def names(self) -> list[str]:
+        return self.target.names
+
+    @property
+    def class_names(self) -> list[str]:
+        return self.names if self.task == "classification" else []
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.names)
+
+    # Settings of the model for one kind of target, which asks for them alone
+
+    @property
+    def num_classes(self) -> int:
+        return len(self._names_of("classification"))
+
+    @property
+    def label_names(self) -> list[str]:
+        return self._names_of("labels")
+
+    @property
+    def target_names(self) -> list[str]:
+        return self._names_of("regression")
+
+    @property
+    def target_mean(self) -> list[float]:
+        return getattr(self.target, "mean", [])
+
+    @property
+    def target_std(self) -> list[float]:
+        return getattr(self.target, "std", [])
+
+    def _names_of(self, task: Task) -> list[str]:
+        if self.task != task:
+            raise UserError(
+                f"model: it is for {task}, not for {', '.join(self.targets)}; use --model "
+                f"{self.target.model}, or set data.task {task}"
+            )
+        return self.names
+
+
 TARGETS: dict[str, Any] = {kind.task: kind for kind in (Classes, Numbers, Labels)}
 
 
@@ -214,6 +309,23 @@ def load_target(state: dict[str, Any]) -> Target:
 
 
 # How each is found in the training rows
+
+
+def fit_numbers(rows: Frame, columns: list[str], where: str) -> Numbers:
+    """Measure the numbers of the training rows.
+
+    Raises:
+        UserError: They are constant, or can't be scaled.
+    """
+    deviation = rows[columns].std(ddof=0)
+    for name in columns:
+        if not 1 / LARGEST < deviation[name] < LARGEST:
+            raise UserError(
+                f"{where}: nothing can be learned from column {name}: in the training rows it is "
+                "constant, or has a standard deviation below 1e-16 or above 1e16; use another "
+                "target"
+            )
+    return Numbers(columns, rows[columns].mean().tolist(), deviation.tolist())
 
 
 def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Classes:

@@ -219,12 +219,13 @@ class RowReader(Reader):
         return {self.field: [numbers | categories]}
 
     def read(self, fields: Fields) -> Sample:
-        from litlab.data.tables.serving import TabularMetadata, read_inputs
+        from litlab.data.files import read_cells
+        from litlab.data.tables.serving import TabularMetadata
 
         known = TabularMetadata.load(self.facts)
         names = [column.name for column in known.columns]
         sent = lay_out("rows", self.take(fields), names, MOST_TABLE_ROWS)
-        frame, _ = read_inputs(sent, known, known.form, "rows", "error")
+        frame = known.read(read_cells(sent, known.form, setting="rows"), "rows")
         if not isinstance(sent, bytes) and len(frame) < len(sent):  # each is to get an answer
             raise UserError("rows: in one of them everything is null; give a value")
         return Sample(list(known.lay_out(frame)))

@@ -1,31 +1,19 @@
 """Rows of a table, for training, evaluation and prediction."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from litlab.data.columns import Column, fit_column, read_columns, refuse_dates
+from litlab.data.columns import refuse_dates
 from litlab.data.files import Frame, UserFile, check_columns, name_source, read_cells
 from litlab.data.generated import make_customers
-from litlab.data.own import OwnData
-from litlab.data.predictions import name_rows, write_outputs
+from litlab.data.own import OwnData, Table
 from litlab.data.split import SPLITS
-from litlab.data.tables.serving import (
-    LARGEST,
-    TabularMetadata,
-    TabularServing,
-    measure,
-    read_inputs,
-    split_dates,
-)
-from litlab.data.target import Numbers, Target, Task, fit_classes, fit_labels
-from litlab.errors import UserError
+from litlab.data.tables.serving import TabularMetadata, TabularServing, measure, split_dates
 from litlab.types import PositiveInt
 
 
@@ -69,10 +57,6 @@ class TabularData(OwnData):
         path: `csv`: the file, of CSV (.gz too), Parquet, Excel or JSON lines; in Python a pandas
             DataFrame, too.
         target: Column to predict; several in regression, or one for each label.
-        task: What to do with it. null: a column of words, or of at most 20 different numbers, is
-            classified, any other regressed. `labels`: several of them may be true.
-        label_separator: What stands between the labels in a single column; null: each label has a
-            column of its own, with 1 or 0, or yes or no.
         categories: Columns of numbers that stand for categories, such as zip codes; those of words,
             or of a single number, are categories anyway.
         dates: Columns of dates, which become numbers: year, month, weekday, and days since 1970.
@@ -93,26 +77,17 @@ class TabularData(OwnData):
         path: UserFile | None = None,
         *,
         target: list[str] | str,
-        task: Task | None = None,
-        label_separator: str | None = None,
         categories: list[str] = [],  # noqa: B006 - lists are not changed
         dates: list[str] = [],  # noqa: B006
         ignore: list[str] = [],  # noqa: B006
         batch_size: PositiveInt = 64,
         **options: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, **options)
+        super().__init__(target=target, batch_size=batch_size, **options)
         # Not for the logger: the model has settings of the same names. A frame can't be in a
         # checkpoint.
         self.save_hyperparameters(logger=False, ignore=["path"])
         self.choose_source(dataset, path)
-        self.targets = [target] if isinstance(target, str) else list(target)
-        if label_separator is not None and len(self.targets) > 1:
-            raise UserError(
-                "data.label_separator: it is for a single column of labels; leave it out"
-            )
-        several = "regression" if len(self.targets) > 1 else None
-        self.task = task or ("labels" if label_separator else several)
 
     # ---- from a file to a table
 
@@ -122,61 +97,24 @@ class TabularData(OwnData):
         return {split: self._table.rows(split) for split in SPLITS}
 
     @cached_property
-    def _table(self) -> "Table":
+    def _table(self) -> Table:
         """The rows of all splits, and what the columns are.
 
         Raises:
-            UserError: The file or a column is missing or wrong, or there are bad rows which may not
-                be left out.
+            UserError: As `read_cells` and `OwnData.fit_table`.
         """
         settings, where = self.hparams, name_source(self.path, "data.path")
         source = make_customers(self.targets) if self.generated else self.path
         raw = read_cells(source, self.form, bad_rows=self.bad_rows)
-
-        # What each column is: a setting says so, or its cells do
-        kinds: dict[str, Any] = dict.fromkeys(raw, "input")
+        check_columns(raw, where, dict.fromkeys(settings["ignore"], "correct data.ignore"))
+        kinds: dict[str, Any] = dict.fromkeys(
+            raw.columns.difference(settings["ignore"], sort=False), "input"
+        )
         kinds |= dict.fromkeys(settings["categories"], "category")
         kinds |= dict.fromkeys(settings["dates"], "time")
-        of_task = {"classification": "category", "regression": "number", "labels": "category"}
-        kinds |= dict.fromkeys(self.targets, of_task.get(str(self.task), "target"))
-        kinds |= self.split.columns
-        check_columns(raw, where, dict.fromkeys(kinds, "correct it, or the setting that names it"))
-        apart = {*self.targets, *self.split.columns}
-        kinds = {
-            name: kind
-            for name, kind in kinds.items()
-            if name in apart or name not in (*settings["ignore"], self.id_column)
-        }
-        columns = {
-            name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()
-        }
-
-        # All cells are read before a bad row is left out, so that one message has all of them. A
-        # sample may have no label at all
-        needed = apart if settings["label_separator"] is None else {*self.split.columns}
-        rows = read_columns(raw, columns, self.form, where, needed=needed, bad_rows=self.bad_rows)
-        inputs = {name: column for name, column in columns.items() if name not in apart}
-        refuse_dates(rows, inputs, where)
-        is_numbers = columns[self.targets[0]].kind == "number"
-        labels = None
-        if not is_numbers and self.task != "labels":
-            labels = rows[self.targets[0]].factorize(sort=True)[0]
-        split = self.split.divide(rows, labels)
-
-        train = rows[split == "train"]
-        if is_numbers:
-            numbers = train[self.targets]
-            target: Target = Numbers(
-                self.targets, numbers.mean().tolist(), numbers.std(ddof=0).tolist()
-            )
-            check_numbers(numbers, where)
-        elif self.task == "labels":
-            target = fit_labels(train, self.targets, settings["label_separator"], where)
-        else:
-            target = fit_classes(rows, self.targets[0], split, where)
-        return Table(
-            split_dates(rows[list(inputs)], inputs), rows[self.targets], split, inputs, target
-        )
+        table = self.fit_table(raw, kinds, where)
+        refuse_dates(table.inputs, table.columns, where)
+        return replace(table, inputs=split_dates(table.inputs, table.columns))
 
     # ---- what models and messages are told; before `setup`, too
 
@@ -203,10 +141,9 @@ class TabularData(OwnData):
         table = self._table
         counts = {split: int((table.split == split).sum()) for split in SPLITS}
         self.sizes = {split: count for split, count in counts.items() if count}
-        metadata = measure(
-            table.inputs[table.split == "train"], table.columns, self.form, table.target,
-            self.source_name,
-        )  # fmt: skip
+        metadata = TabularMetadata(
+            **self.describe_columns(table), **measure(table, self.source_name)
+        )
         if stage in ("fit", None):
             from litlab.data.tables.baselines import warn_of_leaks
 
@@ -241,55 +178,4 @@ class TabularData(OwnData):
     # ---- prediction
 
     def open_input(self, source: str) -> EncodedRows:
-        rows, raw = read_inputs(source, self.metadata, self.form, "--input", self.bad_rows)
-        self._predicted = name_rows(raw.loc[rows.index], self.id_column, "--input")
-        return self._encode(rows)
-
-    def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        """Write a file with a row per row of `predict_input`: class and probabilities, or a number
-        for each target.
-
-        Args:
-            outputs: Of the batches in order: probabilities, shape (batch, class), or predictions,
-                (batch, target).
-            path: The file; one that is there is replaced.
-        """
-        predicted = torch.cat([output.cpu() for output in outputs])
-        write_outputs(Path(path), self._predicted, self.metadata.target, predicted)
-
-
-@dataclass(frozen=True)
-class Table:
-    """The rows of a table, nothing scaled yet.
-
-    Args:
-        inputs: As of `split_dates`.
-        outcomes: The columns of the target, as they were read.
-        split: The split of each row, str of shape (row,).
-        columns: The columns of the inputs.
-        target: What is to be predicted.
-    """
-
-    inputs: Frame
-    outcomes: Frame
-    split: np.ndarray
-    columns: dict[str, Column]
-    target: Target
-
-    def rows(self, split: str) -> Frame:
-        """Return inputs and outcomes of a split."""
-        import pandas as pd
-
-        return pd.concat([self.inputs, self.outcomes], axis=1)[self.split == split]
-
-
-def check_numbers(targets: Frame, where: str) -> None:
-    """Refuse targets that are constant, or can't be scaled."""
-    for name, cells in targets.items():
-        deviation = cells.std(ddof=0)
-        if not 1 / LARGEST < deviation < LARGEST:
-            raise UserError(
-                f"{where}: nothing can be learned from column {name}: in the training rows it is "
-                "constant, or has a standard deviation below 1e-16 or above 1e16; use another "
-                "target"
-            )
+        return self._encode(self.read_input(source))

@@ -3,41 +3,32 @@ the file.
 """
 
 from collections.abc import Mapping, Sized
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.columns import Column, count_unknown, read_columns
+from litlab.data.columns import Column, count_unknown
 from litlab.data.files import (
     Cells,
-    FileFormat,
     Frame,
-    Policy,
-    Source,
-    check_columns,
-    name_source,
-    read_cells,
 )
-from litlab.data.serving import BATCH, Metadata, Serving, TensorSpec
-from litlab.data.target import Target, load_target
+from litlab.data.own import Table
+from litlab.data.serving import BATCH, Serving, TensorSpec
+from litlab.data.target import LARGEST, TargetMetadata
 from litlab.errors import UserError
 
-LARGEST = 1e16  # standard deviation: float32 holds the squares
 _LIKE_NAMES = 0.9  # share of different texts from which on they are names of the rows
 _PARTS = ("year", "month", "weekday", "days")  # of a date
 
 
-@dataclass(frozen=True)
-class TabularMetadata(Metadata):
+@dataclass(frozen=True, kw_only=True)
+class TabularMetadata(TargetMetadata):
     """Metadata of a table; what is measured is that of its training rows.
 
     Args:
-        columns: The input columns, as the training file has them.
-        form: How its cells are written.
-        target: What is to be predicted.
         numbers: Inputs that are numbers: columns, and parts of dates.
         mean: Mean of each of them.
         std: Standard deviation of each of them.
@@ -46,41 +37,19 @@ class TabularMetadata(Metadata):
             frequent first.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "names", "numbers", "category_columns")
-    columns: list[Column]
-    form: FileFormat = field(compare=False)
-    target: Target
+    fixed: ClassVar[tuple[str, ...]] = (*TargetMetadata.fixed, "numbers", "category_columns")
     numbers: list[str]
     mean: list[float]
     std: list[float]
     indicated: list[int]
     categories: dict[str, list[str]]
 
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "TabularMetadata":
-        columns = [Column(**column) for column in state["columns"]]
-        form = FileFormat(**{**state["form"], "missing": tuple(state["form"]["missing"])})
-        target = load_target(state["target"])
-        return cls(**{**state, "columns": columns, "form": form, "target": target})
-
-    def state_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"target": self.target.state_dict()}
-
-    @property
-    def task(self) -> str:
-        return self.target.task
-
-    @property
-    def targets(self) -> list[str]:
-        return self.target.columns
-
-    @property
-    def names(self) -> list[str]:
-        return self.target.names
-
-    @property
-    def class_names(self) -> list[str]:
-        return self.target.names if self.task == "classification" else []
+    def read(self, raw: Frame, where: str, *options: Any) -> Frame:
+        """Read rows as `TargetMetadata.read`, their dates split; say which categories are new."""
+        rows = super().read(raw, where, *options)
+        for name, texts in self.categories.items():
+            count_unknown(rows[name], texts, where)
+        return split_dates(rows, {column.name: column for column in self.columns})
 
     @property
     def category_columns(self) -> list[str]:
@@ -93,42 +62,6 @@ class TabularMetadata(Metadata):
     @property
     def num_numbers(self) -> int:
         return len(self.numbers) + len(self.indicated)
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self.target.names)
-
-    # Each is a setting of the model for one kind of target, and asked for by that alone.
-
-    @property
-    def num_classes(self) -> int:
-        return len(self._check_task("classification").names)
-
-    @property
-    def label_names(self) -> list[str]:
-        return self._check_task("labels").names
-
-    @property
-    def target_names(self) -> list[str]:
-        return self._check_task("regression").names
-
-    @property
-    def target_mean(self) -> list[float]:
-        return getattr(self.target, "mean", [])
-
-    @property
-    def target_std(self) -> list[float]:
-        return getattr(self.target, "std", [])
-
-    def _check_task(self, task: str) -> Target:
-        """Refuse a model for a task that is not that of the target."""
-        if self.task != task:
-            names = ", ".join(self.targets)
-            raise UserError(
-                f"model: it is for {task}, not for {names}; use --model {self.target.model}, or "
-                f"set data.task {task}"
-            )
-        return self.target
 
     def lay_out(self, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
         """Lay the inputs of some rows out as a deployed model takes them.
@@ -166,42 +99,35 @@ def split_dates(rows: Frame, columns: Mapping[str, Column]) -> Frame:
     return rows
 
 
-def measure(
-    train: Frame, columns: Mapping[str, Column], form: FileFormat, target: Target, where: object
-) -> TabularMetadata:
-    """Measure the training rows.
+def measure(table: Table, where: object) -> dict[str, Any]:
+    """Measure the training rows; return what `TabularMetadata` has besides the columns.
 
     Args:
-        train: Inputs, as `split_dates` returns them: float64, or texts.
-        columns: The input columns.
-        form: How the cells are written.
-        target: What is to be predicted.
-        where: What messages call the table.
+        table: The table, its dates split.
+        where: What messages call it.
 
     Raises:
         UserError: A column tells nothing, or can't be scaled.
     """
+    train = table.inputs[table.split == "train"]
     useless = {name: reason for name in train if (reason := _find_useless(train[name]))}
     if useless:
         reasons = ", ".join(f"{name} {reason}" for name, reason in useless.items())
         # Of a part of a date the date
-        names = {name if name in columns else name.rpartition(" ")[0] for name in useless}
+        names = {name if name in table.columns else name.rpartition(" ")[0] for name in useless}
         raise UserError(
             f"{where}: nothing can be learned from these columns, in the training rows: {reasons}; "
             f"add --data.ignore '[{', '.join(sorted(names))}]'"
         )
     numbers = train.select_dtypes("number")
     counts = {name: column.value_counts() for name, column in train.select_dtypes("string").items()}
-    return TabularMetadata(
-        columns=list(columns.values()),
-        form=form,
-        target=target,
-        numbers=list(numbers),
-        mean=numbers.mean().tolist(),
-        std=numbers.std(ddof=0).tolist(),
-        indicated=np.flatnonzero(numbers.isna().any()).tolist(),
-        categories={name: count.index[count > 1].tolist() for name, count in counts.items()},
-    )
+    return {
+        "numbers": list(numbers),
+        "mean": numbers.mean().tolist(),
+        "std": numbers.std(ddof=0).tolist(),
+        "indicated": np.flatnonzero(numbers.isna().any()).tolist(),
+        "categories": {name: count.index[count > 1].tolist() for name, count in counts.items()},
+    }
 
 
 def _find_useless(cells: Cells) -> str:
@@ -219,31 +145,6 @@ def _find_useless(cells: Cells) -> str:
     deviation = there.std(ddof=0)
     is_fit = 1 / LARGEST < deviation < LARGEST
     return "" if is_fit else "has a standard deviation below 1e-16 or above 1e16"
-
-
-def read_inputs(
-    source: Source, known: TabularMetadata, form: FileFormat, setting: str, bad_rows: Policy
-) -> tuple[Frame, Frame]:
-    """Read the rows that a trained model is to predict, by the columns of its training file.
-
-    Args:
-        source: As of `read_cells`.
-        known: The columns.
-        form: How the cells are written.
-        setting: What messages call the source.
-        bad_rows: Whether rows that can't be used are errors or left out.
-
-    Returns:
-        The inputs, as of `split_dates`, and the cells that they were read from.
-    """
-    where = name_source(source, setting)
-    raw = read_cells(source, form, setting=setting, bad_rows=bad_rows)
-    columns = {column.name: column for column in known.columns}
-    check_columns(raw, where, dict.fromkeys(columns, "the training file has it"))
-    rows = read_columns(raw, columns, form, where, bad_rows=bad_rows)
-    for name, texts in known.categories.items():
-        count_unknown(rows[name], texts, where)
-    return split_dates(rows, columns), raw
 
 
 def _make_spec(name: str, dtype: str, columns: Sized, what: str) -> TensorSpec:
