@@ -95,6 +95,8 @@ class OwnData(ExperimentData):
         UserError: A value is not valid, or two of them exclude each other.
     """
 
+    column_names: list[str] | None = None  # where a file has no row of names
+
     def __init__(
         self,
         *,
@@ -161,10 +163,15 @@ class OwnData(ExperimentData):
         }
 
         # All cells are read before a bad row is left out, so that one message has all of them. A
-        # sample may have no label at all
+        # sample may have no label at all, and a text may be that of one column of several
         needed = set(apart if self.label_separator is None else self.split.columns)
+        texts = [name for name in inputs if kinds[name] == "text"]
+        needed |= {*texts} if len(texts) == 1 else {*()}
         options: Any = {"needed": needed, "bad_rows": self.bad_rows}
         rows = read_columns(raw, columns, self.form, where, **options)
+
+        if given is not None:
+            given = given[raw.index.get_indexer(rows.index)]
 
         first = self.targets[0]
         has_classes = columns[first].kind == "category" and self.task != "labels"
@@ -190,11 +197,16 @@ class OwnData(ExperimentData):
 
     def read_input(self, source: Source) -> Frame:
         """Read the rows that ``predict --input`` names, by the columns of the training file."""
-        known = self.known
-        raw = read_cells(source, self.form, setting="--input", bad_rows=self.bad_rows)
-        rows = known.read(raw, name_source(source, "--input"), self.form, self.bad_rows)
+        raw = self.read_cells(source)
+        where = name_source(source, "--input")
+        rows = self.known.read(raw, where, self.form, self.bad_rows)
         self._predicted = name_rows(raw.loc[rows.index], self.id_column, "--input")
         return rows
+
+    def read_cells(self, source: Source, setting: str = "--input") -> Frame:
+        """Read the cells of a file, as `litlab.data.files.read_cells`."""
+        options: Any = {"names": self.column_names, "bad_rows": self.bad_rows}
+        return read_cells(source, self.form, setting=setting, **options)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with a row per row of `predict_input`: what it is, and what is predicted.

@@ -68,6 +68,20 @@ class Target(ABC):
     def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
         """Return the test metrics of what a baseline predicts, as `encode` gives the truth."""
 
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """What it is, in a few words."""
+
+    @abstractmethod
+    def score_guess(self, train: np.ndarray, test: np.ndarray) -> dict[str, Scores]:
+        """Score what is best without looking at the inputs, by its name.
+
+        Args:
+            train: Targets of the training samples, as `encode` returns them.
+            test: Those of the test.
+        """
+
     def state_dict(self) -> dict[str, Any]:
         """Return the target as a checkpoint keeps it, for `load_target`."""
         return {"task": self.task, **asdict(self)}
@@ -118,6 +132,14 @@ class Classes(Target):
     def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
         return classification_scores(predicted, truth)
 
+    @property
+    def summary(self) -> str:
+        return f"{len(self.class_names)} classes"
+
+    def score_guess(self, train: np.ndarray, test: np.ndarray) -> dict[str, Scores]:
+        guess = np.full_like(test, np.bincount(train).argmax())
+        return {"most frequent class": self.score(guess, test)}
+
 
 @dataclass(frozen=True)
 class Numbers(Target):
@@ -155,6 +177,13 @@ class Numbers(Target):
 
     def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
         return regression_scores(predicted, truth, self.columns)
+
+    @property
+    def summary(self) -> str:
+        return f"numbers ({', '.join(self.columns)})"
+
+    def score_guess(self, train: np.ndarray, test: np.ndarray) -> dict[str, Scores]:
+        return {"mean": self.score(np.broadcast_to(train.mean(0), test.shape), test)}
 
 
 @dataclass(frozen=True)
@@ -207,6 +236,13 @@ class Labels(Target):
     def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
         return label_scores(predicted, truth)
 
+    @property
+    def summary(self) -> str:
+        return f"{len(self.label_names)} labels"
+
+    def score_guess(self, train: np.ndarray, test: np.ndarray) -> dict[str, Scores]:
+        return {"frequency of each": self.score(np.broadcast_to(train.mean(0), test.shape), test)}
+
 
 @dataclass(frozen=True, kw_only=True)
 class TargetMetadata(Metadata):
@@ -247,7 +283,10 @@ class TargetMetadata(Metadata):
         """
         columns = {column.name: column for column in self.columns}
         check_columns(raw, where, dict.fromkeys(columns, "the training file has it"))
-        return read_columns(raw, columns, form or self.form, where, bad_rows=bad_rows)
+        texts = [column.name for column in self.columns if column.kind == "text"]
+        needed = texts if len(texts) == 1 else []
+        options: Any = {"needed": needed, "bad_rows": bad_rows}
+        return read_columns(raw, columns, form or self.form, where, **options)
 
     @property
     def task(self) -> Task:
@@ -353,8 +392,9 @@ def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Clas
         unknown = here & ~is_known
         if not unknown.any():
             continue
-        counts = dict(zip(*np.unique(labels[unknown].astype(str), return_counts=True), strict=True))
-        shown = some([f"{label!r} ({count:,})" for label, count in counts.items()])
+        others, counts = np.unique(labels[unknown].astype(str), return_counts=True)
+        pairs = zip(others.tolist(), counts.tolist(), strict=True)
+        shown = some([f"{label!r} ({count:,})" for label, count in pairs])
         if unknown.sum() == here.sum():
             raise UserError(
                 f"{where}: none of the {here.sum():,} {name} samples is of a class that training "

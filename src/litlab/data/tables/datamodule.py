@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from litlab.data.columns import refuse_dates
-from litlab.data.files import Frame, UserFile, check_columns, name_source, read_cells
+from litlab.data.files import Frame, UserFile, check_columns, name_source
 from litlab.data.generated import make_customers
 from litlab.data.own import OwnData, Table
 from litlab.data.split import SPLITS
@@ -105,7 +105,7 @@ class TabularData(OwnData):
         """
         settings, where = self.hparams, name_source(self.path, "data.path")
         source = make_customers(self.targets) if self.generated else self.path
-        raw = read_cells(source, self.form, bad_rows=self.bad_rows)
+        raw = self.read_cells(source, "data.path")
         check_columns(raw, where, dict.fromkeys(settings["ignore"], "correct data.ignore"))
         kinds: dict[str, Any] = dict.fromkeys(
             raw.columns.difference(settings["ignore"], sort=False), "input"

@@ -3,6 +3,7 @@
 import hashlib
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -14,16 +15,14 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from litlab.data.classes import Balance
-from litlab.data.files import Policy, UserFile
+from litlab.data.files import Frame, Source, UserFile, check_file, name_source
 from litlab.data.generated import TEXT_CLASSES, make_corpus
-from litlab.data.module import ExperimentData
-from litlab.data.predictions import write_outputs
+from litlab.data.own import OwnData, Table
 from litlab.data.sampler import EpochSampler
-from litlab.data.split import SPLITS, split_samples
+from litlab.data.split import SPLITS
 from litlab.data.store import fill_cache
-from litlab.data.target import Classes
-from litlab.data.text.reading import compute_digest, read_corpus, read_input
+from litlab.data.target import Classes, TargetMetadata
+from litlab.data.text.reading import compute_digest
 from litlab.data.text.serving import TextMetadata, TextServing
 from litlab.data.text.tokenizer import (
     KINDS,
@@ -34,14 +33,11 @@ from litlab.data.text.tokenizer import (
     train_tokenizer,
 )
 from litlab.errors import UserError
-from litlab.metrics import classification_scores
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
-_VERSION = 6  # raise it when what is kept of the same texts would come out different
-_PREPARATION = (
-    "columns", "text_columns", "label_column", "delimiter", "bad_rows", "tokenizer", "vocab_size",
-    "val_fraction", "test_fraction", "fold",
-)  # fmt: skip
+TEXT = "text, joined"  # the column of whole texts
+_VERSION = 7  # raise it when what is kept of the same texts would come out different
+_PREPARATION = ("columns", "text_columns", "tokenizer", "vocab_size")
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
 
@@ -100,13 +96,15 @@ class TokenizedTexts(Dataset[Any]):
         return ids[start : start + self.most]
 
 
-class TextData(ExperimentData):
-    """Texts with one class each: your own file, a public data set (in subclasses), or generated.
+class TextData(OwnData):
+    """Texts with a class, numbers or labels each: your own file, a public data set (in subclasses),
+    or generated.
 
     They are tokenised once, into a cache of flat ids; batches are gathered as a whole, from texts
     of about the same length. The model gets a dict with ``ids``, int64 of shape (batch, time),
-    padded with 0 at the end; and int64 labels of shape (batch,), but not in prediction. In Python,
-    use a Trainer with ``use_distributed_sampler=False``, as the command line does.
+    padded with 0 at the end; and the target, for classes int64 of shape (batch,), but not in
+    prediction. In Python, use a Trainer with ``use_distributed_sampler=False``, as the command line
+    does.
 
     Args:
         dataset: `csv` for your own texts, `generated` for made-up ones; null: your own where `path`
@@ -118,9 +116,6 @@ class TextData(ExperimentData):
         columns: Names of the columns of a CSV file whose first row is a text; null: the first row
             has the names.
         text_columns: Columns that make up the text, joined by a space.
-        label_column: Column of the class: words, or numbers.
-        delimiter: What separates the cells of a CSV file; null: the one that makes the most
-            columns.
         tokenizer: `word`: words in lower case and punctuation marks, those that come at least twice
             in training; `bpe`: pieces of words, by byte-pair encoding, also in lower case; else the
             tokenizer of a pre-trained model of transformers, by its folder or its name on
@@ -130,21 +125,12 @@ class TextData(ExperimentData):
         long_texts: `truncate` cuts longer texts to their beginning. `crop` takes a piece at random
             in training; in evaluation it takes as many tokens of the beginning and of the end.
         batch_size: Texts per batch and process.
-        balance: Draw classes in training evenly (`even`), or by the square root of their counts
-            (`sqrt`); null: as they are. An epoch keeps its length, so samples of rare classes come
-            several times, others not in every epoch.
-        val_fraction: Fraction of the training texts kept for validation; 0 for none.
         test_fraction: Fraction of the texts kept for the test, where there is no `test_path`; 0 for
             none.
-        fold: `0/5` tests on the first of five parts of the training texts, and so on
-            (`fit --folds 5` runs all).
-        bad_rows: Rows that can't be used (no text, no label, too many cells): `error` names them,
-            `drop` leaves them out and says how many there are.
         fallback: `generated` uses made-up texts where a public set can't be downloaded, and says
             so; null stops there.
         cache_dir: Folder for the tokenised texts.
-        **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor,
-            as of `ExperimentData`.
+        **options: What is predicted, read and split, as of `OwnData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or can't be used.
@@ -162,36 +148,29 @@ class TextData(ExperimentData):
         test_path: UserFile | None = None,
         columns: list[str] | None = None,
         text_columns: list[str] = ["text"],  # noqa: B006 - it is not changed
-        label_column: str = "label",
-        delimiter: str | None = None,
         tokenizer: str = "word",
         vocab_size: PositiveInt = 20_000,
         max_tokens: PositiveInt = 256,
         long_texts: Literal["truncate", "crop"] = "truncate",
         batch_size: PositiveInt = 32,
-        balance: Balance | None = None,
-        val_fraction: HalfOpenUnitInterval = 0.1,
         test_fraction: HalfOpenUnitInterval = 0.1,
-        fold: str | None = None,
-        bad_rows: Policy = "error",
         fallback: Literal["generated"] | None = None,
         cache_dir: str = "data/cache",
-        **loader: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, **loader)
+        super().__init__(batch_size=batch_size, test_fraction=test_fraction, **options)
         # Not for the loggers: the model has settings of the same names, and Lightning refuses two
         # that differ. Frames are no settings that a checkpoint could carry.
         self.save_hyperparameters(logger=False, ignore=["path", "test_path"])
         self.choose_source(dataset if test_path is None else "csv", path, fallback)
-        if label_column in text_columns:
+        if {*self.targets} & {*text_columns}:
             raise UserError(
-                "data.text_columns: they have data.label_column, which tells the "
-                "answer; leave it out"
+                "data.text_columns: they have data.target, which tells the answer; leave it out"
             )
+        self.column_names = columns
         self.files = (
             {"train": self.path} if test_path is None else {"train": self.path, "test": test_path}
         )
-        self.balance = balance
         # For each split what `TokenizedTexts` takes, and the ``texts``
         self._parts: dict[str, Any] = {}
         # For each split the numbers of the texts in each batch
@@ -213,14 +192,14 @@ class TextData(ExperimentData):
             **told,
             **self._pretrained_tokenizer,
         }
-        return TextMetadata(list(self.public.class_names), **known)
+        return TextMetadata(target=Classes(["label"], list(self.public.class_names)), **known)
 
     @property
     def description(self) -> str:
         """The data set in one line; with the numbers of texts after `setup`."""
         vocabulary = f"a vocabulary of up to {self.vocab_size:,}"
         return self.describe(
-            f"texts of up to {self.max_tokens} tokens, {self.num_classes} classes, {vocabulary}"
+            f"texts of up to {self.max_tokens} tokens, {self.known.target.summary}, {vocabulary}"
         )
 
     # ---- from raw texts to token ids in a cache
@@ -240,9 +219,9 @@ class TextData(ExperimentData):
         """Changes whenever the data or their preparation do."""
         source = self._digests if self.dataset == "csv" else self.source_name
         settings = [self.hparams[name] for name in _PREPARATION]
-        digest = hashlib.sha256(
-            repr((_VERSION, source, settings, self._pretrained_tokenizer)).encode()
-        ).hexdigest()
+        decisions = self.targets, self.task, self.label_separator, self.split, self.form
+        marks = _VERSION, source, settings, decisions, self.bad_rows, self._pretrained_tokenizer
+        digest = hashlib.sha256(repr(marks).encode()).hexdigest()
         return f"texts-{digest[:12]}"
 
     def cache_folder(self) -> Path:
@@ -251,17 +230,10 @@ class TextData(ExperimentData):
     def fill_cache(self, folder: Path) -> None:
         # Read and split all texts.
         options: Any = self.hparams
-        if self.dataset == "csv":
-            names, corpus = read_corpus(self.files, options)
-        else:
-            names = TEXT_CLASSES if self.dataset else list(self.public.class_names)
-            corpus = make_corpus(len(names)) if self.generated else self.public.read(self.path)
-        given, labels = corpus["split"].to_numpy(), corpus["label"].to_numpy()
-        fractions = options.val_fraction, options.test_fraction
-        corpus["split"] = split_samples(given, *fractions, labels=labels, fold=options.fold)
-        parts = {split: corpus[corpus["split"] == split] for split in SPLITS}
+        table = self._read_texts()
+        parts = {split: table.rows(split) for split in SPLITS}
 
-        copies = parts["test"]["text"].isin(parts["train"]["text"]).sum()
+        copies = parts["test"][TEXT].isin(parts["train"][TEXT]).sum()
         if copies:
             rank_zero_info(
                 f"warning: {copies:,} test texts are training texts too, so results look better "
@@ -272,18 +244,19 @@ class TextData(ExperimentData):
         tokens = self._pretrained_tokenizer
         if not tokens:
             tokenizer = train_tokenizer(
-                parts["train"]["text"].tolist(), options.tokenizer, options.vocab_size
+                parts["train"][TEXT].tolist(), options.tokenizer, options.vocab_size
             )
             tokens = {"tokenizer": tokenizer, "vocab_size": options.vocab_size, "padding": PADDING}
         splits = {}
         for split, part in parts.items():
             if len(part):
-                texts, labels = part["text"].tolist(), torch.tensor(part["label"].tolist())
+                texts, labels = part[TEXT].tolist(), torch.from_numpy(table.target.encode(part))
                 splits[split] = encode(tokens["tokenizer"], texts) | {
                     "texts": texts,
                     "labels": labels,
                 }
-        metadata = {"class_names": names, "generated": self.generated, **tokens}
+        known = TargetMetadata(**self.describe_columns(table)).state_dict()
+        metadata = {**known, "generated": self.generated, **tokens}
         torch.save({"metadata": metadata, "splits": splits}, folder / "texts.pt")
 
     def open(self, stage: str | None) -> TextMetadata:
@@ -293,9 +266,35 @@ class TextData(ExperimentData):
         written, self._parts = stored["metadata"], stored["splits"]
         self.generated, self._tokenizer = written["generated"], written["tokenizer"]
         self.sizes = {split: len(part["labels"]) for split, part in self._parts.items()}
-        return TextMetadata(
-            **written | {name: self.hparams[name] for name in ("max_tokens", "long_texts")}
+        lengths = {name: self.hparams[name] for name in ("max_tokens", "long_texts")}
+        return TextMetadata.load(written | lengths)
+
+    def _read_texts(self) -> Table:
+        """Read all texts, each as a whole in the column `TEXT`."""
+        import pandas as pd
+
+        if self.dataset != "csv":
+            names = TEXT_CLASSES if self.dataset else list(self.public.class_names)
+            corpus = make_corpus(len(names)) if self.generated else self.public.read(self.path)
+            outcomes = corpus[["label"]].map(names.__getitem__).astype("string")
+            labels, given = corpus["label"].to_numpy(), corpus["split"].to_numpy()
+            split = self.split.divide(corpus, labels, given)
+            inputs = corpus[["text"]].set_axis([TEXT], axis=1)
+            return Table(inputs, outcomes, split, {}, Classes(["label"], names))
+
+        parts = {}
+        for split, file in self.files.items():
+            raw = self.read_cells(file, "data.path")
+            # Where there are two files, a row is one of a file
+            place = f"{name_source(file, split)}:" if len(self.files) > 1 else ""
+            parts[split] = raw.set_axis([f"{place}{row}" if place else row for row in raw.index])
+        given = np.repeat(list(parts), [len(raw) for raw in parts.values()])
+        where = name_source(self.path, "data.path")
+        columns = self.hparams["text_columns"]
+        table = self.fit_table(
+            pd.concat(parts.values()), dict.fromkeys(columns, "text"), where, given
         )
+        return replace(table, inputs=join_texts(table.inputs, columns))
 
     # ---- from the cache to batches
 
@@ -305,8 +304,8 @@ class TextData(ExperimentData):
             part = part | encode(self.metadata.tokenizer, part["texts"])
         return TokenizedTexts(part, self.metadata, split)
 
-    def labels(self, split: str) -> Tensor:
-        return self._parts[split]["labels"]
+    def labels(self, split: str) -> Tensor | None:
+        return self._parts[split]["labels"] if self.class_names else None
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         sampler = super().sampler(samples, split)
@@ -323,31 +322,30 @@ class TextData(ExperimentData):
     # ---- checkpoint, prediction and export
 
     def open_input(self, source: str) -> TokenizedTexts:
-        self._predicted = read_input(source, self.hparams)
-        if not self._predicted:
-            raise UserError(f"--input: {source} has no texts; write one a line")
-        part = encode(self.metadata.tokenizer, list(self._predicted.values()))
+        rows = self.read_input(source)
+        texts = join_texts(rows, list(rows))[TEXT]
+        self._predicted["text"] = texts.str[:_SHOWN].tolist()
+        part = encode(self.metadata.tokenizer, texts.tolist())
         return TokenizedTexts(part, self.metadata, "predict")
 
+    def read_cells(self, source: Source, setting: str = "--input") -> Frame:
+        """Read texts to predict: a .txt file with one text per line; else a table."""
+        if not str(source).endswith(".txt"):
+            return super().read_cells(source, setting)
+        import pandas as pd
+
+        lines = check_file(source, "--input").read_text("utf-8-sig").split("\n")
+        texts = pd.Series(lines, range(1, 1 + len(lines))).str.strip()
+        texts = texts[texts != ""]
+        if texts.empty:
+            raise UserError(f"--input: {source} has no texts; write one a line")
+        columns = self.hparams["text_columns"]
+        return texts.to_frame(columns[0]).reindex(columns=columns)
+
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        """Write a row per text of `predict_input`, in its order: its class, and the probability of
-        every class.
-
-        Args:
-            outputs: Probabilities of the batches in order, each of shape (batch, class).
-            path: The file; one that is there is replaced.
-
-        Raises:
-            UserError: A probability is not finite, or the file can't be written.
-        """
+        # Batches are of texts of about the same length
         order = torch.cat(self._evaluated["predict"]).argsort()
-        probabilities = torch.cat([output.cpu() for output in outputs])[order]
-        inputs = {
-            "row": list(self._predicted),
-            "text": [text[:_SHOWN] for text in self._predicted.values()],
-        }
-        target = Classes([self.hparams["label_column"]], self.class_names)
-        write_outputs(Path(path), inputs, target, probabilities)
+        super().write_predictions([torch.cat(outputs).cpu()[order]], path)
 
     def serving(self) -> TextServing:
         return TextServing(self.metadata)
@@ -365,15 +363,31 @@ class TextData(ExperimentData):
         return self._parts[split]["texts"][index]
 
     def baselines(self) -> dict[str, dict[str, float]]:
-        """Test result of a linear model on the same texts: its ``test/acc`` and ``test/f1``."""
+        """Test results of a guess, and of a linear model on the words and pairs of words."""
         if "test" not in self.sizes or self.sizes["train"] > _MOST_FOR_BASELINE:
             return {}
         from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression, Ridge
+        from sklearn.multiclass import OneVsRestClassifier
         from sklearn.pipeline import make_pipeline
         from sklearn.svm import LinearSVC
 
-        train, test = self._parts["train"], self._parts["test"]
+        train, test, target = self._parts["train"], self._parts["test"], self.known.target
+        learned, truth = train["labels"].numpy(), test["labels"].numpy()
         words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", sublinear_tf=True)
-        model = make_pipeline(words, LinearSVC()).fit(train["texts"], train["labels"].numpy())
-        predicted = np.asarray(model.predict(test["texts"]))
-        return {"TF-IDF + linear SVM": classification_scores(predicted, test["labels"].numpy())}
+        methods: dict[str, Any] = {
+            "classification": ("TF-IDF + linear SVM", LinearSVC()),
+            "regression": ("TF-IDF + ridge", Ridge()),
+            "labels": ("TF-IDF + logistic", OneVsRestClassifier(LogisticRegression())),
+        }
+        name, method = methods[target.task]
+        model = make_pipeline(words, method).fit(train["texts"], learned)
+        ask = model.predict_proba if target.task == "labels" else model.predict
+        predicted = np.asarray(ask(test["texts"])).reshape(truth.shape)
+        return target.score_guess(learned, truth) | {name: target.score(predicted, truth)}
+
+
+def join_texts(rows: Frame, columns: list[str]) -> Frame:
+    """Return the texts of some columns, joined by spaces, as the column `TEXT`."""
+    joined = rows[columns].fillna("").agg(" ".join, axis=1).str.strip()
+    return joined.to_frame(TEXT)

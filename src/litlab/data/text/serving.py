@@ -7,14 +7,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from litlab.data.serving import BATCH, TIME, ClassMetadata, Serving, TensorSpec, class_outputs
+from litlab.data.serving import BATCH, TIME, Serving, TensorSpec
+from litlab.data.target import TargetMetadata
 from litlab.data.text.tokenizer import UNKNOWN
 
 TOKENIZER = "tokenizer.json"
 
 
-@dataclass(frozen=True)
-class TextMetadata(ClassMetadata):
+@dataclass(frozen=True, kw_only=True)
+class TextMetadata(TargetMetadata):
     """Metadata of texts.
 
     Args:
@@ -63,7 +64,7 @@ class TextServing(Serving):
             f"is one {UNKNOWN}"
         )
         inputs = [TensorSpec("ids", "int64", (BATCH, TIME), what)]
-        super().__init__(inputs, class_outputs(metadata.class_names), {TIME: metadata.longest})
+        super().__init__(inputs, [metadata.target.spec()], {TIME: metadata.longest})
         self.metadata = metadata
 
     def encode(self, *raw: Tensor) -> dict[str, Tensor]:
@@ -83,6 +84,7 @@ class TextServing(Serving):
         known = self.metadata
         return {
             "class_names": known.class_names,
+            "target": known.target.state_dict(),
             "max_tokens": known.max_tokens,
             "both_ends": known.both_ends,
             "padding": known.padding,

@@ -5,7 +5,6 @@ and pieces.
 import pytest
 from tokenizers import Tokenizer
 
-from litlab.data.text.reading import read_input
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.text.conftest import all_texts, decode, strip
 
@@ -29,8 +28,8 @@ def make(make_data, tmp_path):
 def test_bad_rows(make, tmp_path, said):
     content = f"text,label\n,2\nsixth,null\nx,NA\n{ROWS}"  # NA trained as a class
     summary = (
-        f"{tmp_path}/my.csv: 3 of 23 rows can't be used: row 2 (no text), row 3 (no label), row 4 "
-        "(no label); "
+        f"{tmp_path}/my.csv: 3 of 23 rows can't be used: row 2 ('text' is missing), row 3 "
+        "('label' is missing), row 4 ('label' is missing); "
     )
     message = f"{summary}correct or delete them, or use --data.bad_rows drop"
     assert refusal(prepared, make(content)) == message
@@ -46,7 +45,7 @@ def test_bad_rows(make, tmp_path, said):
         ({"columns": ["a"]}, "data.columns: it names 1 columns, and {file} has 2; name each"),
         (
             {"text_columns": ["y", "label"]},
-            "data.text_columns: they have data.label_column, which tells the answer",
+            "data.text_columns: they have data.target, which tells the answer",
         ),
     ],
 )
@@ -56,26 +55,31 @@ def test_columns_that_do_not_fit(make, tmp_path, options, message):
 
 
 @pytest.mark.parametrize("expected", [["-1", "9", "10"], ["10", "9", "b"]])
-def test_order_of_the_classes_also_of_one_in_the_test_alone(make, expected):
-    first, *others = expected
-    data = prepared(make("".join(f"a,b,{name}\n" for name in others * 9), f"x,y,{first}\n",
-        columns=["title", "text", "label"], text_columns=["title", "text"]))  # fmt: skip
+def test_order_of_the_classes_and_those_that_training_lacks(make, expected, said):
+    options = {"columns": ["title", "text", "label"], "text_columns": ["title", "text"]}
+    rows = "".join(f"a,b,{name}\n" for name in expected * 9)
+    data = prepared(make(rows, f"x,y,{expected[0]}\nx,z,new\n", **options))
     assert (data.class_names, data.labels("test").tolist()) == (expected, [0])
-    assert data.labels("train").bincount().tolist() == [0, 8, 8]
+    assert data.labels("train").bincount().tolist() == [8, 8, 8]
     assert all_texts(data)["test"] == ["x y"]
+    assert "1 of 2 test samples are of classes that training lacks, 'new' (1): they are" in said[0]
+    message = refusal(prepared, make(rows, "x,y,new\n", **options))
+    assert "none of the 1 test samples is of a class that training has: 'new' (1); write" in message
 
 
 def test_input_to_predict(tmp_path, make_data):
     def read(name, content, **options):
         (tmp_path / name).write_text(content, newline="")
-        return read_input(str(tmp_path / name), make_data(**options).hparams)
+        data = make_data(**options)
+        rows = data.read_input(str(tmp_path / name))
+        return dict(zip(data._predicted["row"], rows["text"], strict=True))
 
     assert read("in.txt", "one\r\n\r\nNA \u2028 parts\n") == {1: "one", 3: "NA \u2028 parts"}
     table = "text;x\none;1\n;2\nthree;3\n"  # without labels
     assert read("in.csv", table, bad_rows="drop") == {2: "one", 4: "three"}
     message = refusal(read, "in.csv", table)
     assert message.startswith(
-        f"{tmp_path}/in.csv: 1 of 3 rows can't be used: row 3 (no text); correct or delete"
+        f"{tmp_path}/in.csv: 1 of 3 rows can't be used: row 3 ('text' is missing); correct"
     )
 
 
