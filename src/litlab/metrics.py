@@ -74,16 +74,20 @@ class RegressionErrors(Sums):
     Args:
         targets: Their names. Several are told apart by them: ``mse_price``; a single one is just
             ``mse``.
+        center: Numbers near the means of the targets: without them R2 of targets far from zero
+            would be a difference of large numbers. None: 0.
     """
 
-    def __init__(self, targets: Sequence[str]) -> None:
+    def __init__(self, targets: Sequence[str], center: Sequence[float] | None = None) -> None:
         super().__init__(5, len(targets))
+        self.center = [0.0] * len(targets) if center is None else list(center)
         self.endings = [f"_{name}" for name in targets] if len(targets) > 1 else [""]
 
     def update(self, predicted: Tensor, target: Tensor) -> None:
         """Add rows, both float of shape (row, target)."""
         target = target.to(WIDEST)
         error = predicted.to(WIDEST) - target
+        target = target - target.new_tensor(self.center)
         super().update(
             torch.ones_like(target), error.square(), error.abs(), target, target.square()
         )
@@ -333,7 +337,7 @@ def regression_scores(
         ``test/mse``, ``test/mae`` and ``test/r2``; where there are several targets with the name of
         each at its end.
     """
-    errors = RegressionErrors(names)
+    errors = RegressionErrors(names, truth.mean(0))
     errors.update(torch.tensor(predicted), torch.tensor(truth))
     return {f"test/{name}": value.item() for name, value in errors.compute().items()}
 

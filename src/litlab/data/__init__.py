@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from litlab.data.images.datamodule import ImageData
     from litlab.data.images.public import PublicImages
     from litlab.data.module import ExperimentData
+    from litlab.data.own import OwnData
     from litlab.data.predictions import write_outputs
     from litlab.data.public import PublicFile
     from litlab.data.series.datamodule import PublicSeries, SeriesData
     from litlab.data.serving import ClassMetadata, Metadata, Serving, TensorSpec
     from litlab.data.store import progress_bar
     from litlab.data.tables.datamodule import TabularData
+    from litlab.data.target import Classes, Labels, Numbers, TargetMetadata
     from litlab.data.text.datamodule import TextData
     from litlab.data.text.reading import PublicTexts
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
@@ -26,9 +28,13 @@ __all__ = [
     "UNKNOWN",
     "Augment",
     "ClassMetadata",
+    "Classes",
     "ExperimentData",
     "ImageData",
+    "Labels",
     "Metadata",
+    "Numbers",
+    "OwnData",
     "PublicFile",
     "PublicImages",
     "PublicSeries",
@@ -36,6 +42,7 @@ __all__ = [
     "SeriesData",
     "Serving",
     "TabularData",
+    "TargetMetadata",
     "TensorSpec",
     "TextData",
     "progress_bar",

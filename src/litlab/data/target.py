@@ -35,7 +35,7 @@ class Target(ABC):
     """
 
     task: ClassVar[Task]
-    model: ClassVar[str]  # the task module for it
+    model: ClassVar[str]  # the task module that is for it
     columns: list[str]
 
     @property
@@ -212,26 +212,27 @@ class Labels(Target):
         return np.array([[name in found for name in self.label_names] for found in sets], "f4")
 
     def spec(self) -> TensorSpec:
-        what = "probability of each label, in the order of label_names"
-        return TensorSpec("probabilities", "float32", (BATCH, len(self.label_names)), what)
+        what = "of each label its probability, and 1 if it counts as true, in order of label_names"
+        return TensorSpec("labels", "float32", (BATCH, len(self.label_names), 2), what)
 
     def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
-        names = [
-            " ".join(name for name, value in zip(self.label_names, row, strict=True) if value > 0.5)
-            for row in outputs
-        ]
-        labels = [f"label_{name}" for name in self.label_names]
-        return {"prediction": names} | dict(zip(labels, outputs.T.tolist(), strict=True))
+        values, is_true = outputs[..., 0], outputs[..., 1] > 0
+        found = [self._list_true(row) for row in is_true]
+        columns: dict[str, list[Any]] = {"prediction": [" ".join(names) for names in found]}
+        for place, name in enumerate(self.label_names):
+            columns[f"label_{name}"] = is_true[:, place].astype(int).tolist()
+            columns[f"probability_{name}"] = values[:, place].tolist()
+        return columns
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:
-        values = {
-            name: round(float(value), 6)
-            for name, value in zip(self.label_names, output, strict=True)
-        }
+        rounded = [round(float(value), 6) for value in output[:, 0]]
         return {
-            "labels": [name for name, value in values.items() if value > 0.5],
-            "probabilities": values,
+            "labels": self._list_true(output[:, 1] > 0),
+            "probabilities": dict(zip(self.label_names, rounded, strict=True)),
         }
+
+    def _list_true(self, is_true: np.ndarray) -> list[str]:
+        return [name for name, true in zip(self.label_names, is_true, strict=True) if true]
 
     def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
         return label_scores(predicted, truth)
@@ -308,19 +309,18 @@ class TargetMetadata(Metadata):
     def num_outputs(self) -> int:
         return len(self.names)
 
-    # Settings of the model for one kind of target, which asks for them alone
-
     @property
     def num_classes(self) -> int:
-        return len(self._names_of("classification"))
+        """Outputs of a network, as many of them call it."""
+        return len(self.names)
 
     @property
     def label_names(self) -> list[str]:
-        return self._names_of("labels")
+        return self.names
 
     @property
     def target_names(self) -> list[str]:
-        return self._names_of("regression")
+        return self.names
 
     @property
     def target_mean(self) -> list[float]:
@@ -329,14 +329,6 @@ class TargetMetadata(Metadata):
     @property
     def target_std(self) -> list[float]:
         return getattr(self.target, "std", [])
-
-    def _names_of(self, task: Task) -> list[str]:
-        if self.task != task:
-            raise UserError(
-                f"model: it is for {task}, not for {', '.join(self.targets)}; use --model "
-                f"{self.target.model}, or set data.task {task}"
-            )
-        return self.names
 
 
 TARGETS: dict[str, Any] = {kind.task: kind for kind in (Classes, Numbers, Labels)}

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from litlab.tasks.base import ExperimentModule
     from litlab.tasks.classifier import Classifier
     from litlab.tasks.forecaster import Forecaster
+    from litlab.tasks.multilabel import MultilabelClassifier
     from litlab.tasks.regressor import Regressor
 
-__all__ = ["Classifier", "ExperimentModule", "Forecaster", "Regressor"]
+__all__ = ["Classifier", "ExperimentModule", "Forecaster", "MultilabelClassifier", "Regressor"]
 
 __getattr__ = export_lazily(__name__)

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from litlab.errors import UserError
-from litlab.metrics import RegressionErrors, StageMetrics
+from litlab.metrics import WIDEST, RegressionErrors, StageMetrics
+from litlab.nn.adapt import adapt_network
 from litlab.tasks.base import LOSSES, ExperimentModule
 
 
@@ -28,7 +29,10 @@ class Regressor(ExperimentModule):
     ``mae`` and ``r2``, with several targets one of each, such as ``mse_price``; and `metrics`.
 
     Args:
-        network: The network, for example one of your own.
+        network: The network, for example one of your own. With images, its first convolution is
+            adapted to their channels and its last layer to the targets.
+        image_shape: Channels, height and width of an image. Taken from the data when left out;
+            stays out where the inputs are not images.
         target_names: Names of the targets. Taken from the data when left out.
         target_mean: Mean of each target. Taken from the data when left out; 0 where the data has
             none.
@@ -44,14 +48,14 @@ class Regressor(ExperimentModule):
         UserError: If the data names no targets, or the network has another number of outputs.
     """
 
-    data_facts = ("target_names",)
-    mean: Tensor
-    std: Tensor
+    data_facts = ("target_names", "image_shape")
+    task = "regression"
 
     def __init__(
         self,
         network: nn.Module,
         *,
+        image_shape: tuple[int, int, int] | None = None,
         target_names: list[str] | None = None,
         target_mean: list[float] | None = None,
         target_std: list[float] | None = None,
@@ -65,23 +69,22 @@ class Regressor(ExperimentModule):
                 "model.target_names: it is not set, and the data does not provide it; "
                 "name the targets"
             )
+        count = len(target_names)
+        if image_shape is not None:
+            network = adapt_network(network, image_shape, count)
         self.network = network
         self.loss = LOSSES[loss]
-        # Settings, not weights: a checkpoint has them among its settings, and no average touches
-        # them.
-        self.register_buffer(
-            "mean", torch.tensor(target_mean or [0.0] * len(target_names)), persistent=False
-        )
-        self.register_buffer(
-            "std", torch.tensor(target_std or [1.0] * len(target_names)), persistent=False
-        )
+        # Settings, not weights: no average touches them, and no precision rounds them
+        self.mean = target_mean or [0.0] * count
+        self.std = target_std or [1.0] * count
+        self._moved: Tensor | None = None
 
-        self.set_metrics({"errors": RegressionErrors(target_names)}, metrics)
+        self.set_metrics({"errors": RegressionErrors(target_names, self.mean)}, metrics)
 
     def forward(self, inputs: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return standardised predictions, float of shape (batch, target)."""
         outputs = super().forward(inputs).float()
-        if outputs.shape[1:] != self.mean.shape:
+        if outputs.shape[1:] != (len(self.mean),):
             names = ", ".join(self.hparams["target_names"])
             raise UserError(
                 f"model.network: it returns {(*outputs.shape,)}; give it an output for "
@@ -132,16 +135,27 @@ class Regressor(ExperimentModule):
         return self.loss(torch.zeros_like(target), target).item()
 
     def standardise(self, target: Tensor) -> Tensor:
-        """Return a target, (batch, target) or (batch,), as its network should return it, (batch,
-        target).
+        """Return a target, (batch, target) or (batch,), as its network should return it, float32
+        (batch, target).
         """
-        return (_as_rows(target) - self.mean) / self.std
+        mean, std = self._units
+        return ((_as_rows(target) - mean) / std).float()
 
     def scale_back(self, outputs: Tensor) -> Tensor:
-        """Return outputs of the network, (batch, target), in the units of the file."""
-        return outputs * self.std + self.mean
+        """Return outputs of the network, (batch, target), in the units of the file, float64 where
+        the device has it: float32 has no digits for small differences of large numbers.
+        """
+        mean, std = self._units
+        return outputs.to(WIDEST) * std + mean
+
+    @property
+    def _units(self) -> Tensor:
+        """Mean and standard deviation of the targets on this device, (2, target)."""
+        if self._moved is None or self._moved.device != self.device:
+            self._moved = torch.tensor([self.mean, self.std], dtype=WIDEST, device=self.device)
+        return self._moved
 
 
 def _as_rows(target: Tensor) -> Tensor:
-    """Return a target of shape (batch, target) or (batch,) as float32 of shape (batch, target)."""
-    return target.reshape(len(target), -1).float()
+    """Return a target of shape (batch, target) or (batch,) as one of shape (batch, target)."""
+    return target.reshape(len(target), -1).to(WIDEST)

@@ -6,6 +6,7 @@ Inputs are read as ``predict`` reads them.
 
 import base64
 import io
+import unicodedata
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,15 @@ class Reader:
                 "'file' of a form"
             )
         return value
+
+    def answer_rows(self, outputs: Outputs) -> list[dict[str, Any]]:
+        """Return the answer to each sample, of data with a target."""
+        from litlab.data.target import load_target
+
+        target = load_target(self.facts["target"])
+        rows = next(iter(outputs.values()))
+        check_finite(rows)
+        return [target.answer(row) for row in rows]
 
 
 class ImageReader(Reader):
@@ -138,11 +148,11 @@ class TextReader(Reader):
             text = text.encode()  # fails on halves of characters
         if not isinstance(text, bytes) or not text.strip():
             raise UserError("text: it is empty, or no text; send one")
-        encoding = self.tokenizer.encode(text.decode("utf-8-sig"))
+        plain = unicodedata.normalize("NFC", text.decode("utf-8-sig")).strip()
+        encoding = self.tokenizer.encode(plain)
         ids = torch.tensor(encoding.ids or [UNKNOWN])  # a text of nothing but <br /> has no tokens
-        return Sample(
-            [cut_text(ids, self.longest, self.facts["both_ends"]).numpy()[None]], len(ids)
-        )
+        context = {"tokens": len(ids), "tokens_read": min(len(ids), self.longest)}
+        return Sample([cut_text(ids, self.longest, self.facts["both_ends"]).numpy()[None]], context)
 
     def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
         """Join texts, padded to the longest."""
@@ -152,9 +162,8 @@ class TextReader(Reader):
         texts = [torch.from_numpy(sample.inputs[0][0]) for sample in samples]
         return [pad_sequence(texts, batch_first=True, padding_value=self.facts["padding"]).numpy()]
 
-    def answer(self, outputs: Outputs, context: int) -> dict[str, Any]:
-        tokens = {"tokens": context, "tokens_read": min(context, self.longest)}
-        return answer_class(self.facts["class_names"], outputs["probabilities"][0]) | tokens
+    def answer(self, outputs: Outputs, context: dict[str, int]) -> dict[str, Any]:
+        return self.answer_rows(outputs)[0] | context
 
 
 class SeriesReader(Reader):
@@ -231,12 +240,7 @@ class RowReader(Reader):
         return Sample(list(known.lay_out(frame)))
 
     def answer(self, outputs: Outputs, context: Any) -> dict[str, Any]:
-        from litlab.data.target import load_target
-
-        target = load_target(self.facts["target"])
-        rows = next(iter(outputs.values()))
-        check_finite(rows)
-        return {"rows": [target.answer(row) for row in rows]}
+        return {"rows": self.answer_rows(outputs)}
 
 
 def choose_reader(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Any:
