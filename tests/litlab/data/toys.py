@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from litlab.data import ClassMetadata, ExperimentData
+from litlab.data import Classes, ExperimentData, TargetMetadata
 from litlab.data.split import split_samples
 
 
@@ -26,7 +26,7 @@ class Numbers(ExperimentData):
     each.
     """
 
-    metadata_type = ClassMetadata
+    metadata_type = TargetMetadata
     own_files = ("folder", "csv")
 
     def __init__(self, dataset=None, path=None, fallback=None, **settings) -> None:
@@ -39,7 +39,7 @@ class Numbers(ExperimentData):
         splits = split_samples(np.full(100, "train"), 0.1, 0.1)
         self.rows = {split: torch.from_numpy(splits == split) for split in ("train", "val", "test")}
         self.sizes = {split: int(rows.sum()) for split, rows in self.rows.items()}
-        return ClassMetadata(["rare", "frequent"])
+        return TargetMetadata(target=Classes(["class"], ["rare", "frequent"]))
 
     def samples(self, split):
         return Batches(self.numbers[self.rows[split]])

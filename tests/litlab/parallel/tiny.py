@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from litlab.data import ExperimentData
-from litlab.data.serving import ClassMetadata
+from litlab.data.target import Classes, TargetMetadata
 from litlab.parallel import ParallelPlan
 from litlab.parallel.groups import data_ranks
 from litlab.tasks import Classifier
@@ -84,12 +84,13 @@ class Tokens(ExperimentData):
     """Sequences whose class is that of their most frequent residue."""
 
     num_classes = CLASSES
-    metadata_type = ClassMetadata
+    metadata_type = TargetMetadata
     train_samples = 96
 
     def open(self, stage):
         self.sizes = {"train": self.train_samples, "val": 21, "test": 17}
-        return ClassMetadata(class_names=[str(number) for number in range(CLASSES)])
+        names = [str(number) for number in range(CLASSES)]
+        return TargetMetadata(target=Classes(["label"], names))
 
     def samples(self, split):
         generator = torch.Generator().manual_seed(len(split))
