@@ -14,8 +14,8 @@ import litlab
 SOURCES = Path(litlab.__file__).parents[1]
 LAYERS = (
     {"errors", "types", "util"},
-    {"metrics", "nn", "optim", "parallel"},
-    {"callbacks", "data", "tasks"},
+    {"metrics", "nn", "optim"},
+    {"callbacks", "data", "parallel", "tasks"},
     {"checkpointing", "runs"},
     {"cli"},
     {"artifact"},

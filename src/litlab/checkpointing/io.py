@@ -112,11 +112,11 @@ def load_torch_file(path: str | Path, mmap: bool = False) -> Any:
 
 
 def fill_shards(path: str | Path, checkpoint: dict[str, Any], *arguments: Any) -> dict[str, Any]:
-    """Return a checkpoint with what is in its shards, as `litlab.checkpointing.sharded.fill`."""
+    """Return a checkpoint with what is in its shards, as `shard_reader.fill`."""
     if SHARDS in checkpoint:
-        from litlab.checkpointing.sharded import fill
+        from litlab.checkpointing.shard_reader import fill
 
-        fill(Path(path), checkpoint, *arguments)
+        fill(Path(path), checkpoint.pop(SHARDS), checkpoint, *arguments)
     return checkpoint
 
 

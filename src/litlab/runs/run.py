@@ -15,7 +15,6 @@ import yaml
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from litlab.checkpointing.internals import early_rank
 from litlab.errors import UserError, first_line
 from litlab.runs.changes import (
     check_data,
@@ -37,6 +36,7 @@ from litlab.runs.loggers import log_settings, save_logger_ids
 from litlab.runs.provenance import describe_origin, mask, mask_text, now
 from litlab.runs.results import flatten, values
 from litlab.util import team
+from litlab.util.ranks import is_first_process
 
 # By name, whoever raises them; Lightning ends the process with SystemExit after Ctrl-C.
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")
@@ -240,11 +240,6 @@ def refuse_second(experiment: RunFolder) -> None:
                 f"{RunFolder(folder).name}: another process trains it; wait until it "
                 "ends, or stop it"
             )
-
-
-def is_first_process() -> bool:
-    """Return whether this process of a run writes files, and was not launched as a further rank."""
-    return not early_rank() and os.environ.get("NODE_RANK", "0") == "0"
 
 
 @contextmanager
