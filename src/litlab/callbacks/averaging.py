@@ -241,7 +241,7 @@ def set_tensors(model: nn.Module, values: dict[str, Tensor]) -> None:
     if not values:  # which torch refuses
         return
     tensors = tensors_of(model)
-    torch._foreach_copy_(
+    torch._foreach_copy_(  # pyright: ignore[reportPrivateImportUsage]
         [get_local(tensors[name]) for name in values],
         [get_local(value) for value in values.values()],
     )

@@ -6,16 +6,20 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
-from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
+
+# The rank that a launcher gives a process: torchrun, Lightning, SLURM, and LSF. The first of them
+# counts: LOCAL_RANK is that within a machine, and SLURM may have started torchrun.
+RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 
 
 def is_first_process() -> bool:
-    """Return whether this process of a run writes files: it was not launched as a further one.
+    """Return whether this process of a run writes files, and was not launched as a further rank.
 
-    It is known before there is a Trainer; until then Lightning's rank is that of the machine.
+    From what launchers say, as there may be no Trainer yet.
     """
-    return rank_zero_only.rank == 0 and os.environ.get("NODE_RANK", "0") == "0"
+    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
+    return rank == "0" and os.environ.get("NODE_RANK", "0") == "0"
 
 
 def divides_model(strategy: Strategy) -> bool:

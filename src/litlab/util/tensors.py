@@ -1,4 +1,5 @@
 """Tensors that may be divided among processes (torch's DTensor), or sparse."""
+# pyright: reportPrivateImportUsage=false
 
 from typing import Any
 
