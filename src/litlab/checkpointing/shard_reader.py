@@ -62,7 +62,8 @@ def fill(
     tensors: dict[str, Tensor] = {}
 
     def make(name: str, empty: Tensor) -> Tensor:
-        # Followed by a name, where an optimizer keeps several tensors of a parameter
+        # A name ends with that of a weight, or with the number of a parameter and what the
+        # optimizer keeps of it
         key = name.partition(".")[2]
         like = mine.get(key, mine.get(key.rpartition(".")[0]))
         if isinstance(like, DTensor) and like.shape == empty.shape:
@@ -77,7 +78,8 @@ def fill(
         checkpoint |= {
             part: map_tensors(make, checkpoint[part], part) for part in parts if part in checkpoint
         }
-        with warnings.catch_warnings(action="ignore"):  # that each process reads for itself
+        # DCP warns that each process reads for itself
+        with warnings.catch_warnings(action="ignore"):
             dcp.load(tensors, storage_reader=reader, no_dist=True)
     except (Exception, dcp.CheckpointException) as error:  # of many kinds, as the bytes decide
         line = first_line(find_cause(error)).rstrip(".")
@@ -112,6 +114,7 @@ def open_shards(folder: Path, checksum: int) -> dcp.FileSystemReader:
         raise ValueError(".metadata is damaged")
     with (folder / ".metadata").open("rb") as stream:
         metadata = MetadataUnpickler(stream).load()
+    # What the files hold is checked where it is read
     for info in metadata.storage_data.values():
         if Path(info.relative_path).name != info.relative_path:
             raise ValueError(f".metadata names {info.relative_path}, which is not beside it")
@@ -128,9 +131,10 @@ class ShardReader(dcp.FileSystemReader):
     def read_data(self, plan: Any, planner: Any) -> Any:
         for index in {item.storage_index for item in plan.items}:
             info = self.storage_data[index]
+            # Each tensor is a file of torch.save within the process's, whose CRCs torch skips
             with Path(self.path, info.relative_path).open("rb") as stream:
                 stream.seek(info.offset)
-                check_records(io.BytesIO(stream.read(info.length)))  # each tensor is a zip file
+                check_records(io.BytesIO(stream.read(info.length)))
         return super().read_data(plan, planner)
 
 

@@ -47,10 +47,13 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
     """
 
     def __init__(self) -> None:
-        self._group: Any = None  # its own, so that training and saving don't mix their messages
-        self._finish: Any = None  # a function that waits until what is being written is complete
-        self._folder = Path()  # that is written
-        self._outdated: list[str | Path] = []  # files to be removed once it is complete
+        # Its own, so that training and saving don't mix their messages
+        self._group: Any = None
+        # A function that waits until what is being written is complete, and its folder
+        self._finish: Any = None
+        self._folder = Path()
+        # Files to be removed once it is complete
+        self._outdated: list[str | Path] = []
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
@@ -71,6 +74,8 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         if storage_options is None:
             super().save_checkpoint(checkpoint, path)
             return
+
+        # A folder of a new name, the same in all processes
         path = prepare_file(path)
         if self._group is None:
             self._group = dist.new_group(backend="gloo")
@@ -78,6 +83,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         dist.broadcast_object_list(name, group=self._group)
         self._folder = path.with_name(name[0])
 
+        # Tensors go into the folder, by their place in the checkpoint; the file has empty ones
         tensors: dict[str, Tensor] = {}
 
         def take(name: str, tensor: Tensor) -> Tensor:
@@ -114,7 +120,8 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         Raises:
             UserError: As `load_checkpoint`.
         """
-        checkpoint = read_checkpoint(path, mmap=True)  # of a whole one each process takes its parts
+        # Of a whole one each process takes its parts: what it does not use is not read
+        checkpoint = read_checkpoint(path, mmap=True)
         mine = model.state_dict()
         for place, optimizer in enumerate(optimizers):
             parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
@@ -152,7 +159,7 @@ class ShardWriter(dcp.FileSystemWriter):
     """DCP's writer, which names its folder in the small file once all parts are complete."""
 
     def __init__(self, folder: Path, file: Path, content: dict[str, Any]) -> None:
-        super().__init__(folder, thread_count=1)
+        super().__init__(folder)
         self.folder, self.file, self.content = folder, file, content
 
     def storage_meta(self) -> None:
@@ -170,12 +177,14 @@ class ShardWriter(dcp.FileSystemWriter):
         their parts.
         """
         super().finish(metadata, results)
+        # A folder that machines don't share has the parts of one of them
         for part in {result.storage_data.relative_path for result in chain(*results)}:
             if not (self.folder / part).is_file():
                 raise UserError(
                     f"checkpoint.dirpath: {part} was written on another machine; give "
                     "a shared folder"
                 )
+        # From here on the new checkpoint is there, and the one that it replaces is not
         sync(self.folder)
         self.content[SHARDS] = self.folder.name, compute_checksum(self.folder / ".metadata")
         write_atomically(self.file, lambda stream: torch.save(self.content, stream))

@@ -34,7 +34,8 @@ def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
             "tensor_parallel_size out"
         )
 
-    # Layers
+    # The layers: each process has some outputs of those of `columns`, which are the inputs of those
+    # of `rows`
     columns = select_modules(network, plan.columns, f"parallel_plan.columns of {kind}")
     rows = select_modules(network, plan.rows, f"parallel_plan.rows of {kind}")
     styles: Any = dict.fromkeys(columns, ColwiseParallel()) | dict.fromkeys(rows, RowwiseParallel())
@@ -42,10 +43,10 @@ def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
     is_trained = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
     parallelize_module(network, mesh, styles)
     for name, parameter in network.named_parameters():
-        # Torch 2.10 makes new ones, which are all trained
+        # torch 2.10 makes new ones, which are all trained
         parameter.requires_grad_(is_trained[name])
 
-    # Numbers of what is in them
+    # Numbers of what is in them, such as heads: each process has its share
     for pattern in plan.counts:
         path, _, attribute = pattern.rpartition(".")
         for name, owner in select_modules(network, path, f"parallel_plan.counts of {kind}").items():
@@ -72,9 +73,12 @@ def shard_fully(
         offload: Whether weights, gradients and optimizer state stay in host memory.
         reshard: Whether weights are freed between forward and backward pass and gathered again.
     """
+    # FSDP2 (torch 2.15) takes the usual layout alone, not channels last
     for parameter in network.parameters():
-        if not parameter.is_contiguous():  # such as with channels last
+        if not parameter.is_contiguous():
             parameter.data = parameter.detach().contiguous()
+
+    # Types and places. Sums of gradients over many processes need the digits of float32.
     policy = MixedPrecisionPolicy()
     if precision == "bf16-mixed":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

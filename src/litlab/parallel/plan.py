@@ -49,6 +49,7 @@ def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
     Raises:
         UserError: If a weight is in two of them, or in one of them and in the rest of the module.
     """
+    # A weight belongs to the innermost part that it is in, or to the rest, ""
     inner_first = sorted(parts, key=len, reverse=True)
     places: dict[nn.Parameter, tuple[str, str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):

@@ -65,7 +65,8 @@ class ShardedStrategy(ModelParallelStrategy):
         self.reshard_after_forward = reshard_after_forward
         self.cpu_offload = cpu_offload
         self.async_checkpoint = async_checkpoint
-        self._divided: nn.Module | None = None  # the model, where a test follows a fit
+        # The model, once it is
+        self._divided: nn.Module | None = None
 
     @property
     def data_group(self) -> ProcessGroup:
@@ -82,16 +83,17 @@ class ShardedStrategy(ModelParallelStrategy):
         assert self.model is not None
         assert self.accelerator is not None
         self.accelerator.setup(trainer)
+
+        # The buffers that FSDP2 makes in inference mode could not be trained with later
         for loop in (
             trainer.fit_loop.epoch_loop.val_loop,
             trainer.validate_loop,
             trainer.test_loop,
             trainer.predict_loop,
         ):
-            # The buffers that FSDP2 makes in one could not be trained with later
             loop.inference_mode = False
 
-        # All begin with the weights of the first process
+        # All begin with the weights of the first process. It is done once: a test may follow a fit.
         if self._divided is not self.model:
             self.model = self.precision_plugin.convert_module(self.model)
             for tensor in (*self.model.parameters(), *self.model.buffers()):
@@ -103,6 +105,7 @@ class ShardedStrategy(ModelParallelStrategy):
         self.model_to_device()
         self._gather_metrics(self.model)
 
+        # What Lightning's strategies do at the end of their setup, and clipping that knows DTensors
         if trainer.state.fn == "fit":
             self.setup_optimizers(trainer)
         self.setup_precision_plugin()
@@ -151,6 +154,7 @@ class ShardedStrategy(ModelParallelStrategy):
     def model_to_device(self) -> None:
         assert self.model is not None
 
+        # FSDP2 moves what it keeps in host memory by itself, and nothing else
         def move(tensor: Tensor) -> Tensor:
             stays = self.cpu_offload and isinstance(tensor, DTensor)
             return tensor if stays else tensor.to(self.root_device)
@@ -169,7 +173,8 @@ class ShardedStrategy(ModelParallelStrategy):
 
     def teardown(self) -> None:
         super().teardown()
-        self.checkpoint_io.teardown()  # it waits for what is being written
+        # It waits for what is being written; Lightning's ModelParallelStrategy leaves it out
+        self.checkpoint_io.teardown()
 
     # Sums over samples
 
@@ -183,8 +188,9 @@ class ShardedStrategy(ModelParallelStrategy):
                 metric.dist_sync_fn = gather
 
     def on_validation_start(self) -> None:
+        # As DDP does
         assert self.lightning_module is not None
-        share_buffers(self.lightning_module.trainer)  # as DDP does
+        share_buffers(self.lightning_module.trainer)
 
     on_test_start = on_predict_start = on_validation_start
 
@@ -229,7 +235,10 @@ class ShardedStrategy(ModelParallelStrategy):
         torch.nn.utils.clip_grad_value_(parameters, most, foreach=False)
 
     # Checkpoints. Lightning's ModelParallelStrategy has files of its own, and numbers the
-    # optimizer's states in the order of the model.
+    # optimizer's states in the order of the model. torch.distributed.checkpoint.state_dict (2.15)
+    # names them, which would have to be turned into numbers and back; an optimizer without a state
+    # is stepped for one; and whole weights are refused where some are in host memory and buffers
+    # are on the device, as with `cpu_offload`.
 
     lightning_restore_optimizer: Any = Strategy.lightning_restore_optimizer
 
@@ -245,10 +254,12 @@ class ShardedStrategy(ModelParallelStrategy):
         """Return a whole tensor on the CPU, which the first process keeps."""
         tensor = tensor.detach()
         if isinstance(tensor, DTensor):
+            # On the device also what is in host memory: NCCL gathers nothing there
             tensor = tensor.to(self.root_device).full_tensor()  # pyright: ignore[reportAttributeAccessIssue]
         return tensor.cpu() if self.is_global_zero else torch.empty(0)
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
+        # Averages of the weights go the same way, by the callback that has them
         assert self.model is not None
         return self.gather_state(self.model.state_dict())
 
@@ -259,7 +270,8 @@ class ShardedStrategy(ModelParallelStrategy):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None
     ) -> None:
-        if self._save_distributed_checkpoint:  # by all processes
+        # In parts all processes write, else the first
+        if self._save_distributed_checkpoint:
             self.checkpoint_io.save_checkpoint(checkpoint, filepath, self.async_checkpoint)
         else:
             Strategy.save_checkpoint(self, checkpoint, filepath, storage_options)
@@ -267,6 +279,7 @@ class ShardedStrategy(ModelParallelStrategy):
     def load_checkpoint(
         self, checkpoint_path: Any, weights_only: bool | None = None
     ) -> dict[str, Any]:
+        # Only that of ShardedCheckpointIO reads parts; a config may name another one
         load_parts = getattr(self.checkpoint_io, "load_parts", None)
         if load_parts is None:
             return Strategy.load_checkpoint(self, checkpoint_path, weights_only)
@@ -274,6 +287,7 @@ class ShardedStrategy(ModelParallelStrategy):
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
         assert self.model is not None
+        # Each process has read the whole file, or the shards of its parts
         mine = self.model.state_dict()
         state = {
             name: divide_like(mine.get(name), value)

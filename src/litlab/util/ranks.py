@@ -43,7 +43,7 @@ def data_ranks(trainer: Trainer | None) -> dict[str, Any]:
     return {"rank": mine["rank"], "world_size": mine["num_replicas"]}
 
 
-def get_data_group(trainer: Trainer) -> Any:
+def _get_data_group(trainer: Trainer) -> Any:
     """Return the group of the processes that share the data with this one; None: all."""
     return getattr(trainer.strategy, "data_group", None)
 
@@ -55,7 +55,7 @@ def share_buffers(trainer: Trainer) -> None:
     if data_ranks(trainer)["world_size"] == 1:
         return
     for buffer in trainer.lightning_module.buffers():
-        torch.distributed.broadcast(buffer, group=get_data_group(trainer), group_src=0)
+        torch.distributed.broadcast(buffer, group=_get_data_group(trainer), group_src=0)
 
 
 def gather_rows(trainer: Trainer, rows: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ def gather_rows(trainer: Trainer, rows: Tensor) -> Tensor:
     rows = rows.cpu()
     if trainer.world_size == 1:
         return rows
-    return torch.cat(gather_states(rows, get_data_group(trainer)))
+    return torch.cat(gather_states(rows, _get_data_group(trainer)))
 
 
 def gather_states(state: Tensor, group: Any = None) -> list[Tensor]:
