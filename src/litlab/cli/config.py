@@ -18,17 +18,10 @@ from jsonargparse.typing import register_type
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from litlab.cli.argv import (
-    ONLY_FLAGS,
-    flag_value,
-    flags_of,
-    has_flag,
-    read_command_line,
-    read_texts,
-)
+from litlab.cli.argv import ONLY_FLAGS, Flags, read_command_line
 from litlab.cli.classes import import_all_classes, import_classes
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
-from litlab.cli.messages import explain
+from litlab.cli.parse_errors import explain
 from litlab.cli.precision import ExperimentTrainer
 from litlab.cli.sections import OF_THE_COMMAND, add_arguments
 from litlab.cli.trust import check_config, load_weights_only, restrict_imports
@@ -88,7 +81,7 @@ class ExperimentParser(LightningArgumentParser):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
-        self.argv: list[str] = []
+        self.argv = Flags()
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # a parser with which jsonargparse tries a value
@@ -114,11 +107,11 @@ class Command(LightningCLI):
         prepare_jsonargparse()
         line = self.line = read_command_line(argv)
         self.verb = line.verb
-        self.allowed = restrict_imports(line.is_foreign, flag_value("--allow_modules", line.flags))
-        if any(flag.endswith("help") for flag, _ in flags_of(line.flags)):
+        self.allowed = restrict_imports(line.is_foreign, line.flags.value("--allow_modules"))
+        if any(flag.endswith("help") for flag, _ in line.flags.pairs()):
             import_all_classes()
         else:
-            import_classes(read_texts(line.flags))
+            import_classes(line.flags.texts())
         super().__init__(
             LightningModule,
             LightningDataModule,
@@ -143,11 +136,13 @@ class Command(LightningCLI):
         parser.argv = self.line.flags  # pyright: ignore[reportAttributeAccessIssue]
         self.config = parser.parse_args(self.line.flags)
         for key in ONLY_FLAGS:
-            if self.config.get(key) and not has_flag(self.line.flags, f"--{key}"):
+            if self.config.get(key) and not self.line.flags.has(f"--{key}"):
                 raise UserError(f"{key}: a config file can't set it; give it as the flag --{key}")
         for key in NEEDED:
             if self.config[key] is None:
                 raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
+        if not isinstance(self.config.trainer, Namespace):  # jsonargparse (4.53) takes anything
+            raise UserError("trainer: it must hold settings; write KEY: VALUE, or leave it out")
         if not 0 <= self.config.seed_everything < 2**32:
             raise UserError(
                 f"seed_everything: {self.config.seed_everything} is not valid; give 0 "

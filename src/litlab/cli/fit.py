@@ -36,7 +36,7 @@ from litlab.checkpointing.internals import log_at_step, release_averages
 from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.resume import ExactResume, make_resumable
 from litlab.checkpointing.weights import check_weights, initialise
-from litlab.cli.argv import has_flag
+from litlab.cli.argv import Flags
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
 from litlab.cli.preflight import Preflight, check_used
@@ -72,7 +72,7 @@ class Experiment:
 def fit(argv: list[str]) -> int:
     """Train, then test the best checkpoint; return the exit code."""
     # One fit after the other, each in a process of its own
-    if has_flag(argv, "--seeds", "--folds"):
+    if Flags(argv).has("--seeds", "--folds"):
         return import_command("--seeds")(argv[1:])
 
     command = Command(argv)  # runs and bases become flags, then all is parsed

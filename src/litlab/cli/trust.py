@@ -31,7 +31,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import Metric
 
-from litlab.cli.argv import flag_value, read_command_line, read_texts
+from litlab.cli.argv import CommandLine
 from litlab.cli.classes import ROOMS, imported
 from litlab.cli.sections import SECTIONS
 from litlab.errors import UserError
@@ -165,17 +165,16 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
     return modules
 
 
-def list_modules(flags: Sequence[str]) -> str:
+def list_modules(line: CommandLine) -> str:
     """Return what the user's own flags and configs name or allow, as ``--allow_modules`` takes it.
 
     A fit of theirs that goes on may name the same.
     """
-    line = read_command_line(["fit", *flags])
-    text = "" if line.is_foreign else "\n".join(read_texts(line.flags))
+    text = "" if line.is_foreign else "\n".join(line.flags.texts())
     named = [path.split(".") for path in re.findall(r"\w+(?:\.\w+)*(?=\.\w)", text)]
     valid = [path for path in named if all(map(str.isidentifier, path))]
     modules = {".".join(path) for path in valid if path[0] not in NOT_ALLOWED}
-    return ",".join([flag_value("--allow_modules", line.flags) or "", *sorted(modules)])
+    return ",".join([line.flags.value("--allow_modules") or "", *sorted(modules)])
 
 
 def load_weights_only() -> AbstractContextManager[Any]:

@@ -11,7 +11,7 @@ from subprocess import TimeoutExpired
 
 import yaml
 
-from litlab.cli.argv import has_flag
+from litlab.cli.argv import Flags
 from litlab.commands.bench.compare import Trial, Trials, choose_best, explain, search, take_turns
 from litlab.commands.bench.settings import LEARNS, Facts, Side, list_candidates, read_sides, title
 from litlab.errors import UserError
@@ -106,7 +106,7 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--compare", metavar="A,B", type=read_sides, help=COMPARE)
     options.add_argument("--allow", action="append", choices=LEARNS, default=[], help=ALLOW)
     chosen, flags = options.parse_known_args(arguments)
-    if has_flag(flags, *REFUSED):
+    if Flags(flags).has(*REFUSED):
         raise UserError(f"bench: it doesn't go together with {', '.join(REFUSED)}; leave them out")
 
     trials: Trials = {}

@@ -3,7 +3,6 @@
 ``python -m litlab.commands.doctor.processes STORE RANK`` is one of them.
 """
 
-import gc
 import re
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from datetime import timedelta
 from tempfile import TemporaryDirectory
 
 from litlab.commands.doctor.checks import FAIL, OK, Line
+from litlab.util.imports import pausing_garbage_collection
 
 SIZE = 2
 SECONDS = 60.0  # that they may take: most of it for importing torch from a slow disk
@@ -50,9 +50,9 @@ def check_processes() -> Iterator[Line]:
 
 def sum_tensor(store: str, rank: int) -> None:
     """Sum a tensor over all processes, which find each other by a file, and print the backend."""
-    gc.disable()  # as in `litlab.commands.doctor.doctor`
-    import torch
-    import torch.distributed as dist
+    with pausing_garbage_collection():
+        import torch
+        import torch.distributed as dist
 
     device = torch.device("cpu")
     if torch.cuda.device_count() >= SIZE:

@@ -52,7 +52,7 @@ def read_parser() -> Schema:
 
     from litlab.cli.classes import import_all_classes
     from litlab.cli.config import ExperimentParser
-    from litlab.cli.messages import silence_noise
+    from litlab.cli.noise import silence_noise
     from litlab.cli.precision import ExperimentTrainer
     from litlab.cli.sections import add_arguments
 

@@ -15,7 +15,7 @@ from typing import Any
 from lightning.pytorch import LightningDataModule
 from numpy import array_split
 
-from litlab.cli.argv import take_flag
+from litlab.cli.argv import Flags
 from litlab.cli.sections import SECTIONS
 from litlab.commands.plan.measure import Step, measure
 from litlab.data.module import ExperimentData
@@ -211,7 +211,7 @@ def plan_command(command: Any) -> None:
     show(
         estimates,
         devices,
-        take_flag("--plan_memory", take_flag("--plan", command.line.pinned)[1])[1],
+        Flags(command.line.pinned).without("--plan", "--plan_memory"),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from litlab.cli.argv import has_flag
+from litlab.cli.argv import Flags
 from litlab.cli.config import Command
 from litlab.cli.trust import list_modules
 from litlab.errors import UserError
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     chosen, flags = options.parse_known_args(arguments)
     kind = "seed" if chosen.seeds else "fold"
     members = chosen.seeds or list(range(chosen.folds))
-    if has_flag(flags, *REFUSED):
+    if Flags(flags).has(*REFUSED):
         raise UserError(
             f"--{kind}s: it doesn't go together with {', '.join(REFUSED)}; leave one of them out"
         )
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
                 else f"--data.fold={number}/{len(members)}"
             )
             fit = [*flags, f"--experiment={folder.relative_to(root)}", value]
-            code = run_fit(folder, fit, list_modules(flags))
+            code = run_fit(folder, fit, list_modules(command.line))
             if code > 128:
                 _write_status(group, "interrupted")
                 print(

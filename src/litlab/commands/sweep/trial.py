@@ -14,6 +14,7 @@ import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from optuna.exceptions import TrialPruned
 
+from litlab.cli.argv import read_command_line
 from litlab.cli.trust import list_modules
 from litlab.commands.sweep.spec import PRUNERS, Spec, build_part, make_overlay
 from litlab.commands.sweep.study import allow_experimental, open_storage, queue_again
@@ -84,7 +85,8 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
     ]
     log = folder / "fit.log"
     try:
-        code = run_fit(folder, arguments, list_modules(arguments), log)
+        line = read_command_line(["fit", *arguments])
+        code = run_fit(folder, arguments, list_modules(line), log)
         validations: Any = read_json(folder / "validations.json").values()
     except UserError as error:  # a file is damaged
         raise TrialFailed(str(error)) from error
