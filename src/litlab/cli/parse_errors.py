@@ -37,6 +37,8 @@ FRAME = re.compile(
     r"|Expected a <class 'NoneType|Subclass types expect|a class path \(str\)|a dict with"
 )
 OF_ONE_TYPE = ("Expected a <", "Not a valid subclass")
+WRONG_CLASS = "{0} is not valid; it must be a kind of {1}"
+Found = re.Match[str]
 BLOCK = ("class_path", "init_args", "dict_kwargs")  # the keys of a class in YAML
 
 
@@ -73,7 +75,12 @@ def explain(message: str, parser: Any) -> str:
     mistake = read_message(message, parser)
     for pattern, explain_kind in KINDS:
         found = re.fullmatch(pattern, mistake.text, re.DOTALL)
-        text = explain_kind(mistake, found) if found else None
+        if found is None:
+            continue
+        if isinstance(explain_kind, str):
+            text = explain_kind.format(*found.groups(), value=mistake.value)
+        else:
+            text = explain_kind(mistake, found)
         if text is not None:
             break
     else:
@@ -84,41 +91,35 @@ def explain(message: str, parser: Any) -> str:
 
 def read_message(message: str, parser: Any) -> Mistake:
     """Find the deepest line of a message, and what it is in."""
-    best = (-1, False)
-    mistake = Mistake(message, message, [], [], "", "", parser)
+    # The deepest of the lines that say something; of two, the first that says more than a type
+    lines = message.splitlines()
+    best, number, inside = (-1, False), 0, ""
     around: list[tuple[int, str]] = []  # the lines that the next one may be in, by their depth
     value_at = sys.maxsize  # the depth of a value, which may go on in the next lines
-    lines = message.splitlines()
-    for number, line in enumerate(lines):
+    for at, line in enumerate(lines):
         depth = len(line) - len(line.lstrip(" -"))
-        if not line:
-            continue
-        if depth >= value_at and not line.lstrip().startswith("- "):
+        if not line or (depth >= value_at and not line.lstrip().startswith("- ")):
             continue
         value_at = depth if "value: " in line else sys.maxsize
-        around = [(at, above) for at, above in around if at < depth]
+        around = [(above, text) for above, text in around if above < depth]
         around.append((depth - line.startswith("Subtypes: ", depth), line))
-
         text = BEFORE.sub("", line, count=1)
         rank = (depth, not text.startswith(OF_ONE_TYPE))
         if text and not FRAME.match(text) and rank > best:
-            best = rank
-            inside = "\n".join(above for _, above in around)
-            values = re.findall(r"(?:Got|Given) value: (.*)", "\n".join(lines[number:]))
-            # As jsonargparse has it inside; as the user wrote it comes later.
-            values = [value for value in values if not value.startswith("Namespace(")]
-            mistake = Mistake(
-                line=line.strip(" -"),
-                text=text.partition(". Got value: ")[0],
-                keys=re.findall(r'Parser key "([^"]+)"', inside),
-                classes=re.findall(r"class_path[ =]'([^']+)'", inside),
-                types="".join(
-                    re.findall(r"Subtypes: \[(.*)\]", inside.rpartition("Parser key")[2])[-1:]
-                ),
-                value=values[0].partition(". Got value: ")[0] if values else "",
-                parser=parser,
-            )
-    return mistake
+            best, number, inside = rank, at, "\n".join(text for _, text in around)
+
+    # What is set: the first value from there on, but not as jsonargparse has it inside
+    values = re.findall(r"(?:Got|Given) value: (?!Namespace)(.*)", "\n".join(lines[number:]))
+    types = re.findall(r"Subtypes: \[(.*)\]", inside.rpartition("Parser key")[2])
+    return Mistake(
+        line=lines[number].strip(" -"),
+        text=BEFORE.sub("", lines[number], count=1).partition(". Got value: ")[0],
+        keys=re.findall(r'Parser key "([^"]+)"', inside),
+        classes=re.findall(r"class_path[ =]'([^']+)'", inside),
+        types="".join(types[-1:]),
+        value="".join(values[:1]).partition(". Got value: ")[0],
+        parser=parser,
+    )
 
 
 def find_place(key: str, argv: Flags) -> str:
@@ -142,39 +143,23 @@ def find_place(key: str, argv: Flags) -> str:
 # Flags
 
 
-def explain_unknown_flag(mistake: Mistake, found: re.Match[str]) -> str:
+def explain_unknown_flag(mistake: Mistake, found: Found) -> str:
     word, settings = found[1], list_settings(mistake)
     name = word.partition("=")[0].removeprefix("--")
     section = nearest(name.partition(".")[0], settings, "; a config file follows --config")
     return f"{word}: there is no such setting{nearest(name, settings, section)}"
 
 
-def explain_missing_value(mistake: Mistake, found: re.Match[str]) -> str:
-    return f"{found[1]}: it has no value; give one, such as {found[1]}=VALUE"
-
-
-def explain_value_of_switch(mistake: Mistake, found: re.Match[str]) -> str:
-    return f"{found[1]}: it takes no value; leave out '={found[2]}'"
-
-
-def explain_missing(mistake: Mistake, found: re.Match[str]) -> str:
+def explain_missing(mistake: Mistake, found: Found) -> str:
     if mistake.keys:
         return f"{found[1]} is missing; add it"
     return f"{found[0]}; give --config FILE, such as --config configs/mine.yaml"
 
 
-def explain_no_file(mistake: Mistake, found: re.Match[str]) -> str:
-    return f"there is no file {found[1]}; give a YAML file"
-
-
-def explain_bad_yaml(mistake: Mistake, found: re.Match[str]) -> str:
-    return f"{found[1]} can't be read as YAML; write {{KEY: VALUE}}, with a space after each colon"
-
-
 # Keys
 
 
-def explain_block(mistake: Mistake, found: re.Match[str]) -> str | None:
+def explain_block(mistake: Mistake, found: Found) -> str | None:
     """Explain a class in YAML that has other keys than it may have; None if this is right."""
     for block in read_blocks(mistake):
         for key in (key for key in block if key not in BLOCK):
@@ -204,7 +189,7 @@ def list_blocks(value: Any) -> list[dict[str, Any]]:
     return blocks
 
 
-def explain_unknown_key(mistake: Mistake, found: re.Match[str]) -> str:
+def explain_unknown_key(mistake: Mistake, found: Found) -> str:
     group, option = found.groups()
     if not mistake.classes:
         mistake.keys += filter(None, (group, option))
@@ -235,23 +220,19 @@ def list_arguments(path: str) -> list[str]:
 # Classes
 
 
-def explain_denied_import(mistake: Mistake, found: re.Match[str]) -> str:
-    return explain_denied(found[1])
-
-
-def explain_missing_module(mistake: Mistake, found: re.Match[str]) -> str:
+def explain_missing_module(mistake: Mistake, found: Found) -> str:
     top, dot, _ = found[1].partition(".")
     if dot and find_spec(top):
         return f"there is no module {found[1]}; correct the path, or the import that names it"
     return f"the package {top} is not installed; install it, or correct the path"
 
 
-def explain_missing_attribute(mistake: Mistake, found: re.Match[str]) -> str:
+def explain_missing_attribute(mistake: Mistake, found: Found) -> str:
     names = nearest(found[2], dir(sys.modules[found[1]]), "; correct the path")
     return f"{found[1]} has no '{found[2]}'{names}"
 
 
-def explain_unknown_class(mistake: Mistake, found: re.Match[str]) -> str | None:
+def explain_unknown_class(mistake: Mistake, found: Found) -> str | None:
     flag, name = found.groups()
     if "<class 'float'>" in mistake.types:  # a number was meant, where a Tensor may stand, too
         return None
@@ -264,11 +245,7 @@ def explain_unknown_class(mistake: Mistake, found: re.Match[str]) -> str | None:
     return f"{flag or ''}there is no class '{name}'{nearest(name, names, otherwise)}"
 
 
-def explain_wrong_class(mistake: Mistake, found: re.Match[str]) -> str:
-    return f"{found[1]} is not valid; it must be a kind of {found[2]}"
-
-
-def explain_failed_import(mistake: Mistake, found: re.Match[str]) -> str | None:
+def explain_failed_import(mistake: Mistake, found: Found) -> str | None:
     """Explain what a module raises where it is imported; None if this is not the mistake."""
     for block in read_blocks(mistake):
         path = block.get("class_path", "")
@@ -281,18 +258,9 @@ def explain_failed_import(mistake: Mistake, found: re.Match[str]) -> str | None:
 # Types
 
 
-def explain_wrong_type(mistake: Mistake, found: re.Match[str]) -> str:
+def explain_wrong_type(mistake: Mistake, found: Found) -> str:
     kinds = name_types(mistake.types or found[1])
     return f"{mistake.value} is not valid; it must be {kinds}"
-
-
-def explain_no_settings(mistake: Mistake, found: re.Match[str]) -> str:
-    return f"{mistake.value} is not valid; give settings as KEY: VALUE, or null for none"
-
-
-def explain_value(mistake: Mistake, found: re.Match[str]) -> str:
-    """Explain what one of `litlab.types` says, which leaves the value out where it stands."""
-    return found[0] if found[1] else f"{mistake.value} {found[0]}"
 
 
 def name_types(types: str) -> str:
@@ -304,24 +272,33 @@ def name_types(types: str) -> str:
     return f"one of {names}" if ", " in names else names
 
 
-# What the deepest line says, and what explains it, or passes by None. The first that does counts.
-KINDS: tuple[tuple[str, Callable[[Mistake, re.Match[str]], str | None]], ...] = (
+# What the deepest line may say; the line that explains it, or a function that does, or returns None
+# where it is another mistake. The first that fits counts.
+KINDS: tuple[tuple[str, str | Callable[[Mistake, Found], str | None]], ...] = (
     (r"unrecognized arguments: (\S+).*", explain_unknown_flag),
-    (r"argument (\S+): expected .*argument.*", explain_missing_value),
-    (r"argument (\S+): ignored explicit argument '(.*)'", explain_value_of_switch),
+    (r"argument (\S+): expected .*", "{0}: it has no value; give one, such as {0}=VALUE"),
+    (r"argument (\S+): ignored explicit.* '(.*)'", "{0}: it takes no value; leave out '={1}'"),
     (r"the following arguments are required: (.+)", explain_missing),
-    (r"(?:Path is not a file|File does not exist): (.+)", explain_no_file),
-    (r"Unable to load config (.+)", explain_bad_yaml),
-    (r".*", explain_block),
+    (r"(?:Path is not a file|File does not exist): (.+)", "there is no file {0}; give a YAML file"),
+    (
+        r"Unable to load config (.+)",
+        "{0} can't be read as YAML; write {{KEY: VALUE}}, with a space after each colon",
+    ),
+    (r"(.*)", explain_block),
     (r"(?:Group '(.+)' does not accept o|O)ption '([^']+)'.*", explain_unknown_key),
-    (r"Importing '(.+)' is not allowed.*", explain_denied_import),
+    (r"Importing '(.+)' is not allowed.*", lambda mistake, found: explain_denied(found[1])),
     (r"No module named '([\w.]+)'.*", explain_missing_module),
     (r"module '(.+)' has no attribute '(.+)'", explain_missing_attribute),
     (r"(--\S+: )?Expected a dot import path string: (.+)", explain_unknown_class),
-    (r"Import path (\S+) does not correspond to a subclass of (\w+)", explain_wrong_class),
-    (r"Expected '(.+)' to be .*? (?:<class ')?(\w+)(?:'>)?\.*", explain_wrong_class),
-    (r"Not a valid subclass of (\w+)", explain_no_settings),
+    (r"Import path (\S+) does not correspond to a subclass of (\w+)", WRONG_CLASS),
+    (r"Expected '(.+)' to be .*? (?:<class ')?(\w+)(?:'>)?\.*", WRONG_CLASS),
+    (
+        r"Not a valid subclass of .*",
+        "{value} is not valid; give settings as KEY: VALUE, or null for none",
+    ),
     (r"Expected an? (.*)", explain_wrong_type),
-    (r"(.* )?is not valid; .*", explain_value),
-    (r".*", explain_failed_import),
+    # What `litlab.types` says, of a value that stands elsewhere, or before it.
+    (r"is not valid; (.*)", "{value} is not valid; {0}"),
+    (r"(.* is not valid; .*)", "{0}"),
+    (r"(.*)", explain_failed_import),
 )
