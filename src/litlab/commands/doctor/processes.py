@@ -25,13 +25,16 @@ REMEDY = (
 def check_processes() -> Iterator[Line]:
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, f"{folder}/store"]
-        pipes = {
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.STDOUT,
-            "text": True,
-            "errors": "replace",
-        }
-        ranks = [subprocess.Popen([*command, str(rank)], **pipes) for rank in range(SIZE)]
+        ranks = [
+            subprocess.Popen(
+                [*command, str(rank)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )  # fmt: skip
+            for rank in range(SIZE)
+        ]
         try:
             outputs = [rank.communicate(timeout=SECONDS)[0] for rank in ranks]
         except subprocess.TimeoutExpired:
