@@ -150,6 +150,7 @@ def _choose_resumed(name: str | None, flags: Flags) -> tuple[RunFolder | None, F
     A job that SLURM has put back into the queue resumes its run by itself, as with
     ``--resume auto``.
     """
+    # SLURM (sbatch --requeue) counts how often it has done so.
     is_requeued = name is None and int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
     if name not in (None, "auto"):
         return find_run(str(name)), flags
@@ -167,10 +168,13 @@ def _drop_repeated(flags: Flags, run: RunFolder) -> Flags:
     The command that starts a run can so be the one that continues it, also where a flag appends to
     a list. Whatever else it says is compared with the run's settings, as with ``--resume last``.
     """
+    # What was typed when it started, and each time when it went on
     origin = read_json(run.provenance)
     fits = [origin, *origin.get("continued", [])]
     before = [pair for fit in fits for pair in Flags(fit.get("command", [])).pairs()]
     newest = dict(before)
+
+    # A flag that appends counts once for each of its values, any other by its last one.
     fresh = Flags()
     for flag, value in flags.pairs():
         appends = flag.endswith("+") or flag in CONFIG
@@ -206,6 +210,7 @@ def _config_in(file: Path) -> str:
 
 def is_of_run(config: Path) -> bool:
     """Return whether a config is the one that a run has left in its folder."""
+    # A run that is starting or was cut short may have one of them alone.
     siblings = ("status.json", "checkpoints")
     return config.name == "config.yaml" and any(
         os.path.lexists(config.parent / name) for name in siblings
@@ -221,6 +226,7 @@ def _with_bases(flags: Flags) -> Flags:
     for word, following in pairwise([*flags, "--"]):
         flag, equals, value = word.partition("=")
         file = value if equals else following
+        # A config may be text, too. A name in .yaml is a file, and is missed where it is not there.
         if flag in CONFIG and (os.path.isfile(file) or file.endswith(".yaml")):
             expanded += [f"--config={base}" for base in find_bases(Path(file))]
         expanded.append(word)

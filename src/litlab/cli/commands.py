@@ -90,6 +90,7 @@ def import_command(name: str) -> Callable[..., Any]:
     Raises:
         UserError: If there is none; names the nearest.
     """
+    # Folders of commands can be removed, and flags with them.
     table = FLAGS if name in FLAGS else list_commands()
     if name not in table or not _exists(table[name]):
         raise UserError(
@@ -103,5 +104,6 @@ def import_command(name: str) -> Callable[..., Any]:
 
 def _exists(entry: tuple[str, str]) -> bool:
     module = entry[0].partition(":")[0]
+    # First the folder: of a module in one that is not there, find_spec raises an exception.
     folder = module.rpartition(".")[0]
     return find_spec(folder) is not None and find_spec(module) is not None

@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -212,19 +211,12 @@ def list_settings(mistake: Mistake) -> list[str]:
 def list_arguments(path: str) -> list[str]:
     """Return the arguments of a class or function, with those that it passes on."""
     target, parser = imported(path), ArgumentParser()
-    if isinstance(target, type):
-        return parser.add_class_arguments(target, fail_untyped=False)
-    return parser.add_function_arguments(target, fail_untyped=False)
+    is_class = isinstance(target, type)
+    add = parser.add_class_arguments if is_class else parser.add_function_arguments
+    return add(target, fail_untyped=False)
 
 
 # Classes
-
-
-def explain_missing_module(mistake: Mistake, found: Found) -> str:
-    top, dot, _ = found[1].partition(".")
-    if dot and find_spec(top):
-        return f"there is no module {found[1]}; correct the path, or the import that names it"
-    return f"the package {top} is not installed; install it, or correct the path"
 
 
 def explain_missing_attribute(mistake: Mistake, found: Found) -> str:
@@ -287,7 +279,10 @@ KINDS: tuple[tuple[str, str | Callable[[Mistake, Found], str | None]], ...] = (
     (r"(.*)", explain_block),
     (r"(?:Group '(.+)' does not accept o|O)ption '([^']+)'.*", explain_unknown_key),
     (r"Importing '(.+)' is not allowed.*", lambda mistake, found: explain_denied(found[1])),
-    (r"No module named '([\w.]+)'.*", explain_missing_module),
+    (
+        r"No module named '([\w.]+)'.*",
+        "there is no module {0}; install its package, or correct the path",
+    ),
     (r"module '(.+)' has no attribute '(.+)'", explain_missing_attribute),
     (r"(--\S+: )?Expected a dot import path string: (.+)", explain_unknown_class),
     (r"Import path (\S+) does not correspond to a subclass of (\w+)", WRONG_CLASS),

@@ -158,6 +158,8 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
         if not name.replace(".", "").isidentifier() or name.partition(".")[0] in NOT_ALLOWED:
             line = f"a config may not name '{name}'; give a package such as mylib"
             raise UserError(f"--allow_modules: {line}")
+    # Both hold until the process ends. What stands where any value may is not built: a dictionary
+    # with a class_path in it stays one.
     set_parsing_settings(instantiate_subclass_spec_in_any=False)
     if foreign:
         allowlist = [package(), *OWN, *IMPORTS, *modules]
@@ -170,6 +172,7 @@ def list_modules(line: CommandLine) -> str:
 
     A fit of theirs that goes on may name the same.
     """
+    # All dotted names in them, each without its last part: more than classes, which does no harm
     text = "" if line.is_foreign else "\n".join(line.flags.texts())
     named = [path.split(".") for path in re.findall(r"\w+(?:\.\w+)*(?=\.\w)", text)]
     valid = [path for path in named if all(map(str.isidentifier, path))]
@@ -215,6 +218,7 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
         kinds: What may stand there.
         allowed: Modules of ``--allow_modules``.
     """
+    # Whose value it is says what may stand there.
     if isinstance(value, Namespace):
         value = vars(value)
     if parent is None:
@@ -227,6 +231,7 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
         strategy = StrategyRegistry[value]["strategy"]
         value = strategy if isinstance(strategy, type) else value  # litlab's are made by functions
 
+    # A text, a class or function, a class with its arguments, several of all that
     if isinstance(value, str | os.PathLike):
         text = os.fspath(value)
         if os.path.expandvars(text) != text:
@@ -269,6 +274,7 @@ def _check_argument(value: Any, key: str, parent: Any) -> None:
 
 def find_kind(target: Any) -> str:
     """Return of which kind a class or function is; empty if it is on no list."""
+    # Classes by what they inherit from, and where they are; functions by name alone
     if isinstance(target, type):
         is_own = _is_in(target, (*OWN, package()))
         for name, kind in KINDS.items():

@@ -23,6 +23,7 @@ FLOAT = re.compile(
 class Loader(_FASTEST):
     """YAML as jsonargparse reads it: 1e-3 is a number, a date is text."""
 
+    # YAML 1.1 takes 1e-3, without a dot, for text, and 2026-01-01 for a date.
     yaml_implicit_resolvers: ClassVar[dict] = {
         first: [pair for pair in pairs if not pair[0].endswith((":float", ":timestamp"))]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -54,6 +55,7 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
         UserError: If it can't be read, is not YAML, has a key twice, or holds something else.
     """
     text = read_text(file)
+    # ValueError: of a tag that does not fit, such as !!int before a word.
     try:
         content = yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError) as error:

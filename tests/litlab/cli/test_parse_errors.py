@@ -48,7 +48,7 @@ MISTAKES = [
     ("width->widht", ":4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?", ""),
     ("lr:->lrr:", ":5: model.optimizer.lrr: SGD has no 'lrr'; did you mean 'lr'?", ""),
     ("scheduler:->schduler:", ":6: model.schedule.schduler: Schedule has no 'schduler'; did", ""),
-    ("width: 16->colour: 1", "SmallCNN has no 'colour'; it has width, num_classes, image_shape", ""),
+    ("width: 16->colour: 1", "SmallCNN has no 'colour'; it has width, num_classes, image_sh", ""),
     ("trainer: {callbacks: [{class_path: EMA, init_args: {decy: 0.9}}]}", ":10: trainer.callbacks."
      "decy: EMA has no 'decy'; did you mean 'decay'?",
      "trainer: {callbacks: [{class_path: EMA, init_args: {decay: 0.9}}]}"),
@@ -57,7 +57,7 @@ MISTAKES = [
     ("class_path: SmallCNN->classpath: SmallCNN", "there is no key 'classpath' beside", ""),
     (f"{SGD}{{class_path: torch.optim.SGD, lr: 0.1}}", ":5: model.optimizer: there is no key 'lr' "
      "beside class_path and init_args; put it in init_args", ""),
-    (f"{SGD}{{lr: 0.1}}", ":5: model.optimizer: it names no Optimizer; give class_path and init", ""),
+    (f"{SGD}{{lr: 0.1}}", ":5: model.optimizer: it names no Optimizer; give class_path and", ""),
     ("init_args: {dataset: generated}->init_args: generated", "init_args: generated is not valid; "
      "write KEY: VALUE", ""),
     ("early_stopping: {}", "early_stopping: monitor is missing; add it",
@@ -79,7 +79,8 @@ MISTAKES = [
      " it must be int", ""),
     ("--model.label_smoothing=1", "model.label_smoothing: 1 is not valid; it must be at least 0 and"
      " below 1", "--model.label_smoothing=0.1"),
-    ("ema: 3", ":10: ema: 3 is not valid; give settings as KEY: VALUE, or null", "ema: {decay: 0.9}"),
+    ("ema: 3", ":10: ema: 3 is not valid; give settings as KEY: VALUE, or null for none",
+     "ema: {decay: 0.9}"),
     ("--data.augment={crop:2}", "can't be read as YAML; write {KEY: VALUE}, with a space",
      "data.init_args.augment: {crop: 2}"),
     # Classes
@@ -89,12 +90,12 @@ MISTAKES = [
     ("optim.SGD->optim.SDG", ":5: model.optimizer: torch.optim has no 'SDG'; did you mean", ""),
     ("--model.schedule.scheduler=CosineAnealingLR", "there is no class 'CosineAnealingLR'; did you "
      "mean 'CosineAnnealingLR'?", "--model.schedule.scheduler=CosineAnnealingLR"),
-    ("ImageData->SmallCNN", ":7: data: SmallCNN is not valid; it must be one of LightningDataModule",
+    ("ImageData->SmallCNN", ":7: data: SmallCNN is not valid; it must be one of LightningData",
      ""),
     ("--model.optimizer=os.system", "model.optimizer: os.system is not valid; it must be a kind of "
      "Optimizer", "--model.optimizer=torch.optim.Adam"),
     ("SmallCNN->3", "class_path: 3 is not valid; it must be the name or path of a class", ""),
-    ("SmallCNN->nomodule.Mine", "the package nomodule is not installed; install it, or correct the "
+    ("SmallCNN->nomodule.Mine", "there is no module nomodule; install its package, or correct the "
      "path", "SmallCNN->auks.images.SmallCNN"),
     ("SmallCNN->torch.zq.Mine", "torch has no 'zq'; correct the path", ""),
     ("SmallCNN->breaks.Mine", "breaks.Mine can't be imported (no key here); python -c 'import "

@@ -62,6 +62,7 @@ class Bench:
 
     def measure(self, side: Side) -> Trial:
         """Run a trial, and print what it has come to."""
+        # The baseline must work; a change that fails is a result.
         left = self._end - time.monotonic()
         if left <= 0:
             raise Stopped
@@ -80,6 +81,7 @@ class Bench:
 
     def _run(self, side: Side, limit: float) -> str:
         """Run a trial, which leaves a file; return why it failed, empty if it did not."""
+        # In a process of its own: a setting can't be taken back in one that has compiled with it.
         self._result.unlink(missing_ok=True)
         flags = [*self._flags, *(change.flag for change in side)]
         arguments = [package(), str(self._result), str(self._steps), *flags]
@@ -109,6 +111,7 @@ def main(arguments: list[str]) -> int:
     if Flags(flags).has(*REFUSED):
         raise UserError(f"bench: it doesn't go together with {', '.join(REFUSED)}; leave them out")
 
+    # Trials, until all are done or the time is over
     trials: Trials = {}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(flags, 60 * chosen.minutes, Path(folder))
@@ -121,6 +124,7 @@ def main(arguments: list[str]) -> int:
                 check_replaceable(choose_overlay(bench.facts))
                 search(list_candidates(bench.facts, chosen.allow), trials, bench.measure)
 
+    # What was measured by then
     if bench.facts is not None:
         show_trials(trials, bench.facts)
         if not chosen.compare and not bench.signum:

@@ -130,6 +130,7 @@ def check_devices() -> Iterator[Line]:
         return
     import torch
 
+    # The CPU, then each GPU with some work, then why there is none
     cores, threads = count_cores(), torch.get_num_threads()
     remedy = f"export OMP_NUM_THREADS={max(1, int(cores))}"
     yield judge(threads <= max(1, cores), f"CPU, {threads} threads on {cores:g} cores", remedy)
@@ -158,6 +159,8 @@ def explain_no_gpu() -> Line:
     query = [command, "--query-gpu=name", "--format=csv,noheader"]
     smi = subprocess.run(query, capture_output=True, text=True, timeout=15, check=False)
     names = ", ".join(smi.stdout.splitlines())
+
+    # From the driver to torch, what fails first
     if smi.returncode != 0:
         return (
             FAIL,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from litlab.commands.doctor.checks import FAIL, OK, Line
 from litlab.util.imports import pausing_garbage_collection
@@ -25,14 +26,9 @@ REMEDY = (
 def check_processes() -> Iterator[Line]:
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, f"{folder}/store"]
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         ranks = [
-            subprocess.Popen(
-                [*command, str(rank)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-            )  # fmt: skip
+            subprocess.Popen([*command, str(rank)], **pipes, text=True, errors="replace")
             for rank in range(SIZE)
         ]
         try:

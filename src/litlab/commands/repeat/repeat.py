@@ -52,6 +52,7 @@ def main(arguments: list[str]) -> int:
     kinds = options.add_mutually_exclusive_group(required=True)
     kinds.add_argument("--seeds", metavar="S,S", type=read_seeds, help="two or more, such as 0,1,2")
     kinds.add_argument("--folds", metavar="K", type=count, help="how many, such as 5")
+    # Everything else is for the fits, and is parsed once before the first of them.
     chosen, flags = options.parse_known_args(arguments)
     kind = "seed" if chosen.seeds else "fold"
     members = chosen.seeds or list(range(chosen.folds))
@@ -62,6 +63,7 @@ def main(arguments: list[str]) -> int:
     command = Command(["fit", *flags])
     _check(command.config, kind)
 
+    # One fit after the other, in the folder of those with the same settings
     root = Path(command.config.trainer.default_root_dir or ".") / ROOT
     check_experiment(command.config.experiment)
     group = _find_group(root / command.config.experiment, kind, command.settings(), members)
@@ -88,6 +90,8 @@ def main(arguments: list[str]) -> int:
             if code and not all_runs(folder):
                 return code
         _write_status(group, "finished")
+
+    # All that are finished, also by earlier commands
     rows = [[name, *cells(spread)] for name, spread in spreads(_finished(group)).items()]
     show_table(["metric", "mean", "deviation", "95 % interval", "runs"], rows, group.name)
     print_problems(map(describe, all_runs(group.path)))
@@ -122,6 +126,7 @@ def _find_group(
     experiment: Path, kind: str, settings: dict[str, Any], members: list[int]
 ) -> RunFolder:
     """Return the group of an experiment that has the same settings, or a new one."""
+    # Folds are one result together; seeds can be added to those that are there.
     shared = {
         name: value
         for name, value in settings.items()
@@ -148,6 +153,7 @@ def _finished(group: RunFolder) -> list[dict[str, Any]]:
 
 
 def _write_status(group: RunFolder, status: str) -> None:
+    # The files of a run, so that `runs` and `report` read a group as one.
     metrics = _finished(group)
     members = read_json(group.group)["members"]
     if status == "finished" and len(metrics) < len(members):
@@ -157,6 +163,7 @@ def _write_status(group: RunFolder, status: str) -> None:
     if not metrics:
         return
 
+    # Means, deviations, and the cost of all
     found = spreads(metrics)
     means = {name: spread.mean for name, spread in found.items()}
     best = metrics[0].get("best") or {}

@@ -101,6 +101,7 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
     class_name = "".join(part.capitalize() for part in name.split("_"))
     check_class(class_name, source)
 
+    # A variable that is missing is an error, and no file ends without a line end.
     templates = Environment(
         loader=FileSystemLoader(TEMPLATES / kind), undefined=StrictUndefined, trim_blocks=True,
         keep_trailing_newline=True,
@@ -112,6 +113,8 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
         "command": typed(),
         "own_data": own_data,
     }
+
+    # All are rendered, and all places found free, before the first is written.
     files: dict[Path, str] = {}
     for part, place in PLACES.items():
         if not (TEMPLATES / kind / f"{part}.j2").is_file() or (part == "data.py" and not own_data):
