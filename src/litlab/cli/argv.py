@@ -53,10 +53,6 @@ class Flags(list[str]):
                 rest.append(word)
         return rest
 
-    def configs(self) -> list[Path]:
-        """Return the config files; a config may also be text."""
-        return [Path(value) for flag, value in self.pairs() if is_config_file(flag, value)]
-
     def texts(self) -> Iterator[str]:
         """Yield what the flags say, of config files their text."""
         for flag, value in self.pairs():
@@ -65,6 +61,7 @@ class Flags(list[str]):
 
 
 def is_config_file(flag: str, value: str) -> bool:
+    """Return whether a flag names a config file; a config may also be text."""
     return flag in CONFIG and os.path.isfile(value)
 
 
@@ -119,7 +116,9 @@ def read_command_line(argv: list[str]) -> CommandLine:
         own = [f"--config={_config_in(Path(name))}", f"--ckpt_path={name}", "--run="]
         return CommandLine(verb, argv, Flags([*own, *expanded]), is_foreign=True)
     if run is None:
-        is_foreign = any(map(is_of_run, expanded.configs()))
+        is_foreign = any(
+            is_of_run(Path(value)) for flag, value in expanded.pairs() if flag in CONFIG
+        )
         return CommandLine(verb, [verb, *rest], expanded, is_auto=is_auto, is_foreign=is_foreign)
 
     # The run's config and checkpoint, and what is said in addition

@@ -69,6 +69,6 @@ def run_check(name: str) -> list[Line]:
             lines.append(line)  # what comes before an exception is kept
     except ModuleNotFoundError as error:
         lines.append((FAIL, f"{error}; {INSTALL}"))
-    except Exception as error:  # as of a broken library
+    except Exception as error:  # such as of a broken library
         lines.append((FAIL, f"{type(error).__name__}: {first_line(error)}; {remedy}"))
     return lines
