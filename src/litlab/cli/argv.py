@@ -26,7 +26,7 @@ ONLY_FLAGS = ("resume", "run", "allow_modules", "data_changed")
 class Flags(list[str]):
     """The words of a command line behind its verb."""
 
-    def pairs(self) -> list[tuple[str, str]]:
+    def list_pairs(self) -> list[tuple[str, str]]:
         """Return the flags with their values, of ``--a b`` and ``--a=b`` alike; "" for no value."""
         found: list[tuple[str, str]] = []
         for word, following in pairwise([*self, "--"]):
@@ -36,15 +36,15 @@ class Flags(list[str]):
                 found.append((flag, value if equals else after))
         return found
 
-    def value(self, name: str) -> str | None:
+    def find(self, name: str) -> str | None:
         """Return the value of a flag, the last one of several; None if it is not given."""
-        return dict(self.pairs()).get(name)
+        return dict(self.list_pairs()).get(name)
 
     def has(self, *names: str) -> bool:
         """Return whether one of some flags is given."""
-        return any(flag in names for flag, _ in self.pairs())
+        return any(flag in names for flag, _ in self.list_pairs())
 
-    def without(self, *names: str) -> "Flags":
+    def drop(self, *names: str) -> "Flags":
         """Return the flags but for some and their values."""
         rest = Flags()
         for before, word in pairwise(["", *self]):
@@ -53,9 +53,9 @@ class Flags(list[str]):
                 rest.append(word)
         return rest
 
-    def texts(self) -> Iterator[str]:
+    def read_texts(self) -> Iterator[str]:
         """Yield what the flags say, of config files their text."""
-        for flag, value in self.pairs():
+        for flag, value in self.list_pairs():
             is_file = is_config_file(flag, value)
             yield Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value
 
@@ -100,7 +100,7 @@ def read_command_line(argv: list[str]) -> CommandLine:
     """
     verb, flags = argv[0], Flags(argv[1:])
     key = "--resume" if verb == "fit" else "--run"
-    name, rest = flags.value(key), flags.without(key)
+    name, rest = flags.find(key), flags.drop(key)
     if name == "" and f"{key}=" not in flags:
         raise UserError(f"{key}: it has no value; give one, such as {key} last")
 
@@ -117,7 +117,7 @@ def read_command_line(argv: list[str]) -> CommandLine:
         return CommandLine(verb, argv, Flags([*own, *expanded]), is_foreign=True)
     if run is None:
         is_foreign = any(
-            is_of_run(Path(value)) for flag, value in expanded.pairs() if flag in CONFIG
+            is_of_run(Path(value)) for flag, value in expanded.list_pairs() if flag in CONFIG
         )
         return CommandLine(verb, [verb, *rest], expanded, is_auto=is_auto, is_foreign=is_foreign)
 
@@ -129,8 +129,8 @@ def read_command_line(argv: list[str]) -> CommandLine:
     else:
         file = name if os.path.isfile(str(name)) else None
         pinned[2] = file or pinned[2]
-        checkpoint = choose_checkpoint(run, file or expanded.value("--ckpt_path"))
-        expanded = expanded.without("--ckpt_path")
+        checkpoint = choose_checkpoint(run, file or expanded.find("--ckpt_path"))
+        expanded = expanded.drop("--ckpt_path")
     own = [f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{key}={run.path}"]
     return CommandLine(verb, pinned, Flags([*own, *expanded]), run, is_auto, is_foreign=True)
 
@@ -155,7 +155,7 @@ def _choose_resumed(name: str | None, flags: Flags) -> tuple[RunFolder | None, F
         return find_run(str(name)), flags
     if name is None and not is_requeued:
         return None, flags
-    root = Path(flags.value("--trainer.default_root_dir") or ".") / ROOT
+    root = Path(flags.find("--trainer.default_root_dir") or ".") / ROOT
     run = newest_resumable(root, _find_experiment(flags), needs_job=is_requeued)
     return (None, flags) if run is None else (run, _drop_repeated(flags, run))
 
@@ -170,12 +170,12 @@ def _drop_repeated(flags: Flags, run: RunFolder) -> Flags:
     # What was typed when it started, and each time when it went on
     origin = read_json(run.provenance)
     fits = [origin, *origin.get("continued", [])]
-    before = [pair for fit in fits for pair in Flags(fit.get("command", [])).pairs()]
+    before = [pair for fit in fits for pair in Flags(fit.get("command", [])).list_pairs()]
     newest = dict(before)
 
     # A flag that appends counts once for each of its values, any other by its last one.
     fresh = Flags()
-    for flag, value in flags.pairs():
+    for flag, value in flags.list_pairs():
         appends = flag.endswith("+") or flag in CONFIG
         is_repeated = newest.get(flag) == value or (appends and (flag, value) in before)
         if not is_repeated or flag.lstrip("-") in ONLY_FLAGS:
@@ -268,7 +268,7 @@ def _find_experiment(flags: Flags) -> str:
     counts.
     """
     name = "default"
-    for flag, value in _with_bases(flags).pairs():
+    for flag, value in _with_bases(flags).list_pairs():
         if flag == "--experiment":
             name = value
         elif is_config_file(flag, value):

@@ -109,11 +109,11 @@ class Command(LightningCLI):
         # What holds for the whole process: types and loaders, what may be imported, the classes
         # that short names lead to.
         prepare_jsonargparse()
-        self.allowed = restrict_imports(line.is_foreign, line.flags.value("--allow_modules"))
-        if any(flag.endswith("help") for flag, _ in line.flags.pairs()):
+        self.allowed = restrict_imports(line.is_foreign, line.flags.find("--allow_modules"))
+        if any(flag.endswith("help") for flag, _ in line.flags.list_pairs()):
             import_all_classes()
         else:
-            import_classes(line.flags.texts())
+            import_classes(line.flags.read_texts())
 
         # The parser, and what it makes of the flags: see `parse_arguments`.
         super().__init__(

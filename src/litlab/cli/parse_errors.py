@@ -129,7 +129,7 @@ def find_place(key: str, argv: Flags) -> str:
         argv: The flags. Of several files and flags the last one counts.
     """
     while key:
-        for flag, value in reversed(argv.pairs()):
+        for flag, value in reversed(argv.list_pairs()):
             if flag.lstrip("-").rstrip("+").replace(".init_args", "") == key:
                 return ""
             line = find_line(Path(value), key) if is_config_file(flag, value) else None

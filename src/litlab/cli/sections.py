@@ -70,22 +70,22 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
     """
     add = parser.add_argument
-    for name, (callback, is_on, what) in SECTIONS.items():
+    for name, (callback, is_on, text) in SECTIONS.items():
         default = {"class_path": f"{callback.__module__}.{callback.__name__}"} if is_on else None
-        add(f"--{name}", type=callback | None, default=default, help=what)
+        add(f"--{name}", type=callback | None, default=default, help=text)
 
-    def add_text(name: str, what: str) -> None:
-        add(name, type=str | None, default=None, help=what)
+    def add_text(name: str, text: str) -> None:
+        add(name, type=str | None, default=None, help=text)
 
     # What an experiment is
     add(
         "--experiment", type=str, default="default",
         help="Name of the experiment. Its runs go to lightning_logs/NAME/version_N.",
     )  # fmt: skip
-    what = "In a config file: those that it builds on."
-    add("--base", type=str | list[str] | None, default=None, help=what)
-    what = "Whether fit ends with a test of the best checkpoint."
-    add("--test_after_fit", type=bool, default=True, help=what)
+    text = "In a config file: those that it builds on."
+    add("--base", type=str | list[str] | None, default=None, help=text)
+    text = "Whether fit ends with a test of the best checkpoint."
+    add("--test_after_fit", type=bool, default=True, help=text)
     add(
         "--channels_last", type=bool, default=False,
         help="Whether convolutions keep their channels last in memory: often faster, same results "
@@ -100,8 +100,8 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         "Modules, separated by commas, that the config of a run or checkpoint may name in addition "
         "to those of docs/security.md. Only as a flag.",
     )
-    what = "Accept that the data of the run has other contents now. Only as a flag."
-    add("--data_changed", action="store_true", help=what)
+    text = "Accept that the data of the run has other contents now. Only as a flag."
+    add("--data_changed", action="store_true", help=text)
     if verb != "fit":
         add_text("--run", "Run or checkpoint to use, instead of a config.")
     else:
@@ -111,14 +111,14 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         )
 
         # What a fit does instead of training
-        what = "Try a few steps and estimate time and memory; no run is created."
-        add("--check", action="store_true", help=what)
+        text = "Try a few steps and estimate time and memory; no run is created."
+        add("--check", action="store_true", help=text)
         add_text(
             "--plan",
             "Estimate memory and traffic of each of nodes x devices, such as 2x8; nothing is run.",
         )
-        what = "Memory of a device of the plan, in GiB."
-        add("--plan_memory", type=PositiveFloat, default=80.0, help=what)
+        text = "Memory of a device of the plan, in GiB."
+        add("--plan_memory", type=PositiveFloat, default=80.0, help=text)
     if verb == "predict":
         add_text("--input", "File or folder to predict.")
         add_text("--output", "File to write, instead of predictions.csv in the run's folder.")

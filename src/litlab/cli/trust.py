@@ -173,11 +173,11 @@ def list_modules(line: CommandLine) -> str:
     A fit of theirs that goes on may name the same.
     """
     # All dotted names in them, each without its last part: more than classes, which does no harm
-    text = "" if line.is_foreign else "\n".join(line.flags.texts())
+    text = "" if line.is_foreign else "\n".join(line.flags.read_texts())
     named = [path.split(".") for path in re.findall(r"\w+(?:\.\w+)*(?=\.\w)", text)]
     valid = [path for path in named if all(map(str.isidentifier, path))]
     modules = {".".join(path) for path in valid if path[0] not in NOT_ALLOWED}
-    return ",".join([line.flags.value("--allow_modules") or "", *sorted(modules)])
+    return ",".join([line.flags.find("--allow_modules") or "", *sorted(modules)])
 
 
 def load_weights_only() -> AbstractContextManager[Any]:

@@ -211,7 +211,7 @@ def plan_command(command: Any) -> None:
     show(
         estimates,
         devices,
-        Flags(command.line.pinned).without("--plan", "--plan_memory"),
+        Flags(command.line.pinned).drop("--plan", "--plan_memory"),
     )
 
 
