@@ -71,6 +71,7 @@ def explain(message: str, parser: Any) -> str:
         message: What jsonargparse (4.52 or 4.53) says.
         parser: The parser, whose `argv` it has parsed.
     """
+    # The first kind that fits; none is known for what another version says.
     mistake = read_message(message, parser)
     for pattern, explain_kind in KINDS:
         found = re.fullmatch(pattern, mistake.text, re.DOTALL)
@@ -90,8 +91,9 @@ def explain(message: str, parser: Any) -> str:
 
 def read_message(message: str, parser: Any) -> Mistake:
     """Find the deepest line of a message, and what it is in."""
-    # The deepest of the lines that say something; of two, the first that says more than a type
-    lines = message.splitlines()
+    # The deepest of the lines that say something; of two, the first that says more than a type.
+    # Two alternatives may go to other depths: the deeper one is what was meant, and failed later.
+    lines = message.splitlines() or [message]
     best, number, inside = (-1, False), 0, ""
     around: list[tuple[int, str]] = []  # the lines that the next one may be in, by their depth
     value_at = sys.maxsize  # the depth of a value, which may go on in the next lines
@@ -100,6 +102,8 @@ def read_message(message: str, parser: Any) -> Mistake:
         if not line or (depth >= value_at and not line.lstrip().startswith("- ")):
             continue
         value_at = depth if "value: " in line else sys.maxsize
+
+        # What it is in has less depth; the types stand beside the errors, and belong to them.
         around = [(above, text) for above, text in around if above < depth]
         around.append((depth - line.startswith("Subtypes: ", depth), line))
         text = BEFORE.sub("", line, count=1)
@@ -135,7 +139,7 @@ def find_place(key: str, argv: Flags) -> str:
             line = find_line(Path(value), key) if is_config_file(flag, value) else None
             if line is not None:
                 return f"{value}:{line}"
-        key = key.rpartition(".")[0]  # as of an item of a list
+        key = key.rpartition(".")[0]  # as an item of a list has no line of its own
     return ""
 
 
@@ -161,9 +165,10 @@ def explain_missing(mistake: Mistake, found: Found) -> str:
 def explain_block(mistake: Mistake, found: Found) -> str | None:
     """Explain a class in YAML that has other keys than it may have; None if this is right."""
     for block in read_blocks(mistake):
-        for key in (key for key in block if key not in BLOCK):
-            advice = nearest(key, BLOCK, "; put it in init_args")
-            return f"there is no key '{key}' beside class_path and init_args{advice}"
+        wrong = [str(key) for key in block if key not in BLOCK]
+        if wrong:
+            advice = nearest(wrong[0], BLOCK, "; put it in init_args")
+            return f"there is no key '{wrong[0]}' beside class_path and init_args{advice}"
         path, settings = block.get("class_path", ""), block.get("init_args") or {}
         if not isinstance(path, str):
             return f"class_path: {path} is not valid; it must be the name or path of a class"
