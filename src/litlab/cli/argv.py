@@ -100,6 +100,7 @@ def read_command_line(argv: list[str]) -> CommandLine:
     """
     verb, flags = argv[0], Flags(argv[1:])
     key = "--resume" if verb == "fit" else "--run"
+    # `--run=` is right: so the flags of a checkpoint that is in no run say that there is none.
     name, rest = flags.find(key), flags.drop(key)
     if name == "" and f"{key}=" not in flags:
         raise UserError(f"{key}: it has no value; give one, such as {key} last")
@@ -123,6 +124,7 @@ def read_command_line(argv: list[str]) -> CommandLine:
 
     # The run's config and checkpoint, and what is said in addition
     read_yaml(run.config)  # which says what is wrong with it
+    # Other processes of this command read the pinned words again, and find the same run.
     pinned = [verb, key, str(run.path), *rest]
     if verb == "fit":
         checkpoint = _checkpoint_to_resume(run)

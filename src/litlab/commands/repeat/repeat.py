@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
         _write_status(group, "finished")
 
     # All that are finished, also by earlier commands
-    rows = [[name, *cells(spread)] for name, spread in spreads(_finished(group)).items()]
+    rows = [[name, *cells(spread)] for name, spread in spreads(_list_finished(group)).items()]
     show_table(["metric", "mean", "deviation", "95 % interval", "runs"], rows, group.name)
     print_problems(map(describe, all_runs(group.path)))
     return 0 if read_json(group.status)["status"] == "finished" else 1
@@ -127,34 +127,33 @@ def _find_group(
 ) -> RunFolder:
     """Return the group of an experiment that has the same settings, or a new one."""
     # Folds are one result together; seeds can be added to those that are there.
-    shared = {
-        name: value
-        for name, value in settings.items()
-        if name not in ("experiment", "seed_everything")
-    }
-    key = {"setting": kind, "settings": mask(shared)} | (
-        {"members": members} if kind == "fold" else {}
-    )
+    varied = ("experiment", "seed_everything")
+    shared = {name: value for name, value in settings.items() if name not in varied}
+    key: dict[str, Any] = {"setting": kind, "settings": mask(shared)}
+    if kind == "fold":
+        key["members"] = members
     groups = (RunFolder(experiment / f"{kind}s_{number}") for number in itertools.count())
     group = next(
         group
         for group in groups
         if key.items() <= read_json(group.group).items() or not group.path.exists()
     )
-    known = read_json(group.group).get("members", [])
-    write_json(group.group, {**key, "members": list(dict.fromkeys([*known, *members]))})
+
+    # It begins, or gets members in addition to those that it has.
+    before = read_json(group.group).get("members", [])
+    write_json(group.group, {**key, "members": list(dict.fromkeys([*before, *members]))})
     write_text(group.config, yaml.safe_dump(shared, sort_keys=False, allow_unicode=True))
     return group
 
 
-def _finished(group: RunFolder) -> list[dict[str, Any]]:
+def _list_finished(group: RunFolder) -> list[dict[str, Any]]:
     rows = map(describe, all_runs(group.path))
     return [row for row in rows if row["status"] == "finished" and not row["problems"]]
 
 
 def _write_status(group: RunFolder, status: str) -> None:
     # The files of a run, so that `runs` and `report` read a group as one.
-    metrics = _finished(group)
+    metrics = _list_finished(group)
     members = read_json(group.group)["members"]
     if status == "finished" and len(metrics) < len(members):
         status = "failed"
