@@ -14,6 +14,7 @@ from typing import Any
 
 from lightning.pytorch import LightningDataModule
 
+from litlab.cli.argv import Flags
 from litlab.cli.sections import SECTIONS
 from litlab.commands.plan.measure import Step, measure
 from litlab.data.module import ExperimentData
@@ -184,7 +185,7 @@ def plan_command(command: Any) -> None:
     print(f"Plan for {config.plan} devices of {devices.memory / GIB:.3g} GiB. Nothing is run.")
     print(f"model: {config.model.class_path}, {precision}")
     print(f"batch: {describe(batch)} on each device")
-    show(estimates, devices, ["fit", *command.line.without("--plan", "--plan_memory")])
+    show(estimates, devices, Flags(command.line.pinned).drop("--plan", "--plan_memory"))
 
 
 def read_devices(text: str, gib: float) -> Devices:
