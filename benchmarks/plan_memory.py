@@ -44,7 +44,6 @@ MLP = [
 ]  # fmt: skip
 CIFAR = [f"--config={CONFIGS}/cifar.yaml", "--data.dataset=generated", "--data.batch_size=512"]
 DDP, FSDP2 = (["--trainer.devices=2", f"--trainer.strategy={name}"] for name in ("ddp", "fsdp2"))
-PIPELINE = ["--trainer.strategy=pipeline", "--trainer.devices=2"]
 TENSORS = [
     "--trainer.strategy=litlab.parallel.ShardedStrategy",
     "--trainer.strategy.tensor_parallel_size=2",
@@ -54,12 +53,10 @@ RUNS = {
     "text, ddp": (2, [*TEXT, *DDP]),
     "text, fsdp2": (2, [*TEXT, *FSDP2]),
     "text, tensor parallel 2": (2, [*TEXT, *TENSORS, "--trainer.devices=2"]),
-    "text, pipeline": (2, [*TEXT, *PIPELINE]),
     "text, fsdp2 with ema": (2, [*TEXT, *FSDP2, "--ema.decay=0.99"]),
     "mlp, one process": (1, [*MLP, "--trainer.devices=1"]),
     "mlp, ddp": (2, [*MLP, *DDP]),
     "mlp, fsdp2": (2, [*MLP, *FSDP2]),
-    "mlp, pipeline": (2, [*MLP, *PIPELINE]),
     # Most of its memory on a CPU is in oneDNN's buffers for convolutions, which are no tensors.
     "cifar, one process": (1, [*CIFAR, "--trainer.devices=1"]),
 }

@@ -13,24 +13,11 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.utilities import dim_zero_cat
 
+from litlab.util.ranks import gather_states
+
 # Of sums: exact over millions of samples, and whenever a run was interrupted. Apple's GPUs don't
 # have it.
 WIDEST = torch.float32 if torch.backends.mps.is_available() else torch.float64
-
-
-def gather_rows(state: Tensor, group: Any = None) -> list[Tensor]:
-    """Return the state that each rank has of a metric, of those that have any.
-
-    As objects: of a rank without a sample torchmetrics (1.9) can't know the type and shape of the
-        others' tensors.
-
-    Args:
-        state: This rank's, of any shape; of the other ranks its first dimension may be another one.
-        group: Ranks to gather from; None: all.
-    """
-    parts: list[Any] = [None] * torch.distributed.get_world_size(group)
-    torch.distributed.all_gather_object(parts, state.cpu(), group)
-    return [part.to(state.device) for part in parts if part.numel()] or [state]
 
 
 class Sums(Metric):
@@ -166,7 +153,7 @@ class Conformal(Metric):
     scores: list[Tensor]
 
     def __init__(self, coverage: float) -> None:
-        super().__init__(dist_sync_fn=gather_rows)
+        super().__init__(dist_sync_fn=gather_states)
         self.coverage = coverage
         self.radius: Tensor | None = None  # (horizon, channel); as `compute` returns it, or None
         self.add_state("scores", [], "cat")
@@ -236,7 +223,7 @@ class StageMetrics(nn.Module):
         self._steps: list[tuple[Tensor, Tensor | None, Tensor]] = []
         for metric in self.modules():
             if isinstance(metric, Metric):
-                metric.dist_sync_fn = metric.dist_sync_fn or gather_rows
+                metric.dist_sync_fn = metric.dist_sync_fn or gather_states
 
     def add(self, loss: Tensor, outputs: Tensor | None, target: Tensor) -> None:
         """Add a step.

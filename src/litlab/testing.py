@@ -18,7 +18,7 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule, Tr
 
 from litlab.cli import fit
 from litlab.cli.config import Command
-from litlab.cli.messages import silence_noise
+from litlab.cli.noise import silence_noise
 
 Experiment = tuple[LightningModule, LightningDataModule, Trainer]
 SMALL = (

@@ -29,10 +29,10 @@ WORDS = """
     configure conform construct copy count create crop cut decode describe disable divide divides do
     download draw drop dump encode end ends enter estimate evaluate examine expand explain export
     fill find finish fit fits flatten flush follow format gather generate get go guess has import
-    initialise intercept is keep lay leave lighten list listen load lock log look make map mask
+    initialise is keep lay leave lighten list listen load lock log look make map mask
     matches measure merge mix move multiply name narrow note obtain open order orthogonalise parse
     pass pays pick pin plan precede prepare print publish put quantize raise read receive reflect
-    refuse relax release remove rename render renew repeat replace replay report requeue reshard
+    refuse relax release remove rename render renew repeat replace replay report requeue
     resolve restart restore restrict resume round run save scale score search seed select set shard
     share shorten show silence smooth sort split stack standardise start step stop strip suggest sum
     summarise switch synchronize tabulate take takes tell test trace train transform use wait warn

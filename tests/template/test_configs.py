@@ -34,9 +34,7 @@ def test_sweep_fits_its_config(name):
     check_space(read_spec(CONFIGS / f"sweeps/{name}.yaml"))
 
 
-@pytest.mark.parametrize(
-    "layout", [Layout(), Layout("fsdp2"), Layout("fsdp2", 2), Layout("pipeline")], ids=str
-)
+@pytest.mark.parametrize("layout", [Layout(), Layout("fsdp2"), Layout("fsdp2", 2)], ids=str)
 def test_what_it_says_to_add_is_there(layout, monkeypatch):
     monkeypatch.chdir(CONFIGS.parent)
     flags = layout.flags(Devices(1, 2, 2**30))

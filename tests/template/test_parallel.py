@@ -18,11 +18,10 @@ PROCESSES = {
     "fsdp2": 2,
     "tensor_parallel": 2,
     "fsdp2_tensor_parallel": 4,
-    "pipeline": 2,
     "offload": 2,
 }
 # tests/litlab/parallel has what these do
-IN_OTHERS = ("fsdp2", "fsdp2_tensor_parallel", "offload", "pipeline")
+IN_OTHERS = ("fsdp2", "fsdp2_tensor_parallel", "offload")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from litlab.artifact.artifact import VERSION
 from litlab.cli.config import Command
 from litlab.cli.fit import Experiment, build
-from litlab.cli.messages import silence_noise
+from litlab.cli.noise import silence_noise
 from litlab.data import ExperimentData
 from litlab.data.serving import Serving
 from litlab.errors import UserError

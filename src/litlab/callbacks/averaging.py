@@ -14,20 +14,13 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from litlab.errors import UserError
-from litlab.parallel.groups import (
-    DataGroups,
-    copy_all,
-    copy_of,
-    divided_like,
-    local_part,
-    reshard,
-    shards,
-    share_buffers,
-)
 from litlab.types import HalfOpenUnitInterval
+from litlab.util.ranks import divides_model, share_buffers
 from litlab.util.steps import epochs_of_run
+from litlab.util.tensors import copy_tensor, divide_like, get_local
 
 
 class AveragedWeights(Callback):
@@ -48,11 +41,8 @@ class AveragedWeights(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self.reset()
-        if (
-            stage == "fit"
-            and shards(trainer.strategy)
-            and not isinstance(trainer.strategy, DataGroups)
-        ):
+        is_ours = hasattr(trainer.strategy, "gather_state")  # ShardedStrategy
+        if stage == "fit" and divides_model(trainer.strategy) and not is_ours:
             raise UserError(
                 "trainer.strategy: it shards the weights in a way in which they can't be averaged; "
                 "use fsdp2, ddp or one device, or set ema and swa to null"
@@ -60,11 +50,11 @@ class AveragedWeights(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for name, value in tensors_of(pl_module).items():
-            average = copy_of(
+            average = copy_tensor(
                 value, torch.float32 if value.dtype in (torch.float16, torch.bfloat16) else None
             )
             if name in self._saved:
-                local_part(average).copy_(local_part(divided_like(average, self._saved[name])))
+                get_local(average).copy_(get_local(divide_like(average, self._saved[name])))
             self.average[name] = average
         self._saved = {}
         self.steps = trainer.global_step
@@ -76,12 +66,12 @@ class AveragedWeights(Callback):
         """
         averages, weights = [], []
         for name, weight in tensors_of(pl_module).items():
-            average = local_part(self.average[name])
+            average = get_local(self.average[name])
             if average.is_floating_point():
                 averages.append(average)
-                weights.append(local_part(weight).to(average))
+                weights.append(get_local(weight).to(average))
             else:
-                average.copy_(local_part(weight))
+                average.copy_(get_local(weight))
         torch._foreach_lerp_(averages, weights, share)  # pyright: ignore[reportPrivateImportUsage]
         self.updates += 1
 
@@ -100,7 +90,9 @@ class AveragedWeights(Callback):
     def put_in(self, pl_module: LightningModule) -> None:
         """Put the average into the model, once there is one."""
         if self.updates:
-            self._weights = {name: copy_of(value) for name, value in tensors_of(pl_module).items()}
+            self._weights = {
+                name: copy_tensor(value) for name, value in tensors_of(pl_module).items()
+            }
             set_tensors(pl_module, self.average)
 
     def reset(self, *_: Any, **__: Any) -> None:
@@ -118,19 +110,12 @@ class AveragedWeights(Callback):
     ) -> None:
         if not self.updates:
             return
-
-        def complete(tensors: dict[str, Tensor]) -> dict[str, Any]:
-            state = pl_module.state_dict(keep_vars=True) | tensors
-            return (
-                trainer.strategy.gathered(state)
-                if isinstance(trainer.strategy, DataGroups)
-                else state
-            )
-
+        gather: Any = getattr(trainer.strategy, "gather_state", dict)
+        state = pl_module.state_dict()
         checkpoint["current_model_state"] = (
-            complete(self._weights) if self._weights else checkpoint["state_dict"]
+            gather(state | self._weights) if self._weights else checkpoint["state_dict"]
         )
-        checkpoint["state_dict"] = complete(self.average)
+        checkpoint["state_dict"] = gather(state | self.average)
         checkpoint["averaging_state"] = {"n_averaged": self.updates}
 
     def on_load_checkpoint(
@@ -242,20 +227,21 @@ class SWA(AveragedWeights):
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a model's ``state_dict`` that this process has, by its keys."""
-    reshard(model)  # changes of whole weights get lost
+    # FSDP2 keeps some weights whole after a forward pass: what is changed in them gets lost.
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
     state = model.state_dict(keep_vars=True)
-    return {
-        name: value
-        for name, value in state.items()
-        if isinstance(value, Tensor) and not value.is_meta
-    }
+    return {name: value for name, value in state.items() if isinstance(value, Tensor)}
 
 
 @torch.no_grad()
 def set_tensors(model: nn.Module, values: dict[str, Tensor]) -> None:
     """Copy values into the tensors of a model, by the keys of its ``state_dict``."""
+    if not values:  # which torch refuses
+        return
     tensors = tensors_of(model)
-    copy_all(
-        [local_part(tensors[name]) for name in values],
-        [local_part(values[name]) for name in values],
+    torch._foreach_copy_(  # pyright: ignore[reportPrivateImportUsage]
+        [get_local(tensors[name]) for name in values],
+        [get_local(value) for value in values.values()],
     )

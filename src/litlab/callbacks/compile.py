@@ -13,8 +13,7 @@ from torch._dynamo.exc import BackendCompilerFailed, InvalidBackend
 from torch._dynamo.utils import calculate_time_spent, counters, get_compilation_metrics
 
 from litlab.errors import UserError, first_line
-from litlab.nn.selection import find_blocks, select_modules
-from litlab.parallel.plan import networks
+from litlab.nn.selection import find_blocks, find_networks, select_modules
 from litlab.types import ClosedUnitInterval
 
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
@@ -133,7 +132,7 @@ class Compile(Callback):
     def _select_modules(self, model: LightningModule) -> list[nn.Module]:
         if self.children is not None:
             return list(select_modules(model, self.children, "compile.children").values())
-        modules = list(networks(model).values())
+        modules = list(find_networks(model).values())
         if self.blocks:
             modules = list(
                 chain.from_iterable(find_blocks(network).values() for network in modules)

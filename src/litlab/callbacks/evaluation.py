@@ -10,10 +10,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab import metrics
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
 from litlab.errors import UserError
-from litlab.parallel.groups import data_group
 from litlab.util.files import write_output
 
 if TYPE_CHECKING:
@@ -187,7 +185,7 @@ def draw_calibration(bins: Tensor) -> "Figure":
 
 
 # What a callback that looks at a test needs: facts of the data module, tensors of the test step,
-# samples of all ranks.
+# samples that are spread over all of it.
 
 
 def data_with(callback: Callback, trainer: Trainer, *names: str) -> Any:
@@ -259,19 +257,3 @@ def pick_evenly(count: int, kept: int, batch: int, batches: int | float, size: i
     due = count if math.isinf(batches) else int((batch + 1) * count / batches + 0.5)
     chosen = max(0, min(due - kept, size))
     return torch.linspace(0, size - 1, chosen).round().long()
-
-
-def gather_rows(trainer: Trainer, rows: Tensor) -> Tensor:
-    """Return the rows of all ranks, in the order of the ranks. Call it on every rank.
-
-    Args:
-        trainer: The trainer whose ranks they are.
-        rows: Shape (rows, ...) on any device; the number of rows may differ between ranks.
-
-    Returns:
-        Shape (all rows, ...), on the CPU.
-    """
-    rows = rows.cpu()
-    if trainer.world_size == 1:
-        return rows
-    return torch.cat(metrics.gather_rows(rows, data_group(trainer)))

@@ -15,8 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from litlab.errors import UserError
 from litlab.nn.selection import select_parameters
-from litlab.parallel.groups import shards
 from litlab.types import NonNegativeInt
+from litlab.util.ranks import divides_model
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Freeze(Callback):
                 f"freeze.rules: they freeze all parameters {until}; give some of them epochs: 0 in "
                 "a rule before the others"
             )
-        if shards(trainer.strategy) and not {0, math.inf}.issuperset(self._starts.values()):
+        if divides_model(trainer.strategy) and not {0, math.inf}.issuperset(self._starts.values()):
             raise UserError(
                 "freeze.rules: trainer.strategy shards parameters, which can't be unfrozen; use "
                 "ddp or one device, or set epochs to null"

@@ -20,9 +20,10 @@ from torch.optim import Optimizer
 
 from litlab.errors import UserError
 from litlab.optim.param_groups import last_layer
-from litlab.parallel.groups import local_part, norms_of, shards
 from litlab.types import PositiveFloat
+from litlab.util.ranks import divides_model
 from litlab.util.steps import free_gradients
+from litlab.util.tensors import compute_norms, get_local
 
 
 class GradNorms(Callback):
@@ -47,7 +48,7 @@ class GradNorms(Callback):
         if not every or (trainer.global_step + 1) % every:
             return
         gradients = {name: p.grad for name, p in pl_module.named_parameters() if p.grad is not None}
-        norms = norms_of([local_part(gradient) for gradient in gradients.values()]).tolist()
+        norms = compute_norms([get_local(gradient) for gradient in gradients.values()]).tolist()
         values = {f"grad_norm/{name}": norm for name, norm in zip(gradients, norms, strict=True)}
         values["grad_norm/total"] = math.hypot(*norms)
         for logger in trainer.loggers:
@@ -191,7 +192,7 @@ class OptimizerInBackward(Callback):
 
 def _check_gradients(trainer: Trainer, section: str) -> None:
     """Refuse a run whose gradients are not whole, or not unscaled, before the optimizer's step."""
-    if shards(trainer.strategy):
+    if divides_model(trainer.strategy):
         raise UserError(
             f"{section}: trainer.strategy gives each process a part of the gradients, and all of "
             f"them are needed; use ddp or one device, or set {section} to null"

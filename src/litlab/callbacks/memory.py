@@ -9,10 +9,10 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.callbacks.reporting import run_folder
-from litlab.parallel.groups import data_ranks
 from litlab.types import PositiveInt
 from litlab.util.device import GIB, peak_host_gib, synchronize
 from litlab.util.files import check_replaceable, stage_output, write_output
+from litlab.util.ranks import data_ranks
 from litlab.util.steps import count_samples
 
 

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from litlab.errors import UserError
-from litlab.parallel.groups import local_part, norms_of, shards
+from litlab.util.ranks import divides_model
+from litlab.util.tensors import compute_norms, get_local
 
 IN_A_ROW = 50  # bad steps that stop the run in any case
 
@@ -62,9 +63,10 @@ class NaNGuard(Callback):
             return
 
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        gradients = [local_part(p.grad) for p in parameters if p.grad is not None]
-        norms = norms_of(gradients)
-        if shards(trainer.strategy):  # a rank has a part of each gradient, or of the gradients
+        gradients = [get_local(p.grad) for p in parameters if p.grad is not None]
+        norms = compute_norms(gradients)
+        # A rank has a part of each gradient
+        if divides_model(trainer.strategy):
             norms = torch.linalg.vector_norm(norms).to(trainer.strategy.root_device)[None]
             torch.distributed.all_reduce(norms)
         where = trainer.global_step, trainer.current_epoch, trainer.fit_loop.batch_idx
@@ -77,8 +79,8 @@ class NaNGuard(Callback):
     ) -> None:
         self._read_steps()
         # The weights, or their average
-        weights = [local_part(p.detach()) for p in pl_module.parameters() if not p.is_meta]
-        is_finite = math.isfinite(math.hypot(*norms_of(weights).tolist()))
+        weights = [get_local(p.detach()) for p in pl_module.parameters()]
+        is_finite = math.isfinite(math.hypot(*compute_norms(weights).tolist()))
         if not trainer.strategy.reduce_boolean_decision(is_finite):
             raise UserError(
                 "nan_guard: the weights are not finite, and no checkpoint is written (earlier ones "

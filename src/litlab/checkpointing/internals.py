@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
-from lightning.fabric.utilities.rank_zero import _get_rank
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 
@@ -78,13 +77,6 @@ def release_averages(trainer: Trainer) -> None:
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(callback, WeightAveraging):
             callback._average_model = None
-
-
-def early_rank() -> int | None:
-    """Return the rank of this process before there is a Trainer, which sets Lightning's; None in
-    the only process.
-    """
-    return _get_rank()
 
 
 # Signals and generators

@@ -24,7 +24,7 @@ from litlab.errors import UserError
 from litlab.metrics import load_metric_states, metric_states
 from litlab.optim import Schedule
 from litlab.optim.schedule import missing_length
-from litlab.parallel.groups import data_ranks
+from litlab.util.ranks import data_ranks
 from litlab.util.splitmix import next_number
 
 KEY = "exact_resume"  # in the checkpoint: a list with what each process has

@@ -7,7 +7,6 @@ read behind that file. Nothing is written here, and nothing is remembered.
 """
 
 import os
-from argparse import ArgumentParser
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +21,48 @@ from litlab.util.yaml import read_mapping as read_yaml
 CONFIG = ("--config", "-c")
 # A config file could not be read before them
 ONLY_FLAGS = ("resume", "run", "seeds", "folds", "allow_modules", "data_changed")
+
+
+class Flags(list[str]):
+    """The words of a command line behind its verb."""
+
+    def list_pairs(self) -> list[tuple[str, str]]:
+        """Return the flags with their values, of ``--a b`` and ``--a=b`` alike; "" for no value."""
+        found: list[tuple[str, str]] = []
+        for word, following in pairwise([*self, "--"]):
+            flag, equals, value = word.partition("=")
+            if flag.startswith("--") or flag == "-c":
+                after = "" if following.startswith("--") else following
+                found.append((flag, value if equals else after))
+        return found
+
+    def find(self, name: str) -> str | None:
+        """Return the value of a flag, the last one of several; None if it is not given."""
+        return dict(self.list_pairs()).get(name)
+
+    def has(self, *names: str) -> bool:
+        """Return whether one of some flags is given."""
+        return any(flag in names for flag, _ in self.list_pairs())
+
+    def drop(self, *names: str) -> "Flags":
+        """Return the flags but for some and their values."""
+        rest = Flags()
+        for before, word in pairwise(["", *self]):
+            is_value = before in names and not word.startswith("--")
+            if not is_value and word.partition("=")[0] not in names:
+                rest.append(word)
+        return rest
+
+    def read_texts(self) -> Iterator[str]:
+        """Yield what the flags say, of config files their text."""
+        for flag, value in self.list_pairs():
+            is_file = is_config_file(flag, value)
+            yield Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value
+
+
+def is_config_file(flag: str, value: str) -> bool:
+    """Return whether a flag names a config file; a config may also be text."""
+    return flag in CONFIG and os.path.isfile(value)
 
 
 @dataclass(frozen=True)
@@ -41,17 +82,10 @@ class CommandLine:
 
     verb: str
     pinned: list[str]
-    flags: list[str]
+    flags: Flags
     run: RunFolder | None = None
     is_auto: bool = False
     is_foreign: bool = False
-
-    def without(self, *names: str) -> list[str]:
-        """Return the flags as they were typed, its run pinned, without some and their values."""
-        flags = self.pinned[1:]
-        for name in names:
-            _, flags = take_flag(name, flags)
-        return flags
 
 
 def read_command_line(argv: list[str]) -> CommandLine:
@@ -64,38 +98,43 @@ def read_command_line(argv: list[str]) -> CommandLine:
     Raises:
         UserError: If there is no such run, or a file is missing or can't be read.
     """
-    verb, *flags = argv
+    verb, flags = argv[0], Flags(argv[1:])
     key = "--resume" if verb == "fit" else "--run"
-    name, rest = take_flag(key, flags)
+    # `--run=` is right: so the flags of a checkpoint that is in no run say that there is none.
+    name, rest = flags.find(key), flags.drop(key)
+    if name == "" and f"{key}=" not in flags:
+        raise UserError(f"{key}: it has no value; give one, such as {key} last")
+
+    # The run that it is about
     if verb == "fit":
         run, rest = _choose_resumed(name, rest)
     else:
         run = _find_evaluated(name)
 
-    if name and run is None and verb != "fit":  # a checkpoint that is in no run
+    # A checkpoint that is in no run, or configs alone
+    expanded, is_auto = _with_bases(rest), name == "auto"
+    if name and run is None and verb != "fit":
         own = [f"--config={_config_in(Path(name))}", f"--ckpt_path={name}", "--run="]
-        return CommandLine(verb, argv, [*own, *_with_bases(rest)], is_foreign=True)
-    expanded = _with_bases(rest)
+        return CommandLine(verb, argv, Flags([*own, *expanded]), is_foreign=True)
     if run is None:
         is_foreign = any(
-            is_of_run(Path(value)) for flag, value in flags_of(expanded) if flag in CONFIG
+            is_of_run(Path(value)) for flag, value in expanded.list_pairs() if flag in CONFIG
         )
-        return CommandLine(
-            verb, [verb, *rest], expanded, is_auto=name == "auto", is_foreign=is_foreign
-        )
+        return CommandLine(verb, [verb, *rest], expanded, is_auto=is_auto, is_foreign=is_foreign)
 
+    # The run's config and checkpoint, and what is said in addition
     read_yaml(run.config)  # which says what is wrong with it
+    # Other processes of this command read the pinned words again, and find the same run.
     pinned = [verb, key, str(run.path), *rest]
     if verb == "fit":
         checkpoint = _checkpoint_to_resume(run)
     else:
-        pinned[2] = str(name) if os.path.isfile(str(name)) else pinned[2]
-        which, expanded = take_flag("--ckpt_path", expanded)
-        checkpoint = choose_checkpoint(run, name if os.path.isfile(str(name)) else which)
+        file = name if os.path.isfile(str(name)) else None
+        pinned[2] = file or pinned[2]
+        checkpoint = choose_checkpoint(run, file or expanded.find("--ckpt_path"))
+        expanded = expanded.drop("--ckpt_path")
     own = [f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{key}={run.path}"]
-    return CommandLine(
-        verb, pinned, [*own, *expanded], run, is_auto=name == "auto", is_foreign=True
-    )
+    return CommandLine(verb, pinned, Flags([*own, *expanded]), run, is_auto, is_foreign=True)
 
 
 def _find_evaluated(name: str | None) -> RunFolder | None:
@@ -105,36 +144,40 @@ def _find_evaluated(name: str | None) -> RunFolder | None:
     return owner_of(Path(name)) if os.path.isfile(name) else find_run(name)
 
 
-def _choose_resumed(name: str | None, flags: list[str]) -> tuple[RunFolder | None, list[str]]:
+def _choose_resumed(name: str | None, flags: Flags) -> tuple[RunFolder | None, Flags]:
     """Return the run that a fit resumes, if any, and the flags that count in addition to its own
     settings.
 
     A job that SLURM has put back into the queue resumes its run by itself, as with
     ``--resume auto``.
     """
+    # SLURM (sbatch --requeue) counts how often it has done so.
     is_requeued = name is None and int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
     if name not in (None, "auto"):
         return find_run(str(name)), flags
     if name is None and not is_requeued:
         return None, flags
-    root = Path(flag_value("--trainer.default_root_dir", flags) or ".") / ROOT
+    root = Path(flags.find("--trainer.default_root_dir") or ".") / ROOT
     run = newest_resumable(root, _find_experiment(flags), needs_job=is_requeued)
     return (None, flags) if run is None else (run, _drop_repeated(flags, run))
 
 
-def _drop_repeated(flags: list[str], run: RunFolder) -> list[str]:
+def _drop_repeated(flags: Flags, run: RunFolder) -> Flags:
     """Return the flags that were not typed when the run was started: those are in its config
     already.
 
     The command that starts a run can so be the one that continues it, also where a flag appends to
     a list. Whatever else it says is compared with the run's settings, as with ``--resume last``.
     """
+    # What was typed when it started, and each time when it went on
     origin = read_json(run.provenance)
     fits = [origin, *origin.get("continued", [])]
-    before = [pair for fit in fits for pair in flags_of(fit.get("command", []))]
+    before = [pair for fit in fits for pair in Flags(fit.get("command", [])).list_pairs()]
     newest = dict(before)
-    fresh = []
-    for flag, value in flags_of(flags):
+
+    # A flag that appends counts once for each of its values, any other by its last one.
+    fresh = Flags()
+    for flag, value in flags.list_pairs():
         appends = flag.endswith("+") or flag in CONFIG
         is_repeated = newest.get(flag) == value or (appends and (flag, value) in before)
         if not is_repeated or flag.lstrip("-") in ONLY_FLAGS:
@@ -168,6 +211,7 @@ def _config_in(file: Path) -> str:
 
 def is_of_run(config: Path) -> bool:
     """Return whether a config is the one that a run has left in its folder."""
+    # A run that is starting or was cut short may have one of them alone.
     siblings = ("status.json", "checkpoints")
     return config.name == "config.yaml" and any(
         os.path.lexists(config.parent / name) for name in siblings
@@ -177,12 +221,13 @@ def is_of_run(config: Path) -> bool:
 # Bases
 
 
-def _with_bases(flags: list[str]) -> list[str]:
+def _with_bases(flags: Flags) -> Flags:
     """Return flags with the bases of each config file in front of it."""
-    expanded: list[str] = []
+    expanded = Flags()
     for word, following in pairwise([*flags, "--"]):
         flag, equals, value = word.partition("=")
         file = value if equals else following
+        # A config may be text, too. A name in .yaml is a file, and is missed where it is not there.
         if flag in CONFIG and (os.path.isfile(file) or file.endswith(".yaml")):
             expanded += [f"--config={base}" for base in find_bases(Path(file))]
         expanded.append(word)
@@ -220,55 +265,14 @@ def resolve_bases(named: Any, file: Path) -> list[Path]:
     return [Path(os.path.relpath(file.parent / str(name))) for name in names]
 
 
-# Flags
-
-
-def flags_of(argv: list[str]) -> list[tuple[str, str]]:
-    """Return the flags of a command line with their values, of ``--a b`` and ``--a=b`` alike; ""
-    for no value.
-    """
-    found: list[tuple[str, str]] = []
-    for word, following in pairwise([*argv, "--"]):
-        flag, equals, value = word.partition("=")
-        if flag.startswith("--") or flag == "-c":
-            after = "" if following.startswith("--") else following
-            found.append((flag, value if equals else after))
-    return found
-
-
-def flag_value(name: str, argv: list[str]) -> str | None:
-    """Return the value of a flag, the last one if it is given twice; None if it is not given."""
-    return dict(flags_of(argv)).get(name)
-
-
-def has_flag(argv: list[str], *names: str) -> bool:
-    """Return whether one of some flags is given."""
-    return any(flag in names for flag, _ in flags_of(argv))
-
-
-def read_texts(argv: list[str]) -> Iterator[str]:
-    """Yield what the flags of a command line say, of config files their text."""
-    for flag, value in flags_of(argv):
-        is_file = flag in CONFIG and os.path.isfile(value)
-        yield Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value
-
-
-def take_flag(name: str, argv: list[str]) -> tuple[str | None, list[str]]:
-    """Return the value of a flag, None if it is not given, and the command line without it."""
-    parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument(name, dest="value")
-    taken, rest = parser.parse_known_args(argv)
-    return taken.value, rest
-
-
-def _find_experiment(flags: list[str]) -> str:
+def _find_experiment(flags: Flags) -> str:
     """Return the name of the experiment, which a flag or a config file sets; the last of them
     counts.
     """
     name = "default"
-    for flag, value in flags_of(_with_bases(flags)):
+    for flag, value in _with_bases(flags).list_pairs():
         if flag == "--experiment":
             name = value
-        elif flag in CONFIG and os.path.isfile(value):
+        elif is_config_file(flag, value):
             name = str(read_yaml(Path(value)).get("experiment") or name)
     return name

@@ -5,16 +5,13 @@ delete its folder in litlab/commands: its lines here then mean nothing. To add o
 ``src/PACKAGE/commands/__init__.py`` a dictionary ``COMMANDS`` with lines like these.
 """
 
-import atexit
-import gc
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from litlab.errors import UserError
+from litlab.util.imports import pausing_garbage_collection
 from litlab.util.team import package, package_folder, typed
 from litlab.util.text import nearest
 
@@ -91,6 +88,7 @@ def import_command(name: str) -> Callable[..., Any]:
     Raises:
         UserError: If there is none; names the nearest.
     """
+    # Folders of commands can be removed, and flags with them.
     table = FLAGS if name in FLAGS else list_commands()
     if name not in table or not _exists(table[name]):
         raise UserError(
@@ -102,27 +100,8 @@ def import_command(name: str) -> Callable[..., Any]:
         return getattr(import_module(module), function)
 
 
-@contextmanager
-def pausing_garbage_collection() -> Iterator[None]:
-    """Import faster: a fifth of the time goes to looking through millions of new objects, which all
-        stay.
-
-    They are never looked through again, until the end: libraries that count their objects then
-        would find some left.
-    """
-    if "torch" in sys.modules:  # which is most of them
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        atexit.register(gc.unfreeze)
-        gc.enable()
-
-
 def _exists(entry: tuple[str, str]) -> bool:
     module = entry[0].partition(":")[0]
+    # First the folder: of a module in one that is not there, find_spec raises an exception.
     folder = module.rpartition(".")[0]
     return find_spec(folder) is not None and find_spec(module) is not None

@@ -18,17 +18,10 @@ from jsonargparse.typing import register_type
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from litlab.cli.argv import (
-    ONLY_FLAGS,
-    flag_value,
-    flags_of,
-    has_flag,
-    read_command_line,
-    read_texts,
-)
+from litlab.cli.argv import ONLY_FLAGS, Flags, read_command_line
 from litlab.cli.classes import import_all_classes, import_classes
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
-from litlab.cli.messages import explain
+from litlab.cli.parse_errors import explain
 from litlab.cli.precision import ExperimentTrainer
 from litlab.cli.sections import OF_THE_COMMAND, add_arguments
 from litlab.cli.trust import check_config, load_weights_only, restrict_imports
@@ -38,36 +31,35 @@ from litlab.optim.schedule import plain_recipe
 from litlab.tasks.base import is_fact
 from litlab.util.team import typed
 
+# What a config can't set to null.
 NEEDED = (
-    "trainer",
-    "model",
-    "data",
-    "seed_everything",
-    "experiment",
-    "test_after_fit",
-    "channels_last",
-)
-
+    "trainer", "model", "data", "seed_everything", "experiment", "test_after_fit", "channels_last",
+)  # fmt: skip
 VARIABLE = re.compile(r"\$\{(\w+)\}")  # ${NAME}, of the environment
 
 
 @cache
 def prepare_jsonargparse() -> None:
-    """Tell jsonargparse, and YAML, what they don't know; for all parsers of this process, once."""
+    """Tell jsonargparse, and YAML, what they don't know: for all parsers of this process, once.
+
+    What a command may import is set beside it, by `litlab.cli.trust.restrict_imports`. Nothing else
+    changes a library for the whole process on the way to the parser.
+    """
+    # A type of settings, as of Lightning's WeightAveraging, that jsonargparse (4.53) has not.
     register_type(torch.device)
+    # Members of an Enum are written as their values, which can be read back: the interval of
+    # Lightning's Timer is one by default.
     yaml.SafeDumper.add_multi_representer(
         Enum, lambda dumper, member: dumper.represent_data(member.value)
     )
+
     load_yaml = get_loader("yaml")
 
     def load_setting(text: str) -> Any:
-        """Load YAML, or the word None, which jsonargparse (4.53) makes of
-        ``--model.network.weights null``.
-        """
+        # jsonargparse (4.53) makes the word of --model.network.weights null.
         return None if text == "None" else load_yaml(text)
 
     def load_with_variables(text: str) -> Any:
-        """Load YAML in which ``${NAME}`` stands for a variable of the environment."""
         return load_setting(VARIABLE.sub(fill_variable, text))
 
     set_loader("yaml", load_setting, (yaml.YAMLError,))
@@ -88,7 +80,7 @@ class ExperimentParser(LightningArgumentParser):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
-        self.argv: list[str] = []
+        self.argv = Flags()
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # a parser with which jsonargparse tries a value
@@ -111,14 +103,19 @@ class Command(LightningCLI):
     config: Namespace
 
     def __init__(self, argv: list[str]) -> None:
-        prepare_jsonargparse()
         line = self.line = read_command_line(argv)
         self.verb = line.verb
-        self.allowed = restrict_imports(line.is_foreign, flag_value("--allow_modules", line.flags))
-        if any(flag.endswith("help") for flag, _ in flags_of(line.flags)):
+
+        # What holds for the whole process: types and loaders, what may be imported, the classes
+        # that short names lead to.
+        prepare_jsonargparse()
+        self.allowed = restrict_imports(line.is_foreign, line.flags.find("--allow_modules"))
+        if any(flag.endswith("help") for flag, _ in line.flags.list_pairs()):
             import_all_classes()
         else:
-            import_classes(read_texts(line.flags))
+            import_classes(line.flags.read_texts())
+
+        # The parser, and what it makes of the flags: see `parse_arguments`.
         super().__init__(
             LightningModule,
             LightningDataModule,
@@ -142,12 +139,16 @@ class Command(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         parser.argv = self.line.flags  # pyright: ignore[reportAttributeAccessIssue]
         self.config = parser.parse_args(self.line.flags)
+
+        # What the types can't say
         for key in ONLY_FLAGS:
-            if self.config.get(key) and not has_flag(self.line.flags, f"--{key}"):
+            if self.config.get(key) and not self.line.flags.has(f"--{key}"):
                 raise UserError(f"{key}: a config file can't set it; give it as the flag --{key}")
         for key in NEEDED:
             if self.config[key] is None:
                 raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
+        if not isinstance(self.config.trainer, Namespace):  # jsonargparse (4.53) takes anything
+            raise UserError("trainer: it must hold settings; write KEY: VALUE, or leave it out")
         if not 0 <= self.config.seed_everything < 2**32:
             raise UserError(
                 f"seed_everything: {self.config.seed_everything} is not valid; give 0 "
@@ -155,6 +156,7 @@ class Command(LightningCLI):
             )
         if self.line.is_foreign:
             check_config(self.config, self.allowed)
+
         settings = self.config.data.get("init_args", Namespace())
         if "seed" in settings and settings.seed is None:
             # One seed for weights, order and augmentation

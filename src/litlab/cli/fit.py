@@ -20,6 +20,7 @@ from litlab.checkpointing.internals import release_averages
 from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.resume import ExactResume
 from litlab.checkpointing.weights import check_weights, initialise
+from litlab.cli.argv import Flags
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
 from litlab.cli.preflight import Preflight, check_used
@@ -93,11 +94,11 @@ def fit_each(command: Command) -> int:
     """
     from litlab.runs.groups import RunGroup  # which most fits don't need
 
-    group = RunGroup(command)
+    group, shared = RunGroup(command), Flags(command.line.pinned[1:]).drop("--seeds", "--folds")
     with group.lock():
         for member in group.members:
             folder, flags = group.begin(member)
-            code = run_fit(folder, flags, list_modules(group.flags))
+            code = run_fit(folder, [*shared, *flags], list_modules(command.line))
             if code > 128:
                 group.stop(signum=code - 128)
                 return code

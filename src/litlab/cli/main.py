@@ -84,7 +84,8 @@ def run_experiment(run: Callable[[list[str]], int]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; what ends it becomes one line, or keeps
     its traceback.
     """
-    from litlab.cli.messages import describe_error, silence_noise
+    from litlab.cli.noise import silence_noise
+    from litlab.cli.run_errors import describe_error
 
     silence_noise()
     try:

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from litlab.errors import UserError
-from litlab.parallel.groups import shards
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores
+from litlab.util.ranks import divides_model
 
 PrecisionInput = _PRECISION_INPUT  # the type of the Trainer's setting
-SHARDING = ("fsdp2", "pipeline")  # names of ours for a ModelParallelStrategy of Lightning
 
 
 class ExperimentTrainer(Trainer):
@@ -51,7 +50,7 @@ class ExperimentTrainer(Trainer):
             precision, reason = auto_precision(find_device(settings.get("accelerator", "auto")))
         strategy = settings.get("strategy")
         if precision == "16-mixed" and (
-            strategy in SHARDING or isinstance(strategy, ModelParallelStrategy)
+            strategy == "fsdp2" or isinstance(strategy, ModelParallelStrategy)
         ):
             raise UserError(
                 "trainer.precision: 16-mixed scales the loss, which a trainer.strategy that "
@@ -62,7 +61,7 @@ class ExperimentTrainer(Trainer):
 
         plugin: Any = self.precision_plugin
         # Strategies that shard want one type in a block.
-        if type(plugin) is HalfPrecision and not shards(self.strategy):
+        if type(plugin) is HalfPrecision and not divides_model(self.strategy):
             self.strategy.precision_plugin = HalfWithFloat32Norms(plugin.precision)  # pyright: ignore[reportArgumentType]
         if type(plugin) is MixedPrecision:
             mixed: Any = plugin.precision

@@ -70,84 +70,59 @@ def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
     """
     add = parser.add_argument
-    for name, (callback, is_on, what) in SECTIONS.items():
+    for name, (callback, is_on, text) in SECTIONS.items():
         default = {"class_path": f"{callback.__module__}.{callback.__name__}"} if is_on else None
-        add(f"--{name}", type=callback | None, default=default, help=what)
+        add(f"--{name}", type=callback | None, default=default, help=text)
 
+    def add_text(name: str, text: str) -> None:
+        add(name, type=str | None, default=None, help=text)
+
+    # What an experiment is
     add(
         "--experiment", type=str, default="default",
         help="Name of the experiment. Its runs go to lightning_logs/NAME/version_N.",
     )  # fmt: skip
-    add(
-        "--base",
-        type=str | list[str] | None,
-        default=None,
-        help="In a config file: those that it builds on.",
-    )
-    add(
-        "--test_after_fit",
-        type=bool,
-        default=True,
-        help="Whether fit ends with a test of the best checkpoint.",
-    )
+    text = "In a config file: those that it builds on."
+    add("--base", type=str | list[str] | None, default=None, help=text)
+    text = "Whether fit ends with a test of the best checkpoint."
+    add("--test_after_fit", type=bool, default=True, help=text)
     add(
         "--channels_last", type=bool, default=False,
         help="Whether convolutions keep their channels last in memory: often faster, same results "
              "up to rounding.",
     )  # fmt: skip
-    add(
-        "--ckpt_path",
-        type=str | None,
-        default=None,
-        help="Checkpoint whose weights are used; of a run: best or last.",
-    )
-    add(
-        "--allow_modules", type=str | None, default=None,
-        help="Modules, separated by commas, that the config of a run or checkpoint may name in "
-             "addition to those of "
-        "docs/security.md. Only as a flag.",
-    )  # fmt: skip
 
-    help_ = "Accept that the data of the run has other contents now. Only as a flag."
-    add("--data_changed", action="store_true", help=help_)
-    add(
-        "--init_from",
-        type=str | None,
-        default=None,
-        help="Run or checkpoint whose weights fit starts with.",
+    # Runs and checkpoints
+    add_text("--ckpt_path", "Checkpoint whose weights are used; of a run: best or last.")
+    add_text("--init_from", "Run or checkpoint whose weights fit starts with.")
+    add_text(
+        "--allow_modules",
+        "Modules, separated by commas, that the config of a run or checkpoint may name in addition "
+        "to those of docs/security.md. Only as a flag.",
     )
-    if verb == "fit":
-        help_ = (
-            "Run to resume: its name, last, or auto (the experiment's newest run, or a new one)."
-        )
-        add("--resume", type=str | None, default=None, help=help_)
-        help_ = "Fit once with each of several seeds, such as 0,1,2, and show mean and spread."
-        add("--seeds", type=str | None, default=None, help=help_)
-        help_ = "Fit once with each of several folds of the data as its test split, such as 5."
-        add("--folds", type=PositiveInt | None, default=None, help=help_)
-        add(
-            "--check",
-            action="store_true",
-            help="Try a few steps and estimate time and memory; no run is created.",
-        )
-        help_ = (
-            "Estimate memory and traffic of each of nodes x devices, such as 2x8; nothing is run."
-        )
-        add("--plan", type=str | None, default=None, help=help_)
-        add(
-            "--plan_memory",
-            type=PositiveFloat,
-            default=80.0,
-            help="Memory of a device of the plan, in GiB.",
-        )
+    text = "Accept that the data of the run has other contents now. Only as a flag."
+    add("--data_changed", action="store_true", help=text)
+    if verb != "fit":
+        add_text("--run", "Run or checkpoint to use, instead of a config.")
     else:
-        add(
-            "--run",
-            type=str | None,
-            default=None,
-            help="Run or checkpoint to use, instead of a config.",
+        add_text(
+            "--resume",
+            "Run to resume: its name, last, or auto (the experiment's newest run, or a new one).",
         )
+
+        # What a fit does instead of one training
+        text = "Fit once with each of several seeds, such as 0,1,2, and show mean and spread."
+        add_text("--seeds", text)
+        text = "Fit once with each of several folds of the data as its test split, such as 5."
+        add("--folds", type=PositiveInt | None, default=None, help=text)
+        text = "Try a few steps and estimate time and memory; no run is created."
+        add("--check", action="store_true", help=text)
+        add_text(
+            "--plan",
+            "Estimate memory and traffic of each of nodes x devices, such as 2x8; nothing is run.",
+        )
+        text = "Memory of a device of the plan, in GiB."
+        add("--plan_memory", type=PositiveFloat, default=80.0, help=text)
     if verb == "predict":
-        add("--input", type=str | None, default=None, help="File or folder to predict.")
-        help_ = "File to write, instead of predictions.csv in the run's folder."
-        add("--output", type=str | None, default=None, help=help_)
+        add_text("--input", "File or folder to predict.")
+        add_text("--output", "File to write, instead of predictions.csv in the run's folder.")

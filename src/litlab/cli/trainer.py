@@ -143,7 +143,7 @@ def choose_checkpoint_io(trainer: Trainer) -> None:
         return
     if name == "ShardedStrategy":
         strategy.checkpoint_io = import_module("litlab.checkpointing.sharded").ShardedCheckpointIO()
-    elif name in ("SingleDeviceStrategy", "DDPStrategy", "PipelineStrategy"):
+    elif name in ("SingleDeviceStrategy", "DDPStrategy"):
         strategy.checkpoint_io = AtomicCheckpointIO()
 
 

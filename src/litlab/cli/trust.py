@@ -31,7 +31,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import Metric
 
-from litlab.cli.argv import flag_value, read_command_line, read_texts
+from litlab.cli.argv import CommandLine
 from litlab.cli.classes import ROOMS, imported
 from litlab.cli.sections import SECTIONS
 from litlab.errors import UserError
@@ -158,6 +158,8 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
         if not name.replace(".", "").isidentifier() or name.partition(".")[0] in NOT_ALLOWED:
             line = f"a config may not name '{name}'; give a package such as mylib"
             raise UserError(f"--allow_modules: {line}")
+    # Both hold until the process ends. What stands where any value may is not built: a dictionary
+    # with a class_path in it stays one.
     set_parsing_settings(instantiate_subclass_spec_in_any=False)
     if foreign:
         allowlist = [package(), *OWN, *IMPORTS, *modules]
@@ -165,17 +167,17 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
     return modules
 
 
-def list_modules(flags: Sequence[str]) -> str:
+def list_modules(line: CommandLine) -> str:
     """Return what the user's own flags and configs name or allow, as ``--allow_modules`` takes it.
 
     A fit of theirs that goes on may name the same.
     """
-    line = read_command_line(["fit", *flags])
-    text = "" if line.is_foreign else "\n".join(read_texts(line.flags))
+    # All dotted names in them, each without its last part: more than classes, which does no harm
+    text = "" if line.is_foreign else "\n".join(line.flags.read_texts())
     named = [path.split(".") for path in re.findall(r"\w+(?:\.\w+)*(?=\.\w)", text)]
     valid = [path for path in named if all(map(str.isidentifier, path))]
     modules = {".".join(path) for path in valid if path[0] not in NOT_ALLOWED}
-    return ",".join([flag_value("--allow_modules", line.flags) or "", *sorted(modules)])
+    return ",".join([line.flags.find("--allow_modules") or "", *sorted(modules)])
 
 
 def load_weights_only() -> AbstractContextManager[Any]:
@@ -216,6 +218,7 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
         kinds: What may stand there.
         allowed: Modules of ``--allow_modules``.
     """
+    # Whose value it is says what may stand there.
     if isinstance(value, Namespace):
         value = vars(value)
     if parent is None:
@@ -228,6 +231,7 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
         strategy = StrategyRegistry[value]["strategy"]
         value = strategy if isinstance(strategy, type) else value  # litlab's are made by functions
 
+    # A text, a class or function, a class with its arguments, several of all that
     if isinstance(value, str | os.PathLike):
         text = os.fspath(value)
         if os.path.expandvars(text) != text:
@@ -270,6 +274,7 @@ def _check_argument(value: Any, key: str, parent: Any) -> None:
 
 def find_kind(target: Any) -> str:
     """Return of which kind a class or function is; empty if it is on no list."""
+    # Classes by what they inherit from, and where they are; functions by name alone
     if isinstance(target, type):
         is_own = _is_in(target, (*OWN, package()))
         for name, kind in KINDS.items():

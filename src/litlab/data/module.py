@@ -22,10 +22,10 @@ from litlab.data.sampler import EpochBatches, EpochSampler, LengthBatches
 from litlab.data.serving import Metadata, Serving
 from litlab.data.store import fill_cache
 from litlab.errors import UserError
-from litlab.parallel.groups import data_ranks
 from litlab.tasks.base import is_fact
 from litlab.types import NonNegativeInt, PositiveInt, Seed
 from litlab.util.checksums import find_damaged
+from litlab.util.ranks import data_ranks
 
 
 class LoaderError(UserError):

@@ -48,6 +48,20 @@ def select_parameters(
     return _select(model, parameters, patterns, f"{key}: %r matches no parameter")
 
 
+def find_networks(module: nn.Module) -> dict[str, nn.Module]:
+    """Return the children of a LightningModule that have parameters, by name: each is called as a
+    whole.
+
+    A ModuleList or ModuleDict can't be called: it stands for the modules in it. Lists of parameters
+    are not networks.
+    """
+    paths: dict[nn.Module, str] = {}
+    for path, network in find_called(dict(module.named_children())).items():
+        if [*network.parameters()] and not isinstance(network, nn.ParameterList | nn.ParameterDict):
+            paths.setdefault(network, path)
+    return {path: network for network, path in paths.items()}
+
+
 def find_blocks(network: nn.Module) -> dict[str, nn.Module]:
     """Find the blocks of a network: what is sharded, recomputed or compiled as one.
 

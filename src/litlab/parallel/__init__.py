@@ -1,4 +1,4 @@
-"""Networks divided among processes: what a network says of it, and the strategies that do it."""
+"""Networks divided among processes: what a network says of it, and the strategy that does it."""
 
 from typing import TYPE_CHECKING
 
@@ -7,15 +7,13 @@ from lightning.pytorch.strategies import StrategyRegistry
 from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from litlab.parallel.pipeline import PipelineStrategy
     from litlab.parallel.plan import ParallelPlan
     from litlab.parallel.strategy import ShardedStrategy
 
-__all__ = ["ParallelPlan", "PipelineStrategy", "ShardedStrategy"]
+__all__ = ["ParallelPlan", "ShardedStrategy"]
 
 __getattr__ = export_lazily(__name__)
 
 
-# Names for trainer.strategy; their modules are imported when one is built.
-for name, kind in {"fsdp2": "ShardedStrategy", "pipeline": "PipelineStrategy"}.items():
-    StrategyRegistry.register(name, lambda kind=kind, **settings: __getattr__(kind)(**settings))
+# A name for trainer.strategy; the module is imported when one is built.
+StrategyRegistry.register("fsdp2", lambda **settings: __getattr__("ShardedStrategy")(**settings))

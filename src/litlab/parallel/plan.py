@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.nn.selection import find_called
 
 
 @dataclass(frozen=True)
@@ -14,9 +13,8 @@ class ParallelPlan:
     """Which parts of a network processes share, by the patterns of `litlab.nn.selection`.
 
     Args:
-        blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``, and that the
-            stages of a pipeline are made of. What is in none is gathered with the network as a
-            whole.
+        blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``. What is in none
+            is gathered with the network as a whole.
         columns: Linear layers of which each process computes a part of the outputs: consecutive
             ones, such as those of whole heads.
         rows: Linear layers whose inputs are the parts that the layers before compute; their outputs
@@ -38,20 +36,6 @@ def plan_of(network: nn.Module) -> ParallelPlan:
     return getattr(network, "parallel_plan", ParallelPlan())
 
 
-def networks(module: nn.Module) -> dict[str, nn.Module]:
-    """Return the children of a LightningModule that have parameters, by name: each is called as a
-        whole.
-
-    A ModuleList or ModuleDict can't be called: it stands for the modules in it. Lists of parameters
-    are not networks.
-    """
-    paths: dict[nn.Module, str] = {}
-    for path, network in find_called(dict(module.named_children())).items():
-        if [*network.parameters()] and not isinstance(network, nn.ParameterList | nn.ParameterDict):
-            paths.setdefault(network, path)
-    return {path: network for network, path in paths.items()}
-
-
 def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
     """Check that each weight is in one part of a module only.
 
@@ -65,6 +49,7 @@ def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
     Raises:
         UserError: If a weight is in two of them, or in one of them and in the rest of the module.
     """
+    # A weight belongs to the innermost part that it is in, or to the rest, ""
     inner_first = sorted(parts, key=len, reverse=True)
     places: dict[nn.Parameter, tuple[str, str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):

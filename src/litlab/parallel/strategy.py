@@ -1,32 +1,42 @@
-"""A strategy that shards a model over all processes, and divides its layers among some of them."""
+"""A strategy that shards a model over all processes, and divides its layers among some of them.
 
+Lightning's ModelParallelStrategy (2.6.6) leaves dividing to the model's ``configure_model``, counts
+shared samples several times, and clips no mix of tensors and DTensors.
+"""
+# pyright: reportPrivateImportUsage=false
+
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from lightning.fabric.utilities.device_dtype_mixin import _update_properties
 from lightning.pytorch import Trainer
+from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import (
-    CPUOffloadPolicy,
-    MixedPrecisionPolicy,
-    OffloadPolicy,
-    fully_shard,
-)
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch.nn.modules.batchnorm import _NormBase
-from torch.optim import Adafactor
+from torch.distributed import ProcessGroup
+from torch.distributed.tensor import DTensor, Replicate
+from torch.optim import Adafactor, Optimizer
+from torchmetrics import Metric
 
 from litlab.errors import UserError
-from litlab.nn.selection import find_blocks, select_modules
-from litlab.parallel.groups import DataGroups
-from litlab.parallel.plan import check_weights, networks, plan_of
+from litlab.nn.selection import find_blocks, find_networks
+from litlab.parallel.divide import divide_layers, shard_fully
+from litlab.parallel.plan import check_weights
 from litlab.types import PositiveInt
+from litlab.util.ranks import gather_states, share_buffers
+from litlab.util.tensors import compute_norms, divide_like, get_local
 
 
-class ShardedStrategy(DataGroups):
+class ShardedStrategy(ModelParallelStrategy):
     """FSDP2, tensor parallelism, or both: each process holds a part of the model.
+
+    The processes are a mesh ``(data_parallel, tensor_parallel)``. Along its second dimension they
+    have the same samples. So sums over all processes count each sample several times, and metrics
+    are gathered along the first dimension only.
+
+    Checkpoints are those of any other strategy: one file, with whole weights, and the optimizer's
+    states by number.
 
     Args:
         tensor_parallel_size: Processes that share each layer of the network's plan; the others
@@ -55,23 +65,62 @@ class ShardedStrategy(DataGroups):
         self.reshard_after_forward = reshard_after_forward
         self.cpu_offload = cpu_offload
         self.async_checkpoint = async_checkpoint
+        # The model, once it is
+        self._divided: nn.Module | None = None
+
+    @property
+    def data_group(self) -> ProcessGroup:
+        """The processes that share the samples with this one, one of each set that has the same."""
+        return self.device_mesh["data_parallel"].get_group()
+
+    # Setup
 
     def setup_environment(self) -> None:
         self._data_parallel_size = self.num_nodes * self.num_processes // self.tensor_parallel_size
         super().setup_environment()
 
-    def setup_optimizers(self, trainer: Trainer) -> None:
-        super().setup_optimizers(trainer)
-        for optimizer in self.optimizers:
-            if isinstance(optimizer, Adafactor) or type(optimizer).__module__.startswith("torchao"):
-                raise UserError(
-                    f"model.optimizer: {type(optimizer).__name__} needs whole weights, which "
-                    f"trainer.strategy {type(self).__name__} divides; use another optimizer, or ddp"
-                )
+    def setup(self, trainer: Trainer) -> None:
+        assert self.model is not None
+        assert self.accelerator is not None
+        self.accelerator.setup(trainer)
+
+        # The buffers that FSDP2 makes in inference mode could not be trained with later
+        for loop in (
+            trainer.fit_loop.epoch_loop.val_loop,
+            trainer.validate_loop,
+            trainer.test_loop,
+            trainer.predict_loop,
+        ):
+            loop.inference_mode = False
+
+        # All begin with the weights of the first process. It is done once: a test may follow a fit.
+        if self._divided is not self.model:
+            self.model = self.precision_plugin.convert_module(self.model)
+            for tensor in (*self.model.parameters(), *self.model.buffers()):
+                first = tensor.detach().to(self.root_device)
+                torch.distributed.broadcast(first, 0)
+                tensor.detach().copy_(first)
+            self.divide(self.model)
+            self._divided = self.model
+        self.model_to_device()
+        self._gather_metrics(self.model)
+
+        # What Lightning's strategies do at the end of their setup, and clipping that knows DTensors
+        if trainer.state.fn == "fit":
+            self.setup_optimizers(trainer)
+        self.setup_precision_plugin()
+        plugin: Any = self.precision_plugin
+        plugin.clip_grad_by_norm = self._clip_norm
+        plugin.clip_grad_by_value = self._clip_value
 
     def divide(self, model: nn.Module) -> None:
-        parts = networks(model)
-        prefixes = tuple(f"{name}." for name in parts)
+        """Divide a model in host memory, whose tensors are those of the first process.
+
+        Raises:
+            UserError: If it has a parameter that is in no network, or in two.
+        """
+        networks = find_networks(model)
+        prefixes = tuple(f"{name}." for name in networks)
         for name, _ in model.named_parameters():
             if not name.startswith(prefixes):
                 raise UserError(
@@ -82,136 +131,177 @@ class ShardedStrategy(DataGroups):
         if self._layer_sync is not None:
             self._layer_sync.apply(model)
 
-        data_mesh, layer_mesh = (
-            self.device_mesh["data_parallel"],
-            self.device_mesh["tensor_parallel"],
-        )
+        # Tensor parallelism alone divides layers alone; what stays in host memory only FSDP2 moves.
+        data_mesh = self.device_mesh["data_parallel"]
+        layer_mesh = self.device_mesh["tensor_parallel"]
         is_sharded = data_mesh.size() > 1 or layer_mesh.size() == 1 or self.cpu_offload
         if is_sharded:
             blocks = [
                 f"{name}.{block}"
-                for name, network in parts.items()
+                for name, network in networks.items()
                 for block in find_blocks(network)
             ]
-            check_weights(model, [*parts, *blocks])
-        for network in parts.values():
+            check_weights(model, [*networks, *blocks])
+        precision = str(self.precision_plugin.precision)
+        for network in networks.values():
             if layer_mesh.size() > 1:
                 divide_layers(network, layer_mesh)
             if is_sharded:
-                precision = str(self.precision_plugin.precision)
                 shard_fully(
                     network, data_mesh, precision, self.cpu_offload, self.reshard_after_forward
                 )
 
-    def gathered(self, state: dict[Any, Any]) -> dict[Any, Any]:
-        return (
-            state
-            if self._save_distributed_checkpoint
-            else apply_to_collection(state, Tensor, self._gather)
-        )
+    def model_to_device(self) -> None:
+        assert self.model is not None
+
+        # FSDP2 moves what it keeps in host memory by itself, and nothing else
+        def move(tensor: Tensor) -> Tensor:
+            stays = self.cpu_offload and isinstance(tensor, DTensor)
+            return tensor if stays else tensor.to(self.root_device)
+
+        self.model._apply(move)
+        _update_properties(self.model, device=self.root_device)
+
+    def setup_optimizers(self, trainer: Trainer) -> None:
+        super().setup_optimizers(trainer)
+        for optimizer in self.optimizers:
+            if isinstance(optimizer, Adafactor) or type(optimizer).__module__.startswith("torchao"):
+                raise UserError(
+                    f"model.optimizer: {type(optimizer).__name__} needs whole weights, which "
+                    f"trainer.strategy {type(self).__name__} divides; use another optimizer, or ddp"
+                )
+
+    def teardown(self) -> None:
+        super().teardown()
+        # It waits for what is being written; Lightning's ModelParallelStrategy leaves it out
+        self.checkpoint_io.teardown()
+
+    # Sums over samples
+
+    def _gather_metrics(self, module: nn.Module) -> None:
+        # A function is copied with a metric, a group not
+        def gather(value: Tensor, group: Any = None) -> list[Tensor]:
+            return gather_states(value, self.data_group)
+
+        for metric in module.modules():
+            if isinstance(metric, Metric):
+                metric.dist_sync_fn = gather
+
+    def on_validation_start(self) -> None:
+        # As DDP does
+        assert self.lightning_module is not None
+        share_buffers(self.lightning_module.trainer)
+
+    on_test_start = on_predict_start = on_validation_start
+
+    def reduce(self, tensor: Tensor | Any, group: Any = None, reduce_op: Any = "mean") -> Tensor:
+        # Over samples; Lightning's decisions are sums by ReduceOp
+        if group is None and reduce_op == "sum":
+            group = self.data_group
+        return super().reduce(tensor, group, reduce_op)
+
+    # Clipping
+
+    @torch.no_grad()
+    def _clip_norm(self, optimizer: Optimizer, most: float) -> None:
+        """Scale gradients so that their norm over all processes is at most a number."""
+        parameters: list[Any] = [
+            p for p in self.precision_plugin.main_params(optimizer) if p.grad is not None
+        ]
+        if not parameters:
+            return
+        # Several processes hold the same gradient where it is not divided: each has a share of it.
+        gradients = [get_local(parameter.grad) for parameter in parameters]
+        holders = torch.tensor([self._count_holders(parameter) for parameter in parameters])
+        squares = compute_norms(gradients).to(self.root_device).square()
+        square = (squares / holders.to(self.root_device)).sum()
+        torch.distributed.all_reduce(square)
+        factor = (most / (square.sqrt() + 1e-6)).clamp(max=1.0)
+        torch._foreach_mul_(gradients, factor.to(gradients[0].device))
+
+    def _count_holders(self, parameter: Tensor) -> int:
+        """Return how many processes hold the same part of a parameter."""
+        holders = self.world_size
+        if isinstance(parameter, DTensor):
+            for size, placement in zip(
+                parameter.device_mesh.shape, parameter.placements, strict=True
+            ):
+                holders //= 1 if isinstance(placement, Replicate) else size
+        return holders
+
+    def _clip_value(self, optimizer: Optimizer, most: float) -> None:
+        parameters = self.precision_plugin.main_params(optimizer)
+        # The other way takes no mix with DTensors
+        torch.nn.utils.clip_grad_value_(parameters, most, foreach=False)
+
+    # Checkpoints. Lightning's ModelParallelStrategy has files of its own, and numbers the
+    # optimizer's states in the order of the model. torch.distributed.checkpoint.state_dict (2.15)
+    # names them, which would have to be turned into numbers and back; an optimizer without a state
+    # is stepped for one; and whole weights are refused where some are in host memory and buffers
+    # are on the device, as with `cpu_offload`.
+
+    lightning_restore_optimizer: Any = Strategy.lightning_restore_optimizer
+
+    def gather_state(self, state: dict[Any, Any]) -> dict[Any, Any]:
+        """Return what a checkpoint has of some tensors. All processes call this, with their parts
+        of them.
+        """
+        if self._save_distributed_checkpoint:
+            return state
+        return apply_to_collection(state, Tensor, self._gather)
 
     def _gather(self, tensor: Tensor) -> Tensor:
-        """Return a whole tensor on the CPU. Each process must call this, in the same order; the
-        first one keeps it.
-        """
+        """Return a whole tensor on the CPU, which the first process keeps."""
         tensor = tensor.detach()
         if isinstance(tensor, DTensor):
+            # On the device also what is in host memory: NCCL gathers nothing there
             tensor = tensor.to(self.root_device).full_tensor()  # pyright: ignore[reportAttributeAccessIssue]
         return tensor.cpu() if self.is_global_zero else torch.empty(0)
+
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        # Averages of the weights go the same way, by the callback that has them
+        assert self.model is not None
+        return self.gather_state(self.model.state_dict())
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        state = optimizer.state_dict()
+        return {**state, "state": self.gather_state(state["state"])}
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None
     ) -> None:
-        if self._save_distributed_checkpoint:  # by all processes
+        # In parts all processes write, else the first
+        if self._save_distributed_checkpoint:
             self.checkpoint_io.save_checkpoint(checkpoint, filepath, self.async_checkpoint)
         else:
-            super().save_checkpoint(checkpoint, filepath, storage_options)
+            Strategy.save_checkpoint(self, checkpoint, filepath, storage_options)
 
     def load_checkpoint(
         self, checkpoint_path: Any, weights_only: bool | None = None
     ) -> dict[str, Any]:
+        # Only that of ShardedCheckpointIO reads parts; a config may name another one
         load_parts = getattr(self.checkpoint_io, "load_parts", None)
         if load_parts is None:
-            return super().load_checkpoint(checkpoint_path, weights_only)
+            return Strategy.load_checkpoint(self, checkpoint_path, weights_only)
         return load_parts(checkpoint_path, self.model, self.optimizers)
 
-    def teardown(self) -> None:
-        super().teardown()
-        self.checkpoint_io.teardown()  # it waits for what is being written
+    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+        assert self.model is not None
+        # Each process has read the whole file, or the shards of its parts
+        mine = self.model.state_dict()
+        state = {
+            name: divide_like(mine.get(name), value)
+            for name, value in checkpoint["state_dict"].items()
+        }
+        self.model.load_state_dict(state, strict=strict)
 
-
-def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
-    """Let processes share each layer that the network's plan names (Shoeybi et al. 2019,
-    arXiv:1909.08053).
-
-    Raises:
-        UserError: If the plan names no layers, or a number of its counts can't be divided.
-    """
-    plan, kind = plan_of(network), type(network).__name__
-    if not (plan.columns or plan.rows):
-        raise UserError(
-            f"trainer.strategy: {kind} has no parallel_plan that says which layers to divide, as "
-            "tensor_parallel_size asks for; give it one (docs/scale.md), or leave "
-            "tensor_parallel_size out"
-        )
-
-    # Layers
-    columns = select_modules(network, plan.columns, f"parallel_plan.columns of {kind}")
-    rows = select_modules(network, plan.rows, f"parallel_plan.rows of {kind}")
-    styles: Any = dict.fromkeys(columns, ColwiseParallel()) | dict.fromkeys(rows, RowwiseParallel())
-    check_weights(network, styles)
-    is_trained = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
-    parallelize_module(network, mesh, styles)
-    for name, parameter in network.named_parameters():
-        # Torch 2.10 makes new ones, which are all trained
-        parameter.requires_grad_(is_trained[name])
-
-    # Numbers of what is in them
-    for pattern in plan.counts:
-        path, _, attribute = pattern.rpartition(".")
-        for name, owner in select_modules(network, path, f"parallel_plan.counts of {kind}").items():
-            number = getattr(owner, attribute)
-            if number % mesh.size():
-                raise UserError(
-                    f"trainer.strategy: {kind}.{name}.{attribute} is {number}, which "
-                    f"tensor_parallel_size {mesh.size()} does not divide; change one of them"
-                )
-            setattr(owner, attribute, number // mesh.size())
-
-
-def shard_fully(
-    network: nn.Module, mesh: DeviceMesh, precision: str, offload: bool, reshard: bool
-) -> None:
-    """Shard weights, gradients and optimizer state over the processes of a mesh (FSDP2).
-
-    Args:
-        network: It is changed block by block, so that no more than one of them is whole on the
-            device.
-        mesh: The processes.
-        precision: The Trainer's: with bf16-mixed, weights are gathered and computed with in
-            bfloat16.
-        offload: Whether weights, gradients and optimizer state stay in host memory.
-        reshard: Whether weights are freed between forward and backward pass and gathered again.
-    """
-    for parameter in network.parameters():
-        if not parameter.is_contiguous():  # such as with channels last
-            parameter.data = parameter.detach().contiguous()
-    policy = MixedPrecisionPolicy()
-    if precision == "bf16-mixed":
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    offload_policy = (
-        CPUOffloadPolicy(pin_memory=mesh.device_type == "cuda") if offload else OffloadPolicy()
-    )
-    options: dict[str, Any] = {"mesh": mesh, "offload_policy": offload_policy}
-
-    # Weights of batch norms have the type of their statistics, which stay as they are.
-    norms: list[nn.Module] = []
-    if policy.param_dtype is not None:
-        norms = [part for part in network.modules() if isinstance(part, _NormBase) and part.affine]
-    for norm in norms:
-        fully_shard(norm, **options, reshard_after_forward=reshard)
-    for block in find_blocks(network).values():
-        if block not in norms:
-            fully_shard(block, **options, reshard_after_forward=reshard, mp_policy=policy)
-    # What is outside of the blocks stays whole until the backward pass, where it is needed next.
-    fully_shard(network, **options, reshard_after_forward=False, mp_policy=policy)
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            state = {
+                number: {
+                    name: divide_like(parameters[number], value) for name, value in entries.items()
+                }
+                for number, entries in saved["state"].items()
+            }
+            optimizer.load_state_dict({**saved, "state": state})

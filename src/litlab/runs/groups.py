@@ -44,7 +44,6 @@ class RunGroup:
 
     Attributes:
         members: The seeds, or the numbers of the folds.
-        flags: Those of every fit of the group.
 
     Raises:
         UserError: If the command has a flag that makes no sense for several fits.
@@ -56,7 +55,6 @@ class RunGroup:
         self.members = read_seeds(config.seeds) if config.seeds else list(range(config.folds))
         check_repeatable(command, self.kind)
 
-        self.flags: list[str] = command.line.without(f"--{self.kind}s")
         self._root = Path(config.trainer.default_root_dir or ".") / ROOT
         self._folder = self._choose_folder(config.experiment, command.settings())
 
@@ -90,7 +88,9 @@ class RunGroup:
         return folder
 
     def begin(self, member: int) -> tuple[Path, list[str]]:
-        """Say that the fit of a member begins; return the folder of its runs, and its flags."""
+        """Say that the fit of a member begins; return the folder of its runs, and the flags that it
+        does not share with the others.
+        """
         self.write_status("running")
         folder = self._folder.path / f"{self.kind}_{member}"
         print(f"\n{RunFolder(folder).name}", flush=True)
@@ -98,7 +98,7 @@ class RunGroup:
             setting = f"--seed_everything={member}"
         else:
             setting = f"--data.fold={member}/{len(self.members)}"
-        return folder, [*self.flags, f"--experiment={folder.relative_to(self._root)}", setting]
+        return folder, [f"--experiment={folder.relative_to(self._root)}", setting]
 
     def stop(self, signum: int) -> None:
         """Say that a signal has stopped the fit of a member, and with it the group."""

@@ -13,7 +13,6 @@ from typing import Any
 import yaml
 from lightning.pytorch import Trainer
 
-from litlab.checkpointing.internals import early_rank
 from litlab.errors import UserError, first_line
 from litlab.runs.changes import (
     check_data,
@@ -36,6 +35,7 @@ from litlab.runs.loggers import log_results, log_settings, save_logger_ids
 from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import now, write_origin
 from litlab.runs.results import flatten, values
+from litlab.util.ranks import is_first_process
 
 # By name, whoever raises them; Lightning ends the process with SystemExit after Ctrl-C.
 INTERRUPTIONS = {"Interrupted", "KeyboardInterrupt", "SIGTERMException"}
@@ -230,8 +230,3 @@ def choose_folder(command: Any, locks: ExitStack) -> RunFolder | None:
     folder = resumed or new_run(root, command.config.experiment)
     locks.enter_context(folder.lock())
     return folder
-
-
-def is_first_process() -> bool:
-    """Return whether this process of a run writes files, and was not launched as a further rank."""
-    return not early_rank() and os.environ.get("NODE_RANK", "0") == "0"

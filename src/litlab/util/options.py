@@ -19,6 +19,7 @@ class Options(argparse.ArgumentParser):
             prog=typed(verb), description=description, formatter_class=form, allow_abbrev=False
         )
 
+    # argparse would print the usage, many lines of it, and exit by itself.
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog.rpartition(' ')[2]}: {message}")
 

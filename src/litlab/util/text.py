@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-_NARROW = 15  # characters: such a column's cells are not broken into lines
+_NARROW = 15  # characters
 
 
 def nearest(name: str, names: Iterable[str], otherwise: str = "") -> str:
@@ -38,28 +38,16 @@ def print_table(table: "Table") -> None:
     than the terminal.
     """
     from rich.console import Console
-    from rich.measure import Measurement, measure_renderables
+    from rich.measure import measure_renderables
 
     console = Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
     wide = console.options.update(width=9999)
-    needs = [
-        measure_renderables(console, wide, [column.header, *column.cells])
-        for column in table.columns
-    ]
-
-    # A column gets what its longest word needs, a narrow one all; then from what is left those that
-    # need least of it.
-    needs = [
-        Measurement(need.maximum, need.maximum) if need.maximum <= _NARROW else need
-        for need in needs
-    ]
-    # 3: the space and lines around a cell
-    left = console.width - sum(need.minimum + 3 for need in needs)
-    for column, need in sorted(
-        zip(table.columns, needs, strict=True), key=lambda pair: pair[1].span
-    ):
-        more = max(0, min(need.span, left))
-        column.width = need.minimum + more
-        left -= more
-    console.width = max(console.width, Measurement.get(console, wide, table).maximum)
-    console.print(table)
+    least = 1
+    for column in table.columns:
+        need = measure_renderables(console, wide, [column.header, *column.cells])
+        # Cells that are narrow, or one word, are not broken into lines.
+        column.no_wrap = need.maximum <= _NARROW or not need.span
+        column.min_width = need.maximum if column.no_wrap else need.minimum
+        least += column.min_width + 3  # the space and lines around a cell
+    console.width = max(console.width, least)
+    console.print(table, crop=False)

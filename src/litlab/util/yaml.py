@@ -23,6 +23,7 @@ FLOAT = re.compile(
 class Loader(_FASTEST):
     """YAML as jsonargparse reads it: 1e-3 is a number, a date is text."""
 
+    # YAML 1.1 takes 1e-3, without a dot, for text, and 2026-01-01 for a date.
     yaml_implicit_resolvers: ClassVar[dict] = {
         first: [pair for pair in pairs if not pair[0].endswith((":float", ":timestamp"))]
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -54,6 +55,7 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
         UserError: If it can't be read, is not YAML, has a key twice, or holds something else.
     """
     text = read_text(file)
+    # ValueError: of a tag that does not fit, such as !!int before a word.
     try:
         content = yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError) as error:
@@ -94,18 +96,17 @@ def find_line(file: Path, key: str) -> int | None:
         file: The file.
         key: Dotted, without ``init_args``.
     """
-    node, line = yaml.compose(read_text(file), Loader), None
-    for name in key.split("."):
-        inside = _pairs(node)
-        if name not in inside and "init_args" in inside:
-            inside = _pairs(inside["init_args"][1])
-        if name not in inside:
-            return None
-        at, node = inside[name]
-        line = at.start_mark.line + 1
-    return line
+    return _find_line(yaml.compose(read_text(file), Loader), key)
 
 
-def _pairs(node: yaml.Node | None) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-    pairs = node.value if isinstance(node, yaml.MappingNode) else []
-    return {str(key.value).rstrip("+"): (key, value) for key, value in pairs}
+def _find_line(node: yaml.Node | None, key: str) -> int | None:
+    for inner, value in node.value if isinstance(node, yaml.MappingNode) else []:
+        name = str(inner.value).rstrip("+")  # it may be dotted itself
+        rest = key if name == "init_args" else key.removeprefix(f"{name}.")
+        if name == key:
+            return inner.start_mark.line + 1
+        if name == "init_args" or rest != key:
+            line = _find_line(value, rest)
+            if line is not None:
+                return line
+    return None

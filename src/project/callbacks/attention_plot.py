@@ -27,7 +27,7 @@ class AttentionPlot(Callback):
     the mean of what all tokens of the text give to a token, and one for attention pooling, where
     the network has it. The texts are spread evenly over the first rank's share of the test; long
     ones are shown up to token `MOST_TOKENS`. With tensor parallelism these are the heads of the
-    first rank; in a pipeline there is no picture.
+    first rank.
 
     The network is made of `MultiHeadAttention`, `Pooling` or both. The model's ``test_step``
     returns ``logits``; a batch is ``({"ids": (batch, time)}, labels)``; the data module has a
@@ -74,8 +74,7 @@ class AttentionPlot(Callback):
         if not self._parts:
             return
         batches = sum(trainer.num_test_batches)
-        self._size = len(batch[1])
-        chosen = pick_evenly(self.texts, len(self._texts), batch_idx, batches, self._size)
+        chosen = pick_evenly(self.texts, len(self._texts), batch_idx, batches, len(batch[1]))
         if not len(chosen):
             return
         self._chosen = chosen.to(batch[1].device, non_blocking=True)
@@ -89,10 +88,9 @@ class AttentionPlot(Callback):
     def _keep(self, part: Any, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
         """Keep the weights of the chosen texts, (text, strip, query, key).
 
-        Of texts that are longer than the network takes they are those of the first window; the
-        stages of a pipeline, which see parts of a batch, are left out.
+        Of texts that are longer than the network takes they are those of the first window.
         """
-        if part in self._weights or len(args[0]) != self._size:
+        if part in self._weights:
             return
         x, *others = (arg[self._chosen] for arg in args)
         if isinstance(part, Pooling):

@@ -9,9 +9,10 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks.evaluation import data_with, from_test_step, gather_rows, pick_evenly
+from litlab.callbacks.evaluation import data_with, from_test_step, pick_evenly
 from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
 from litlab.types import PositiveInt
+from litlab.util.ranks import gather_rows
 from project.callbacks._figures import BLUE, GREY, RED, add_legend, make_axes, set_date_axis
 
 if TYPE_CHECKING:

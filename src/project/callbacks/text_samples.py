@@ -6,9 +6,10 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from litlab.callbacks.evaluation import class_names, data_with, from_test_step, gather_rows
+from litlab.callbacks.evaluation import class_names, data_with, from_test_step
 from litlab.callbacks.reporting import publish_table, run_folder
 from litlab.types import PositiveInt
+from litlab.util.ranks import gather_rows
 
 
 class TextSamples(Callback):

@@ -8,7 +8,7 @@ from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 
 from litlab.callbacks import EMA, Compile
-from litlab.cli.messages import describe_error
+from litlab.cli.run_errors import describe_error
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, fit, make_trainer
 

@@ -40,31 +40,14 @@ def here(tmp_path, monkeypatch) -> Path:
         for name in ("last.ckpt", "best.ckpt", "other.ckpt"):
             torch.save({"global_step": number}, run / "checkpoints" / name)
         (run / "metrics.json").write_text(json.dumps({"best": {"checkpoint": "best.ckpt"}}))
-        words = [
-            "python",
-            "-m",
-            "auks",
-            "fit",
-            *["--config", "plain.yaml", "--model.width=4", "--trainer.callbacks+", "A"],
-        ]
-        (run / "provenance.json").write_text(json.dumps({"command": words}))
+        typed = "python -m auks fit --config plain.yaml --model.width=4 --trainer.callbacks+ A"
+        (run / "provenance.json").write_text(json.dumps({"command": typed.split()}))
         (run / "status.json").write_text(
             json.dumps({"started": f"2026-01-0{number + 1}T00:00:00+00:00"})
         )
     return tmp_path
 
 
-STARTED = [
-    "python",
-    "-m",
-    "auks",
-    "fit",
-    "--config",
-    "plain.yaml",
-    "--model.width=4",
-    "--trainer.callbacks+",
-    "A",
-]
 RUN = f"{LOGS}/mine/version_1"
 PINNED = {
     "fit --config plain.yaml": "fit --config plain.yaml",

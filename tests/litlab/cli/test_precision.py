@@ -12,7 +12,7 @@ from torch import nn
 from litlab.cli import precision
 from litlab.cli.precision import ExperimentTrainer, HalfWithFloat32Norms, auto_precision
 from litlab.errors import UserError
-from litlab.parallel import PipelineStrategy
+from litlab.parallel import ShardedStrategy
 from litlab.util.device import has_fast_bfloat16
 
 QUIET = {
@@ -54,7 +54,7 @@ def test_a_cpu_gets_what_it_has_units_for(monkeypatch, caplog, there, features):
 
 
 @pytest.mark.parametrize(
-    ("setting", "strategy"), [("auto", "fsdp2"), ("16-mixed", PipelineStrategy())]
+    ("setting", "strategy"), [("auto", "fsdp2"), ("16-mixed", ShardedStrategy())]
 )
 def test_strategies_that_divide_the_model_scale_no_gradients(monkeypatch, strategy, setting):
     monkeypatch.setattr(

@@ -133,10 +133,6 @@ def test_a_plateau_that_would_wait_in_vain_is_refused_before_a_step(
             "trainer.limit_train_batches: with 0 nothing is trained",
         ),
         (
-            ["--model.optimizer=nowhere.Adam"],
-            "model.optimizer: the package nowhere is not installed; install it",
-        ),
-        (
             ["--compile.mode=default", "--compile.backend=indoctor"],
             "compile.backend: Invalid backend: 'indoctor'",
         ),

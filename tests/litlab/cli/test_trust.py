@@ -242,10 +242,11 @@ def test_a_fit_of_ones_own_that_goes_on_may_name_what_ones_files_and_flags_do(tm
         "data: {class_path: mylib.data.Mine, init_args: {share: 0.5, path: os.path}}"
     )
     flags = [f"--config={tmp_path / 'mine.yaml'}", "--model=nets.Mine", "--allow_modules=other"]
-    allowed = list_modules(flags).split(",")
+    allowed = list_modules(read_command_line(["fit", *flags])).split(",")
     assert {"other", "mylib.data", "nets"} <= {*restrict_imports(True, ",".join(allowed))}
     assert not {"os", "torch", "litlab"} & {*allowed}
-    assert list_modules([f"--config={run_folder(tmp_path, trained)}/config.yaml"]) == ""
+    of_run = ["fit", f"--config={run_folder(tmp_path, trained)}/config.yaml"]
+    assert list_modules(read_command_line(of_run)) == ""
 
 
 @pytest.mark.parametrize("name", ["os", "*"])

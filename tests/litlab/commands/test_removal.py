@@ -20,8 +20,7 @@ FOLDERS = sorted(path.parent.name for path in SOURCES.glob("commands/*/__init__.
 SCRIPT = """
 import sys
 from lightning.pytorch.strategies import StrategyRegistry
-for name in ("fsdp2", "pipeline"):
-    StrategyRegistry.remove(name)
+StrategyRegistry.remove("fsdp2")
 for name in [name for name in sys.modules if name.partition(".")[0] == "litlab"]:
     del sys.modules[name]
 from litlab.cli.commands import FLAGS, OTHERS, list_commands

@@ -81,16 +81,12 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True,
     process writes its part of the checkpoint, in the background. `validated` is to validate first,
     in inference mode, as Lightning does it with NCCL; `options` are the Trainer's.
     """
-    replicas = {"tp": WORLD, "pipeline": WORLD, "both": 2}.get(strategy, 1)
+    replicas = {"tp": WORLD, "both": 2}.get(strategy, 1)
     sharded = strategy in ("fsdp2", "tp", "both")
     batch = BATCH * replicas // WORLD // options.get("accumulate_grad_batches", 1)
-    # Others begin with the weights of the first process
-    seed = 1 if strategy == "pipeline" else 1 + RANK
-    losses, module, data = (
-        Losses(),
-        classifier(seed=seed, **(model or {})),
-        Tokens(batch_size=batch),
-    )
+    # All begin with the weights of the first process
+    losses, module = Losses(), classifier(seed=1 + RANK, **(model or {}))
+    data = Tokens(batch_size=batch)
     data.train_samples = EPOCH * BATCH
     rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
     saving = Save(folder / f"{name}.ckpt", parts, room)

@@ -21,7 +21,6 @@ VARIANTS = {
 }
 STRATEGIES = {  # with the GPUs that each needs; one is a group of one process
     "fsdp2": ({"strategy": "fsdp2"}, 1),
-    "pipeline": ({"strategy": "pipeline"}, 1),
     "tp": ({"strategy": "tp"}, 2),
     "both_offload": ({"strategy": "both", "offload": True}, 4),
 }

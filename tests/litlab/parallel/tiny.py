@@ -13,8 +13,8 @@ from torch.utils.data import TensorDataset
 from litlab.data import ExperimentData
 from litlab.data.target import Classes, TargetMetadata
 from litlab.parallel import ParallelPlan
-from litlab.parallel.groups import data_ranks
 from litlab.tasks import Classifier
+from litlab.util.ranks import data_ranks
 
 TOKENS, TIME, CLASSES = 40, 7, 5
 

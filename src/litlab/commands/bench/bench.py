@@ -11,7 +11,7 @@ from subprocess import TimeoutExpired
 
 import yaml
 
-from litlab.cli.argv import has_flag
+from litlab.cli.argv import Flags
 from litlab.commands.bench.compare import Trial, Trials, choose_best, explain, search, take_turns
 from litlab.commands.bench.settings import LEARNS, Facts, Side, list_candidates, read_sides, title
 from litlab.errors import UserError
@@ -63,6 +63,7 @@ class Bench:
 
     def measure(self, side: Side) -> Trial:
         """Run a trial, and print what it has come to."""
+        # The baseline must work; a change that fails is a result.
         left = self._end - time.monotonic()
         if left <= 0:
             raise Stopped
@@ -81,6 +82,7 @@ class Bench:
 
     def _run(self, side: Side, limit: float) -> str:
         """Run a trial, which leaves a file; return why it failed, empty if it did not."""
+        # In a process of its own: a setting can't be taken back in one that has compiled with it.
         self._result.unlink(missing_ok=True)
         flags = [*self._flags, *(change.flag for change in side)]
         arguments = [package(), str(self._result), str(self._steps), *flags]
@@ -107,9 +109,10 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--compare", metavar="A,B", type=read_sides, help=COMPARE)
     options.add_argument("--allow", action="append", choices=LEARNS, default=[], help=ALLOW)
     chosen, flags = options.parse_known_args(arguments)
-    if has_flag(flags, *REFUSED):
+    if Flags(flags).has(*REFUSED):
         raise UserError(f"bench: it doesn't go together with {', '.join(REFUSED)}; leave them out")
 
+    # Trials, until all are done or the time is over
     trials: Trials = {}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(flags, 60 * chosen.minutes, Path(folder))
@@ -122,6 +125,7 @@ def main(arguments: list[str]) -> int:
                 check_replaceable(choose_overlay(bench.facts))
                 search(list_candidates(bench.facts, chosen.allow), trials, bench.measure)
 
+    # What was measured by then
     if bench.facts is not None:
         show_trials(trials, bench.facts)
         if not chosen.compare and not bench.signum:

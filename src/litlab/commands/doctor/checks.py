@@ -43,19 +43,19 @@ extern "C" int size() { return static_cast<int>(std::vector<int>{1}.size()); }
 """
 
 
+def judge(is_fine: bool, text: str, remedy: str, otherwise: str = WARN) -> Line:
+    """Return a line on what there is, with what to do where it is not fine."""
+    return (OK, text) if is_fine else (otherwise, f"{text}; {remedy}")
+
+
 def check_python() -> Iterator[Line]:
     from packaging.specifiers import SpecifierSet
 
     version = platform.python_version()
     needed, _ = read_requirements()
-    if SpecifierSet(needed).contains(version, prereleases=True):
-        yield OK, f"{version} in {sys.prefix}"
-    else:
-        yield (
-            FAIL,
-            f"{version} in {sys.prefix}, and the project needs {needed}; make a new environment "
-            "with it",
-        )
+    is_fine = SpecifierSet(needed).contains(version, prereleases=True)
+    remedy = f"the project needs {needed}: make a new environment with it"
+    yield judge(is_fine, f"{version} in {sys.prefix}", remedy, FAIL)
 
 
 def check_packages() -> Iterator[Line]:
@@ -64,27 +64,22 @@ def check_packages() -> Iterator[Line]:
     """
     from packaging.requirements import Requirement
 
-    count = 0
-    is_complete = True
-    for text in read_requirements()[1]:
-        requirement = Requirement(text)
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
-            continue
-        count += 1
+    fitting = 0
+    needed = [Requirement(text) for text in read_requirements()[1]]
+    needed = [item for item in needed if item.marker is None or item.marker.evaluate({"extra": ""})]
+    for requirement in needed:
+        name, versions = requirement.name, requirement.specifier
         try:
-            version = metadata.version(requirement.name)
+            version = metadata.version(name)
         except metadata.PackageNotFoundError:
             version = "missing"
-        if version == "missing" or not requirement.specifier.contains(version, prereleases=True):
-            is_complete = False
-            needed = f"{requirement.name}{requirement.specifier}"
-            yield (
-                FAIL,
-                f"{requirement.name} is {version}, and the project needs {needed}; pip install "
-                f"'{needed}'",
-            )
-    if is_complete:
-        yield OK, f"the {count} that the project needs are there"
+        if version != "missing" and versions.contains(version, prereleases=True):
+            fitting += 1
+        else:
+            text = f"{name} is {version}, and the project needs {name}{versions}"
+            yield FAIL, f"{text}; pip install '{name}{versions}'"
+    if fitting == len(needed):
+        yield OK, f"the {fitting} that the project needs are there"
 
 
 def read_requirements() -> tuple[str, list[str]]:
@@ -135,12 +130,10 @@ def check_devices() -> Iterator[Line]:
         return
     import torch
 
+    # The CPU, then each GPU with some work, then why there is none
     cores, threads = count_cores(), torch.get_num_threads()
-    if threads <= max(1, cores):
-        yield OK, f"CPU, {threads} threads"
-    else:
-        text = f"CPU, {threads} threads, which wait for each other on {cores:g} cores"
-        yield WARN, f"{text}; export OMP_NUM_THREADS={max(1, int(cores))}"
+    remedy = f"export OMP_NUM_THREADS={max(1, int(cores))}"
+    yield judge(threads <= max(1, cores), f"CPU, {threads} threads on {cores:g} cores", remedy)
 
     for number in range(torch.cuda.device_count()):
         device = torch.device("cuda", number)
@@ -149,10 +142,7 @@ def check_devices() -> Iterator[Line]:
         text = (
             f"{torch.cuda.get_device_name(device)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
         )
-        if free > total / 2:
-            yield OK, text
-        else:
-            yield WARN, f"{text}; nvidia-smi lists the programs that use it"
+        yield judge(free > total / 2, text, "nvidia-smi lists the programs that use it")
 
     if torch.backends.mps.is_available():
         yield OK, f"Apple GPU, {torch.mps.recommended_max_memory() / GIB:.1f} GiB"
@@ -169,6 +159,8 @@ def explain_no_gpu() -> Line:
     query = [command, "--query-gpu=name", "--format=csv,noheader"]
     smi = subprocess.run(query, capture_output=True, text=True, timeout=15, check=False)
     names = ", ".join(smi.stdout.splitlines())
+
+    # From the driver to torch, what fails first
     if smi.returncode != 0:
         return (
             FAIL,
@@ -212,15 +204,7 @@ def check_compiler() -> Iterator[Line]:
         source = Path(folder) / "size.cpp"
         source.write_text(SOURCE)
         include = f"-I{sysconfig.get_paths()['include']}"
-        words = [
-            *command,
-            "-std=c++17",
-            "-c",
-            include,
-            str(source),
-            "-o",
-            str(source.with_suffix(".o")),
-        ]
+        words = [*command, "-std=c++17", include, "-c", str(source), "-o", f"{source}.o"]
         compilation = subprocess.run(
             words, capture_output=True, text=True, errors="replace", check=False
         )
@@ -265,26 +249,18 @@ def check_memory() -> Iterator[Line]:
         if limit != "max":
             total, free = min(total, int(limit)), min(free, int(limit))
     text = f"{free / GIB:.1f} of {total / GIB:.1f} GiB free"
-    if free >= ENOUGH:
-        yield OK, text
-    else:
-        yield (
-            WARN,
-            f"{text}; end other programs, or raise the container's limit (docker run --memory)",
-        )
+    remedy = "end other programs, or raise the container's limit (docker run --memory)"
+    yield judge(free >= ENOUGH, text, remedy)
 
 
 def check_shared_memory() -> Iterator[Line]:
     if not SHARED.is_dir():  # only Linux has it
         return
     free = shutil.disk_usage(SHARED).free
-    if free >= GIB:
-        yield OK, f"{free / GIB:.1f} GiB free"
-    else:
-        text = (
-            f"{free / GIB:.1f} GiB free, so that loader workers and NCCL may end with a bus error"
-        )
-        yield WARN, f"{text}; docker run --shm-size 8g, or --ipc host"
+    remedy = (
+        "loader workers and NCCL may end with a bus error: docker run --shm-size 8g, or --ipc host"
+    )
+    yield judge(free >= GIB, f"{free / GIB:.1f} GiB free", remedy)
 
 
 def check_disk() -> Iterator[Line]:
@@ -296,11 +272,5 @@ def check_disk() -> Iterator[Line]:
         with tempfile.TemporaryFile(dir=parents[0], buffering=0) as stream:
             stream.write(bytes(2**16))
         free = shutil.disk_usage(parents[0]).free
-        if free >= ENOUGH:
-            yield OK, f"{free / GIB:.1f} GiB free for {folder}"
-        else:
-            yield (
-                WARN,
-                f"{free / GIB:.1f} GiB free for {folder}; make room, data sets and checkpoints "
-                "need more",
-            )
+        text = f"{free / GIB:.1f} GiB free for {folder}"
+        yield judge(free >= ENOUGH, text, "make room, data sets and checkpoints need more")

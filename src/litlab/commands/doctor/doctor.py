@@ -1,6 +1,5 @@
 """``python -m PACKAGE doctor``: what of this machine is fine, and what to do about the rest."""
 
-import gc
 from concurrent.futures import ThreadPoolExecutor
 
 from litlab.commands.doctor.checks import (
@@ -18,6 +17,7 @@ from litlab.commands.doctor.checks import (
 )
 from litlab.commands.doctor.processes import check_processes
 from litlab.errors import first_line, printable
+from litlab.util.imports import pausing_garbage_collection
 from litlab.util.options import Options
 
 DESCRIPTION = """\
@@ -51,15 +51,13 @@ CHECKS: dict[str, tuple[Check, str]] = {
 def main(arguments: list[str]) -> int:
     Options("doctor", DESCRIPTION).parse_args(arguments)
     failed = False
-    gc.disable()  # or a fifth of the time goes to looking through what torch's import makes
-    with ThreadPoolExecutor(1) as thread:
+    with pausing_garbage_collection(), ThreadPoolExecutor(1) as thread:
         processes = thread.submit(run_check, "processes")  # they import torch, too, meanwhile
         for name in CHECKS:
             lines = processes.result() if name == "processes" else run_check(name)
             for status, text in lines:
                 print(f"{status:4} {name}: {printable(text)}", flush=True)
                 failed = failed or status == FAIL
-    gc.enable()
     return int(failed)
 
 
@@ -71,6 +69,6 @@ def run_check(name: str) -> list[Line]:
             lines.append(line)  # what comes before an exception is kept
     except ModuleNotFoundError as error:
         lines.append((FAIL, f"{error}; {INSTALL}"))
-    except Exception as error:  # as of a broken library
+    except Exception as error:  # such as of a broken library
         lines.append((FAIL, f"{type(error).__name__}: {first_line(error)}; {remedy}"))
     return lines

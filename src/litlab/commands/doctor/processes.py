@@ -3,15 +3,16 @@
 ``python -m litlab.commands.doctor.processes STORE RANK`` is one of them.
 """
 
-import gc
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from litlab.commands.doctor.checks import FAIL, OK, Line
+from litlab.util.imports import pausing_garbage_collection
 
 SIZE = 2
 SECONDS = 60.0  # that they may take: most of it for importing torch from a slow disk
@@ -25,13 +26,11 @@ REMEDY = (
 def check_processes() -> Iterator[Line]:
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", __name__, f"{folder}/store"]
-        pipes = {
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.STDOUT,
-            "text": True,
-            "errors": "replace",
-        }
-        ranks = [subprocess.Popen([*command, str(rank)], **pipes) for rank in range(SIZE)]
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        ranks = [
+            subprocess.Popen([*command, str(rank)], **pipes, text=True, errors="replace")
+            for rank in range(SIZE)
+        ]
         try:
             outputs = [rank.communicate(timeout=SECONDS)[0] for rank in ranks]
         except subprocess.TimeoutExpired:
@@ -50,9 +49,9 @@ def check_processes() -> Iterator[Line]:
 
 def sum_tensor(store: str, rank: int) -> None:
     """Sum a tensor over all processes, which find each other by a file, and print the backend."""
-    gc.disable()  # as in `litlab.commands.doctor.doctor`
-    import torch
-    import torch.distributed as dist
+    with pausing_garbage_collection():
+        import torch
+        import torch.distributed as dist
 
     device = torch.device("cpu")
     if torch.cuda.device_count() >= SIZE:

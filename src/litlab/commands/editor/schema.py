@@ -47,27 +47,22 @@ def read_parser() -> Schema:
     """Import every class that a config could name, and return jsonargparse's schema of what ``fit``
     takes.
     """
-    from jsonargparse import set_parsing_settings
-    from lightning.pytorch import LightningDataModule, LightningModule
+    from jsonargparse import Namespace, set_parsing_settings
 
     from litlab.cli.classes import import_all_classes
-    from litlab.cli.config import ExperimentParser
-    from litlab.cli.messages import silence_noise
-    from litlab.cli.precision import ExperimentTrainer
-    from litlab.cli.sections import add_arguments
+    from litlab.cli.config import Command
+    from litlab.cli.noise import silence_noise
+
+    class SchemaCommand(Command):
+        def parse_arguments(self, parser: Any, args: Any) -> None:
+            """Parse nothing: the parser itself is what is asked for."""
+            self.config = Namespace()
 
     silence_noise()
     import_all_classes()
-    # Jsonargparse takes it for a class and fails
+    # jsonargparse (4.53) takes it for a class of which there are subclasses, and fails.
     set_parsing_settings(subclasses_disabled=[ABCMeta])
-
-    parser = ExperimentParser()
-    parser.add_argument("--seed_everything", type=bool | int)
-    parser.add_lightning_class_args(ExperimentTrainer, "trainer")
-    parser.add_lightning_class_args(LightningModule, "model", subclass_mode=True)
-    parser.add_lightning_class_args(LightningDataModule, "data", subclass_mode=True)
-    add_arguments(parser, "fit")
-    return json.loads(parser.get_completion_script("jsonschema"))
+    return json.loads(SchemaCommand(["fit"]).parser.get_completion_script("jsonschema"))
 
 
 def relax(schema: Any) -> Any:

@@ -23,8 +23,8 @@ from litlab.callbacks import OptimizerInBackward
 from litlab.callbacks.gradients import FreeGradients
 from litlab.cli.precision import ExperimentTrainer
 from litlab.errors import UserError, first_line
-from litlab.nn.selection import find_blocks, select_modules
-from litlab.parallel.plan import networks, plan_of
+from litlab.nn.selection import find_blocks, find_networks, select_modules
+from litlab.parallel.plan import plan_of
 from litlab.util.steps import Enough
 
 aten: Any = torch.ops.aten
@@ -154,7 +154,7 @@ class FakeDevice(SingleDeviceStrategy):
         """Note the weights of a model, and follow its modules by hooks."""
         blocks: list[nn.Module] = []
         divided: set[nn.Parameter] = set()
-        for path, network in networks(model).items():
+        for path, network in find_networks(model).items():
             blocks += find_blocks(network).values()
             plan = plan_of(network)
             self.step.rows += len(select_modules(network, plan.rows, path))

@@ -8,13 +8,13 @@ that.
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from lightning.pytorch import LightningDataModule
-from numpy import array_split
 
+from litlab.cli.argv import Flags
 from litlab.cli.sections import SECTIONS
 from litlab.commands.plan.measure import Step, measure
 from litlab.data.module import ExperimentData
@@ -48,9 +48,7 @@ class Devices:
 
 @dataclass(frozen=True)
 class Layout:
-    """One way: devices share the batches alone (ddp), all of the training's state (fsdp2), or the
-    blocks (pipeline).
-    """
+    """One way: devices share the batches alone (ddp), or all of the training's state (fsdp2)."""
 
     kind: str = "ddp"
     tensor: int = 1  # devices that share each layer, with fsdp2
@@ -77,19 +75,11 @@ def layout_of(strategy: Any) -> Layout:
     name, settings = strategy, {}
     if not isinstance(strategy, str):
         name, settings = strategy["class_path"].rpartition(".")[2], strategy.get("init_args") or {}
-    kinds = {
-        "auto": "ddp",
-        "ddp": "ddp",
-        "fsdp": "fsdp2",
-        "sharded": "fsdp2",
-        "pipeline": "pipeline",
-    }
+    kinds = {"auto": "ddp", "ddp": "ddp", "fsdp": "fsdp2", "sharded": "fsdp2"}
     for start, kind in kinds.items():
         if name.lower().startswith(start):
             return Layout(kind, settings.get("tensor_parallel_size", 1))
-    raise UserError(
-        f"trainer.strategy: --plan does not know {name}; it knows ddp, fsdp, fsdp2 and pipeline"
-    )
+    raise UserError(f"trainer.strategy: --plan does not know {name}; it knows ddp, fsdp and fsdp2")
 
 
 def list_layouts(devices: Devices, step: Step) -> Iterator[Layout]:
@@ -98,8 +88,6 @@ def list_layouts(devices: Devices, step: Step) -> Iterator[Layout]:
     if devices.count > 1:
         sizes = [size for size in (2, 4, 8) if step.rows and devices.per_node % size == 0]
         yield from (Layout("fsdp2", tensor) for tensor in (1, *sizes))
-        if devices.count <= len(step.kept):
-            yield Layout("pipeline")
 
 
 @dataclass
@@ -115,16 +103,7 @@ class Estimate:
 def estimate(layout: Layout, step: Step, devices: Devices, batches: int = 1) -> Estimate:
     """Return what a layout needs, with so many batches to a step."""
     shards = devices.count // layout.tensor if layout.kind == "fsdp2" else 1
-    stages = devices.count if layout.kind == "pipeline" else 1
-    blocks = list(step.kept)
-    if stages > max(1, len(blocks)):
-        raise UserError(
-            f"--plan: {stages} stages need at least {stages} blocks, and there are {len(blocks)}"
-        )
-    parts = [
-        _take_part(step, [0, *part], layout.tensor, shards) for part in array_split(blocks, stages)
-    ]
-    memory = max(parts, key=Counter.total)
+    memory = _divide(step, layout.tensor, shards)
     gradients = memory[GRADIENTS] * shards
 
     # Traffic
@@ -132,15 +111,13 @@ def estimate(layout: Layout, step: Step, devices: Devices, batches: int = 1) -> 
     if layout.kind == "ddp" and devices.count > 1:
         memory[BUCKETS] = gradients
         sent = _ring(gradients, devices.count)
-    if layout.kind == "pipeline":
-        sent = (2 * step.between + _ring(_take_part(step, [0])[GRADIENTS], stages)) * batches
     if layout.tensor > 1:
         output = step.between // 2 if step.casts else step.between
         sent = _ring(2 * step.rows * output, layout.tensor) * batches
     if shards > 1:
         # Weights are gathered block by block, the next one early; those outside of the blocks for
         # the whole pass.
-        sizes = [_take_part(step, [block], layout.tensor)[PARAMETERS] for block in (0, *blocks)]
+        sizes = _list_sizes(step, layout.tensor)
         outside, *inside = (size // 2 if step.casts else size for size in sizes)
         memory[WEIGHTS] = outside + sum(sorted(inside)[-2:])
         # All-gather twice, reduce-scatter once: each is half of what a sum sends.
@@ -152,30 +129,31 @@ def estimate(layout: Layout, step: Step, devices: Devices, batches: int = 1) -> 
         int(step.update * memory[PARAMETERS] / sum(step.parameters)),
         0,
     )
-    if batches == 1 and stages == 1:
+    if batches == 1:
         memory[GRADIENTS] = 0  # they come when activations go
     return Estimate(layout, max(memory, update, key=Counter.total), sent)
 
 
-def _take_part(
-    step: Step, blocks: Collection[int], tensor: int = 1, shards: int = 1
-) -> Counter[str]:
-    """Return bytes by kind, in the forward and backward pass, of a device that has its share of
-    some blocks.
-    """
-    parameters = sum(
-        step.parameters[block] - step.divided[block] * (tensor - 1) // tensor for block in blocks
-    )
+def _divide(step: Step, tensor: int, shards: int) -> Counter[str]:
+    """Return bytes by kind, in the forward and backward pass, of one of the devices."""
+    parameters = sum(_list_sizes(step, tensor))
     share = parameters / shards / sum(step.parameters)
-    elsewhere = sum(size for block, size in step.kept.items() if block not in blocks)
     # What a layer gets is whole, before and after a norm; what is between two layers is divided.
     divided = max(0, sum(step.kept.values()) - 2 * step.rows * step.between)
-    activations = step.passes - step.casts - elsewhere - divided * (tensor - 1) // tensor
+    activations = step.passes - step.casts - divided * (tensor - 1) // tensor
     return Counter({
         PARAMETERS: parameters // shards, GRADIENTS: int(step.gradients * share),
         OPTIMIZER: int(step.states * share), AVERAGE: int(step.average * share),
         WEIGHTS: int(step.casts * share), ACTIVATIONS: activations,
     })  # fmt: skip
+
+
+def _list_sizes(step: Step, tensor: int) -> list[int]:
+    """Return the bytes of the parameters outside of the blocks, and of each block, on a device."""
+    return [
+        size - divided * (tensor - 1) // tensor
+        for size, divided in zip(step.parameters, step.divided, strict=True)
+    ]
 
 
 def _ring(size: float, ranks: int) -> float:
@@ -207,7 +185,7 @@ def plan_command(command: Any) -> None:
     print(f"Plan for {config.plan} devices of {devices.memory / GIB:.3g} GiB. Nothing is run.")
     print(f"model: {config.model.class_path}, {precision}")
     print(f"batch: {describe(batch)} on each device")
-    show(estimates, devices, ["fit", *command.line.without("--plan", "--plan_memory")])
+    show(estimates, devices, Flags(command.line.pinned).drop("--plan", "--plan_memory"))
 
 
 def read_devices(text: str, gib: float) -> Devices:

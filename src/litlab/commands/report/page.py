@@ -119,6 +119,10 @@ def read_facts(run: RunFolder) -> Facts:
 
 
 NOT_REAL = "The data was GENERATED, not real: the figures say nothing about the real data."
+RANDOM_WEIGHTS = (
+    "Weights that should be pretrained are random; RANDOM_WEIGHTS.txt in the run's folder says "
+    "which."
+)
 ENDINGS = {
     "running": "The run is not finished: the figures are those of its best checkpoint so far.",
     "interrupted": "The run was interrupted: the figures are those of its best checkpoint so far.",
@@ -162,29 +166,27 @@ def describe_run(facts: Facts) -> str:
 
 
 def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
-    banners = []
+    """Return what has to be known of each run before its figures are read."""
+    banners: list[Markup] = []
     for name, facts in runs.items():
         before = f"{name}: " if len(runs) > 1 else ""
         if facts.generated:
             banners.append(show.text(before + NOT_REAL, "error"))
         if (facts.run.path / "RANDOM_WEIGHTS.txt").is_file():
-            text = (
-                "Weights that should be pretrained are random; RANDOM_WEIGHTS.txt in the run's "
-                "folder says which."
-            )
-            banners.append(show.text(before + text, "error"))
+            banners.append(show.text(before + RANDOM_WEIGHTS, "error"))
+
+        # How it ended, what it left out, and files that can't be read
+        notes: list[str] = []
         if facts.status in ENDINGS:
-            reason = facts.state.get("reason") or ""
-            banners.append(show.text(f"{before}{ENDINGS[facts.status]} {reason}", "warning"))
+            notes.append(f"{before}{ENDINGS[facts.status]} {facts.state.get('reason') or ''}")
         limits = {limit: facts.settings.get(f"trainer.{limit}") for limit in LIMITS}
+        # 1.0 is all of the data, 1 is one batch.
         parts = [
             f"{limit}: {value}" for limit, value in limits.items() if value and repr(value) != "1.0"
         ]
         if parts:
-            banners.append(
-                show.text(f"{before}It used a part of its data ({', '.join(parts)}).", "warning")
-            )
-        banners += [show.text(problem, "warning") for problem in facts.problems]
+            notes.append(f"{before}It used a part of its data ({', '.join(parts)}).")
+        banners += [show.text(note, "warning") for note in notes + facts.problems]
     return banners
 
 

@@ -34,9 +34,9 @@ def main(arguments: list[str]) -> int:
 
     from litlab.commands.report.page import build_page, read_facts
 
+    # Where it goes, before the work; in the folder of a run no link is followed.
     runs = find_runs(chosen.run)
     output = chosen.output or default_output(runs, chosen.run)
-    # The run may be another's
     check_replaceable(output, None if chosen.output else output.parents[1])
     facts = [read_facts(run) for run in runs]
     generated = some([each.run.name for each in facts if each.generated])

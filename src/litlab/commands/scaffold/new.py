@@ -14,19 +14,6 @@ from litlab.util.options import Options
 from litlab.util.team import package, package_folder, typed
 
 CONFIGS = Path("configs")
-
-
-def find_folders(command: str) -> tuple[Path, Path]:
-    """Return the folders of the package and of its tests, relative to the project's root."""
-    root = Path.cwd().resolve()
-    source = package_folder().resolve()
-    if not (root / CONFIGS).is_dir() or not source.is_relative_to(root):
-        raise UserError(
-            f"{command}: run it in the project's root, where {CONFIGS}/ and src/{package()}/ are"
-        )
-    return source.relative_to(root), Path("tests") / package()
-
-
 TEMPLATES = Path(__file__).parent / "templates"
 LITLAB = Path(__file__).parents[2]
 NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
@@ -59,6 +46,17 @@ without an internet connection; then change it. --like says what it begins as:
   %(prog)s mine --like cifar
   %(prog)s mine --like text --model-only      for data that is read without code
 """
+
+
+def find_folders(command: str) -> tuple[Path, Path]:
+    """Return the folders of the package and of its tests, relative to the project's root."""
+    root = Path.cwd().resolve()
+    source = package_folder().resolve()
+    if not (root / CONFIGS).is_dir() or not source.is_relative_to(root):
+        raise UserError(
+            f"{command}: run it in the project's root, where {CONFIGS}/ and src/{package()}/ are"
+        )
+    return source.relative_to(root), Path("tests") / package()
 
 
 def main(arguments: list[str]) -> int:
@@ -97,10 +95,11 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     source, tests = find_folders("new")
-    check_name(name)
+    check_name("new", name)
     class_name = "".join(part.capitalize() for part in name.split("_"))
     check_class(class_name, source)
 
+    # A variable that is missing is an error, and no file ends without a line end.
     templates = Environment(
         loader=FileSystemLoader(TEMPLATES / kind), undefined=StrictUndefined, trim_blocks=True,
         keep_trailing_newline=True,
@@ -112,6 +111,8 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
         "command": typed(),
         "own_data": own_data,
     }
+
+    # All are rendered, and all places found free, before the first is written.
     files: dict[Path, str] = {}
     for part, place in PLACES.items():
         if not (TEMPLATES / kind / f"{part}.j2").is_file() or (part == "data.py" and not own_data):
@@ -123,19 +124,19 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
     return files
 
 
-def check_name(name: str) -> None:
+def check_name(command: str, name: str) -> None:
+    """Check that files and modules can have a name, by itself."""
     if not NAME.fullmatch(name):
         raise UserError(
-            f"new: {name!r} can't be its name; use lower-case letters, digits and _, and begin "
-            "with a letter"
+            f"{command}: {name!r} can't be its name; use lower-case letters, digits and _, and "
+            "begin with a letter"
         )
-    if (
-        keyword.iskeyword(name)
-        or not isinstance(yaml.safe_load(name), str)
-        or NO_EXPERIMENT.fullmatch(name)
-    ):
+    # Such as class in Python, true in YAML, seeds_0 for runs
+    is_text = isinstance(yaml.safe_load(name), str)
+    if keyword.iskeyword(name) or not is_text or NO_EXPERIMENT.fullmatch(name):
         raise UserError(
-            f"new: {name} has another meaning in Python, in YAML or for runs; choose another name"
+            f"{command}: {name} has another meaning in Python, in YAML or for runs; choose another "
+            "name"
         )
 
 

@@ -3,13 +3,12 @@ it.
 """
 
 import importlib.util
-import keyword
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-from litlab.commands.scaffold.new import find_folders
+from litlab.commands.scaffold.new import check_name, find_folders
 from litlab.errors import UserError
 from litlab.runs.git import GitError, git
 from litlab.util.options import Options
@@ -47,7 +46,8 @@ def main(arguments: list[str]) -> int:
     new = options.parse_args(arguments).name
 
     folders = find_folders("rename")
-    check_name(new)
+    check_name("rename", new)
+    check_free(new)
     check_committed()
     count = replace_mentions(folders, new)
     for folder in folders:
@@ -62,12 +62,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def check_name(name: str) -> None:
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise UserError(
-            f"rename: {name!r} can't be a package; use lower-case letters, digits and _, begin "
-            "with a letter"
-        )
+def check_free(name: str) -> None:
     folders = [Path(name), Path("src", name), Path("tests", name)]
     if any(folder.exists() for folder in folders) or importlib.util.find_spec(name) is not None:
         raise UserError(

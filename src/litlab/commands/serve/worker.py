@@ -32,7 +32,7 @@ def create_app(options: ServeOptions) -> Starlette:
         batcher = Batcher(model.answer, options.batch_size)
         warm_up(model, batcher, max(SECONDS_TO_WARM_UP, options.timeout))
     except Exception as error:
-        from litlab.cli.messages import describe_error
+        from litlab.cli.run_errors import describe_error
 
         line = None if os.environ.get("LITLAB_TRACEBACK") else describe_error(error)
         print(f"error: {line or traceback.format_exc()}", file=sys.stderr, flush=True)

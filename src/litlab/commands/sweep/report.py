@@ -59,6 +59,7 @@ def check_files(spec: Spec) -> None:
 
 
 def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str]]]:
+    # The best first, then those without a value by their numbers
     sign = -1 if spec.direction == "maximize" else 1
 
     def turn(trial: FrozenTrial) -> tuple[bool, float]:
@@ -98,6 +99,8 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
     for row in rows:  # a narrow page breaks lines within the names of settings
         row[3] = Markup(re.sub(r"(?<=[a-z])([.=_])", r"\1<wbr>", str(escape(row[3]))))
     sections: list[Section] = [("Trials", [show.table(header, rows)])]
+
+    # Optuna's figures; Plotly itself is one file beside the page, which so works offline.
     for title, figure in draw_figures(spec, study):
         figure.update_layout(
             title=None, template="plotly_white", margin={"t": 30}, legend={"orientation": "h"}

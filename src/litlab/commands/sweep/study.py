@@ -38,6 +38,7 @@ def open_storage(folder: Path) -> RDBStorage:
 
     Errors don't show the address, which may hold a password.
     """
+    # SQLite, for one machine: it waits for other processes, and holds no connection open.
     url = os.environ.get(VARIABLE) or f"sqlite:///{folder / 'study.db'}"
     url = url.replace("postgresql://", "postgresql+psycopg://")
     is_file = url.startswith("sqlite")
@@ -62,6 +63,7 @@ def open_study(spec: Spec, create: bool = False) -> optuna.Study:
     """Open the study of a sweep; to create it checks that trials can be compared, and queues the
     points of a grid.
     """
+    # A study that is only looked at must be there.
     storage = open_storage(spec.folder)
     pruner = build_part(PRUNERS, spec.pruner, "pruner")
     if not create and spec.name not in optuna.get_all_study_names(storage):
@@ -74,6 +76,8 @@ def open_study(spec: Spec, create: bool = False) -> optuna.Study:
             pruner=pruner,
             load_if_exists=True,
         )
+
+        # What its trials share is what the first of them had.
         if not study.trials:
             study.set_user_attr("fingerprint", spec.fingerprint)
         before = study.user_attrs["fingerprint"]
@@ -86,6 +90,8 @@ def open_study(spec: Spec, create: bool = False) -> optuna.Study:
                 "were run with; change it back, give the sweep another name, or delete "
                 f"{spec.folder}"
             )
+
+        # The points of a grid are trials from the start, so that workers share them out.
         if create and spec.sampler["name"] == "grid":
             for point in list_points(spec.space, Entry.grid)[: spec.trials]:
                 study.enqueue_trial(point, skip_if_exists=True)

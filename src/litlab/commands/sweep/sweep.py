@@ -92,7 +92,8 @@ def _sweep(arguments: list[str]) -> int:
     check_space(spec)
     study = open_study(spec, create=True)
 
-    # Trials
+    # Trials: one worker is this process; several are processes of the same command, which know
+    # their number and so run none themselves
     if workers == 1:
         codes = [run_worker(spec, [os.getpid()])]
     else:
@@ -118,6 +119,7 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
 
     The fits end where one of the `processes` of the command is gone.
     """
+    # Each command has its own hours; the number of trials is that of the study.
     study = open_study(spec)
     until = time.time() + 3600 * (spec.hours or 1e9)
     numbers: list[int] = []
@@ -134,18 +136,15 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
     while time.time() < until and all(map(psutil.pid_exists, processes)):
         # Wait for trials of other workers, which may be killed
         states = [trial.state for trial in list_counted(study)]
-        if (
-            TrialState.WAITING not in states
-            and spec.trials is not None
-            and len(states) >= spec.trials
-        ):
+        is_enough = spec.trials is not None and len(states) >= spec.trials
+        if is_enough and TrialState.WAITING not in states:
             if TrialState.RUNNING not in states:
                 break
             time.sleep(2)
             fail_stale_trials(study)
             continue
 
-        # The next one
+        # The next one, from a sampler that draws other numbers than those before
         study.sampler = build_part(SAMPLERS, spec.sampler, "sampler", number=len(states))
         try:
             study.optimize(objective, n_trials=1, catch=(TrialFailed,))

@@ -14,6 +14,7 @@ import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from optuna.exceptions import TrialPruned
 
+from litlab.cli.argv import read_command_line
 from litlab.cli.trust import list_modules
 from litlab.commands.sweep.spec import PRUNERS, Spec, build_part, make_overlay
 from litlab.commands.sweep.study import allow_experimental, open_storage, queue_again
@@ -42,6 +43,7 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
     `processes` are this one, first, and those on which it depends: when one is gone, the fits save
     their state and end.
     """
+    # Optuna's public suggest_float and so on take the parts of a distribution instead.
     point = {path: trial._suggest(path, entry.distribution) for path, entry in spec.space.items()}
     history = [*queue_again.retry_history(trial.study.trials[trial.number]), trial.number]
     # Made of a number only: the database may be another's
@@ -50,22 +52,18 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
     write_text(
         folder / "trial.yaml", yaml.safe_dump(make_overlay(spec.space, point), sort_keys=False)
     )
-    values = []
-    for seed in range(spec.seeds):
-        job = {
-            "study": spec.name,
-            "trial": trial._trial_id,
-            "pruner": spec.pruner,
-            "processes": processes,
-        }
-        job["reports"] = seed == 0  # the first fit, which every trial has, is compared
-        values.append(_fit(spec, folder, seed, job))
+
+    # Of several fits the first, which every trial has, is compared with those of other trials.
+    job: dict[str, Any] = {"study": spec.name, "trial": trial._trial_id, "pruner": spec.pruner}
+    job["processes"] = processes
+    values = [_fit(spec, folder, seed, {**job, "reports": seed == 0}) for seed in range(spec.seeds)]
     over_seeds = spread(values)
     trial.set_user_attr("deviation", over_seeds.deviation)
     return over_seeds.mean
 
 
 def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
+    # The callback that reports is one more config, the last: no other can replace it.
     folder = trial / f"seed_{seed}"
     report = {
         "class_path": f"{__name__}.ReportTrial",
@@ -82,9 +80,12 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
         *spec.arguments,
         f"--config={folder / 'report.yaml'}",
     ]
+
+    # A fit that was stopped goes on; how it ends is known from its code and its files.
     log = folder / "fit.log"
     try:
-        code = run_fit(folder, arguments, list_modules(arguments), log)
+        line = read_command_line(["fit", *arguments])
+        code = run_fit(folder, arguments, list_modules(line), log)
         validations: Any = read_json(folder / "validations.json").values()
     except UserError as error:  # a file is damaged
         raise TrialFailed(str(error)) from error
@@ -93,6 +94,7 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
     if code:
         raise TrialFailed(explain_failure(code, log))
 
+    # Its value is its best validation.
     if (folder / "pruned").exists():
         raise TrialPruned
     finite = list(filter(math.isfinite, validations))
@@ -116,6 +118,7 @@ class ReportTrial(Callback):
         self._trial: optuna.Trial | None = None
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # In a run that is resumed by hand, the sweep's process is not there.
         job = read_json(self._folder / "job.json")
         if not trainer.is_global_zero or not job or not psutil.pid_exists(job["processes"][0]):
             return

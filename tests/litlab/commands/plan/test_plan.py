@@ -125,15 +125,6 @@ def test_tensor_parallel_divides_layers_and_sums_their_outputs():
     assert one.memory.total() > two.memory.total() > eight.memory.total()
 
 
-def test_a_stage_of_a_pipeline_has_its_share_of_the_blocks():
-    plan = planned(Layout("pipeline"), 2)
-    assert plan.memory[plans.PARAMETERS] == NETWORK - BLOCK
-    assert plan.memory[plans.ACTIVATIONS] < step_of().passes
-    assert plan.sent == 2 * OUTPUT + HEAD
-    with pytest.raises(UserError, match="3 stages need at least 3 blocks, and there are 2"):
-        planned(Layout("pipeline"), 3)
-
-
 def test_what_changes_a_step():
     assert step_of(Module, ActivationCheckpointing).passes <= step_of().passes - HIDDEN
     assert planned(Layout(), 1, EMA).memory[plans.AVERAGE] == NETWORK
@@ -183,10 +174,10 @@ def test_strategies_and_ways_to_compare():
     assert layout_of(
         {"class_path": "litlab.parallel.ShardedStrategy", "init_args": arguments}
     ) == Layout("fsdp2", 4)
-    names = ("fsdp", "pipeline", "auto", "ddp_find_unused_parameters_true")
-    assert [*map(layout_of, names)] == [Layout("fsdp2"), Layout("pipeline"), Layout(), Layout()]
+    names = ("fsdp", "auto", "ddp_find_unused_parameters_true")
+    assert [*map(layout_of, names)] == [Layout("fsdp2"), Layout(), Layout()]
     ways = list(list_layouts(Devices(1, 2, 2**30), step_of()))
-    assert ways == [Layout(), Layout("fsdp2"), Layout("fsdp2", 2), Layout("pipeline")]
+    assert ways == [Layout(), Layout("fsdp2"), Layout("fsdp2", 2)]
     tensor = ["--config=configs/with/fsdp2.yaml", "--trainer.strategy.tensor_parallel_size=2"]
     assert [way.flags(Devices(2, 2, 2**30)) for way in ways[1:3]] == [tensor[:1], tensor]
     assert Layout().flags(Devices(1, 1, 2**30)) == []

@@ -135,7 +135,7 @@ def restore(path: str) -> str:
 def test_what_can_not_be_is_one_line_and_changes_nothing(repository):
     before = list_contents(repository)
     for name, says in {
-        "our-studio": "'our-studio' can't be a package",
+        "our-studio": "'our-studio' can't be its name",
         "json": "there is something of the name json already",
         "studio": "there are uncommitted changes; commit them first",
     }.items():

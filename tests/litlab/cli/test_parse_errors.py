@@ -1,0 +1,154 @@
+"""Mistakes in YAML and flags: one line that says where, what and what to do, exit code 2, and
+nothing half-written.
+"""
+
+import pytest
+
+from litlab.cli.config import Command, ExperimentParser
+from litlab.cli.parse_errors import explain
+
+GOOD = """\
+model:
+  class_path: SmallCNN
+  init_args:
+    width: 16
+    optimizer: {class_path: torch.optim.SGD, init_args: {lr: 0.1}}
+    schedule: {scheduler: {class_path: StepLR, init_args: {step_size: 3}}}
+data:
+  class_path: ImageData
+  init_args: {dataset: generated}
+"""
+SGD = "{class_path: torch.optim.SGD, init_args: {lr: 0.1}}->"
+# A mistake: flags, what is replaced in that config, or what is added to it; a part of the line; and
+# the same once its advice is followed.
+MISTAKES = [
+    # Flags
+    ("--trainer.max_epoch=3", "--trainer.max_epoch=3: there is no such setting; did you mean "
+     "'trainer.max_epochs'?", "--trainer.max_epochs=3"),
+    ("mine.yaml ", "mine.yaml: there is no such setting; a config file follows --config",
+     "--config mine.yaml"),
+    ("--model.widht=8", "model.widht: SmallCNN has no 'widht'; did you mean 'width'?",
+     "--model.width=8"),
+    ("--trainer.max_epochs", "it has no value; give one, such as --trainer.max_epochs=VALUE",
+     "--trainer.max_epochs=3"),
+    ("--resume", "--resume: it has no value; give one, such as --resume last", None),
+    ("--check=3", "--check: it takes no value; leave out '=3'", "--check"),
+    ("--seed_everything=-1", "seed_everything: -1 is not valid; give 0 to 4294967295",
+     "--seed_everything=1"),
+    ("--config nope.yaml", "nope.yaml: no such file", None),
+    ("--config .", "config: there is no file ", None),
+    ("--experiment=${NOPE}", "${NOPE}: there is no such environment variable; set it, or write its "
+     "value", "--experiment=mine"),
+    ("--experiment=../x", "experiment: '../x'", "--experiment=x"),
+    # Keys
+    ("traner: {max_epochs: 3}", "mine.yaml:10: traner.max_epochs: there is no such key; did you "
+     "mean 'trainer.max_epochs'?", "trainer.max_epochs: 3"),
+    ("trainer.max_epoch: 3", ":10: trainer.max_epoch: there is no such key; did you mean",
+     "trainer.max_epochs: 3"),
+    ("width->widht", ":4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?", ""),
+    ("lr:->lrr:", ":5: model.optimizer.lrr: SGD has no 'lrr'; did you mean 'lr'?", ""),
+    ("scheduler:->schduler:", ":6: model.schedule.schduler: Schedule has no 'schduler'; did", ""),
+    ("width: 16->colour: 1", "SmallCNN has no 'colour'; it has width, num_classes, image_sh", ""),
+    ("trainer: {callbacks: [{class_path: EMA, init_args: {decy: 0.9}}]}", ":10: trainer.callbacks."
+     "decy: EMA has no 'decy'; did you mean 'decay'?",
+     "trainer: {callbacks: [{class_path: EMA, init_args: {decay: 0.9}}]}"),
+    ("init_args: {dataset->initargs: {dataset", ":7: data: there is no key 'initargs' beside "
+     "class_path and init_args; did you mean 'init_args'?", ""),
+    ("class_path: SmallCNN->classpath: SmallCNN", "there is no key 'classpath' beside", ""),
+    (f"{SGD}{{class_path: torch.optim.SGD, lr: 0.1}}", ":5: model.optimizer: there is no key 'lr' "
+     "beside class_path and init_args; put it in init_args", ""),
+    (f"{SGD}{{lr: 0.1}}", ":5: model.optimizer: it names no Optimizer; give class_path and", ""),
+    ("init_args: {dataset: generated}->init_args: generated", "init_args: generated is not valid; "
+     "write KEY: VALUE", ""),
+    ("early_stopping: {}", "early_stopping: monitor is missing; add it",
+     "early_stopping: {monitor: val/loss}"),
+    ("trainer: 3", "trainer: it must hold settings; write KEY: VALUE, or leave it out",
+     "trainer: {max_epochs: 3}"),
+    ("trainer: null", "error: trainer: null is not valid; give it a value, or leave it out", ""),
+    ("trainer: {max_epochs: 3", "mine.yaml:11: not valid YAML: did not find expected",
+     "trainer: {max_epochs: 3}"),
+    # Types
+    ("trainer: {max_epochs: three}", ":10: trainer.max_epochs: three is not valid; it must be one "
+     "of int, null", "trainer: {max_epochs: 3}"),
+    ('trainer: {max_epochs: "a\\nb"}', ":10: trainer.max_epochs: a", "trainer: {max_epochs: 3}"),
+    ("generated->cifar", ":9: data.dataset: cifar is not valid; it must be one of 'folder', 'csv', "
+     "'shards', 'gen", "generated->folder"),
+    ("lr: 0.1->lr: fast", ":5: model.optimizer.lr: fast is not valid; it must be one of float, Te",
+     "lr: 0.1->lr: 0.2"),
+    ("step_size: 3->step_size: often", ":6: model.schedule.scheduler.step_size: often is not valid;"
+     " it must be int", ""),
+    ("--model.label_smoothing=1", "model.label_smoothing: 1 is not valid; it must be at least 0 and"
+     " below 1", "--model.label_smoothing=0.1"),
+    ("ema: 3", ":10: ema: 3 is not valid; give settings as KEY: VALUE, or null for none",
+     "ema: {decay: 0.9}"),
+    ("--data.augment={crop:2}", "can't be read as YAML; write {KEY: VALUE}, with a space",
+     "data.init_args.augment: {crop: 2}"),
+    # Classes
+    ("SmallCNN->SmallCN", ":1: model: there is no class 'SmallCN'; did you mean 'SmallCNN'?", ""),
+    ("compile: fast", ":10: compile: there is no class 'fast'; give its full path, or its settings "
+     "as KEY: VALUE", "compile: {mode: default}"),
+    ("optim.SGD->optim.SDG", ":5: model.optimizer: torch.optim has no 'SDG'; did you mean", ""),
+    ("--model.schedule.scheduler=CosineAnealingLR", "there is no class 'CosineAnealingLR'; did you "
+     "mean 'CosineAnnealingLR'?", "--model.schedule.scheduler=CosineAnnealingLR"),
+    ("ImageData->SmallCNN", ":7: data: SmallCNN is not valid; it must be one of LightningData",
+     ""),
+    ("--model.optimizer=os.system", "model.optimizer: os.system is not valid; it must be a kind of "
+     "Optimizer", "--model.optimizer=torch.optim.Adam"),
+    ("SmallCNN->3", "class_path: 3 is not valid; it must be the name or path of a class", ""),
+    ("SmallCNN->nomodule.Mine", "there is no module nomodule; install its package, or correct the "
+     "path", "SmallCNN->auks.images.SmallCNN"),
+    ("SmallCNN->torch.zq.Mine", "torch has no 'zq'; correct the path", ""),
+    ("SmallCNN->breaks.Mine", "breaks.Mine can't be imported (no key here); python -c 'import "
+     "breaks' shows where", ""),
+]  # fmt: skip
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Writes the config with a change, and returns the command line."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/breaks.py").write_text("raise RuntimeError('no key here')\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "library"))
+
+    def write_change(change: str) -> list[str]:
+        old, arrow, new = change.partition("->")
+        flags = [] if arrow or ": " in change else change.split()
+        text = GOOD.replace(old, new) if arrow else f"{GOOD}{'' if flags else change}\n"
+        (tmp_path / "mine.yaml").write_text(text)
+        return ["fit", "--config=mine.yaml", *flags]
+
+    return write_change
+
+
+@pytest.mark.parametrize(("mistake", "says", "followed"), MISTAKES)
+def test_a_mistake_is_one_line_whose_advice_works(run, write, tmp_path, mistake, says, followed):
+    done = run(*write(mistake))
+    assert done.code == 2, done.out + done.err
+    [error] = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert says in error
+    assert "Traceback" not in done.err
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.yaml", "library"}
+    if followed is not None:
+        Command(write(followed))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("fit", "the following arguments are required: data, model; give --config FILE"),
+        ("test --config mine.yaml", "test: there are no weights to use; give --run RUN"),
+        ("fit --config mine.yaml --ckpt_path=no.ckpt", "checkpoint no.ckpt: there is no such file"),
+    ],
+)
+def test_what_is_missing(run, write, line, says):
+    write("")
+    done = run(*line.split())
+    assert done.code == 2
+    assert says in done.err
+
+
+def test_what_another_version_says_stands_as_it_is():
+    parser = ExperimentParser()
+    assert explain("Something new of 'a' (b)", parser) == "Something new of 'a' (b)"
+    nested = 'Parser key "model":\n  Tried:\n    - int: a new reason. Got value: x\n'
+    assert explain(nested, parser) == "model: int: a new reason. Got value: x"
