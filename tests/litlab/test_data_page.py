@@ -71,7 +71,7 @@ def test_a_data_module_of_ones_own(run, config):
     for number in range(5):
         shutil.copy("recording.csv", folder / f"{number}.csv")
     done = run("test", "--run", "sensors", "--data.path=recordings")
-    assert (done.code, "the checkpoint was trained with class_names ['running'" in done.err) == (
+    assert (done.code, "the checkpoint was trained with output_names ['running'" in done.err) == (
         2,
         True,
     )

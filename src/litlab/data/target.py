@@ -255,7 +255,7 @@ class TargetMetadata(Metadata):
         form: How the cells of the file are written.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "names")
+    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "output_names")
     target: Target
     columns: list[Column] = field(default_factory=list)
     form: FileFormat = field(default=FileFormat(), compare=False)
@@ -298,29 +298,29 @@ class TargetMetadata(Metadata):
         return self.target.columns
 
     @property
-    def names(self) -> list[str]:
+    def output_names(self) -> list[str]:
         return self.target.names
 
     @property
     def class_names(self) -> list[str]:
-        return self.names if self.task == "classification" else []
+        return self.output_names if self.task == "classification" else []
 
     @property
     def num_outputs(self) -> int:
-        return len(self.names)
+        return len(self.output_names)
 
     @property
     def num_classes(self) -> int:
         """Outputs of a network, as many of them call it."""
-        return len(self.names)
+        return len(self.output_names)
 
     @property
     def label_names(self) -> list[str]:
-        return self.names
+        return self.output_names
 
     @property
     def target_names(self) -> list[str]:
-        return self.names
+        return self.output_names
 
     @property
     def target_mean(self) -> list[float]:
