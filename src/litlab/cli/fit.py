@@ -32,8 +32,8 @@ from litlab.callbacks.lr_finder import find_learning_rate
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.reporting import check_files
 from litlab.callbacks.summary import ModelTable, RunSummary
-from litlab.checkpointing.internals import log_at_step, release_averages
 from litlab.checkpointing.io import load_checkpoint
+from litlab.checkpointing.loops import log_at_step, release_averages
 from litlab.checkpointing.resume import ExactResume, make_resumable
 from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.argv import has_flag

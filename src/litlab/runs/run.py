@@ -15,7 +15,6 @@ import yaml
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from litlab.checkpointing.internals import early_rank
 from litlab.errors import UserError, first_line
 from litlab.runs.changes import (
     check_data,
@@ -40,6 +39,9 @@ from litlab.util import team
 
 # By name, whoever raises them; Lightning ends the process with SystemExit after Ctrl-C.
 INTERRUPTIONS = ("Interrupted", "KeyboardInterrupt", "SIGTERMException")
+
+# What tells a process its rank before there is a Trainer, in Lightning's order (2.6.6)
+RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 
 
 class Run:
@@ -244,7 +246,8 @@ def refuse_second(experiment: RunFolder) -> None:
 
 def is_first_process() -> bool:
     """Return whether this process of a run writes files, and was not launched as a further rank."""
-    return not early_rank() and os.environ.get("NODE_RANK", "0") == "0"
+    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
+    return rank == os.environ.get("NODE_RANK", "0") == "0"
 
 
 @contextmanager
