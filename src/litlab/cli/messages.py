@@ -21,7 +21,6 @@ from jsonargparse import ArgumentParser
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import callbacks
 from torch import optim
-from torch._dynamo.exc import TorchDynamoException
 
 from litlab.callbacks.compile import explain_failure
 from litlab.cli.argv import CONFIG, flags_of
@@ -160,10 +159,11 @@ def describe_error(error: BaseException) -> str | None:
             return str(cause)
     notes = getattr(error, "__notes__", [])
     place = [note.removeprefix("building ") for note in notes if note.startswith("building ")][:1]
+    failure = explain_failure(error)
     if is_out_of_memory(error):
         line = OUT_OF_MEMORY
-    elif isinstance(error, TorchDynamoException):
-        line = explain_failure(error)
+    elif failure is not None:
+        line = failure
     elif place and isinstance(causes[-1], pickle.UnpicklingError):
         line = (
             "a file of weights holds other things, or is damaged; look into "
