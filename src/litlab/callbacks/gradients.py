@@ -23,7 +23,7 @@ from litlab.optim.param_groups import last_layer
 from litlab.types import PositiveFloat
 from litlab.util.ranks import divides_model
 from litlab.util.steps import free_gradients
-from litlab.util.tensors import compute_norms, get_local
+from litlab.util.tensors import compute_norm, get_local
 
 
 class GradNorms(Callback):
@@ -48,7 +48,7 @@ class GradNorms(Callback):
         if not every or (trainer.global_step + 1) % every:
             return
         gradients = {name: p.grad for name, p in pl_module.named_parameters() if p.grad is not None}
-        norms = compute_norms([get_local(gradient) for gradient in gradients.values()]).tolist()
+        norms = [compute_norm([get_local(gradient)]).item() for gradient in gradients.values()]
         values = {f"grad_norm/{name}": norm for name, norm in zip(gradients, norms, strict=True)}
         values["grad_norm/total"] = math.hypot(*norms)
         for logger in trainer.loggers:

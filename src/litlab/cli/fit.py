@@ -16,8 +16,8 @@ from lightning.pytorch.utilities import rank_zero_info
 from litlab.callbacks.gradients import FreeGradients
 from litlab.callbacks.layout import ChannelsLast
 from litlab.callbacks.summary import RunSummary
-from litlab.checkpointing.internals import release_averages
 from litlab.checkpointing.io import load_checkpoint
+from litlab.checkpointing.loops import release_averages
 from litlab.checkpointing.resume import ExactResume
 from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.argv import Flags

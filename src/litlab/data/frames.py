@@ -89,7 +89,7 @@ def read_frame(
         UserError: It is missing, unreadable or empty, or two columns have the same name.
     """
     import pandas as pd
-    from pandas._libs.parsers import STR_NA_VALUES
+    from pandas.io.parsers.readers import STR_NA_VALUES
 
     where = name_source(source, setting)
     suffix = Path(where).suffix.lower()

@@ -163,13 +163,8 @@ class ExperimentModule(LightningModule):
         optimizer = self.new_optimizer()
         if self.schedule is None:
             return optimizer
-        trainer = self.trainer
         length = steps_of_run if self.schedule.interval == "step" else epochs_of_run
-        schedule = self.schedule.configure(optimizer, length(trainer), self)
-        if trainer.ckpt_path is not None or trainer.strategy.restore_checkpoint_after_setup:
-            # Counting the steps has loaded the training data, before it is known where a resumed
-            # run continues.
-            trainer.fit_loop._combined_loader = None
+        schedule = self.schedule.configure(optimizer, length(self.trainer), self)
         return {"optimizer": optimizer, "lr_scheduler": schedule}
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
@@ -214,7 +209,7 @@ class ExperimentModule(LightningModule):
         self.train_metrics.add(loss.detach() / self.members, outputs, target)
 
         every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
-        if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
+        if every and (self.trainer.fit_loop.total_batch_idx + 1) % every == 0:
             # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by
             # 25 µs, and what the step logs at which a signal stops the run would be lost.
             for logger in self.loggers:
@@ -233,19 +228,13 @@ class ExperimentModule(LightningModule):
         self.train_metrics.reset()
 
     def on_train_epoch_end(self) -> None:
-        self.log_epoch(self.train_metrics)
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_epoch(self.val_metrics)
-
-    def on_test_epoch_end(self) -> None:
-        self.log_epoch(self.test_metrics)
-
-    def log_epoch(self, metrics: StageMetrics) -> None:
-        """Log the means of a stage at the end of its epoch, and start anew."""
+        """Log the means of the stage that ends, and start anew."""
+        metrics: Any = find_metrics(self.trainer, self)
         # They are the same on all ranks already; sync_dist only tells Lightning so.
         self.log_dict(metrics.compute(), sync_dist=True)
         metrics.reset()
+
+    on_validation_epoch_end = on_test_epoch_end = on_train_epoch_end
 
 
 class EpochMeans(Callback):
@@ -258,18 +247,18 @@ class EpochMeans(Callback):
     on_train_batch_start = on_before_zero_grad = on_before_backward = None  # pyright: ignore[reportAssignmentType]
     on_after_backward = on_before_optimizer_step = on_train_batch_end = None  # pyright: ignore[reportAssignmentType]
 
-    def _show(self, trainer: Trainer, metrics: StageMetrics | None) -> None:
-        if metrics is not None:  # of an ExperimentModule that has called `set_metrics`
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        metrics = find_metrics(trainer, pl_module)
+        if metrics is not None:
             trainer.callback_metrics.update(metrics.compute())
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._show(trainer, getattr(pl_module, "train_metrics", None))
+    on_validation_epoch_end = on_test_epoch_end = on_train_epoch_end
 
-    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._show(trainer, getattr(pl_module, "val_metrics", None))
 
-    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._show(trainer, getattr(pl_module, "test_metrics", None))
+def find_metrics(trainer: Trainer, module: LightningModule) -> StageMetrics | None:
+    """Return the metrics of the stage that runs; None if the module has never set any."""
+    stage: Any = trainer.state.stage
+    return getattr(module, f"{stage.dataloader_prefix}_metrics", None)
 
 
 def is_fact(data: type, name: str) -> bool:
