@@ -5,6 +5,7 @@ asked for.
 import json
 import os
 import re
+from collections.abc import Container
 from contextlib import nullcontext
 from enum import Enum
 from functools import cache
@@ -30,12 +31,10 @@ from litlab.cli.classes import import_all_classes, import_classes
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.messages import explain
 from litlab.cli.precision import ExperimentTrainer
-from litlab.cli.sections import OF_THE_COMMAND, add_arguments
+from litlab.cli.sections import OF_THE_COMMAND, SECTIONS, add_arguments
 from litlab.cli.trust import check_config, load_weights_only, restrict_imports
 from litlab.errors import UserError, building
-from litlab.nn.adapt import forget_weights
-from litlab.optim.schedule import plain_recipe
-from litlab.tasks.base import is_fact
+from litlab.util.recipes import is_fact, plain_recipe
 from litlab.util.team import typed
 
 NEEDED = (
@@ -115,10 +114,14 @@ class Command(LightningCLI):
         line = self.line = read_command_line(argv)
         self.verb = line.verb
         self.allowed = restrict_imports(line.is_foreign, flag_value("--allow_modules", line.flags))
+        # What nothing names is not imported; --help describes it all
+        texts = [*line.flags, *read_texts(line.flags)]
+        self.words: Container[str] = set(re.findall(r"\w+", " ".join(texts)))
         if any(flag.endswith("help") for flag, _ in flags_of(line.flags)):
             import_all_classes()
+            self.words = SECTIONS
         else:
-            import_classes(read_texts(line.flags))
+            import_classes(texts)
         super().__init__(
             LightningModule,
             LightningDataModule,
@@ -136,7 +139,7 @@ class Command(LightningCLI):
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        add_arguments(parser, self.verb)
+        add_arguments(parser, self.verb, self.words)
         parser.description = FIRST_SCREEN[self.verb]
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -198,6 +201,8 @@ class Command(LightningCLI):
         """
         config = self.config.clone()
         if trained:
+            from litlab.nn.adapt import forget_weights
+
             forget_weights(config.get("model.init_args.network.init_args", {}))
         model = self.build("model", config=config).model
         for name, value in vars(model).items():

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from litlab.parallel.plan import ParallelPlan
     from litlab.parallel.strategy import ShardedStrategy
 
-__all__ = ["ParallelPlan", "PipelineStrategy", "ShardedStrategy"]
-
-__getattr__ = export_lazily(__name__)
+__getattr__ = export_lazily(
+    __name__,
+    {"pipeline": "PipelineStrategy", "plan": "ParallelPlan", "strategy": "ShardedStrategy"},
+)
 
 
 # Names for trainer.strategy; their modules are imported when one is built.
