@@ -13,8 +13,6 @@ from torch._dynamo.exc import BackendCompilerFailed, InvalidBackend
 from torch._dynamo.utils import calculate_time_spent, counters, get_compilation_metrics
 
 from litlab.errors import UserError, first_line
-from litlab.nn.selection import find_blocks, select_modules
-from litlab.parallel.plan import networks
 from litlab.types import ClosedUnitInterval
 
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
@@ -131,6 +129,10 @@ class Compile(Callback):
             loop.inference_mode = False
 
     def _select_modules(self, model: LightningModule) -> list[nn.Module]:
+        # Here, as most runs compile nothing
+        from litlab.nn.selection import find_blocks, select_modules
+        from litlab.parallel.plan import networks
+
         if self.children is not None:
             return list(select_modules(model, self.children, "compile.children").values())
         modules = list(networks(model).values())

@@ -22,8 +22,6 @@ from lightning.pytorch.callbacks import (
 from litlab.checkpointing.internals import begin_epoch_anew, end_restart
 from litlab.errors import UserError
 from litlab.metrics import load_metric_states, metric_states
-from litlab.optim import Schedule
-from litlab.optim.schedule import missing_length
 from litlab.parallel.groups import data_ranks
 from litlab.util.splitmix import next_number
 
@@ -315,6 +313,10 @@ def step_plateaus(trainer: Trainer, module: LightningModule, batches: int) -> No
 def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     """Let a schedule that takes its length from the run end with it, where that is longer now."""
     schedule = getattr(trainer.lightning_module, "schedule", None)
+    if schedule is None:
+        return
+    from litlab.optim.schedule import Schedule, missing_length
+
     name = missing_length(schedule.scheduler) if isinstance(schedule, Schedule) else None
     for config, saved in zip(
         trainer.lr_scheduler_configs, checkpoint.get("lr_schedulers", []), strict=False

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.find import choose_checkpoint, find_run, newest_resumable, owner_of
 from litlab.runs.folder import ROOT, RunFolder, read_json
 from litlab.util.yaml import read_mapping as read_yaml
 
@@ -83,6 +82,8 @@ def read_command_line(argv: list[str]) -> CommandLine:
         checkpoint = _checkpoint_to_resume(run)
     else:
         pinned[2] = str(name) if os.path.isfile(str(name)) else pinned[2]
+        from litlab.runs.find import choose_checkpoint
+
         which, expanded = take_flag("--ckpt_path", expanded)
         checkpoint = choose_checkpoint(run, name if os.path.isfile(str(name)) else which)
     own = [f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{key}={run.path}"]
@@ -95,6 +96,8 @@ def _find_evaluated(name: str | None) -> RunFolder | None:
     """Return the run that ``--run`` names; None for a checkpoint that is in no run."""
     if not name:
         return None
+    from litlab.runs.find import find_run, owner_of
+
     return owner_of(Path(name)) if os.path.isfile(name) else find_run(name)
 
 
@@ -106,10 +109,13 @@ def _choose_resumed(name: str | None, flags: list[str]) -> tuple[RunFolder | Non
     ``--resume auto``.
     """
     is_requeued = name is None and int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
-    if name not in (None, "auto"):
-        return find_run(str(name)), flags
     if name is None and not is_requeued:
         return None, flags
+
+    from litlab.runs.find import find_run, newest_resumable
+
+    if name not in (None, "auto"):
+        return find_run(str(name)), flags
     root = Path(flag_value("--trainer.default_root_dir", flags) or ".") / ROOT
     run = newest_resumable(root, _find_experiment(flags), needs_job=is_requeued)
     return (None, flags) if run is None else (run, _drop_repeated(flags, run))

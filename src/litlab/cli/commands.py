@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
@@ -93,8 +93,9 @@ def import_command(name: str) -> Callable[..., Any]:
     Raises:
         UserError: If there is none; names the nearest.
     """
-    table = FLAGS if name in FLAGS else list_commands()
-    if name not in table or not _exists(table[name]):
+    flags = {flag: entry for flag, entry in FLAGS.items() if _exists(entry)}
+    table = flags if name in FLAGS else list_commands()
+    if name not in table:
         raise UserError(
             f"{name}: there is no such command{nearest(name, table, f'; see {typed()} --help')}"
         )
@@ -125,6 +126,6 @@ def pausing_garbage_collection() -> Iterator[None]:
 
 
 def _exists(entry: tuple[str, str]) -> bool:
+    # Not find_spec: it would import the folders of all commands
     module = entry[0].partition(":")[0]
-    folder = module.rpartition(".")[0]
-    return find_spec(folder) is not None and find_spec(module) is not None
+    return Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py").is_file()

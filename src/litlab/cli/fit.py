@@ -26,16 +26,13 @@ from lightning.pytorch.callbacks import (
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.callbacks.gradients import FreeGradients
-from litlab.callbacks.layout import ChannelsLast
-from litlab.callbacks.lr_finder import find_learning_rate
+from litlab.callbacks.memory import ChannelsLast, FreeGradients
 from litlab.callbacks.progress import ProgressBar
 from litlab.callbacks.reporting import check_files
 from litlab.callbacks.summary import ModelTable, RunSummary
 from litlab.checkpointing.internals import log_at_step, release_averages
 from litlab.checkpointing.io import load_checkpoint
 from litlab.checkpointing.resume import ExactResume, make_resumable
-from litlab.checkpointing.weights import check_weights, initialise
 from litlab.cli.argv import has_flag
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
@@ -51,8 +48,6 @@ from litlab.cli.trainer import (
     print_summary,
 )
 from litlab.errors import UserError, building
-from litlab.runs.changes import check_settings
-from litlab.runs.find import find_checkpoint
 from litlab.runs.record import RunRecord
 from litlab.runs.run import Run, saving_traceback
 from litlab.runs.signals import StopSignals
@@ -94,7 +89,7 @@ def fit(argv: list[str]) -> int:
             return 0
         trainer = build_trainer(experiment, run)
         if config.ckpt_path is None:
-            find_learning_rate(trainer, model, data)  # only with an LRFinder: a training before it
+            search_rate(trainer, model, data)  # only with an LRFinder: a training before it
         trainer.fit(model, data, ckpt_path=config.ckpt_path, weights_only=True)
         check_trained(trainer)
         test_best(trainer, experiment)
@@ -176,12 +171,19 @@ def build(command: Command) -> Experiment:
     data = command.build_data()
     command.fill_from_data(data)  # null settings of the model, such as num_classes
     if command.verb == "fit" and command.line.run is not None:
+        from litlab.runs.changes import check_settings
+
         check_settings(command)
     model = command.build_model(trained=checkpoint is not None)
 
     if checkpoint is not None:
+        from litlab.checkpointing.weights import check_weights
+
         check_weights(model, checkpoint)
     elif config.init_from is not None:
+        from litlab.checkpointing.weights import initialise
+        from litlab.runs.find import find_checkpoint
+
         config.init_from = str(find_checkpoint(config.init_from))  # as the run's config says it
         initialise(model, Path(config.init_from))
     return Experiment(command, data, model, checkpoint)
@@ -270,6 +272,17 @@ def list_callbacks(
         *named,
     ]
     return [callback for callback in callbacks if callback is not None]
+
+
+def search_rate(trainer: Trainer, model: LightningModule, data: LightningDataModule) -> None:
+    """Search the learning rate, if the trainer has an LRFinder."""
+    callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    # By name: where it is not used, it is not imported either
+    classes = [kind.__name__ for callback in callbacks for kind in type(callback).mro()]
+    if "LRFinder" in classes:
+        from litlab.callbacks.lr_finder import find_learning_rate
+
+        find_learning_rate(trainer, model, data)
 
 
 def choose_output(config: Any) -> Path:

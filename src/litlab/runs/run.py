@@ -17,13 +17,6 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.checkpointing.internals import early_rank
 from litlab.errors import UserError, first_line
-from litlab.runs.changes import (
-    check_data,
-    find_changes,
-    is_finished,
-    is_of_results,
-    saves_results,
-)
 from litlab.runs.folder import (
     ROOT,
     RunFolder,
@@ -100,6 +93,8 @@ class Run:
             run = cls(command, folder)
             with run._recording_end(is_new=resumed is None):
                 if resumed is not None:
+                    from litlab.runs.changes import is_finished
+
                     run.is_finished = is_finished(command)
                 yield run
 
@@ -111,6 +106,8 @@ class Run:
         Args:
             command: The command line, parsed, with what the model must know of the data.
         """
+        from litlab.runs.changes import find_changes, is_of_results, saves_results
+
         changes = find_changes(command, command.line.run) if command.line.run else {}
         run = cls(command, command.line.run if saves_results(command, changes) else None)
         if any(
@@ -131,6 +128,8 @@ class Run:
         """
         self._trainer = trainer
         if self._trained is not None:
+            from litlab.runs.changes import check_data
+
             check_data(self._trained, trainer)
         path = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
         if path is None:
