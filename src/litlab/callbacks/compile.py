@@ -13,7 +13,6 @@ from torch._dynamo.exc import BackendCompilerFailed, InvalidBackend, TorchDynamo
 from torch._dynamo.utils import calculate_time_spent, counters, get_compilation_metrics
 
 from litlab.errors import UserError, first_line
-from litlab.nn.selection import find_blocks, find_networks, select_modules
 from litlab.types import ClosedUnitInterval
 
 CONFIG: Any = torch.compiler.config
@@ -133,6 +132,9 @@ class Compile(Callback):
             loop.inference_mode = False
 
     def _select_modules(self, model: LightningModule) -> list[nn.Module]:
+        # Here, as most runs compile nothing
+        from litlab.nn.selection import find_blocks, find_networks, select_modules
+
         if self.children is not None:
             return list(select_modules(model, self.children, "compile.children").values())
         modules = list(find_networks(model).values())

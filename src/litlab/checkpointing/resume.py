@@ -30,8 +30,6 @@ from litlab.checkpointing.loops import (
 )
 from litlab.errors import UserError
 from litlab.metrics import load_metric_states, metric_states
-from litlab.optim import Schedule
-from litlab.optim.schedule import missing_length
 from litlab.util.ranks import data_ranks
 from litlab.util.splitmix import next_number
 
@@ -250,6 +248,10 @@ class RandomState:
 def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     """Let a schedule that takes its length from the run end with it, where that is longer now."""
     schedule = getattr(trainer.lightning_module, "schedule", None)
+    if schedule is None:
+        return
+    from litlab.optim.schedule import Schedule, missing_length
+
     name = missing_length(schedule.scheduler) if isinstance(schedule, Schedule) else None
     if name is None:
         return

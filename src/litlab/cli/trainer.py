@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint, LearningRateMonitor, ModelSu
 from lightning.pytorch.callbacks import ProgressBar as LightningProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.profilers import PassThroughProfiler
+from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from litlab import parallel  # noqa: F401 - its strategies have names
@@ -180,13 +181,18 @@ def check_trained(trainer: Trainer) -> None:
         )
 
 
-def explain_untestable(model: LightningModule, data: LightningDataModule) -> str | None:
-    """Return why a fit can't be followed by a test; None if it can."""
+def is_testable(model: LightningModule, data: LightningDataModule) -> bool:
+    """Return whether there is something to test, and how; if not, say why."""
     if not is_overridden("test_step", model):
-        return f"{type(model).__name__} has no test_step"
-    if not is_overridden("test_dataloader", data):
-        return f"{type(data).__name__} has no test_dataloader"
-    return None if getattr(data, "has_test", True) else "There is no test split"
+        reason = f"{type(model).__name__} has no test_step"
+    elif not is_overridden("test_dataloader", data):
+        reason = f"{type(data).__name__} has no test_dataloader"
+    elif not getattr(data, "has_test", True):
+        reason = "There is no test split"
+    else:
+        return True
+    rank_zero_info(f"{reason}: not tested")
+    return False
 
 
 def print_summary(trainer: Trainer) -> None:

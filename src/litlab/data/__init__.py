@@ -21,26 +21,21 @@ if TYPE_CHECKING:
     from litlab.data.text.reading import PublicTexts
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
-__all__ = [
-    "PADDING",
-    "UNKNOWN",
-    "Augment",
-    "ClassMetadata",
-    "ExperimentData",
-    "ImageData",
-    "Metadata",
-    "PublicFile",
-    "PublicImages",
-    "PublicSeries",
-    "PublicTexts",
-    "SeriesData",
-    "Serving",
-    "TabularData",
-    "TensorSpec",
-    "TextData",
-    "progress_bar",
-    "uniform",
-    "write_classes",
-]
-
-__getattr__ = export_lazily(__name__)
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "images.augment": "Augment uniform",
+        "images.datamodule": "ImageData",
+        "images.public": "PublicImages",
+        "module": "ExperimentData",
+        "predictions": "write_classes",
+        "public": "PublicFile",
+        "series.datamodule": "PublicSeries SeriesData",
+        "serving": "ClassMetadata Metadata Serving TensorSpec",
+        "store": "progress_bar",
+        "tables.datamodule": "TabularData",
+        "text.datamodule": "TextData",
+        "text.reading": "PublicTexts",
+        "text.tokenizer": "PADDING UNKNOWN",
+    },
+)

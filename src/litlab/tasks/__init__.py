@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from litlab.tasks.forecaster import Forecaster
     from litlab.tasks.regressor import Regressor
 
-__all__ = ["Classifier", "ExperimentModule", "Forecaster", "Regressor"]
-
-__getattr__ = export_lazily(__name__)
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "base": "ExperimentModule",
+        "classifier": "Classifier",
+        "forecaster": "Forecaster",
+        "regressor": "Regressor",
+    },
+)

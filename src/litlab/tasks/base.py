@@ -5,7 +5,6 @@ each stage.
 import json
 import warnings
 from abc import abstractmethod
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,9 @@ from torchmetrics import Metric
 
 from litlab.errors import UserError, building
 from litlab.metrics import StageMetrics
-from litlab.optim import Muon, ParamGroups, Schedule
-from litlab.optim.schedule import plain_recipe, rates_of, scale_rates
+from litlab.optim.param_groups import ParamGroups
+from litlab.optim.schedule import Schedule, rates_of, scale_rates
+from litlab.util.recipes import plain_recipe
 from litlab.util.steps import epochs_of_run, steps_of_run
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numbers
@@ -150,8 +150,9 @@ class ExperimentModule(LightningModule):
             optimizer = self.optimizer(
                 [parameter for parameter in self.parameters() if parameter.requires_grad]
             )
-            if isinstance(optimizer, Muon):
-                optimizer.divide(self)
+            # Muon has to know which weights are those of hidden layers
+            if hasattr(optimizer, "divide"):
+                optimizer.divide(self)  # pyright: ignore[reportAttributeAccessIssue]
             if self.param_groups is not None:
                 self.param_groups.divide(optimizer, self)
         return optimizer
@@ -259,26 +260,6 @@ def find_metrics(trainer: Trainer, module: LightningModule) -> StageMetrics | No
     """Return the metrics of the stage that runs; None if the module has never set any."""
     stage: Any = trainer.state.stage
     return getattr(module, f"{stage.dataloader_prefix}_metrics", None)
-
-
-def is_fact(data: type, name: str) -> bool:
-    """Return whether a class of DataModules says something about its data that a model may need to
-    know.
-
-    Args:
-        data: The class.
-        name: A name that is a setting of the model, too.
-
-    Returns:
-        True for all of its `Metadata`, for a property, and for a number or several, as in
-        ``num_classes = 3``. Words are of other use.
-    """
-    known = getattr(data, "metadata_type", object)
-    values = getattr(known, name, None), getattr(data, name, None)
-    kinds = property | cached_property | int | float | list | tuple
-    return name in getattr(known, "__dataclass_fields__", ()) or any(
-        isinstance(value, kinds) for value in values
-    )
 
 
 def _is_plain(value: Any) -> bool:

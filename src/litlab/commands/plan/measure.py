@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from torchmetrics import Metric
 
 from litlab.callbacks import OptimizerInBackward
-from litlab.callbacks.gradients import FreeGradients
+from litlab.callbacks.memory import FreeGradients
 from litlab.cli.precision import ExperimentTrainer
 from litlab.errors import UserError, first_line
 from litlab.nn.selection import find_blocks, find_networks, select_modules

@@ -8,11 +8,11 @@ from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.classes import sort_classes
 from litlab.data.frames import Frame, Policy, UserFile, check_columns, drop_bad_rows, read_frame
 from litlab.data.images.decode import find_kinds
 from litlab.data.split import SPLITS
 from litlab.errors import UserError
+from litlab.util.classes import sort_classes
 
 _THUMBNAILS = {"@eaDir", "__MACOSX"}  # folders that storage boxes and archives add
 

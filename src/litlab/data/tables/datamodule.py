@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from litlab.data.classes import Balance, sort_classes
 from litlab.data.frames import FileFormat, Frame, Policy, UserFile, read_table
 from litlab.data.generated import make_customers
 from litlab.data.module import ExperimentData
@@ -18,6 +17,7 @@ from litlab.data.split import SPLITS, split_samples
 from litlab.data.tables.serving import TabularMetadata, TabularServing, Task, measure, read_rows
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
+from litlab.util.classes import Balance, sort_classes
 
 _UNITS = ("split_column", "group_column", "time_column")
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from litlab.data.classes import Balance
 from litlab.data.frames import Policy, UserFile
 from litlab.data.generated import TEXT_CLASSES, make_corpus
 from litlab.data.module import ExperimentData
@@ -35,6 +34,7 @@ from litlab.data.text.tokenizer import (
 from litlab.errors import UserError
 from litlab.metrics import classification_scores
 from litlab.types import HalfOpenUnitInterval, PositiveInt
+from litlab.util.classes import Balance
 
 _VERSION = 6  # raise it when what is kept of the same texts would come out different
 _PREPARATION = (

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from litlab.data.classes import sort_classes
 from litlab.data.frames import (
     FileFormat,
     Frame,
@@ -17,6 +16,7 @@ from litlab.data.frames import (
     read_frame,
 )
 from litlab.data.public import PublicFile
+from litlab.util.classes import sort_classes
 
 _REMEDY = (
     "set data.text_columns and data.label_column, or name all with data.columns if row 1 is a text"
