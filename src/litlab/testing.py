@@ -32,7 +32,7 @@ def build_experiment(*flags: str) -> Experiment:
     not run.
     """
     silence_noise()
-    experiment = fit.build(Command(["fit", *flags]))
+    experiment = fit.build_experiment(Command(["fit", *flags]))
     trainer = fit.build_trainer(experiment, None)
     experiment.model.trainer = experiment.data.trainer = trainer
     trainer.strategy.connect(experiment.model)

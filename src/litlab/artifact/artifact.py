@@ -61,6 +61,15 @@ def take_arrays(module: Callable[..., Any]) -> Run:
     return run
 
 
+def compile_graph(program: Any, file: Path) -> None:
+    """Write a graph of ``torch.export`` as ``aoti``, the code that `Artifact` loads."""
+    import torch
+
+    inductor: Any = torch._inductor  # where torch documents both ways
+    with inductor.config.patch(freezing=True):  # or quantized layers are computed in float32
+        inductor.aoti_compile_and_package(program, package_path=str(file))
+
+
 def check_whole(folder: Path) -> None:
     """Refuse an export of which a file is missing or damaged."""
     damaged = find_damaged(folder)

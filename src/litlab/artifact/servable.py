@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from litlab.artifact.artifact import VERSION
 from litlab.cli.config import Command
-from litlab.cli.fit import Experiment, build
+from litlab.cli.fit import Experiment, build_experiment
 from litlab.cli.noise import silence_noise
 from litlab.data import ExperimentData
 from litlab.data.serving import Serving
@@ -95,7 +95,7 @@ def load_servable(run: str, settings: list[str]) -> tuple[Experiment, Servable, 
     """
     silence_noise()
     command = Command(["test", "--run", run, *ALONE, *settings])
-    experiment = build(command)
+    experiment = build_experiment(command)
     model, checkpoint = experiment.model, experiment.checkpoint
     assert checkpoint is not None  # of --run
     serving = restore(model, experiment.data, checkpoint)

@@ -19,26 +19,21 @@ if TYPE_CHECKING:
     from litlab.callbacks.qat import QAT
     from litlab.callbacks.summary import RunSummary
 
-__all__ = [
-    "AGC",
-    "EMA",
-    "QAT",
-    "SWA",
-    "VRAM",
-    "ActivationCheckpointing",
-    "Baselines",
-    "Compile",
-    "ConfusionMatrix",
-    "Freeze",
-    "FreezeRule",
-    "GradNorms",
-    "LRFinder",
-    "MemorySnapshot",
-    "NaNGuard",
-    "OptimizerInBackward",
-    "ProgressBar",
-    "RunSummary",
-    "StepProfiler",
-]
-
-__getattr__ = export_lazily(__name__)
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "activation_checkpointing": "ActivationCheckpointing",
+        "averaging": "EMA SWA",
+        "compile": "Compile",
+        "evaluation": "Baselines ConfusionMatrix",
+        "freeze": "Freeze FreezeRule",
+        "gradients": "AGC GradNorms OptimizerInBackward",
+        "lr_finder": "LRFinder",
+        "memory": "VRAM MemorySnapshot",
+        "nan_guard": "NaNGuard",
+        "profiler": "StepProfiler",
+        "progress": "ProgressBar",
+        "qat": "QAT",
+        "summary": "RunSummary",
+    },
+)

@@ -8,6 +8,7 @@ the raw weights.
 
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
+from torch.optim.swa_utils import get_ema_multi_avg_fn, get_swa_multi_avg_fn
 
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval
@@ -60,9 +62,12 @@ class AveragedWeights(Callback):
         self.steps = trainer.global_step
 
     @torch.no_grad()
-    def update(self, pl_module: nn.Module, share: float) -> None:
-        """Move the average towards the weights by a share of the way; 1 makes it a copy, as
-        counters always are.
+    def update(self, pl_module: nn.Module, move: Callable[..., None]) -> None:
+        """Move the average towards the weights; counters are copied.
+
+        Args:
+            pl_module: The model.
+            move: One of the functions of ``torch.optim.swa_utils`` that update many tensors.
         """
         averages, weights = [], []
         for name, weight in tensors_of(pl_module).items():
@@ -72,8 +77,10 @@ class AveragedWeights(Callback):
                 weights.append(get_local(weight).to(average))
             else:
                 average.copy_(get_local(weight))
-        torch._foreach_lerp_(averages, weights, share)  # pyright: ignore[reportPrivateImportUsage]
+        move(averages, weights, self.updates)
         self.updates += 1
+
+    # The average in the place of the weights
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.put_in(pl_module)
@@ -104,6 +111,8 @@ class AveragedWeights(Callback):
         self._saved: dict[str, Tensor] = {}
 
     teardown = reset
+
+    # The checkpoint, which is of the average: so that all that loads weights needs to know nothing
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -159,7 +168,7 @@ class EMA(AveragedWeights):
         if trainer.global_step > self.steps:  # no gradients are being accumulated
             self.steps = trainer.global_step
             decay = min(self.decay, self.updates / (9 + self.updates))  # 0 at first
-            self.update(pl_module, 1.0 - decay)
+            self.update(pl_module, get_ema_multi_avg_fn(decay))
 
 
 class SWA(AveragedWeights):
@@ -214,7 +223,7 @@ class SWA(AveragedWeights):
     ) -> None:
         is_last = trainer.is_last_batch or trainer.global_step == trainer.max_steps
         if is_last and self.has_begun(trainer):
-            self.update(pl_module, 1 / (self.updates + 1))
+            self.update(pl_module, get_swa_multi_avg_fn())
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_end(trainer, pl_module)
@@ -238,10 +247,6 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 @torch.no_grad()
 def set_tensors(model: nn.Module, values: dict[str, Tensor]) -> None:
     """Copy values into the tensors of a model, by the keys of its ``state_dict``."""
-    if not values:  # which torch refuses
-        return
     tensors = tensors_of(model)
-    torch._foreach_copy_(  # pyright: ignore[reportPrivateImportUsage]
-        [get_local(tensors[name]) for name in values],
-        [get_local(value) for value in values.values()],
-    )
+    for name, value in values.items():
+        get_local(tensors[name]).copy_(get_local(value))

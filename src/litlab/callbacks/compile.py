@@ -9,13 +9,13 @@ import torch._functorch.config
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
-from torch._dynamo.exc import BackendCompilerFailed, InvalidBackend
+from torch._dynamo.exc import BackendCompilerFailed, InvalidBackend, TorchDynamoException
 from torch._dynamo.utils import calculate_time_spent, counters, get_compilation_metrics
 
 from litlab.errors import UserError, first_line
-from litlab.nn.selection import find_blocks, find_networks, select_modules
 from litlab.types import ClosedUnitInterval
 
+CONFIG: Any = torch.compiler.config
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 
 
@@ -78,6 +78,7 @@ class Compile(Callback):
         self.backend = backend
         self.graph_breaks = graph_breaks
         self.memory_budget = memory_budget
+        self._compiled: list[nn.Module] = []
         self._changes = ExitStack()  # of the process, undone when the run ends
         self._seconds_before = calculate_time_spent()["total_wall_time"]
         self._graphs_before = len(get_compilation_metrics())
@@ -100,8 +101,8 @@ class Compile(Callback):
         # Settings of the process
         # torch limits how often a function is compiled, and modules of one class share their
         # functions.
-        limit = torch._dynamo.config.recompile_limit * len({repr(module) for module in modules})
-        self._changes.enter_context(torch._dynamo.config.patch(recompile_limit=limit))
+        limit = CONFIG.recompile_limit * len({repr(module) for module in modules})
+        self._changes.enter_context(CONFIG.patch(recompile_limit=limit))
         if self.memory_budget is not None:
             patch = torch._functorch.config.patch(activation_memory_budget=self.memory_budget)
             self._changes.enter_context(patch)
@@ -115,7 +116,7 @@ class Compile(Callback):
             False if getattr(trainer.strategy, "tensor_parallel_size", 1) > 1 else self.dynamic
         )
         for module in modules:
-            if module._compiled_call_impl is None:
+            if module not in self._compiled:
                 compile_in_place(
                     module,
                     mode=self.mode,
@@ -123,6 +124,7 @@ class Compile(Callback):
                     fullgraph=self.fullgraph,
                     backend=self.backend,
                 )
+                self._compiled.append(module)
 
         # As the validation within a fit: code for inference mode would be compiled beside it, for
         # the test alone.
@@ -130,6 +132,9 @@ class Compile(Callback):
             loop.inference_mode = False
 
     def _select_modules(self, model: LightningModule) -> list[nn.Module]:
+        # Here, as most runs compile nothing
+        from litlab.nn.selection import find_blocks, find_networks, select_modules
+
         if self.children is not None:
             return list(select_modules(model, self.children, "compile.children").values())
         modules = list(find_networks(model).values())
@@ -177,19 +182,18 @@ def compile_in_place(module: nn.Module, **options: Any) -> None:
         module: The module.
         options: Those of ``torch.compile``.
     """
-
-    # Before torch 2.15, nn.Module.compile silently does nothing for PyTorch's own modules, such as
-    # nn.Sequential: the compiler skips PyTorch's files. A frame of this file is compiled instead,
-    # through the private attributes that nn.Module.compile itself uses.
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return original(*args, **kwargs)
-
-    original = module._call_impl
-    module._compiled_call_impl = torch.compile(call, **options)
+    # By itself, nn.Module.compile silently does nothing for PyTorch's own modules, such as
+    # nn.Sequential, before torch 2.15: the compiler skips PyTorch's files, but for this frame.
+    with CONFIG.patch(wrap_top_frame=True):
+        module.compile(**options)
 
 
-def explain_failure(error: BaseException) -> str:
-    """Return one line for what ``torch.compile`` raises: what is wrong, where, and what to set."""
+def explain_failure(error: BaseException) -> str | None:
+    """Return one line for what ``torch.compile`` raises: what is wrong, where, and what to set;
+    None for another exception.
+    """
+    if not isinstance(error, TorchDynamoException):
+        return None
     cause = getattr(error, "inner_exception", error)
     is_backend = isinstance(error, BackendCompilerFailed | InvalidBackend)
     stack = [] if is_backend else getattr(error, "real_stack", None) or []

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
+from torchmetrics.classification import MulticlassCalibrationError, MulticlassConfusionMatrix
+from torchmetrics.utilities import dim_zero_cat
 
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
 from litlab.errors import UserError
 from litlab.util.files import write_output
+from litlab.util.ranks import gather_states
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 MOST_CLASSES = 20  # whose numbers are in the picture
-BINS = 15  # of the confidence, as torchmetrics has for its calibration error
+BINS = 15  # of the confidence
 
 
 class ConfusionMatrix(Callback):
@@ -41,8 +44,8 @@ class ConfusionMatrix(Callback):
     files = ("confusion_matrix.png", "calibration.png", "classes.csv")
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.counts: Any = 0  # (true class, predicted class), int64
-        self.bins: Any = 0  # (bin of the confidence; samples, summed confidence, right ones)
+        self.confusion: MulticlassConfusionMatrix | None = None
+        self.calibration: MulticlassCalibrationError | None = None
 
     def on_test_batch_end(
         self,
@@ -54,47 +57,34 @@ class ConfusionMatrix(Callback):
         **__: Any,
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        confidence, predicted = logits.float().softmax(dim=1).max(dim=1)
-        self.counts = self.counts + count_pairs(batch[1], predicted, logits.shape[1])
-        self.bins = self.bins + bin_confidences(confidence, predicted == batch[1])
+        if self.confusion is None or self.calibration is None:
+            options: Any = {"validate_args": False, "dist_sync_fn": gather_states}
+            classes, device = logits.shape[1], logits.device
+            self.confusion = MulticlassConfusionMatrix(classes, **options).to(device)
+            self.calibration = MulticlassCalibrationError(classes, BINS, **options).to(device)
+        probabilities = logits.float().softmax(dim=1)
+        self.confusion.update(probabilities, batch[1])
+        self.calibration.update(probabilities, batch[1])
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank, like the sum
-        if not isinstance(self.counts, Tensor):
+        if self.confusion is None or self.calibration is None:
             return
-        self.counts = trainer.strategy.reduce(self.counts, reduce_op="sum").cpu()
-        self.bins = trainer.strategy.reduce(self.bins, reduce_op="sum").cpu()
+        counts, error = self.confusion.compute().cpu(), self.calibration.compute()
+        # The curve needs what the error is the mean of
+        with self.calibration.sync_context(dist_sync_fn=gather_states):
+            confidence = dim_zero_cat(self.calibration.confidences).cpu()
+            accuracy = dim_zero_cat(self.calibration.accuracies).cpu()
         if trainer.is_global_zero:
-            names = class_names(trainer, len(self.counts))
+            names = class_names(trainer, len(counts))
             publish_figure(
-                trainer, folder, "confusion_matrix", draw_confusion_matrix(self.counts, names)
+                trainer, folder, "confusion_matrix", draw_confusion_matrix(counts, names)
             )
-            publish_figure(trainer, folder, "calibration", draw_calibration(self.bins))
-            table = tabulate_classes(self.counts, names)
+            figure = draw_calibration(error, confidence, accuracy)
+            publish_figure(trainer, folder, "calibration", figure)
+            table = tabulate_classes(counts, names)
             publish_table(trainer, folder, "classes", table)
             print_table("Test: each class", table)
-
-
-def count_pairs(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
-    """Return the samples by (true class, predicted class), int64 of shape (classes, classes).
-
-    As a product of matrices, exact for up to 2**24 samples: torchmetrics (1.9) counts by bincount,
-    which waits for a GPU.
-    """
-    every = torch.arange(classes, device=labels.device)
-    is_true, is_chosen = (labels[:, None] == every).float(), (predicted[:, None] == every).float()
-    return (is_true.T @ is_chosen).long()
-
-
-def bin_confidences(confidence: Tensor, is_right: Tensor) -> Tensor:
-    """Return samples, summed confidence and right predictions by bins of the confidence, float32
-    (bin, 3).
-    """
-    place = (confidence * BINS).ceil().clamp(min=1)
-    is_in = place[:, None] == torch.arange(1, BINS + 1, device=place.device)
-    return is_in.float().T @ torch.stack(
-        [torch.ones_like(place), confidence, is_right.float()], dim=1
-    )
 
 
 class Baselines(Callback):
@@ -165,22 +155,27 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     return figure
 
 
-def draw_calibration(bins: Tensor) -> "Figure":
-    """Draw accuracy by confidence, by what `bin_confidences` returned."""
+def draw_calibration(error: Tensor, confidence: Tensor, accuracy: Tensor) -> "Figure":
+    """Draw accuracy by confidence.
+
+    Args:
+        error: The expected calibration error, shape ().
+        confidence: Of each sample, float of shape (samples,).
+        accuracy: Whether each was predicted rightly, 0 or 1, shape (samples,).
+    """
     from matplotlib.figure import Figure
 
-    samples, confidence, right = bins[bins[:, 0] > 0].double().T
-    total = samples.sum()
-    error, sure, accuracy = (
-        (right - confidence).abs().sum() / total,
-        confidence.sum() / total,
-        right.sum() / total,
+    places = (confidence * BINS).ceil().long()
+    samples = places.bincount()
+    sums = torch.stack([places.bincount(values) for values in (confidence, accuracy)])
+    title = (
+        f"calibration error {error:.3f}, mean confidence {confidence.mean():.1%}, "
+        f"accuracy {accuracy.mean():.1%}"
     )
-    title = f"calibration error {error:.3f}, mean confidence {sure:.1%}, accuracy {accuracy:.1%}"
     figure = Figure(layout="constrained")
     axes = figure.add_subplot(xlabel="confidence", ylabel="accuracy", title=title)
     axes.plot([0, 1], [0, 1], "--", color="gray")
-    axes.plot(confidence / samples, right / samples, "o-")
+    axes.plot(*(sums / samples)[:, samples > 0], "o-")
     return figure
 
 

@@ -1,10 +1,8 @@
-"""Gradients from the backward pass to the next forward pass: clipped, logged, freed, and used one
-by one.
+"""Gradients after the backward pass: clipped, logged, and used one by one.
 
 `GradNorms` is here because Lightning's ``grad_norm`` waits for the device once for each parameter,
-`AGC` as the Trainer clips by the norm of the gradient alone, `FreeGradients` as the Trainer frees
-them after the next forward pass, and `OptimizerInBackward` as Lightning has no hook within the
-backward pass.
+`AGC` as the Trainer clips by the norm of the gradient alone, and `OptimizerInBackward` as Lightning
+has no hook within the backward pass.
 """
 
 import math
@@ -22,8 +20,7 @@ from litlab.errors import UserError
 from litlab.optim.param_groups import last_layer
 from litlab.types import PositiveFloat
 from litlab.util.ranks import divides_model
-from litlab.util.steps import free_gradients
-from litlab.util.tensors import compute_norms, get_local
+from litlab.util.tensors import compute_norm, get_local
 
 
 class GradNorms(Callback):
@@ -48,7 +45,7 @@ class GradNorms(Callback):
         if not every or (trainer.global_step + 1) % every:
             return
         gradients = {name: p.grad for name, p in pl_module.named_parameters() if p.grad is not None}
-        norms = compute_norms([get_local(gradient) for gradient in gradients.values()]).tolist()
+        norms = [compute_norm([get_local(gradient)]).item() for gradient in gradients.values()]
         values = {f"grad_norm/{name}": norm for name, norm in zip(gradients, norms, strict=True)}
         values["grad_norm/total"] = math.hypot(*norms)
         for logger in trainer.loggers:
@@ -90,29 +87,6 @@ class AGC(Callback):
                     largest = self.factor * _unit_norms(parameter).clamp(min=1e-3)
                     scale = largest / _unit_norms(parameter.grad).clamp(min=1e-6)
                     parameter.grad.mul_(scale.clamp(max=1.0))
-
-
-class FreeGradients(Callback):
-    """Free the gradients of a step before the forward pass of the next one, so that no activations
-    exist beside them.
-
-    Those that are being accumulated stay. Until the next batch begins everyone can look at them. It
-    does nothing where a model or callback has ``on_before_zero_grad`` or ``optimizer_zero_grad`` of
-    its own, or where the model steps its optimizers itself.
-    """
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        owners = [pl_module, *trainer.callbacks]  # pyright: ignore[reportAttributeAccessIssue]
-        is_hooked = any(is_overridden("on_before_zero_grad", owner) for owner in owners)
-        is_hooked |= is_overridden("optimizer_zero_grad", pl_module)
-        self._frees = pl_module.automatic_optimization and not is_hooked
-
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        if self._frees and batch_idx % trainer.accumulate_grad_batches == 0:  # as Lightning does
-            for optimizer in trainer.optimizers:
-                free_gradients(optimizer)
 
 
 class OptimizerInBackward(Callback):

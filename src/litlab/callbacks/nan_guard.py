@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from litlab.errors import UserError
 from litlab.util.ranks import divides_model
-from litlab.util.tensors import compute_norms, get_local
+from litlab.util.tensors import compute_norm, get_local
 
 IN_A_ROW = 50  # bad steps that stop the run in any case
 
@@ -64,13 +64,13 @@ class NaNGuard(Callback):
 
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         gradients = [get_local(p.grad) for p in parameters if p.grad is not None]
-        norms = compute_norms(gradients)
+        norm = compute_norm(gradients)
         # A rank has a part of each gradient
         if divides_model(trainer.strategy):
-            norms = torch.linalg.vector_norm(norms).to(trainer.strategy.root_device)[None]
-            torch.distributed.all_reduce(norms)
+            norm = norm.to(trainer.strategy.root_device)
+            torch.distributed.all_reduce(norm)
         where = trainer.global_step, trainer.current_epoch, trainer.fit_loop.batch_idx
-        self._unread.append((where, loss, norms))
+        self._unread.append((where, loss, norm))
         if len(self._unread) >= self._read_every:
             self._read_steps()
 
@@ -80,7 +80,7 @@ class NaNGuard(Callback):
         self._read_steps()
         # The weights, or their average
         weights = [get_local(p.detach()) for p in pl_module.parameters()]
-        is_finite = math.isfinite(math.hypot(*compute_norms(weights).tolist()))
+        is_finite = math.isfinite(compute_norm(weights).item())
         if not trainer.strategy.reduce_boolean_decision(is_finite):
             raise UserError(
                 "nan_guard: the weights are not finite, and no checkpoint is written (earlier ones "
@@ -90,8 +90,8 @@ class NaNGuard(Callback):
     def _read_steps(self) -> None:
         """Wait for the device, and judge the steps since it was last read."""
         unread, self._unread = self._unread, []
-        for (step, epoch, batch), loss, norms in unread:
-            loss, norm = loss.item(), math.hypot(*norms.tolist())
+        for (step, epoch, batch), loss, norm in unread:
+            loss, norm = loss.item(), norm.item()
             self._in_a_row = 0 if math.isfinite(loss + norm) else self._in_a_row + 1
             if self._in_a_row >= (IN_A_ROW if self._scales else 1):
                 raise UserError(

@@ -75,13 +75,14 @@ class StepProfiler(Profiler):
         record_shapes: bool = False,
         with_stack: bool = False,
     ) -> None:
-        super().__init__(filename="profile")
+        super().__init__()
         self.skip = skip
         self.steps = steps
         self.repeat = repeat
         self.record_shapes = record_shapes
         self.with_stack = with_stack
         self._lightning_module: Any = None  # set by the Trainer
+        self._stage_name = self._stem = ""  # of the fit or evaluation, and of its files
         self._done = 0  # steps, since a recording ended
         # In progress, from the outermost on: part, name in the trace
         self._actions: list[Any] = [(OTHER, None)]
@@ -93,10 +94,14 @@ class StepProfiler(Profiler):
         self._recorders: list[torch.profiler.profile] = []
         self._recording = ExitStack()  # of the last one, while it records
 
-    def setup(self, *arguments: Any, **options: Any) -> None:
+    def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
         """Refuse, before the training, to replace what is not a report of this project."""
-        super().setup(*arguments, **options)
-        if self.dirpath and self._stage == "fit":
+        super().setup(stage, local_rank, log_dir)
+        self._stage_name = stage
+        self._stem = "-".join(
+            [stage, "profile", *([] if local_rank is None else [str(local_rank)])]
+        )
+        if self.dirpath and stage == "fit":
             check_replaceable(self._name_file(".txt"))
             check_replaceable(self._name_file(".pt.trace.json"))
 
@@ -129,7 +134,7 @@ class StepProfiler(Profiler):
         """Print the report of a fit on rank zero, and write it."""
         from pandas import DataFrame
 
-        if self._stage != "fit":
+        if self._stage_name != "fit":
             return
         if not self._recorders:
             rank_zero_info(
@@ -154,7 +159,7 @@ class StepProfiler(Profiler):
             print(text)
 
     def _name_file(self, suffix: str) -> Path:
-        return Path(self.dirpath or "", self._prepare_filename(extension=suffix))
+        return Path(self.dirpath or "", self._stem + suffix)
 
     def _begin_step(self) -> None:
         if self._done == self.skip + self.steps and len(self._recorders) < self.repeat:

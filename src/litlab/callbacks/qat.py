@@ -91,14 +91,16 @@ class Rounding:
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return what the layer makes of rounded inputs by rounded weights."""
-        inputs, weight, bias = (
-            self.round_inputs(inputs),
-            round_weight(self.layer.weight),
-            self.layer.bias,
+        layer = self.layer
+        inputs, weight = self.round_inputs(inputs), round_weight(layer.weight)
+        if isinstance(layer, nn.Linear):
+            return F.linear(inputs, weight, layer.bias)
+        padding = layer.padding
+        if layer.padding_mode != "zeros":  # conv2d knows no other
+            inputs, padding = F.pad(inputs, list_padding(layer), mode=layer.padding_mode), 0
+        return F.conv2d(
+            inputs, weight, layer.bias, layer.stride, padding, layer.dilation, layer.groups
         )
-        if isinstance(self.layer, nn.Linear):
-            return F.linear(inputs, weight, bias)
-        return self.layer._conv_forward(inputs, weight, bias)
 
     def round_inputs(self, inputs: Tensor) -> Tensor:
         """Return inputs of any shape rounded to 0 to 255 steps, one of which is 0; training moves
@@ -118,6 +120,13 @@ class Rounding:
         return torch.fake_quantize_per_tensor_affine(inputs.float(), scale, zero, 0, 255).to(
             inputs.dtype
         )
+
+
+def list_padding(layer: Any) -> list[int]:
+    """Return what a convolution adds to its inputs: left, right, above, below."""
+    reach = [size * (k - 1) for size, k in zip(layer.dilation, layer.kernel_size, strict=True)]
+    totals = {"valid": [0, 0], "same": reach}.get(layer.padding) or [2 * n for n in layer.padding]
+    return [side for total in reversed(totals) for side in (total // 2, total - total // 2)]
 
 
 def round_weight(weight: Tensor) -> Tensor:

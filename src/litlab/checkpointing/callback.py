@@ -7,16 +7,9 @@ from typing import Any, Literal
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
-from torch import Tensor
 
-from litlab.checkpointing.internals import (
-    ends_within_epoch,
-    is_accumulating,
-    is_last_batch,
-    precede,
-    validation_follows,
-)
 from litlab.checkpointing.io import check_local
+from litlab.checkpointing.loops import can_save, ends_within_epoch, precede
 from litlab.runs.folder import RunFolder
 from litlab.types import PositiveFloat, PositiveInt
 from litlab.util.metrics import check_monitor, choose_mode
@@ -72,7 +65,6 @@ class RunCheckpoint(ModelCheckpoint):
             dirpath,
             filename,
             monitor,
-            save_last=save_last,
             mode=mode or "min",
             every_n_train_steps=None,
             train_time_interval=None,
@@ -80,14 +72,18 @@ class RunCheckpoint(ModelCheckpoint):
             enable_version_counter=False,
             **options,
         )
+        # Lightning's own attributes stay empty: it would write a last.ckpt at its own times
+        self.keeps_last = save_last
         self.every_n_train_steps = every_n_train_steps
         self.every_minutes = every_minutes
         self._given_mode = mode
         self._first_epoch = 0  # since the run was started or resumed
+        self.step_saved = 0  # after which the newest of the best ones was written
         self.step_of_last = 0
         self._time_of_last = 0.0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        # A folder that runs share gets one for each run, as the run's own
         folder = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
         if stage == "fit" and trainer.is_global_zero and self.dirpath and folder:
             run = RunFolder(Path(folder))
@@ -97,26 +93,31 @@ class RunCheckpoint(ModelCheckpoint):
         super().setup(trainer, pl_module, stage)
         if stage != "fit":
             return
-        # Before all callbacks: some change the model where an epoch starts or the run ends.
+
+        # Before all callbacks: some change the model where an epoch starts or the run ends
         precede(trainer.fit_loop, "on_advance_start", lambda: self._write_between_epochs(trainer))
         precede(trainer.fit_loop, "on_run_end", lambda: self._write_at_end(trainer))
+
+        # Lightning starts with the worst score of the other direction
         if self.monitor is not None:
             mode = choose_mode("checkpoint.mode", self._given_mode, self.monitor, pl_module)
             if mode != self.mode:
                 self.mode, self.kth_value = mode, -self.kth_value
 
-    def format_checkpoint_name(self, *arguments: Any, **options: Any) -> str:
-        """Fill in a file name; slashes in names of metrics, which would make folders, become
-        underscores.
+    def format_checkpoint_name(
+        self, metrics: dict[str, Any], *arguments: Any, **options: Any
+    ) -> str:
+        """Fill in a file name, as a best one is about to be written; slashes in names of metrics,
+        which would make folders, become underscores.
         """
-        path = super().format_checkpoint_name(*arguments, **options)
+        self.step_saved = int(metrics.get("step", 0))
+        path = super().format_checkpoint_name(metrics, *arguments, **options)
         folder = os.path.join(self.dirpath, "") if self.dirpath else ""
         return folder + path[len(folder) :].replace("/", "_")
 
-    @property
-    def step_saved(self) -> int:
-        """The optimizer step after which the newest of the best checkpoints was written."""
-        return self._last_global_step_saved
+    def _should_remove_checkpoint(self, trainer: Trainer, previous: str, current: str) -> bool:
+        # There is no public hook. Lightning would leave the one that a run was resumed from.
+        return previous != current
 
     # The last state
 
@@ -125,16 +126,12 @@ class RunCheckpoint(ModelCheckpoint):
         self._begin_interval(trainer)
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
-        step = trainer.global_step
-        if step == self.step_of_last or not self.save_last:
+        steps = trainer.global_step - self.step_of_last
+        if not steps or not self.keeps_last:
             return
-        due = (
-            self.every_n_train_steps is not None
-            and step - self.step_of_last >= self.every_n_train_steps
-        )
-        if (due or ends_within_epoch(trainer) or self._is_late(trainer, step)) and can_save(
-            trainer
-        ):
+        is_due = self.every_n_train_steps is not None and steps >= self.every_n_train_steps
+        # All ranks are asked for the time, so the order matters
+        if (is_due or ends_within_epoch(trainer) or self._is_late(trainer)) and can_save(trainer):
             self.write_last(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -143,26 +140,24 @@ class RunCheckpoint(ModelCheckpoint):
         if trainer.state.fn == "fit" and not trainer.sanity_checking and ends_within_epoch(trainer):
             self.write_last(trainer)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        pass  # Lightning's writes a last.ckpt where there is none
-
     def _write_between_epochs(self, trainer: Trainer) -> None:
         if trainer.current_epoch > self._first_epoch:
             self.write_last(trainer)
 
     def _write_at_end(self, trainer: Trainer) -> None:
-        # Otherwise the run ended within an epoch, and it is written.
+        # Otherwise the run ended within an epoch, and it is written
         if trainer.global_step != self.step_of_last:
             self.write_last(trainer)
 
     def write_last(self, trainer: Trainer) -> None:
         """Write ``last.ckpt``, unless the run keeps none."""
-        if self.save_last and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+        if self.keeps_last and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             save_last(trainer, self)
             self._begin_interval(trainer)
 
-    def _is_late(self, trainer: Trainer, step: int) -> bool:
-        if self.every_minutes is None or (trainer.world_size > 1 and step % EVERY_STEPS > 0):
+    def _is_late(self, trainer: Trainer) -> bool:
+        is_asked = trainer.world_size == 1 or trainer.global_step % EVERY_STEPS == 0
+        if self.every_minutes is None or not is_asked:
             return False
         is_late = time.monotonic() - self._time_of_last >= 60 * self.every_minutes
         return trainer.strategy.reduce_boolean_decision(is_late, all=False)
@@ -185,23 +180,6 @@ class RunCheckpoint(ModelCheckpoint):
             super().load_state_dict(
                 {**state_dict, **paths, "dirpath": self.dirpath, "best_k_models": models}
             )
-
-    # Private methods of ModelCheckpoint, which has no public hook for these
-
-    def _save_last_checkpoint(
-        self, trainer: Trainer, monitor_candidates: dict[str, Tensor]
-    ) -> None:
-        pass  # it has its own times
-
-    def _should_remove_checkpoint(self, trainer: Trainer, previous: str, current: str) -> bool:
-        return previous != current  # also the one that a run was resumed from
-
-
-def can_save(trainer: Trainer) -> bool:
-    """Return whether a checkpoint after this batch is complete: a step is, and nothing follows that
-    belongs to it.
-    """
-    return not (is_accumulating(trainer) or is_last_batch(trainer) or validation_follows(trainer))
 
 
 def save_last(trainer: Trainer, callback: ModelCheckpoint) -> None:

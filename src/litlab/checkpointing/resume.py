@@ -19,11 +19,17 @@ from lightning.pytorch.callbacks import (
     SpikeDetection,
 )
 
-from litlab.checkpointing.internals import begin_epoch_anew, end_restart
+from litlab.checkpointing.loops import (
+    complete_epoch,
+    count_restart_once,
+    forget_loader,
+    forget_restart,
+    is_within_epoch,
+    precede,
+    step_plateaus,
+)
 from litlab.errors import UserError
 from litlab.metrics import load_metric_states, metric_states
-from litlab.optim import Schedule
-from litlab.optim.schedule import missing_length
 from litlab.util.ranks import data_ranks
 from litlab.util.splitmix import next_number
 
@@ -61,23 +67,31 @@ class ExactResume(Callback):
         # Of the metrics, before the validation that is running
         self._states: dict[str, Any] | None = None
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Prepare what Lightning restores, as it restores the loops: the model, the callbacks and
+        all schedules exist then, whatever the strategy.
+        """
+
+        def prepare() -> None:
+            forget_loader(trainer)
+            renew_length(trainer, self._checkpoint)
+
+        precede(trainer.fit_loop, "load_state_dict", prepare)
+
     # Random numbers
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._random = RandomState(trainer)
-        if self._checkpoint:
-            # The schedules exist now, and are not restored yet
-            renew_length(trainer, self._checkpoint)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._random.seed_all(self._random.seed_of(trainer.current_epoch, EPOCH_START))
+        self._random.seed_all(trainer.current_epoch, EPOCH_START)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         # Restoring the state once would not do: what only one of two runs draws would shift all
         # that follows.
-        self._random.seed_torch(self._random.seed_of(trainer.current_epoch, 2 * batch_idx))
+        self._random.seed_torch(trainer.current_epoch, 2 * batch_idx)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Seed all generators, and keep the metrics of the training: a validation that is
@@ -85,16 +99,14 @@ class ExactResume(Callback):
         """
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
             count_restart_once(trainer)
-            self._random.seed_all(
-                self._random.seed_of(trainer.current_epoch, 2 * trainer.fit_loop.batch_idx + 1)
-            )
+            self._random.seed_all(trainer.current_epoch, 2 * trainer.fit_loop.batch_idx + 1)
             self._states = metric_states(pl_module)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._states = None
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        end_restart(trainer)
+        forget_restart(trainer)
 
     # The checkpoint
 
@@ -116,7 +128,7 @@ class ExactResume(Callback):
         if trainer.world_size > 1:
             torch.distributed.all_gather_object(parts, part)
         checkpoint[KEY] = parts
-        complete_epoch(checkpoint["loops"]["fit_loop"])
+        complete_epoch(checkpoint)
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -125,8 +137,6 @@ class ExactResume(Callback):
         if trainer.state.fn != "fit":
             return
         self._checkpoint = checkpoint
-        if trainer.optimizers:  # with strategies that load after they have sharded
-            renew_length(trainer, checkpoint)
         shares = len({part["data_rank"] for part in checkpoint.get(KEY, [])})
         now = data_ranks(trainer)["world_size"]
         if is_within_epoch(checkpoint) and shares not in (0, now):
@@ -142,30 +152,24 @@ class ExactResume(Callback):
         if not checkpoint:
             return
         if not is_within_epoch(checkpoint):
-            begin_epoch_anew(trainer)
+            forget_restart(trainer)
         parts = checkpoint.get(KEY, [])
         if not parts:  # of plain Lightning
             return
 
-        # The property returns the dictionary that Lightning collects the metrics in.
+        # What is monitored: the property returns the dictionary that Lightning collects it in
         metrics = parts[0]["metrics"]
         trainer.callback_metrics.update(
             {name: value.to(pl_module.device) for name, value in metrics.items()}
         )
-        batches = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-        # It was written after a step
-        if batches["total"]["completed"] < batches["total"]["processed"]:
-            step_plateaus(trainer, pl_module, batches["current"]["ready"])
+        step_plateaus(trainer)
 
-        # On another number of processes nothing else of an epoch is left.
-        shares = {part["data_rank"]: part for part in reversed(parts)}
+        # What each process had; where others share the data now, nothing of it is left
         mine = data_ranks(trainer)
+        shares = {part["data_rank"]: part for part in reversed(parts)}
         if len(shares) == mine["world_size"]:
-            part = (
-                parts[trainer.global_rank]
-                if len(parts) == trainer.world_size
-                else shares[mine["rank"]]
-            )
+            is_same = len(parts) == trainer.world_size
+            part = parts[trainer.global_rank] if is_same else shares[mine["rank"]]
             self._random.restore(part["random"])
             load_metric_states(pl_module, part["states"], pl_module.device)
 
@@ -195,27 +199,27 @@ class RandomState:
         rank = data_ranks(trainer)["rank"]  # processes that share layers drop the same values
         self._seed = next_number(next_number(seed) + rank)
 
-    def seed_of(self, epoch: int, place: int) -> int:
-        """Return a seed that follows from (seed, rank, epoch, place) alone.
+    def seed_torch(self, epoch: int, place: int) -> int:
+        """Seed torch's generators from (seed, rank, epoch, place) alone, which takes 1 µs each.
+
+        ``torch.manual_seed`` takes 170 µs where there is no GPU (torch 2.15): it keeps each call,
+        with its stack, for a later initialisation of CUDA.
 
         Args:
             epoch: The epoch.
             place: A number within the epoch, below 2**40.
-        """
-        return next_number(self._seed + (epoch << 40) + place)
 
-    def seed_torch(self, seed: int) -> None:
-        """Seed torch's generators, which takes 1 µs each.
-
-        ``torch.manual_seed`` takes 170 µs where there is no GPU (torch 2.15): it keeps each call,
-        with its stack, for a later initialisation of CUDA.
+        Returns:
+            The seed.
         """
+        seed = next_number(self._seed + (epoch << 40) + place)
         for generator in self._generators.values():
             generator.manual_seed(seed)
+        return seed
 
-    def seed_all(self, seed: int) -> None:
-        """Seed all generators."""
-        self.seed_torch(seed)
+    def seed_all(self, epoch: int, place: int) -> None:
+        """Seed numpy's generator and Python's as well."""
+        seed = self.seed_torch(epoch, place)
         random.seed(seed)
         np.random.seed(seed % 2**32)
 
@@ -241,88 +245,21 @@ class RandomState:
         random.setstate(states["python"])
 
 
-# What a checkpoint says of Lightning's loops, which decides where a resumed run continues
-
-
-def is_within_epoch(checkpoint: dict[str, Any]) -> bool:
-    """Return whether a checkpoint was written within an epoch, not between two of them."""
-    return checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] > 0
-
-
-def complete_epoch(state: dict[str, Any]) -> None:
-    """Let a checkpoint that is written between two epochs say that the first is complete, and
-    nothing is under way.
-
-    Args:
-        state: The checkpoint's state of the fit loop, changed in place.
-    """
-    epochs = state["epoch_progress"]
-    if epochs["current"]["started"] > epochs["current"]["processed"]:
-        return
-    for counts in epochs.values():
-        counts.update(dict.fromkeys(counts, counts["processed"]))
-    batches = state["epoch_loop.batch_progress"]
-    batches["current"] = dict.fromkeys(batches["current"], 0)
-    batches["is_last_batch"] = False
-    state["state_dict"].pop("combined_loader", None)
-
-
-def restart_validation(state: dict[str, Any], done: int) -> None:
-    """Let a checkpoint say that the first batch of a validation is running: Lightning then starts
-    with that batch.
-
-    From a state between two of its batches Lightning would continue with the next epoch.
-
-    Args:
-        state: The checkpoint's state of the fit loop, changed in place.
-        done: Batches of that validation that are already counted.
-    """
-    batches = state["epoch_loop.val_loop.batch_progress"]
-    before = batches["total"]["completed"] - done
-    batches["total"] = {
-        "ready": before + 1,
-        "started": before + 1,
-        "processed": before,
-        "completed": before,
-    }
-    batches["current"] = dict.fromkeys(batches["current"], 0)
-    batches["is_last_batch"] = False
-
-
-def count_restart_once(trainer: Trainer) -> None:
-    """Take back the batch that `restart_validation` has counted, now that the validation begins."""
-    loop = trainer.fit_loop.epoch_loop.val_loop
-    if loop.restarted_mid_evaluation:
-        total: Any = loop.batch_progress.total
-        total.ready = total.started = total.completed
-
-
-def step_plateaus(trainer: Trainer, module: LightningModule, batches: int) -> None:
-    """Step each ReduceLROnPlateau that is stepped by batches, as Lightning does after
-    ``on_train_batch_end``.
-    """
-    for config in trainer.lr_scheduler_configs:
-        if (
-            config.reduce_on_plateau
-            and config.interval == "step"
-            and batches % config.frequency == 0
-        ):
-            module.lr_scheduler_step(
-                config.scheduler, trainer.callback_metrics[str(config.monitor)]
-            )
-
-
 def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     """Let a schedule that takes its length from the run end with it, where that is longer now."""
     schedule = getattr(trainer.lightning_module, "schedule", None)
+    if schedule is None:
+        return
+    from litlab.optim.schedule import Schedule, missing_length
+
     name = missing_length(schedule.scheduler) if isinstance(schedule, Schedule) else None
-    for config, saved in zip(
-        trainer.lr_scheduler_configs, checkpoint.get("lr_schedulers", []), strict=False
-    ):
+    if name is None:
+        return
+    saved = checkpoint.get("lr_schedulers", [])
+    for config, state in zip(trainer.lr_scheduler_configs, saved, strict=False):
         fresh = config.scheduler.state_dict()
-        if name is None or saved.get(name) == fresh.get(name):
-            continue
-        saved.update({key: value for key, value in fresh.items() if key not in PROGRESS})
+        if state.get(name) != fresh.get(name):
+            state.update({key: value for key, value in fresh.items() if key not in PROGRESS})
 
 
 # Lightning (2.6.6) does not restore what they have done: masks, batch sizes, which parameters are

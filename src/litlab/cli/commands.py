@@ -7,7 +7,7 @@ delete its folder in litlab/commands: its lines here then mean nothing. To add o
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
@@ -88,9 +88,9 @@ def import_command(name: str) -> Callable[..., Any]:
     Raises:
         UserError: If there is none; names the nearest.
     """
-    # Folders of commands can be removed, and flags with them.
-    table = FLAGS if name in FLAGS else list_commands()
-    if name not in table or not _exists(table[name]):
+    flags = {flag: entry for flag, entry in FLAGS.items() if _exists(entry)}
+    table = flags if name in FLAGS else list_commands()
+    if name not in table:
         raise UserError(
             f"{name}: there is no such command{nearest(name, table, f'; see {typed()} --help')}"
         )
@@ -101,7 +101,6 @@ def import_command(name: str) -> Callable[..., Any]:
 
 
 def _exists(entry: tuple[str, str]) -> bool:
+    # Not find_spec: it would import the folders of all commands
     module = entry[0].partition(":")[0]
-    # First the folder: of a module in one that is not there, find_spec raises an exception.
-    folder = module.rpartition(".")[0]
-    return find_spec(folder) is not None and find_spec(module) is not None
+    return Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py").is_file()

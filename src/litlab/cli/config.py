@@ -5,6 +5,7 @@ asked for.
 import json
 import os
 import re
+from collections.abc import Container
 from contextlib import nullcontext
 from enum import Enum
 from functools import cache
@@ -19,16 +20,13 @@ from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from litlab.cli.argv import ONLY_FLAGS, Flags, read_command_line
-from litlab.cli.classes import import_all_classes, import_classes
+from litlab.cli.classes import import_all_classes, import_classes, imported
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
-from litlab.cli.parse_errors import explain
 from litlab.cli.precision import ExperimentTrainer
-from litlab.cli.sections import OF_THE_COMMAND, add_arguments
+from litlab.cli.sections import OF_THE_COMMAND, SECTIONS, add_arguments
 from litlab.cli.trust import check_config, load_weights_only, restrict_imports
 from litlab.errors import UserError, building
-from litlab.nn.adapt import forget_weights
-from litlab.optim.schedule import plain_recipe
-from litlab.tasks.base import is_fact
+from litlab.util.recipes import is_fact, plain_recipe
 from litlab.util.team import typed
 
 # What a config can't set to null.
@@ -85,6 +83,8 @@ class ExperimentParser(LightningArgumentParser):
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # a parser with which jsonargparse tries a value
             super().error(message, ex)
+        from litlab.cli.parse_errors import explain
+
         raise UserError(explain(message, self)) from ex
 
 
@@ -107,13 +107,16 @@ class Command(LightningCLI):
         self.verb = line.verb
 
         # What holds for the whole process: types and loaders, what may be imported, the classes
-        # that short names lead to.
+        # that short names lead to. What nothing names is not imported; --help describes it all.
         prepare_jsonargparse()
         self.allowed = restrict_imports(line.is_foreign, line.flags.find("--allow_modules"))
+        texts = [*line.flags, *line.flags.read_texts()]
+        self.words: Container[str] = set(re.findall(r"\w+", " ".join(texts)))
         if any(flag.endswith("help") for flag, _ in line.flags.list_pairs()):
             import_all_classes()
+            self.words = SECTIONS
         else:
-            import_classes(line.flags.read_texts())
+            import_classes(texts)
 
         # The parser, and what it makes of the flags: see `parse_arguments`.
         super().__init__(
@@ -133,7 +136,7 @@ class Command(LightningCLI):
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        add_arguments(parser, self.verb)
+        add_arguments(parser, self.verb, self.words)
         parser.description = FIRST_SCREEN[self.verb]
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -191,15 +194,18 @@ class Command(LightningCLI):
         """Build the DataModule."""
         return self.build("data").data
 
-    def build_model(self, trained: bool = False) -> LightningModule:
+    def build_model(self, load_pretrained: bool = True) -> LightningModule:
         """Build the model. It can be copied: no recipe for an optimizer in it holds on to the
         parser.
 
         Args:
-            trained: A checkpoint has all of its weights, so that none are downloaded.
+            load_pretrained: Whether a network gets the weights that its config names; not where a
+                checkpoint has all of them.
         """
         config = self.config.clone()
-        if trained:
+        if not load_pretrained:
+            from litlab.nn.adapt import forget_weights
+
             forget_weights(config.get("model.init_args.network.init_args", {}))
         model = self.build("model", config=config).model
         for name, value in vars(model).items():
@@ -211,6 +217,7 @@ class Command(LightningCLI):
         number of classes.
         """
         model = self.config.model
+        refuse_other_task(imported(model.class_path), getattr(data, "known", None))
         for part in (model, *(model.get("init_args.metrics") or {}).values()):
             for key, value in list(part.items()):
                 name = key.rpartition(".")[2]
@@ -229,3 +236,18 @@ class Command(LightningCLI):
     def settings_of(self, file: Path) -> dict[str, Any]:
         """Return what a config file alone would set, of a run that this command has read."""
         return self.settings(self.parser.parse_args([f"--config={file}"]))
+
+
+def refuse_other_task(model: Any, known: Any) -> None:
+    """Refuse a model for another task than that of the data's target.
+
+    Args:
+        model: The class of the model, or a function that makes it.
+        known: What the data says, as its metadata.
+    """
+    target, task = getattr(known, "target", None), getattr(model, "task", None)
+    if target is not None and task not in (None, target.task):
+        raise UserError(
+            f"model: {model.__name__} is for {task}, not for {', '.join(target.columns)}; use "
+            f"--model {target.model}, or set --data.task {task}"
+        )

@@ -8,7 +8,7 @@ from lightning.pytorch.callbacks import BasePredictionWriter
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.cli.config import Command
-from litlab.cli.fit import build, build_trainer
+from litlab.cli.fit import build_experiment, build_trainer
 from litlab.cli.trainer import has_callback, print_summary
 from litlab.errors import UserError
 from litlab.runs.failures import saving_traceback
@@ -20,7 +20,7 @@ def evaluate(argv: list[str]) -> int:
     """Validate or test a checkpoint; the results go into its run."""
     command = Command(argv)
     sys.argv[1:] = command.line.pinned
-    experiment = build(command)
+    experiment = build_experiment(command)
 
     with Run.join(command) as run:
         trainer = build_trainer(experiment, run)
@@ -40,7 +40,7 @@ def predict(argv: list[str]) -> int:
     """Read ``--input``, predict and write ``--output``; or leave both to a callback."""
     command = Command(argv)
     config = command.config
-    experiment = build(command)
+    experiment = build_experiment(command)
     data: Any = experiment.data
     writes = hasattr(data, "write_predictions")
     output = choose_output(config) if writes else None

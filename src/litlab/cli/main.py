@@ -85,12 +85,13 @@ def run_experiment(run: Callable[[list[str]], int]) -> int:
     its traceback.
     """
     from litlab.cli.noise import silence_noise
-    from litlab.cli.run_errors import describe_error
 
     silence_noise()
     try:
         return run(sys.argv[1:])
     except Exception as error:
+        from litlab.cli.run_errors import describe_error
+
         line = describe_error(error)
         if line is None or os.environ.get("LITLAB_TRACEBACK"):
             raise

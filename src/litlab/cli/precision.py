@@ -5,7 +5,6 @@ knows TF32.
 from typing import Any, Literal
 
 import torch
-from lightning.fabric.plugins.precision.precision import _PRECISION_INPUT
 from lightning.pytorch import Trainer
 from lightning.pytorch.plugins import HalfPrecision, MixedPrecision, Precision
 from lightning.pytorch.strategies import ModelParallelStrategy
@@ -17,7 +16,11 @@ from litlab.errors import UserError
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores
 from litlab.util.ranks import divides_model
 
-PrecisionInput = _PRECISION_INPUT  # the type of the Trainer's setting
+# What the Trainer of Lightning (2.6.6) takes
+PrecisionInput = Literal[
+    "64-true", "32-true", "16-true", "16-mixed", "bf16-true", "bf16-mixed",
+    "transformer-engine", "transformer-engine-float16", "64", "32", "16", "bf16", 64, 32, 16,
+]  # fmt: skip
 
 
 class ExperimentTrainer(Trainer):

@@ -104,7 +104,7 @@ def find_first_validation(run: Trainer, trainer: Trainer) -> tuple[float, str]:
     return first if first <= end else math.inf, reason
 
 
-def check_used(model: LightningModule) -> None:
+def refuse_unused_settings(model: LightningModule) -> None:
     """Refuse a setting that a class reads, and that a subclass takes in ``**settings`` but does
     not.
 

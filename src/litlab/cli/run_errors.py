@@ -10,7 +10,6 @@ import traceback
 
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from torch._dynamo.exc import TorchDynamoException
 
 from litlab.callbacks.compile import explain_failure
 from litlab.errors import UserError, first_line, list_causes
@@ -48,8 +47,8 @@ def describe_error(error: BaseException) -> str | None:
     place = [note.removeprefix("building ") for note in notes if note.startswith("building ")][:1]
     if is_out_of_memory(error):
         line = OUT_OF_MEMORY
-    elif isinstance(error, TorchDynamoException):
-        line = explain_failure(error)
+    elif compiling := explain_failure(error):
+        line = compiling
     elif place and isinstance(causes[-1], pickle.UnpicklingError):
         line = (
             "a file of weights holds other things, or is damaged; look into "

@@ -2,22 +2,11 @@
 flags.
 """
 
-from lightning.pytorch import Callback
+from collections.abc import Container
+from importlib import import_module
+
 from lightning.pytorch.cli import LightningArgumentParser
 
-from litlab.callbacks import (
-    AGC,
-    EMA,
-    SWA,
-    VRAM,
-    ActivationCheckpointing,
-    Compile,
-    Freeze,
-    GradNorms,
-    NaNGuard,
-)
-from litlab.callbacks.early_stopping import RunEarlyStopping
-from litlab.checkpointing.callback import RunCheckpoint
 from litlab.types import PositiveFloat, PositiveInt
 
 # Settings of a command, which are not part of the config that a run keeps.
@@ -26,53 +15,82 @@ OF_THE_COMMAND = (
     "output", "allow_modules", "data_changed", "ckpt_path", "print_config",
 )  # fmt: skip
 
-# By section: the callback that it configures, whether it is on by default, and its help.
-SECTIONS: dict[str, tuple[type[Callback], bool, str]] = {
-    "checkpoint": (RunCheckpoint, True, "Which checkpoints are kept. null: none."),
-    "early_stopping": (RunEarlyStopping, False, "When to stop early. null: never."),
+# By section: the callback that it configures (imported where it is named), whether it is on by
+# default, and its help.
+SECTIONS: dict[str, tuple[str, bool, str]] = {
+    "checkpoint": (
+        "litlab.checkpointing.callback.RunCheckpoint",
+        True,
+        "Which checkpoints are kept. null: none.",
+    ),
+    "early_stopping": (
+        "litlab.callbacks.early_stopping.RunEarlyStopping",
+        False,
+        "When to stop early. null: never.",
+    ),
     "freeze": (
-        Freeze,
+        "litlab.callbacks.freeze.Freeze",
         False,
         "Which parameters are trained later than others, or not at all. null: all from the start.",
     ),
-    "ema": (EMA, False, "Average of the weights, which is validated and kept. null: none."),
+    "ema": (
+        "litlab.callbacks.averaging.EMA",
+        False,
+        "Average of the weights, which is validated and kept. null: none.",
+    ),
     "swa": (
-        SWA,
+        "litlab.callbacks.averaging.SWA",
         False,
         "Mean of the last epochs' weights, which is validated and kept. null: none.",
     ),
     "grad_norms": (
-        GradNorms,
+        "litlab.callbacks.gradients.GradNorms",
         False,
         "Logs the norm of each parameter's gradient. {}: on, null: off.",
     ),
     "nan_guard": (
-        NaNGuard,
+        "litlab.callbacks.nan_guard.NaNGuard",
         True,
         "What to do when a loss or gradient is not a number. null: nothing.",
     ),
-    "agc": (AGC, False, "Adaptive clipping, by the norms of the weights. null: none."),
+    "agc": (
+        "litlab.callbacks.gradients.AGC",
+        False,
+        "Adaptive clipping, by the norms of the weights. null: none.",
+    ),
     "activation_checkpointing": (
-        ActivationCheckpointing,
+        "litlab.callbacks.activation_checkpointing.ActivationCheckpointing",
         False,
         "Which activations are not kept, but computed again in the backward pass. null: none.",
     ),
-    "compile": (Compile, True, "torch.compile, in place. null, or a mode of null: off."),
-    "vram": (VRAM, True, "Memory and speed per epoch. null: off."),
+    "compile": (
+        "litlab.callbacks.compile.Compile",
+        True,
+        "torch.compile, in place. null, or a mode of null: off.",
+    ),
+    "vram": ("litlab.callbacks.memory.VRAM", True, "Memory and speed per epoch. null: off."),
 }
 
 
-def add_arguments(parser: LightningArgumentParser, verb: str) -> None:
+def add_arguments(
+    parser: LightningArgumentParser, verb: str, words: Container[str] = SECTIONS
+) -> None:
     """Add the sections and flags to the parser of a verb.
 
     Args:
         parser: The parser.
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
+        words: All words of configs and flags. A section that is off and not among them stays null,
+            and its class is not imported.
     """
     add = parser.add_argument
-    for name, (callback, is_on, text) in SECTIONS.items():
-        default = {"class_path": f"{callback.__module__}.{callback.__name__}"} if is_on else None
-        add(f"--{name}", type=callback | None, default=default, help=text)
+    for name, (path, is_on, text) in SECTIONS.items():
+        kind = type(None)
+        if is_on or name in words:
+            module, _, class_name = path.rpartition(".")
+            kind = getattr(import_module(module), class_name)
+        default = {"class_path": path} if is_on else None
+        add(f"--{name}", type=kind | None, default=default, help=text)
 
     def add_text(name: str, text: str) -> None:
         add(name, type=str | None, default=None, help=text)

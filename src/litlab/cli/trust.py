@@ -35,7 +35,6 @@ from litlab.cli.argv import CommandLine
 from litlab.cli.classes import ROOMS, imported
 from litlab.cli.sections import SECTIONS
 from litlab.errors import UserError
-from litlab.nn import pretrained
 from litlab.util.team import package
 
 
@@ -290,6 +289,8 @@ def find_kind(target: Any) -> str:
 
 def list_factories(name: str) -> Iterator[Any]:
     """Yield the functions that return networks: timm's of a name, and all others."""
+    from litlab.nn.adapt import pretrained
+
     yield pretrained
     vision, timm = map(sys.modules.get, ("torchvision.models", "timm"))
     if vision is not None:

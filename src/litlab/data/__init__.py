@@ -23,31 +23,23 @@ if TYPE_CHECKING:
     from litlab.data.text.reading import PublicTexts
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
 
-__all__ = [
-    "PADDING",
-    "UNKNOWN",
-    "Augment",
-    "ClassMetadata",
-    "Classes",
-    "ExperimentData",
-    "ImageData",
-    "Labels",
-    "Metadata",
-    "Numbers",
-    "OwnData",
-    "PublicFile",
-    "PublicImages",
-    "PublicSeries",
-    "PublicTexts",
-    "SeriesData",
-    "Serving",
-    "TabularData",
-    "TargetMetadata",
-    "TensorSpec",
-    "TextData",
-    "progress_bar",
-    "uniform",
-    "write_outputs",
-]
-
-__getattr__ = export_lazily(__name__)
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "images.augment": "Augment uniform",
+        "images.datamodule": "ImageData",
+        "images.public": "PublicImages",
+        "module": "ExperimentData",
+        "own": "OwnData",
+        "predictions": "write_outputs",
+        "public": "PublicFile",
+        "series.datamodule": "PublicSeries SeriesData",
+        "serving": "ClassMetadata Metadata Serving TensorSpec",
+        "store": "progress_bar",
+        "tables.datamodule": "TabularData",
+        "target": "Classes Labels Numbers TargetMetadata",
+        "text.datamodule": "TextData",
+        "text.reading": "PublicTexts",
+        "text.tokenizer": "PADDING UNKNOWN",
+    },
+)

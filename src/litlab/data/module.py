@@ -16,16 +16,16 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from litlab.data.classes import Balance, draw_samples, weigh_classes
 from litlab.data.public import obtain
 from litlab.data.sampler import EpochBatches, EpochSampler, LengthBatches
 from litlab.data.serving import Metadata, Serving
 from litlab.data.store import fill_cache
 from litlab.errors import UserError
-from litlab.tasks.base import is_fact
 from litlab.types import NonNegativeInt, PositiveInt, Seed
 from litlab.util.checksums import find_damaged
+from litlab.util.classes import Balance, draw_samples, weigh_classes
 from litlab.util.ranks import data_ranks
+from litlab.util.recipes import is_fact
 
 
 class LoaderError(UserError):

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.classes import Balance
 from litlab.data.columns import Column, fit_column, read_columns
 from litlab.data.files import (
     FileFormat,
@@ -25,6 +24,7 @@ from litlab.data.split import Split
 from litlab.data.target import Target, Task, fit_classes, fit_labels, fit_numbers
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval
+from litlab.util.classes import Balance
 
 
 @dataclass(frozen=True)

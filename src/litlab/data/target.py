@@ -18,6 +18,7 @@ from litlab.data.files import FileFormat, Frame, Policy, check_columns
 from litlab.data.serving import BATCH, Metadata, TensorSpec
 from litlab.errors import UserError
 from litlab.metrics import classification_scores, label_scores, regression_scores
+from litlab.util.classes import sort_classes
 from litlab.util.text import some
 
 Task = Literal["classification", "regression", "labels"]
@@ -398,17 +399,6 @@ def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Clas
         )
         split[unknown] = ""
     return Classes([column], names)
-
-
-def sort_classes(labels: Any) -> list[str]:
-    """Return the different labels in order; as numbers if all are, so that class 10 comes after
-    class 9.
-    """
-    names = set(labels)
-    try:
-        return sorted(names, key=lambda name: (float(name), name))
-    except ValueError:
-        return sorted(names)
 
 
 def fit_labels(rows: Frame, columns: list[str], separator: str | None, where: str) -> Labels:

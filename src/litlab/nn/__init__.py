@@ -1,6 +1,17 @@
 """Helpers for networks: pre-trained ones, their first and last layer fitted to the data."""
 
-from litlab.nn.adapt import adapt_network, pretrained
-from litlab.nn.pretrained_text import PretrainedText
+from typing import TYPE_CHECKING
 
-__all__ = ["PretrainedText", "adapt_network", "pretrained"]
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.nn.adapt import adapt_network, pretrained
+    from litlab.nn.pretrained_text import PretrainedText
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "adapt": "adapt_network pretrained",
+        "pretrained_text": "PretrainedText",
+    },
+)

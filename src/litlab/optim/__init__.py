@@ -1,7 +1,19 @@
 """Optimizers, parameter groups and learning-rate schedules."""
 
-from litlab.optim.muon import Muon, orthogonalise
-from litlab.optim.param_groups import GroupRule, ParamGroups
-from litlab.optim.schedule import Schedule, WarmupDecay
+from typing import TYPE_CHECKING
 
-__all__ = ["GroupRule", "Muon", "ParamGroups", "Schedule", "WarmupDecay", "orthogonalise"]
+from litlab.util.lazy import export_lazily
+
+if TYPE_CHECKING:
+    from litlab.optim.muon import Muon, orthogonalise
+    from litlab.optim.param_groups import GroupRule, ParamGroups
+    from litlab.optim.schedule import Schedule, WarmupDecay
+
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "muon": "Muon orthogonalise",
+        "param_groups": "GroupRule ParamGroups",
+        "schedule": "Schedule WarmupDecay",
+    },
+)

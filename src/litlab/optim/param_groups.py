@@ -185,7 +185,11 @@ def last_layer(module: nn.Module) -> list[nn.Parameter]:
     """
     parameters = []
     for network in split_members(module):
-        layers = [layer for layer in network.modules() if any(map(is_weight, layer._parameters))]
+        layers = [
+            layer
+            for layer in network.modules()
+            if any(is_weight(name) for name, _ in layer.named_parameters(recurse=False))
+        ]
         for layer in layers[-1:]:
             parameters += layer.parameters(recurse=False)
     return parameters

@@ -16,30 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler, OneCycleLR, ReduceLROnPlateau
 from litlab.errors import UserError, building
 from litlab.types import ClosedUnitInterval, HalfOpenUnitInterval, PositiveInt
 from litlab.util.metrics import choose_mode
-
-
-def plain_recipe(value: Any) -> Any:
-    """Turn what the command line makes of a class and its arguments into a plain
-    ``functools.partial`` of that class.
-
-    The command line builds a partial that calls the class through its parser. The parser holds the
-    whole command line with its files and locks, so a module that keeps such a partial can be
-    neither copied nor pickled.
-
-    Args:
-        value: Any value; a `Schedule` has a plain one already.
-
-    Returns:
-        The same value with every such partial replaced.
-    """
-    if not isinstance(value, partial):
-        return value
-    cls = next((part for part in value.args if isinstance(part, type)), None)
-    return (
-        value
-        if cls is None
-        else partial(cls, **{name: plain_recipe(part) for name, part in value.keywords.items()})
-    )
+from litlab.util.recipes import plain_recipe
 
 
 def arguments_of(recipe: Callable[..., Any]) -> dict[str, Any]:

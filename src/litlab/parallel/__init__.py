@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from litlab.parallel.plan import ParallelPlan
     from litlab.parallel.strategy import ShardedStrategy
 
-__all__ = ["ParallelPlan", "ShardedStrategy"]
-
-__getattr__ = export_lazily(__name__)
+__getattr__ = export_lazily(__name__, {"plan": "ParallelPlan", "strategy": "ShardedStrategy"})
 
 
 # A name for trainer.strategy; the module is imported when one is built.

@@ -25,7 +25,7 @@ from litlab.parallel.divide import divide_layers, shard_fully
 from litlab.parallel.plan import check_weights
 from litlab.types import PositiveInt
 from litlab.util.ranks import gather_states, share_buffers
-from litlab.util.tensors import compute_norms, divide_like, get_local
+from litlab.util.tensors import divide_like, get_local
 
 
 class ShardedStrategy(ModelParallelStrategy):
@@ -213,7 +213,10 @@ class ShardedStrategy(ModelParallelStrategy):
         # Several processes hold the same gradient where it is not divided: each has a share of it.
         gradients = [get_local(parameter.grad) for parameter in parameters]
         holders = torch.tensor([self._count_holders(parameter) for parameter in parameters])
-        squares = compute_norms(gradients).to(self.root_device).square()
+        # In float32, as in float16 they would overflow
+        wide = torch.float64 if gradients[0].dtype == torch.float64 else torch.float32
+        norms = torch.stack(torch._foreach_norm(gradients, 2, wide)).to(self.root_device)
+        squares = norms.square()
         square = (squares / holders.to(self.root_device)).sum()
         torch.distributed.all_reduce(square)
         factor = (most / (square.sqrt() + 1e-6)).clamp(max=1.0)

@@ -9,17 +9,18 @@ import threading
 from typing import Any, NoReturn
 
 import torch
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.checkpointing.callback import EVERY_STEPS, can_save, save_last
-from litlab.checkpointing.internals import (
+from litlab.checkpointing.callback import EVERY_STEPS, save_last
+from litlab.checkpointing.loops import (
+    can_save,
     disable_signal_handling,
     ends_within_epoch,
-    requeue_signal,
+    restart_validation,
 )
-from litlab.checkpointing.resume import restart_validation
 
 
 class Interrupted(SystemExit):
@@ -52,7 +53,7 @@ class StopSignals(Callback):
     """
 
     def __init__(self) -> None:
-        self._signum = 0
+        self._signum = 0  # that has come
         self._previous: dict[int, Any] = {}  # handlers of the signals
         self._requeue_signal: Any = None  # SLURM's
         self._step = 0  # at which ranks have told each other last
@@ -66,31 +67,38 @@ class StopSignals(Callback):
         step is done.
         """
         if threading.current_thread() is not threading.main_thread():
-            return
+            return  # Python sets handlers in the main thread only
         trainer.callbacks = sorted(trainer.callbacks, key=lambda callback: callback is self)  # pyright: ignore[reportAttributeAccessIssue]
         disable_signal_handling(trainer)
         self._pid = os.getpid()
         self._terminals = [stream for stream in (1, 2) if os.isatty(stream)]
-        self._requeue_signal = requeue_signal(trainer)
+        self._requeue_signal = find_requeue_signal(trainer)
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, self._requeue_signal):
             # Under nohup, SIGHUP is ignored: the run is to outlive its terminal.
             if signum is not None and signal.getsignal(signum) is not signal.SIG_IGN:
                 self._previous[signum] = signal.signal(signum, self._note)
 
     def _note(self, signum: int, frame: Any) -> None:
-        # A worker that loads data: SIGINT is left to its parent, which needs the batch
+        # In a worker that loads data: SIGINT is left to its parent, which needs the batch
         if os.getpid() != self._pid:
             if signum != signal.SIGINT:
                 signal.signal(signum, signal.SIG_DFL)
                 os.kill(os.getpid(), signum)
-        elif signum == self._signum == signal.SIGINT:
+            return
+
+        # Again: without what Python does at its end, which may hang
+        if signum == self._signum == signal.SIGINT:
             os.write(2, b"\nSIGINT again: left at once, nothing was saved.\n")
             os._exit(128 + signum)
-        else:
-            self._signum = signum
-            if signum == signal.SIGHUP:  # the terminal is gone, and a write to it would end the run
-                for stream in self._terminals:
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+        self._signum = signum
+        if signum == signal.SIGHUP:  # the terminal is gone, and a write to it would end the run
+            for stream in self._terminals:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+    def _restore_handlers(self) -> None:
+        while self._previous:
+            signal.signal(*self._previous.popitem())
 
     # Training
 
@@ -98,48 +106,46 @@ class StopSignals(Callback):
         self._step = trainer.global_step
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
-        is_time = (
-            self._signum
-            if trainer.world_size == 1
-            else trainer.global_step >= self._step + EVERY_STEPS
-        )
-        if (
-            is_time
-            and can_save(trainer)
-            and not ends_within_epoch(trainer)
-            and self._is_due(trainer)
-        ):
+        if trainer.world_size == 1:
+            is_time = self._signum > 0
+        else:
+            is_time = trainer.global_step >= self._step + EVERY_STEPS
+        # The last step of a run is saved anyway, and the run completed
+        if not is_time or not can_save(trainer) or ends_within_epoch(trainer):
+            return
+        if self._agree(trainer):
             self._stop(trainer, save=True)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._is_due(trainer):
-            # Of a RunCheckpoint, as the epoch began
+        if self._agree(trainer):
+            # A RunCheckpoint has written as the epoch began
             written = getattr(trainer.checkpoint_callback, "step_of_last", 0)
             self._stop(trainer, save=trainer.global_step != written)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._came_late = self._is_due(trainer)
+        self._came_late = self._agree(trainer)
 
-    def _is_due(self, trainer: Trainer) -> bool:
+    def _agree(self, trainer: Trainer) -> bool:
         """Return whether a rank has got a signal; all ranks call this together."""
         if trainer.world_size == 1:
             return self._signum > 0
         self._step = trainer.global_step
         signum = torch.tensor(self._signum, device=trainer.strategy.root_device)
         agreed = int(trainer.strategy.reduce(signum, reduce_op="max"))
-        if agreed:  # or one that has come since would be forgotten
-            self._signum = agreed
+        # One that has come meanwhile, to this rank alone, waits for the next time
+        self._signum = agreed or self._signum
         return agreed > 0
 
     # Evaluation
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.state.fn == "fit" and not trainer.sanity_checking and self._is_due(trainer):
+        if trainer.state.fn == "fit" and not trainer.sanity_checking and self._agree(trainer):
             self._repeats_validation = True
             self._stop(trainer, save=True)
 
     def on_validation_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
         is_fit = trainer.state.fn == "fit"
+        # Several ranks don't agree within a validation of a fit
         if self._signum and not (is_fit and trainer.world_size > 1):
             self._repeats_validation = is_fit and not trainer.sanity_checking
             self._stop(trainer, save=self._repeats_validation)
@@ -150,16 +156,13 @@ class StopSignals(Callback):
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         if self._repeats_validation:
-            done: Any = trainer.fit_loop.epoch_loop.val_loop.batch_progress.current
-            restart_validation(checkpoint["loops"]["fit_loop"], done.completed)
+            restart_validation(trainer, checkpoint)
 
     # The end
 
     def _stop(self, trainer: Trainer, save: bool) -> NoReturn:
-        line = (
-            f"{signal.Signals(self._signum).name}: stopped after {trainer.global_step} optimizer "
-            "steps"
-        )
+        name = signal.Signals(self._signum).name
+        line = f"{name}: stopped after {trainer.global_step} optimizer steps"
         kept = trainer.checkpoint_callback
         if isinstance(kept, ModelCheckpoint) and kept.dirpath and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             if save:
@@ -180,20 +183,26 @@ class StopSignals(Callback):
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
         self._restore_handlers()
-        if (
-            isinstance(exception, Interrupted)
-            and exception.signum == self._requeue_signal
-            and trainer.is_global_zero
-        ):
+        is_over = isinstance(exception, Interrupted) and exception.signum == self._requeue_signal
+        if is_over and trainer.is_global_zero:
             command = ["scontrol", "requeue", os.environ["SLURM_JOB_ID"]]
             code = subprocess.run(command).returncode  # which says what is wrong
             rank_zero_info(f"{' '.join(command)}: {'done' if code == 0 else 'failed'}.")
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self._restore_handlers()
+        # Training is over, and so is this run: no test follows
         if stage == "fit" and (self._came_late or (self._signum and trainer.world_size == 1)):
             self._raise(trainer)
 
-    def _restore_handlers(self) -> None:
-        while self._previous:
-            signal.signal(*self._previous.popitem())
+
+def find_requeue_signal(trainer: Trainer) -> int | None:
+    """Return the signal that announces the end of a SLURM job, None where the job is not to be
+    requeued.
+    """
+    environment = getattr(trainer.strategy, "cluster_environment", None)
+    if environment is None and SLURMEnvironment.detect():  # a strategy of one process has none
+        environment = SLURMEnvironment()
+    if isinstance(environment, SLURMEnvironment) and environment.auto_requeue:
+        return environment.requeue_signal
+    return None

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from litlab.tasks.multilabel import MultilabelClassifier
     from litlab.tasks.regressor import Regressor
 
-__all__ = ["Classifier", "ExperimentModule", "Forecaster", "MultilabelClassifier", "Regressor"]
-
-__getattr__ = export_lazily(__name__)
+__getattr__ = export_lazily(
+    __name__,
+    {
+        "base": "ExperimentModule",
+        "classifier": "Classifier",
+        "forecaster": "Forecaster",
+        "multilabel": "MultilabelClassifier",
+        "regressor": "Regressor",
+    },
+)

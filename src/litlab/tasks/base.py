@@ -5,8 +5,7 @@ each stage.
 import json
 import warnings
 from abc import abstractmethod
-from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,8 +19,9 @@ from torchmetrics import Metric
 
 from litlab.errors import UserError, building
 from litlab.metrics import StageMetrics
-from litlab.optim import Muon, ParamGroups, Schedule
-from litlab.optim.schedule import plain_recipe, rates_of, scale_rates
+from litlab.optim.param_groups import ParamGroups
+from litlab.optim.schedule import Schedule, rates_of, scale_rates
+from litlab.util.recipes import plain_recipe
 from litlab.util.steps import epochs_of_run, steps_of_run
 
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}  # of numbers
@@ -46,6 +46,7 @@ class ExperimentModule(LightningModule):
     """
 
     network: Any
+    task: ClassVar[str | None] = None  # what its data's target must be for; None: anything
     data_facts: tuple[str, ...] = ()  # settings that must be the same in model and data
     members = 1  # networks whose losses add up to that of a training step
     train_metrics: StageMetrics
@@ -150,8 +151,9 @@ class ExperimentModule(LightningModule):
             optimizer = self.optimizer(
                 [parameter for parameter in self.parameters() if parameter.requires_grad]
             )
-            if isinstance(optimizer, Muon):
-                optimizer.divide(self)
+            # Muon has to know which weights are those of hidden layers
+            if hasattr(optimizer, "divide"):
+                optimizer.divide(self)  # pyright: ignore[reportAttributeAccessIssue]
             if self.param_groups is not None:
                 self.param_groups.divide(optimizer, self)
         return optimizer
@@ -163,13 +165,8 @@ class ExperimentModule(LightningModule):
         optimizer = self.new_optimizer()
         if self.schedule is None:
             return optimizer
-        trainer = self.trainer
         length = steps_of_run if self.schedule.interval == "step" else epochs_of_run
-        schedule = self.schedule.configure(optimizer, length(trainer), self)
-        if trainer.ckpt_path is not None or trainer.strategy.restore_checkpoint_after_setup:
-            # Counting the steps has loaded the training data, before it is known where a resumed
-            # run continues.
-            trainer.fit_loop._combined_loader = None
+        schedule = self.schedule.configure(optimizer, length(self.trainer), self)
         return {"optimizer": optimizer, "lr_scheduler": schedule}
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
@@ -214,7 +211,7 @@ class ExperimentModule(LightningModule):
         self.train_metrics.add(loss.detach() / self.members, outputs, target)
 
         every = self.trainer.log_every_n_steps  # pyright: ignore[reportAttributeAccessIssue]
-        if every and self.trainer.fit_loop.epoch_loop.batch_progress.total.ready % every == 0:
+        if every and (self.trainer.fit_loop.total_batch_idx + 1) % every == 0:
             # To the loggers directly: one `self.log` in an epoch makes all of its steps slower, by
             # 25 µs, and what the step logs at which a signal stops the run would be lost.
             for logger in self.loggers:
@@ -233,19 +230,13 @@ class ExperimentModule(LightningModule):
         self.train_metrics.reset()
 
     def on_train_epoch_end(self) -> None:
-        self.log_epoch(self.train_metrics)
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_epoch(self.val_metrics)
-
-    def on_test_epoch_end(self) -> None:
-        self.log_epoch(self.test_metrics)
-
-    def log_epoch(self, metrics: StageMetrics) -> None:
-        """Log the means of a stage at the end of its epoch, and start anew."""
+        """Log the means of the stage that ends, and start anew."""
+        metrics: Any = find_metrics(self.trainer, self)
         # They are the same on all ranks already; sync_dist only tells Lightning so.
         self.log_dict(metrics.compute(), sync_dist=True)
         metrics.reset()
+
+    on_validation_epoch_end = on_test_epoch_end = on_train_epoch_end
 
 
 class EpochMeans(Callback):
@@ -258,38 +249,18 @@ class EpochMeans(Callback):
     on_train_batch_start = on_before_zero_grad = on_before_backward = None  # pyright: ignore[reportAssignmentType]
     on_after_backward = on_before_optimizer_step = on_train_batch_end = None  # pyright: ignore[reportAssignmentType]
 
-    def _show(self, trainer: Trainer, metrics: StageMetrics | None) -> None:
-        if metrics is not None:  # of an ExperimentModule that has called `set_metrics`
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        metrics = find_metrics(trainer, pl_module)
+        if metrics is not None:
             trainer.callback_metrics.update(metrics.compute())
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._show(trainer, getattr(pl_module, "train_metrics", None))
-
-    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._show(trainer, getattr(pl_module, "val_metrics", None))
-
-    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._show(trainer, getattr(pl_module, "test_metrics", None))
+    on_validation_epoch_end = on_test_epoch_end = on_train_epoch_end
 
 
-def is_fact(data: type, name: str) -> bool:
-    """Return whether a class of DataModules says something about its data that a model may need to
-    know.
-
-    Args:
-        data: The class.
-        name: A name that is a setting of the model, too.
-
-    Returns:
-        True for all of its `Metadata`, for a property, and for a number or several, as in
-        ``num_classes = 3``. Words are of other use.
-    """
-    known = getattr(data, "metadata_type", object)
-    values = getattr(known, name, None), getattr(data, name, None)
-    kinds = property | cached_property | int | float | list | tuple
-    return name in getattr(known, "__dataclass_fields__", ()) or any(
-        isinstance(value, kinds) for value in values
-    )
+def find_metrics(trainer: Trainer, module: LightningModule) -> StageMetrics | None:
+    """Return the metrics of the stage that runs; None if the module has never set any."""
+    stage: Any = trainer.state.stage
+    return getattr(module, f"{stage.dataloader_prefix}_metrics", None)
 
 
 def _is_plain(value: Any) -> bool:

@@ -9,13 +9,13 @@ from torch.nn import functional as F
 from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
-from litlab.data.classes import Balance, weigh_for_loss
 from litlab.errors import UserError
 from litlab.metrics import StageMetrics
 from litlab.nn.adapt import adapt_network, forget_weights
 from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction, split_members
 from litlab.tasks.base import ExperimentModule
 from litlab.types import HalfOpenUnitInterval, NonNegativeFloat, NonNegativeInt, PositiveInt
+from litlab.util.classes import Balance, weigh_for_loss
 
 if TYPE_CHECKING:
     Network = nn.Module | Callable[[], nn.Module]
@@ -78,6 +78,7 @@ class Classifier(ExperimentModule):
         UserError: If there are fewer than two classes, or the network can't take the images.
     """
 
+    task = "classification"
     data_facts = ("num_classes", "image_shape")
     class_weights: Tensor | None
     mix: Any

@@ -4,6 +4,7 @@ import ctypes
 import re
 import sys
 from functools import lru_cache
+from pathlib import Path
 
 import torch
 from lightning.pytorch import Trainer
@@ -43,10 +44,12 @@ def has_fast_bfloat16(device: torch.device) -> bool:
         return torch.backends.mps.is_available() and torch.backends.mps.is_macos_or_newer(14, 0)
     if device.type != "cpu":
         return False
-    if not hasattr(torch.cpu, "get_capabilities"):
-        return torch.cpu._is_avx512_bf16_supported()  # torch 2.11 has nothing public
-    features = torch.cpu.get_capabilities()
-    return any(features.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    if hasattr(torch.cpu, "get_capabilities"):
+        features = {name for name, is_there in torch.cpu.get_capabilities().items() if is_there}
+    else:  # torch 2.11
+        listed = Path("/proc/cpuinfo")  # of Linux, with the same names
+        features = set(listed.read_text().split()) if listed.exists() else set()
+    return not features.isdisjoint(("avx512_bf16", "amx_bf16", "bf16"))
 
 
 def has_tensor_cores(device: torch.device) -> bool:

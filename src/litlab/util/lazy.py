@@ -1,30 +1,25 @@
-"""Packages that import what they export when it is first asked for, so that a command imports what
+"""Packages whose names are imported when they are first asked for, so that a command imports what
 it uses.
 """
 
-import ast
-import inspect
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 
-def export_lazily(package: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package, which makes the imports under its
-    ``if TYPE_CHECKING`` one by one.
+def export_lazily(package: str, modules: dict[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package (PEP 562).
 
     Args:
-        package: Name of the package, whose source says which module has what.
+        package: Its name.
+        modules: The names that it exports, separated by spaces, by the module that has them.
+            Beside it stand the same imports for type checkers and editors.
     """
-    modules: dict[str, Any] = {}
-    for node in ast.walk(ast.parse(inspect.getsource(sys.modules[package]))):
-        if isinstance(node, ast.ImportFrom):
-            modules |= dict.fromkeys([alias.name for alias in node.names], node.module)
+    homes = {name: module for module, names in modules.items() for name in names.split()}
 
     def get_attribute(name: str) -> Any:
-        if name not in modules:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(modules[name]), name)
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
 
     return get_attribute

@@ -1,19 +1,20 @@
 """Tensors that may be divided among processes (torch's DTensor), or sparse."""
-# pyright: reportPrivateImportUsage=false
 
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.utils import get_total_norm
 
 
 def get_local(tensor: Tensor) -> Tensor:
-    """Return what this rank has of a tensor, as a dense one that shares its memory."""
+    """Return what this rank has of a tensor: a dense one, which shares its memory unless that is
+    sparse.
+    """
     if isinstance(tensor, DTensor):
         tensor = tensor.to_local()
-    # values() refuses what is not coalesced
-    return tensor._values() if tensor.is_sparse else tensor
+    return tensor.coalesce().values() if tensor.is_sparse else tensor
 
 
 def copy_tensor(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -37,14 +38,11 @@ def divide_like(target: Any, value: Any) -> Any:
     return distribute_tensor(value, mesh, placements, src_data_rank=None).to(target.device)
 
 
-def compute_norms(tensors: list[Tensor]) -> Tensor:
-    """Return the L2 norm of each tensor, shape (tensor,), in float32, or float64 if one of them is.
+def compute_norm(tensors: list[Tensor]) -> Tensor:
+    """Return the L2 norm of all values of some tensors, shape ().
 
     ``torch.nn.utils.get_total_norm`` (2.15) overflows in float16.
     """
-    if not tensors:
-        return torch.zeros(0)
-    is_double = any(tensor.dtype == torch.float64 for tensor in tensors)
-    return torch.stack(
-        torch._foreach_norm(tensors, 2, torch.float64 if is_double else torch.float32)
+    return get_total_norm(
+        [tensor.float() if tensor.dtype == torch.float16 else tensor for tensor in tensors]
     )

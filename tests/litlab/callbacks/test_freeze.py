@@ -11,7 +11,7 @@ from lightning.pytorch import Callback
 from torch import nn
 
 from litlab.callbacks import QAT, ActivationCheckpointing, Freeze, FreezeRule, OptimizerInBackward
-from litlab.callbacks.layout import ChannelsLast
+from litlab.callbacks.memory import ChannelsLast
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Failing, Tiny, are_equal, fit, make_trainer
 

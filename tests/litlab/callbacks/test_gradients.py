@@ -12,7 +12,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 
 from litlab.callbacks import AGC, EMA, GradNorms, NaNGuard, OptimizerInBackward
-from litlab.callbacks.gradients import FreeGradients
+from litlab.callbacks.memory import FreeGradients
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, fit, make_trainer
 from tests.litlab.checkpointing.resuming import differences, leaves

@@ -1,5 +1,6 @@
 """Layers that round in fit, and are whole again afterwards."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -39,17 +40,26 @@ def test_layers_round_in_fit_alone_and_a_resumed_fit_has_their_ranges(tmp_path):
     )
 
 
-def test_rounding_has_as_many_steps_as_int8_and_one_scale_for_each_output():
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"padding": (1, 2), "padding_mode": "reflect", "stride": 2},
+        {"padding": "same", "padding_mode": "circular", "dilation": (1, 2)},
+        {"padding": "valid", "padding_mode": "replicate"},
+    ],
+    ids=str,
+)
+def test_rounding_has_as_many_steps_as_int8_and_one_scale_for_each_output(settings):
     torch.manual_seed(0)
-    layer = nn.Conv2d(2, 3, 3)
+    layer = nn.Conv2d(2, 3, (3, 2), **settings)
     rounding = Rounding(layer)
     with torch.no_grad():
         layer.weight[1] *= 100
     inputs = torch.rand(4, 2, 8, 8) * 6 - 2
     rounded, weight = rounding.round_inputs(inputs), round_weight(layer.weight)
-    torch.testing.assert_close(
-        Rounding(layer)(inputs), nn.functional.conv2d(rounded, weight, layer.bias)
-    )
+    expected = torch.func.functional_call(layer, {"weight": weight}, rounded)
+    torch.testing.assert_close(Rounding(layer)(inputs), expected)
     assert len(rounded.unique()) <= 256
     for row, same in zip(layer.weight, weight, strict=True):
         step = row.abs().max() / 127

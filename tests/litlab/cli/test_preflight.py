@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.callback import RunCheckpoint
-from litlab.cli.preflight import Preflight, check_used
+from litlab.cli.preflight import Preflight, refuse_unused_settings
 from litlab.errors import UserError
 from litlab.optim import Schedule
 from litlab.tasks import Classifier, Regressor
@@ -235,12 +235,12 @@ def test_a_setting_that_a_subclass_takes_and_does_not_read_is_refused(kind, sett
     model = kind(network=nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 3)), **data)
     model.hparams.update(settings)  # as the command line keeps them
     if name is None:
-        check_used(model)
+        refuse_unused_settings(model)
         return
     with pytest.raises(
         UserError, match=rf"model\.{name}: {kind.__name__} does not use it, .*; set it to"
     ):
-        check_used(model)
+        refuse_unused_settings(model)
 
 
 def test_a_config_with_a_setting_that_its_class_does_not_read(run, images, monkeypatch):

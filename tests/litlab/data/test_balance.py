@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from litlab.data.classes import weigh_for_loss
+from litlab.util.classes import weigh_for_loss
 from tests.litlab.data.conftest import a_rank, prepared, refusal
 from tests.litlab.data.toys import Numbers
 

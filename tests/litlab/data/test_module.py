@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from torch.testing import assert_close
 
-from litlab.data import Augment, ImageData, TextData
+from litlab.data import Augment, Classes, ImageData, TargetMetadata, TextData
 from tests.litlab.data.conftest import Recorder, prepared, refusal
 from tests.litlab.data.toys import Numbers, PublicNumbers
 from tests.tiny_files import flip
@@ -98,7 +98,7 @@ def test_sources_that_make_no_sense(settings, message):
 
 def test_data_of_another_kind_than_the_checkpoints_is_refused():
     data = Numbers()
-    data.load_state_dict({"class_names": ["a", "b"]})
+    data.load_state_dict(TargetMetadata(target=Classes(["class"], ["a", "b"])).state_dict())
     assert refusal(prepared, data).startswith(
-        "data: the checkpoint was trained with class_names ['a', 'b'], here it"
+        "data: the checkpoint was trained with output_names ['a', 'b'], here it"
     )

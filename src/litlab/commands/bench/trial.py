@@ -17,7 +17,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.callbacks import LRFinder, MemorySnapshot
 from litlab.cli.config import Command
-from litlab.cli.fit import Experiment, build, build_trainer
+from litlab.cli.fit import Experiment, build_experiment, build_trainer
 from litlab.cli.main import run_experiment
 from litlab.cli.preflight import Preflight
 from litlab.cli.trainer import check_trained
@@ -93,7 +93,7 @@ class TrialClock(LapTimer):
 
 def run_trial(file: Path, steps: int, argv: list[str]) -> int:
     """Fit with a clock, which ends it, and write what it has measured as JSON."""
-    experiment = build(Command([*argv, *NOTHING_ELSE]))
+    experiment = build_experiment(Command([*argv, *NOTHING_ELSE]))
     trainer: Any = build_trainer(experiment, None)
     clock = TrialClock(steps)
     trainer.callbacks = [clock, *filter(_costs_time, trainer.callbacks)]  # set up first

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
-from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torch.utils.benchmark import Timer
 
@@ -20,7 +19,7 @@ from litlab.artifact.artifact import FILES, Run, take_arrays
 from litlab.artifact.servable import load_servable
 from litlab.artifact.trusted import remember
 from litlab.cli.fit import Experiment, build_trainer
-from litlab.cli.trainer import explain_untestable
+from litlab.cli.trainer import is_testable
 from litlab.commands.export.folder import choose_folder, get_versions, write_folder, write_manifest
 from litlab.commands.export.graph import trace, write_graph
 from litlab.commands.export.parity import compare
@@ -103,9 +102,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
 
 def test_model(trainer: Trainer, experiment: Experiment) -> dict[str, float]:
     """Return the test metrics of the model as it is; none where it can't be tested."""
-    reason = explain_untestable(experiment.model, experiment.data)
-    if reason is not None:
-        rank_zero_info(f"{reason}: the model is not tested.")
+    if not is_testable(experiment.model, experiment.data):
         return {}
     trainer.test(experiment.model, experiment.data, verbose=False)
     metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule
 
+from litlab.artifact.artifact import compile_graph
 from litlab.artifact.servable import Servable
 from litlab.data.serving import BATCH, Serving
 from litlab.errors import UserError, first_line, list_causes
@@ -81,10 +83,7 @@ def write_graph(
         elif form == "onnx":
             _write_onnx(program, reference.serving, path, opset)
         else:
-            from torch._inductor import aoti_compile_and_package, config
-
-            with config.patch(freezing=True):  # or quantized layers are computed in float32
-                aoti_compile_and_package(program, package_path=str(path))
+            compile_graph(program, path)
 
 
 def _write_onnx(program: ExportedProgram, serving: Serving, path: Path, opset: int | None) -> None:
@@ -115,25 +114,24 @@ def _write_onnx(program: ExportedProgram, serving: Serving, path: Path, opset: i
 
 
 def _write_torchscript(reference: Servable, path: Path) -> None:
-    from lightning.pytorch.core.module import _jit_is_scripting
-
     # A trace makes a branch on values a constant, which may go unnoticed: that part is scripted.
     model = copy.deepcopy(reference)
+    # TorchScript looks at all attributes, and a module of Lightning (2.6.6) without this one raises
+    model.model.trainer = SimpleNamespace()  # pyright: ignore[reportAttributeAccessIssue]
     branching = None
     try:
         trace(model, model.serving)
     except Exception as error:  # others than a branch are those of torch.export alone
         branching = _find_branching(error, model)
-    with _jit_is_scripting():  # Lightning's own way to hide its Trainer from TorchScript
-        if branching is not None:
-            _script_parts(model)
-            if id(branching) in map(id, model.modules()):  # it is still Python
-                raise UserError(
-                    f"export: {type(branching).__name__} branches on values of tensors, and "
-                    "torch.jit.script can't take it; use torch.where"
-                )
-        script: Any = torch.jit.trace(model, model.serving.example(), check_trace=False)
-        torch.jit.save(torch.jit.freeze(script.eval()), str(path))
+    if branching is not None:
+        _script_parts(model)
+        if id(branching) in map(id, model.modules()):  # it is still Python
+            raise UserError(
+                f"export: {type(branching).__name__} branches on values of tensors, and "
+                "torch.jit.script can't take it; use torch.where"
+            )
+    script: Any = torch.jit.trace(model, model.serving.example(), check_trace=False)
+    torch.jit.save(torch.jit.freeze(script.eval()), str(path))
 
 
 def _script_parts(module: nn.Module) -> None:

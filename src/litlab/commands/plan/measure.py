@@ -14,20 +14,16 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
 from torch.utils.data import DataLoader
 from torchmetrics import Metric
 
 from litlab.callbacks import OptimizerInBackward
-from litlab.callbacks.gradients import FreeGradients
+from litlab.callbacks.memory import FreeGradients
 from litlab.cli.precision import ExperimentTrainer
 from litlab.errors import UserError, first_line
 from litlab.nn.selection import find_blocks, find_networks, select_modules
 from litlab.parallel.plan import plan_of
-from litlab.util.steps import Enough
-
-aten: Any = torch.ops.aten
+from litlab.util.steps import Enough, tensors
 
 
 @dataclass
@@ -51,41 +47,53 @@ class Step:
     between: int = 0  # from a block to the next
 
 
-class Ledger(TorchDispatchMode):
-    """Counts the bytes of all tensors that are made while it is active, until they are freed.
+class Ledger(FakeTensorMode):
+    """Counts the bytes of all tensors that are made while it is active, until they are freed. None
+    of them has numbers.
 
     torch's MemTracker replaces a function of torch meanwhile, and refuses networks that a step
     calls twice.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(allow_non_fake_inputs=True)
         self.alive = self.peak = self.casts = 0
         self._storages: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # Numbers are made up: no decision of a step depends on one, as it would have to wait for
         # the device.
-        if func is aten._local_scalar_dense.default and getattr(args[0], "constant", 1) is None:
+        asks = torch.Tag.data_dependent_output in func.tags
+        if asks and getattr(args[0], "constant", 1) is None:
             return 1
-        result = func(*args, **(kwargs or {}))
-        for tensor in tree_iter(result):
-            if isinstance(tensor, Tensor):
-                self._enter(tensor.untyped_storage())
-        if func is aten._to_copy.default and isinstance(args[0], nn.Parameter):
+        result: Any = super().__torch_dispatch__(func, types, args, kwargs)
+        for tensor in tensors(result):
+            self._enter(tensor.untyped_storage())
+        if args and isinstance(args[0], nn.Parameter) and is_cast(args[0], result):
             self.casts += result.nbytes
         return result
 
     def _enter(self, storage: torch.UntypedStorage) -> None:
-        if storage._cdata not in self._storages:
-            self._storages.add(storage._cdata)
+        key = id(storage)
+        if key not in self._storages:
+            self._storages.add(key)
             self.alive += storage.nbytes()
             self.peak = max(self.peak, self.alive)
-            weakref.finalize(storage, self._leave, storage._cdata, storage.nbytes())
+            weakref.finalize(storage, self._leave, key, storage.nbytes())
 
     def _leave(self, key: int, size: int) -> None:
         self._storages.remove(key)
         self.alive -= size
+
+
+def is_cast(weight: Tensor, result: Any) -> bool:
+    """Return whether an operation has made a copy of a weight in another type."""
+    return (
+        isinstance(result, Tensor)
+        and result.is_floating_point()
+        and result.dtype != weight.dtype
+        and result.shape == weight.shape
+    )
 
 
 class FakeDevice(SingleDeviceStrategy):
@@ -110,10 +118,13 @@ class FakeDevice(SingleDeviceStrategy):
         for parameter in model.parameters():  # one that is tied stays so
             fakes[parameter] = nn.Parameter(fakes[parameter], parameter.requires_grad)
         for module in model.modules():
-            for name, tensor in {**module._parameters, **module._buffers}.items():
-                setattr(module, name, fakes.get(tensor))
+            for name, tensor in (
+                *module.named_parameters(recurse=False, remove_duplicate=False),
+                *module.named_buffers(recurse=False, remove_duplicate=False),
+            ):
+                setattr(module, name, fakes[tensor])
             if isinstance(module, Metric):
-                module._apply(lambda tensor: torch.empty_like(tensor, device="cpu"))
+                module.cpu()
         self.watch(model)
         self.setup_optimizers(trainer)
         for optimizer in self.optimizers:
@@ -124,8 +135,8 @@ class FakeDevice(SingleDeviceStrategy):
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         if self.trainer.global_step == 2:
             step = self.step
-            values = tree_iter([list(optimizer.state.values()) for optimizer in self.optimizers])
-            step.states = sum(value.nbytes for value in values if isinstance(value, Tensor))
+            states = [list(optimizer.state.values()) for optimizer in self.optimizers]
+            step.states = sum(value.nbytes for value in tensors(states))
             step.average = self.start - sum(step.parameters) - step.gradients - step.states
             step.update = self.ledger.peak - self.start
             raise Enough
@@ -211,7 +222,7 @@ def measure(
                 )
             # In place, which tensors without numbers can't be
             trainer.precision_plugin.convert_module(model)
-            with FakeTensorMode(allow_non_fake_inputs=True), ledger, suppress(Enough):
+            with ledger, suppress(Enough):
                 trainer.fit(model, DataLoader(batches, batch_size=None))
     except RuntimeError as error:  # of torch
         layer = device.running[-1][0] if device.running else ""

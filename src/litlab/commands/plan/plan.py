@@ -177,7 +177,9 @@ def plan_command(command: Any) -> None:
     is_gpu = settings.accelerator != "cpu"
     precision = "bf16-mixed" if settings.precision == "auto" and is_gpu else settings.precision
 
-    step = measure(lambda: command.build_model(trained=True), callbacks, batch, precision, is_gpu)
+    step = measure(
+        lambda: command.build_model(load_pretrained=False), callbacks, batch, precision, is_gpu
+    )
     layouts = dict.fromkeys([layout, *list_layouts(devices, step)])
     estimates = [
         estimate(layout, step, devices, settings.accumulate_grad_batches) for layout in layouts

@@ -43,8 +43,7 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
     `processes` are this one, first, and those on which it depends: when one is gone, the fits save
     their state and end.
     """
-    # Optuna's public suggest_float and so on take the parts of a distribution instead.
-    point = {path: trial._suggest(path, entry.distribution) for path, entry in spec.space.items()}
+    point = {path: suggest(trial, path, entry.distribution) for path, entry in spec.space.items()}
     history = [*queue_again.retry_history(trial.study.trials[trial.number]), trial.number]
     # Made of a number only: the database may be another's
     folder = spec.folder / f"trial_{int(history[0]):04d}"
@@ -52,14 +51,27 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
     write_text(
         folder / "trial.yaml", yaml.safe_dump(make_overlay(spec.space, point), sort_keys=False)
     )
-
-    # Of several fits the first, which every trial has, is compared with those of other trials.
-    job: dict[str, Any] = {"study": spec.name, "trial": trial._trial_id, "pruner": spec.pruner}
-    job["processes"] = processes
-    values = [_fit(spec, folder, seed, {**job, "reports": seed == 0}) for seed in range(spec.seeds)]
+    values = []
+    for seed in range(spec.seeds):
+        job = {
+            "study": spec.name,
+            "trial": trial.number,
+            "pruner": spec.pruner,
+            "processes": processes,
+        }
+        job["reports"] = seed == 0  # the first fit, which every trial has, is compared
+        values.append(_fit(spec, folder, seed, job))
     over_seeds = spread(values)
     trial.set_user_attr("deviation", over_seeds.deviation)
     return over_seeds.mean
+
+
+def suggest(trial: optuna.Trial, path: str, distribution: Any) -> Any:
+    """Return the value of a trial, by the method for the distribution: of ``FloatDistribution`` it
+    is ``suggest_float``, which takes the same names.
+    """
+    kind = type(distribution).__name__.removesuffix("Distribution").lower()
+    return getattr(trial, f"suggest_{kind}")(path, **vars(distribution))
 
 
 def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
@@ -130,8 +142,12 @@ class ReportTrial(Callback):
             with allow_experimental():
                 pruner = build_part(PRUNERS, job["pruner"], "pruner")
                 storage = open_storage(self._folder.parents[1])
-            study = optuna.load_study(study_name=job["study"], storage=storage, pruner=pruner)
-            self._trial = optuna.Trial(study, job["trial"])
+            name = job["study"]
+            study = optuna.load_study(study_name=name, storage=storage, pruner=pruner)
+            number = storage.get_trial_id_from_study_id_trial_number(
+                storage.get_study_id_from_name(name), job["trial"]
+            )
+            self._trial = optuna.Trial(study, number)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -12,7 +12,6 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
-from litlab.data.classes import Balance
 from litlab.data.files import Frame, Policy, UserFile, check_file
 from litlab.data.generated import make_images
 from litlab.data.images.augment import Augment, augment_batch
@@ -35,6 +34,7 @@ from litlab.data.split import SPLITS, split_samples
 from litlab.data.target import Classes
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
+from litlab.util.classes import Balance
 
 _IMAGENET = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
 _VERSION = 6  # raise it when the arrays of the same source would come out different

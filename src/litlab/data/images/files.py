@@ -21,8 +21,8 @@ from litlab.data.files import (
 )
 from litlab.data.images.decode import find_kinds
 from litlab.data.split import SPLITS
-from litlab.data.target import sort_classes
 from litlab.errors import UserError
+from litlab.util.classes import sort_classes
 
 _THUMBNAILS = {"@eaDir", "__MACOSX"}  # folders that storage boxes and archives add
 

@@ -1,5 +1,6 @@
 """Classes: their order, how often they come in training, and what makes up for uneven counts."""
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import torch
@@ -9,6 +10,17 @@ from litlab.errors import UserError
 
 Balance = Literal["even", "sqrt"]
 _POWERS = {"even": -1.0, "sqrt": -0.5}  # of the counts
+
+
+def sort_classes(labels: Iterable[str]) -> list[str]:
+    """Return the different labels in order; as numbers if all are, so that class 10 comes after
+    class 9.
+    """
+    names = set(labels)
+    try:
+        return sorted(names, key=lambda name: (float(name), name))
+    except ValueError:
+        return sorted(names)
 
 
 def weigh_classes(labels: Tensor, class_names: list[str], balance: Balance, setting: str) -> Tensor:

@@ -1,0 +1,188 @@
+"""Every reach into the state of Lightning's loops, one function for each.
+
+Lightning counts epochs in ``trainer.fit_loop``, batches and steps in its ``epoch_loop``, and those
+of a validation in the ``val_loop`` of that. A checkpoint holds all these counts, and a resumed run
+goes on by them. Where they are not enough to go on exactly, they are changed here: in the loops, or
+in a checkpoint before it is written. All of it is true of Lightning 2.6.6.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import WeightAveraging
+
+# Where training is
+
+
+def can_save(trainer: Trainer) -> bool:
+    """Return whether a checkpoint after this batch is complete: a step is, and nothing follows that
+    belongs to it.
+
+    Lightning restores no gradients that are being accumulated, and from a state between a step and
+    the validation or the end of the epoch that it leads to it would skip these.
+    """
+    accumulates = (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches > 0
+    return not (accumulates or trainer.is_last_batch or validation_follows(trainer))
+
+
+def validation_follows(trainer: Trainer) -> bool:
+    """Return whether Lightning validates after the current batch.
+
+    It has half a dozen settings that decide this, and no public method that tells.
+    """
+    fetcher = trainer.fit_loop._data_fetcher
+    return fetcher is not None and trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
+
+
+def ends_within_epoch(trainer: Trainer) -> bool:
+    """Return whether the current batch is the last one of the run, though not of its epoch.
+
+    ``epoch_loop.done`` does not say so of the first batch of a resumed run, and logs when it is
+    asked; ``should_stop`` alone leaves out ``min_epochs`` and ``min_steps``.
+    """
+    stops = trainer.should_stop and trainer.fit_loop._can_stop_early
+    return (stops or 0 <= trainer.max_steps <= trainer.global_step) and not trainer.is_last_batch
+
+
+# A moment that has no hook
+
+
+def precede(loop: Any, method: str, function: Callable[[], Any]) -> None:
+    """Call a function before a method of a loop, and so before the hooks of all callbacks that it
+    calls.
+    """
+    original = getattr(loop, method)
+
+    def both(*arguments: Any, **options: Any) -> Any:
+        function()
+        return original(*arguments, **options)
+
+    setattr(loop, method, both)
+
+
+# What a checkpoint says
+
+
+def is_within_epoch(checkpoint: dict[str, Any]) -> bool:
+    """Return whether a checkpoint was written within an epoch, not between two of them."""
+    return checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] > 0
+
+
+def complete_epoch(checkpoint: dict[str, Any]) -> None:
+    """Let a checkpoint that is written between two epochs say that the first is complete, and
+    nothing is under way.
+
+    By Lightning's own counts the next epoch is ready, but not started, and its loader at the end of
+    the one before: the resumed run would take the epoch up in its midst, without its hooks.
+    """
+    state = checkpoint["loops"]["fit_loop"]
+    epochs = state["epoch_progress"]
+    if epochs["current"]["started"] > epochs["current"]["processed"]:
+        return  # within an epoch
+    for counts in epochs.values():
+        counts.update(dict.fromkeys(counts, counts["processed"]))
+    batches = state["epoch_loop.batch_progress"]
+    batches["current"] = dict.fromkeys(batches["current"], 0)
+    batches["is_last_batch"] = False
+    state["state_dict"].pop("combined_loader", None)
+
+
+def restart_validation(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
+    """Let a checkpoint that is written in a validation say that its first batch is running:
+    Lightning then starts with that batch.
+
+    From a state between two of its batches Lightning would continue with the next epoch.
+    """
+    done: Any = trainer.fit_loop.epoch_loop.val_loop.batch_progress.current
+    batches = checkpoint["loops"]["fit_loop"]["epoch_loop.val_loop.batch_progress"]
+    before = batches["total"]["completed"] - done.completed
+    batches["total"] = {
+        "ready": before + 1,
+        "started": before + 1,
+        "processed": before,
+        "completed": before,
+    }
+    batches["current"] = dict.fromkeys(batches["current"], 0)
+    batches["is_last_batch"] = False
+
+
+# How a resumed run goes on
+
+
+def forget_loader(trainer: Trainer) -> None:
+    """Let Lightning ask for the training data again, once it is known where the run continues.
+
+    A schedule that counts the steps of the run has loaded it before, from the start of an epoch.
+    """
+    trainer.fit_loop._combined_loader = None
+
+
+def forget_restart(trainer: Trainer) -> None:
+    """Let Lightning take what follows for a run that was never interrupted.
+
+    - An epoch that a resumed run begins is like any other: its loaders make their iterators after
+      their order is seeded. With ``max_steps`` Lightning takes it for one that is taken up again.
+    - ReduceLROnPlateau is stepped at the end of an epoch that was resumed within. Lightning leaves
+      it out, as it does not keep the metrics.
+
+    ``on_iteration_done`` is what each loop calls after its first iteration. The setter of
+    ``fit_loop.restarting`` can't do it: with ``max_steps`` it takes False for True.
+    """
+    epochs = trainer.fit_loop
+    for loop in (epochs, epochs.epoch_loop, epochs.epoch_loop.val_loop):
+        loop.on_iteration_done()
+
+
+def count_restart_once(trainer: Trainer) -> None:
+    """Take back the batch that `restart_validation` has counted, now that the validation begins."""
+    loop = trainer.fit_loop.epoch_loop.val_loop
+    if loop.restarted_mid_evaluation:
+        total: Any = loop.batch_progress.total
+        total.ready = total.started = total.completed
+
+
+def step_plateaus(trainer: Trainer) -> None:
+    """Step each ReduceLROnPlateau that the step before the checkpoint was to step.
+
+    A checkpoint that is written in ``on_train_batch_end`` comes before Lightning does so, and a
+    resumed run begins with the next batch.
+    """
+    loop = trainer.fit_loop.epoch_loop
+    total: Any = loop.batch_progress.total
+    if total.completed < total.processed:
+        loop.update_lr_schedulers("step", update_plateau_schedulers=True)
+
+
+# An evaluation
+
+
+def log_at_step(trainer: Trainer, step: int) -> None:
+    """Let an evaluation log its results at an optimizer step of the run; Lightning begins at 0."""
+    trainer.fit_loop.epoch_loop._batches_that_stepped = step
+
+
+def release_averages(trainer: Trainer) -> None:
+    """Let a test load a checkpoint into the model, not into the average of Lightning's
+    WeightAveraging, which keeps it after a fit and then tests the weights of the last step.
+    """
+    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(callback, WeightAveraging):
+            callback._average_model = None
+
+
+# Signals
+
+
+def disable_signal_handling(trainer: Trainer) -> None:
+    """Keep Lightning from handling signals, and from asking all ranks for them before every batch.
+
+    Its handler of SIGTERM broadcasts inside of the handler, which hangs on a rank above zero, and
+    the question waits for the device.
+    """
+    trainer._signal_connector.register_signal_handlers = _do_nothing
+    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _do_nothing
+
+
+def _do_nothing() -> None:
+    pass

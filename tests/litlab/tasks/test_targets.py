@@ -1,0 +1,97 @@
+"""What is predicted, from a file to predictions: numbers, classes, several labels."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from litlab.data.target import Classes, Labels, Numbers, load_target
+from tests.litlab.conftest import CONFIGS
+from tests.litlab.runs.conftest import error
+
+RUN = Path("lightning_logs/table/version_0")
+NAMES = ["sport", "music", "film"]
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    """Four numbers, three labels that follow from them, and a number far from zero."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(600, 4)).round(3)
+    is_true = inputs @ rng.normal(size=(4, 3)) > 0.5
+    frame = pd.DataFrame(inputs, columns=list("abcd")).assign(
+        **dict(zip(NAMES, is_true.T, strict=True))
+    )
+    frame["tags"] = [";".join(np.array(NAMES)[row]) for row in is_true]
+    return frame.assign(far=1e9 + 10 * inputs[:, 0], key=[f"k{n:03}" for n in range(600)])
+
+
+@pytest.fixture
+def fit(run, frame, tmp_path):
+    """Fits a table of the frame, and predicts it; returns its metrics and predictions."""
+
+    def fit_it(target: str, columns: list[str], *flags: str):
+        frame[[*"abcd", *columns, "key"]].to_csv(tmp_path / "rows.csv", index=False)
+        data = ["--data.dataset=csv", "--data.path=rows.csv", "--data.id_column=key"]
+        done = run("fit", "--config", CONFIGS / "table.yaml", *data, f"--data.target={target}",
+            "--trainer.max_epochs=30", "--data.batch_size=32", "--trainer.callbacks=Baselines",
+            *flags)  # fmt: skip
+        assert done.code == 0, done.err
+        done = run("predict", "--run=table", "--input=rows.csv", "--output=out.csv")
+        assert done.code == 0, done.err
+        rows = list(csv.DictReader(Path("out.csv").read_text().splitlines()))
+        assert [row["key"] for row in rows] == frame["key"].tolist()
+        return json.loads((RUN / "metrics.json").read_text())["test"], rows
+
+    return fit_it
+
+
+@pytest.mark.parametrize(
+    ("target", "columns", "flags"),
+    [
+        ("[sport,music,film]", NAMES, ["--data.task=labels"]),
+        ("tags", ["tags"], ["--data.label_separator=;"]),
+    ],
+)
+def test_several_labels_of_a_sample(fit, frame, target, columns, flags):
+    test, rows = fit(target, columns, "--model=MultilabelClassifier", *flags)
+    assert test["test/f1"] > 0.85
+    assert {f"test/f1_{name}" for name in NAMES} < test.keys()
+    hits = [np.equal([row[f"label_{name}"] == "1" for row in rows], frame[name]) for name in NAMES]
+    assert np.mean(hits) > 0.9
+    names = [name for name in NAMES if rows[0][f"label_{name}"] == "1"]
+    assert rows[0]["prediction"].split() == sorted(names, key=rows[0]["prediction"].index)
+    checkpoint = torch.load(RUN / "checkpoints/last.ckpt", weights_only=True)
+    assert all(0 < threshold < 1 for threshold in checkpoint["thresholds"])
+    baselines = json.loads((RUN / "baselines.json").read_text())
+    assert baselines["frequency of each"]["test/f1"] < test["test/f1"]
+
+
+def test_numbers_far_from_zero_keep_their_digits(fit, frame):
+    """In float32 1e9 has steps of 64."""
+    test, rows = fit("far", ["far"], "--model=Regressor")
+    assert test["test/r2"] > 0.9
+    predicted = np.array([float(row["predicted_far"]) for row in rows])
+    assert np.abs(predicted - frame["far"]).mean() < 3
+    assert len({*predicted.tolist()}) > 500
+
+
+def test_a_model_for_another_target_is_refused(run):
+    config = ["fit", "--config", CONFIGS / "table.yaml"]
+    line = "model: Regressor is for regression, not for churn; use --model Classifier, or set"
+    assert line in error(run(*config, "--model=Regressor"))
+    line = "model: Classifier is for classification, not for spend; use --model Regressor, or set"
+    assert line in error(run(*config, "--data.target=spend"))
+
+
+def test_a_checkpoint_keeps_what_is_predicted():
+    for target in (
+        Classes(["kind"], ["a", "b"]),
+        Numbers(["x", "y"], [1.0, 2.0], [3.0, 4.0]),
+        Labels(["tags"], ["a", "b"], ";"),
+    ):
+        assert load_target(json.loads(json.dumps(target.state_dict()))) == target
