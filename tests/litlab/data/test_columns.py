@@ -2,6 +2,9 @@
 said.
 """
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -163,53 +166,75 @@ def test_ambiguous_dates_are_refused_with_the_setting_that_decides():
     assert both == ["2024-02-01 00:00:00", None]
 
 
-VALUES = pd.DataFrame({
-    "zip": [50001, None, 1234567, 7],
-    "id": [9007199254740993, 5, None, 2],
-    "share": [0.125, 1.5, None, 1234.5],
-    "flag": [True, False, None, True],
-    "code": ["01", "NA", "x;y", " é "],
-}, dtype=object)  # fmt: skip
-KINDS = {"zip": "category", "id": "category", "share": "number", "flag": "input", "code": "input"}
+KINDS = dict.fromkeys(["zip", "id", "flag", "code"], "category") | {"share": "number"}
+WORDS = [
+    "01",
+    "1",
+    "NA",
+    "None",
+    "x;y",
+    " é ",
+    "e\u0301",
+    "pos",
+    "TRUE",
+    "1.10",
+    "1e5",
+    "-0.5",
+    "ß",
+]
 
 
-@pytest.mark.parametrize("first", ["frame", "parquet", "xlsx", "jsonl", "csv", "european"])
-def test_a_file_of_another_kind_is_the_same_table(tmp_path, first):
-    """Whatever kind of file a model was trained on."""
-    files = write_files(tmp_path)
-    form = {name: FileFormat() for name in files}
-    form["european"] = FileFormat(decimal=",", thousands=".")
-    raw = read_cells(files[first], form[first])
-    columns = {name: fit_column(raw[name], kind, form[first], "f") for name, kind in KINDS.items()}
-    expected = {
-        "zip": ["50001", None, "1234567", "7"],
-        "id": ["9007199254740993", "5", None, "2"],
-        "share": [0.125, 1.5, None, 1234.5],
-        "flag": ["True", "False", None, "True"],
-        "code": ["01", "NA", "x;y", "é"],
+def make_rows(seed: int, count: int = 12) -> pd.DataFrame:
+    """Cells of all kinds, a few of them missing, as Python has them."""
+    rng = np.random.default_rng(seed)
+    cells = {
+        "zip": rng.integers(0, 99_999, count).tolist(),
+        "id": (2**53 + rng.integers(0, 9, count)).tolist(),  # floats have no digits for them
+        "share": rng.normal(0, 10 ** rng.integers(0, 5), count).round(3).tolist(),
+        "flag": (rng.random(count) < 0.5).tolist(),
+        "code": rng.choice(WORDS, count).tolist(),
     }
-    for name, file in files.items():
-        rows = read_columns(read_cells(file, form[name]), columns, form[name], "f")
-        found = rows.astype(object).where(rows.notna(), None).to_dict("list")
-        if name == "xlsx":  # Excel's numbers have 15 digits
-            found["id"][0] = expected["id"][0]
-        assert found == expected, name
+    rows = pd.DataFrame(cells, dtype=object)
+    hidden = rng.random((count, 4)) < 0.2
+    hidden[0] = False
+    return rows.where(~pd.DataFrame(hidden).assign(key=False).set_axis(rows.columns, axis=1), None)
 
 
-def write_files(folder):
-    parquet.write_table(Table.from_pydict(VALUES.to_dict("list")), folder / "a.parquet")
-    VALUES.to_excel(folder / "a.xlsx", index=False)
-    VALUES.to_json(folder / "a.jsonl", orient="records", lines=True)
-    VALUES.astype({"zip": "Float64", "share": "Float64"}).to_csv(folder / "a.csv", index=False)
-    european = VALUES.assign(
-        share=["0,125", "1,5", None, "1.234,5"], zip=["50.001", None, "1.234.567", "7"]
-    )
-    european.to_csv(folder / "b.csv", index=False, sep=";")
-    return {
-        "frame": VALUES,
-        "parquet": folder / "a.parquet",
-        "xlsx": folder / "a.xlsx",
-        "jsonl": folder / "a.jsonl",
-        "csv": folder / "a.csv",
-        "european": folder / "b.csv",
+def write_number(value: float | None, decimal: str, thousands: str) -> str | None:
+    return value and f"{value:,}".translate(str.maketrans({",": thousands, ".": decimal}))
+
+
+def write_files(rows: pd.DataFrame, folder: Path) -> dict[str, tuple[Any, FileFormat]]:
+    parquet.write_table(Table.from_pydict(rows.to_dict("list")), folder / "a.parquet")
+    rows.to_excel(folder / "a.xlsx", index=False)
+    rows.to_json(folder / "a.jsonl", orient="records", lines=True)
+    rows.astype({"zip": "Float64"}).to_csv(folder / "a.csv", index=False)  # 205.0
+    files: dict[str, tuple[Any, FileFormat]] = {"frame": (rows, PLAIN)}
+    files |= {
+        suffix: (folder / f"a.{suffix}", PLAIN) for suffix in ("parquet", "xlsx", "jsonl", "csv")
     }
+    for name, decimal, thousands in (("german", ",", "."), ("swiss", ".", "'"), ("us", ".", ",")):
+        written = rows.assign(share=[write_number(x, decimal, thousands) for x in rows["share"]])
+        written.to_csv(folder / f"{name}.csv", index=False, sep=";")
+        files[name] = folder / f"{name}.csv", FileFormat(decimal=decimal, thousands=thousands)
+    return files
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_file_of_another_kind_is_the_same_table(tmp_path, seed):
+    """Whatever kind of file a model was trained on, and whatever kind is predicted."""
+    rows = make_rows(seed)
+    files, expected = write_files(rows, tmp_path), None
+    for first in ("frame", "parquet", "csv", "german", "us"):
+        source, form = files[first]
+        raw = read_cells(source, form)
+        columns = {name: fit_column(raw[name], kind, form, "f") for name, kind in KINDS.items()}
+        for name, (other, other_form) in files.items():
+            table = read_columns(read_cells(other, other_form), columns, other_form, "f")
+            found = table.astype(object).where(table.notna(), None).to_dict("list")
+            expected = expected or found
+            if name == "xlsx":  # Excel's numbers have 15 digits
+                found["id"] = expected["id"]
+            assert found == expected, (first, name)
+    assert expected["zip"] == [None if cell is None else str(cell) for cell in rows["zip"]]
+    assert expected["share"] == rows["share"].tolist()
