@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
-from torchmetrics.classification import MulticlassCalibrationError, MulticlassConfusionMatrix
-from torchmetrics.utilities import dim_zero_cat
+from torchmetrics.functional.classification import (
+    binary_calibration_error,
+    multiclass_confusion_matrix,
+)
 
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
 from litlab.errors import UserError
 from litlab.util.files import write_output
-from litlab.util.ranks import gather_states
+from litlab.util.ranks import gather_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,8 +46,10 @@ class ConfusionMatrix(Callback):
     files = ("confusion_matrix.png", "calibration.png", "classes.csv")
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.confusion: MulticlassConfusionMatrix | None = None
-        self.calibration: MulticlassCalibrationError | None = None
+        # Of each batch: labels, predicted classes and how sure of them, (3, batch). Counted at the
+        # end, as counting waits for a GPU
+        self._seen: list[Tensor] = []
+        self._classes = 0
 
     def on_test_batch_end(
         self,
@@ -57,34 +61,28 @@ class ConfusionMatrix(Callback):
         **__: Any,
     ) -> None:
         logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        if self.confusion is None or self.calibration is None:
-            options: Any = {"validate_args": False, "dist_sync_fn": gather_states}
-            classes, device = logits.shape[1], logits.device
-            self.confusion = MulticlassConfusionMatrix(classes, **options).to(device)
-            self.calibration = MulticlassCalibrationError(classes, BINS, **options).to(device)
-        probabilities = logits.float().softmax(dim=1)
-        self.confusion.update(probabilities, batch[1])
-        self.calibration.update(probabilities, batch[1])
+        self._classes = logits.shape[1]
+        confidence, predicted = logits.float().softmax(dim=1).max(dim=1)
+        self._seen.append(torch.stack([batch[1], predicted, confidence], dim=1))
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        folder = run_folder(trainer)  # on every rank, like the sum
-        if self.confusion is None or self.calibration is None:
+        folder = run_folder(trainer)  # on every rank, like what is gathered
+        own = torch.cat(self._seen) if self._seen else torch.empty(0, 3)
+        labels, predicted, confidence = gather_rows(trainer, own).T.contiguous()
+        if not self._classes:
             return
-        counts, error = self.confusion.compute().cpu(), self.calibration.compute()
-        # The curve needs what the error is the mean of
-        with self.calibration.sync_context(dist_sync_fn=gather_states):
-            confidence = dim_zero_cat(self.calibration.confidences).cpu()
-            accuracy = dim_zero_cat(self.calibration.accuracies).cpu()
-        if trainer.is_global_zero:
-            names = class_names(trainer, len(counts))
-            publish_figure(
-                trainer, folder, "confusion_matrix", draw_confusion_matrix(counts, names)
-            )
-            figure = draw_calibration(error, confidence, accuracy)
-            publish_figure(trainer, folder, "calibration", figure)
-            table = tabulate_classes(counts, names)
-            publish_table(trainer, folder, "classes", table)
-            print_table("Test: each class", table)
+        self.counts = multiclass_confusion_matrix(predicted.long(), labels.long(), self._classes)
+        if not trainer.is_global_zero:
+            return
+        names = class_names(trainer, self._classes)
+        publish_figure(
+            trainer, folder, "confusion_matrix", draw_confusion_matrix(self.counts, names)
+        )
+        is_right = (predicted == labels).long()
+        publish_figure(trainer, folder, "calibration", draw_calibration(confidence, is_right))
+        table = tabulate_classes(self.counts, names)
+        publish_table(trainer, folder, "classes", table)
+        print_table("Test: each class", table)
 
 
 class Baselines(Callback):
@@ -155,16 +153,18 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     return figure
 
 
-def draw_calibration(error: Tensor, confidence: Tensor, accuracy: Tensor) -> "Figure":
+def draw_calibration(confidence: Tensor, is_right: Tensor) -> "Figure":
     """Draw accuracy by confidence.
 
     Args:
-        error: The expected calibration error, shape ().
         confidence: Of each sample, float of shape (samples,).
-        accuracy: Whether each was predicted rightly, 0 or 1, shape (samples,).
+        is_right: Whether each was predicted rightly, 0 or 1, int64 of shape (samples,).
     """
     from matplotlib.figure import Figure
 
+    # Of several classes, too, the error is that of two: right or wrong
+    error = binary_calibration_error(confidence, is_right, BINS)
+    accuracy = is_right.float()
     places = (confidence * BINS).ceil().long()
     samples = places.bincount()
     sums = torch.stack([places.bincount(values) for values in (confidence, accuracy)])

@@ -23,6 +23,7 @@ from litlab.cli.argv import Flags
 from litlab.cli.commands import import_command
 from litlab.cli.config import Command
 from litlab.cli.preflight import Preflight, refuse_unused_settings
+from litlab.cli.trust import list_modules
 from litlab.errors import UserError
 from litlab.runs.changes import check_settings
 from litlab.runs.find import all_runs, find_checkpoint
@@ -57,8 +58,7 @@ def fit(argv: list[str]) -> int:
     data, model = experiment.data, experiment.model
     refuse_unused_settings(model)
     if config.check:
-        trainer = build_trainer(experiment, run=None)  # it writes nothing
-        import_command("--check")(trainer, model, data)
+        import_command("--check")(build_trainer(experiment, run=None), model, data)
         return 0
 
     # Whatever ends this block, the run's folder says so: finished, failed where, or stopped by a
@@ -81,8 +81,7 @@ def fit_each(command: Command) -> int:
     """Fit with each of ``--seeds`` or ``--folds``, one after the other, each in a process and a run
     of its own; print mean and spread. The same command goes on with what was stopped.
     """
-    from litlab.cli.trust import list_modules  # here, as most fits don't need them
-    from litlab.runs.children import run_fit
+    from litlab.runs.children import run_fit  # here, as most fits don't need them
     from litlab.runs.groups import RunGroup
 
     group = RunGroup(command)
@@ -109,14 +108,13 @@ def build_experiment(command: Command) -> Experiment:
         UserError: If there is no checkpoint to evaluate, its weights don't fit the model, or a run
             is resumed with other settings than its own.
     """
-    config, is_fit = command.config, command.verb == "fit"
-    if config.ckpt_path is None and not is_fit:
+    config, is_fit, checkpoint = command.config, command.verb == "fit", None
+    if config.ckpt_path is not None:  # the shards of a sharded one are read by the fit itself
+        checkpoint = load_checkpoint(config.ckpt_path, weights=not is_fit)
+    elif not is_fit:
         raise UserError(
             f"{command.verb}: there are no weights to use; give --run RUN, or --ckpt_path FILE"
         )
-    checkpoint = None
-    if config.ckpt_path is not None:  # the shards of a sharded one are read by the fit itself
-        checkpoint = load_checkpoint(config.ckpt_path, weights=not is_fit)
     seed_everything(config.seed_everything, workers=True)
 
     # The data opens its files, and says what the model must know: settings of the model that are
@@ -168,7 +166,7 @@ def list_callbacks(configured: Namespace, own: list[Any], run: Run | None) -> li
         configured.agc,
         configured.activation_checkpointing,
         configured.compile,
-        # What is shown, unless one of `own` does it
+        # What is shown, unless one of `own` shows it
         configured.vram,
         configured.learning_rates,
         configured.progress,

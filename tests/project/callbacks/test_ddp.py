@@ -37,7 +37,7 @@ trainer.test(model, data, ckpt_path=checkpoint.best_model_path, weights_only=Tru
 summary.print_summary(trainer)
 result = {
     "samples": round(vram.samples_per_second * vram._seconds),
-    "counts": matrix.confusion.compute().tolist(),
+    "counts": matrix.counts.tolist(),
     "weights": model.network[4].bias.tolist(),
 }
 """

@@ -49,20 +49,18 @@ def read_parser() -> Schema:
     """
     from jsonargparse import Namespace, set_parsing_settings
 
-    from litlab.cli.classes import import_all_classes
     from litlab.cli.config import Command
     from litlab.cli.noise import silence_noise
 
     class SchemaCommand(Command):
         def parse_arguments(self, parser: Any, args: Any) -> None:
-            """Parse nothing: the parser itself is what is asked for."""
+            """Parse nothing: the parser is asked for, which knows all classes with --help."""
             self.config = Namespace()
 
     silence_noise()
-    import_all_classes()
     # jsonargparse (4.53) takes it for a class of which there are subclasses, and fails.
     set_parsing_settings(subclasses_disabled=[ABCMeta])
-    return json.loads(SchemaCommand(["fit"]).parser.get_completion_script("jsonschema"))
+    return json.loads(SchemaCommand(["fit", "--help"]).parser.get_completion_script("jsonschema"))
 
 
 def relax(schema: Any) -> Any:
