@@ -87,7 +87,7 @@ def main() -> None:
     data.trainer.training = True
     raw = data.train_dataloader().dataset[torch.arange(10_000)]
     pixels = raw["image"][:, :, 2:-2, 2:-2].permute(0, 2, 3, 1).contiguous().numpy()
-    dataset = OneByOne(pixels, raw["label"].tolist(), data.metadata.mean, data.metadata.std)
+    dataset = OneByOne(pixels, raw["target"].tolist(), data.metadata.mean, data.metadata.std)
 
     speeds: dict[str, list[float]] = {
         "ImageData": [],

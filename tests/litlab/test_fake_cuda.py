@@ -48,5 +48,5 @@ def test_images_that_lie_on_the_device_are_gathered_there():
         watch.in_step = True
         batch = there[torch.tensor([2, 0])]
     assert {name: (tuple(value.shape), value.device) for name, value in batch.items()} == {
-        "image": ((2, 3, 4, 4), DEVICE), "label": ((2,), DEVICE), "index": ((2,), DEVICE),
+        "image": ((2, 3, 4, 4), DEVICE), "target": ((2,), DEVICE), "index": ((2,), DEVICE),
     }  # fmt: skip

@@ -145,12 +145,25 @@ class ExperimentData(LightningDataModule):
         """Return the kind of the user's own files that a path tells; None where it may be the
         folder of public data.
         """
-        if not isinstance(source, Path) or source.suffix or source.is_file():
+        # One that is not there, but looks like a file, is refused when it is read
+        if not isinstance(source, Path) or (
+            not source.is_dir() and (source.suffix or source.is_file())
+        ):
             return "csv"
         is_folder = "folder" in self.own_files and (
             self.public is None or (source / "train").is_dir()
         )
         return "folder" if is_folder else None
+
+    def check_public(self) -> None:
+        """Refuse to train on the public set where the path is a name of nothing: it may be that of
+        the user's own data, misspelled.
+        """
+        if self.dataset is None and self.path != Path("data") and not self.path.exists():
+            raise UserError(
+                f"data.path: there is no {self.path}; correct it, or make that folder, to download "
+                f"{self.public.name} to it"
+            )
 
     # ---- what a subclass defines
 
@@ -252,6 +265,7 @@ class ExperimentData(LightningDataModule):
         """
         if self.trainer is not None and self.trainer.predicting:
             return
+        self.check_public()
         folder = self.cache_folder()
         is_there = (
             self.generated

@@ -175,9 +175,3 @@ class Serving(nn.Module, ABC):
         """Return raw inputs that are made up, two of a batch: they may leave the house, the data
         may not.
         """
-
-
-def class_outputs(class_names: Sequence[str]) -> list[TensorSpec]:
-    """Return the output of a classifier."""
-    what = "probability of each class, in the order of class_names"
-    return [TensorSpec("probabilities", "float32", (BATCH, len(class_names)), what)]

@@ -13,8 +13,8 @@ from litlab.data.files import Frame
 from litlab.errors import UserError
 
 SPLITS = ("train", "val", "test")
-# What a column may say, in any case
-_WORDS = dict(zip(SPLITS, SPLITS, strict=True)) | {
+# What a column or the name of a file may say, in any case
+SPLIT_NAMES = dict(zip(SPLITS, SPLITS, strict=True)) | {
     "training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test",
 }  # fmt: skip
 
@@ -83,7 +83,7 @@ class Split:
         """
         if self.column is not None:
             words = rows[self.column].astype(str).str.lower()
-            given = words.map(_WORDS).to_numpy(object)
+            given = words.map(SPLIT_NAMES).to_numpy(object)
             wrong = rows[self.column][[split not in SPLITS for split in given]]
             if len(wrong):
                 raise UserError(

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 from litlab.errors import first_line
 from litlab.runs.folder import ROOT as RUNS
+from litlab.util.limits import find_groups, find_memory
 from litlab.util.team import package, package_folder
 
 OK, WARN, FAIL = "ok", "warn", "FAIL"
@@ -27,8 +28,6 @@ GIB = 2**30
 Line = tuple[str, str]  # status; what there is, and after a semicolon what to do
 Check = Callable[[], Iterator[Line]]
 
-CGROUPS = Path("/sys/fs/cgroup")
-GROUP = Path("/proc/self/cgroup")  # which of them this process is in
 # Tensors go through it from loader workers to the training; NCCL uses it, too
 SHARED = Path("/dev/shm")
 DATA = Path("data")
@@ -215,39 +214,20 @@ def check_compiler() -> Iterator[Line]:
         yield WARN, f"{command[0]} can't compile ({''.join(errors[:1])}), and {without}; {remedy}"
 
 
-def read_limits(name: str) -> Iterator[list[str]]:
-    """Yield the words of a control file, as cpu.max, of the process's control group and of those
-    that it is in.
-
-    Of version 2 only. Within a container the path may be that of the host, which is not there.
-    """
-    if not GROUP.is_file():
-        return
-    path = GROUP.read_text().rpartition("::")[2].strip()
-    group = CGROUPS / path.lstrip("/")
-    for folder in (group, *group.parents):
-        if (folder / name).is_file():
-            yield (folder / name).read_text().split()
-
-
 def count_cores() -> float:
     cores: float = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    for quota, period in read_limits("cpu.max"):
-        if quota != "max":
-            cores = min(cores, int(quota) / int(period))
+    for folder in find_groups("cpu"):
+        quota = folder / "cpu.max"
+        if quota.is_file() and "max" not in quota.read_text():
+            most, period = map(int, quota.read_text().split())
+            cores = min(cores, most / period)
     return cores
 
 
 def check_memory() -> Iterator[Line]:
-    import psutil
-
-    memory = psutil.virtual_memory()
-    total, free = memory.total, memory.available
-    for (limit,) in read_limits("memory.max"):
-        if limit != "max":
-            total, free = min(total, int(limit)), min(free, int(limit))
+    total, free = find_memory()
     text = f"{free / GIB:.1f} of {total / GIB:.1f} GiB free"
     remedy = "end other programs, or raise the container's limit (docker run --memory)"
     yield judge(free >= ENOUGH, text, remedy)

@@ -90,7 +90,8 @@ class ImageReader(Reader):
         from litlab.data.images.decode import ImageMetadata
 
         super().__init__(manifest, files)
-        self.form = ImageMetadata(**self.facts)
+        state = {name: fact for name, fact in self.facts.items() if name != "class_names"}
+        self.form = ImageMetadata.load(state)
         Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2  # twice as many are refused
 
     def example(self) -> Fields:
@@ -119,7 +120,9 @@ class ImageReader(Reader):
         return Sample([image[None]])
 
     def answer(self, outputs: Outputs, context: Any) -> dict[str, Any]:
-        return answer_class(self.facts["class_names"], outputs["probabilities"][0])
+        (output,) = next(iter(outputs.values()))
+        check_finite(output)
+        return self.form.target.answer(output)
 
 
 class TextReader(Reader):

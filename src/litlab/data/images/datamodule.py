@@ -1,90 +1,97 @@
-"""Images and their classes, for training, evaluation and prediction."""
+"""Images and what is to be predicted of them, for training, evaluation and prediction."""
 
 import hashlib
+import json
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import psutil
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
-from litlab.data.files import Frame, Policy, UserFile, check_file
+from litlab.data.files import UserFile, check_columns, check_file, name_source
 from litlab.data.generated import make_images
 from litlab.data.images.augment import Augment, augment_batch
-from litlab.data.images.decode import ImageMetadata, Mode, Resize, examine
-from litlab.data.images.files import find_images, list_folder, list_table
+from litlab.data.images.decode import (
+    ImageMetadata,
+    Mode,
+    Resize,
+    decode_all,
+    drop_bad_images,
+    examine,
+    measure_depth,
+)
+from litlab.data.images.files import (
+    TABLES,
+    Listing,
+    compute_mark,
+    find_images,
+    find_parquet,
+    list_folder,
+    list_parquet,
+    list_table,
+    warn_of_copies,
+)
 from litlab.data.images.public import PublicImages
 from litlab.data.images.serving import ImageServing
-from litlab.data.images.shards import ShardBatches, Shards
+from litlab.data.images.shards import ShardBatches, list_shards
 from litlab.data.images.store import (
     LazyImages,
     StoredImages,
-    classify_by_mean,
-    decode_all,
+    find_nearest_mean,
     measure_colours,
 )
-from litlab.data.module import ExperimentData
-from litlab.data.predictions import write_outputs
+from litlab.data.own import OwnData, Table
+from litlab.data.predictions import name_rows
 from litlab.data.sampler import EpochSampler
-from litlab.data.split import SPLITS, split_samples
+from litlab.data.split import SPLITS
+from litlab.data.store import fill_cache
 from litlab.data.target import Classes
 from litlab.errors import UserError
-from litlab.types import HalfOpenUnitInterval, PositiveInt, Seed
-from litlab.util.classes import Balance
+from litlab.types import HalfOpenUnitInterval, PositiveInt
+from litlab.util.limits import find_memory
 
 _IMAGENET = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
-_VERSION = 6  # raise it when the arrays of the same source would come out different
+_VERSION = 7  # raise it when the arrays of the same source would come out different
 _FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as they were meant
 _MEASURED = 2000  # images that colours are measured on, at most
 
 
-class ImageData(ExperimentData):
-    """Images with one class each: your own folder, table or shards, a public set (in subclasses),
-    or generated.
+class ImageData(OwnData):
+    """Images with a class, numbers or labels each: your own folder, table, Parquet or shards, a
+    public set (in subclasses), or generated.
 
     They are decoded once, into a cache, and stay in memory as uint8, unless `cache` says otherwise;
     batches are gathered, augmented and normalised as a whole. The model gets float32 images of
-    shape (batch, channel, height, width) and int64 labels of shape (batch,); in prediction images
-    only. In Python, use a Trainer with ``use_distributed_sampler=False``, as the command line does.
+    shape (batch, channel, height, width) and the target, for classes int64 of shape (batch,); in
+    prediction images only. In Python, use a Trainer with ``use_distributed_sampler=False``, as the
+    command line does.
 
     Args:
-        dataset: `folder` or `csv` for your own images, `shards` for those that the command
-            ``shards`` has written, `generated` for made-up ones; null: what `path` tells, or the
-            public data set that the class is named for.
+        dataset: `folder`, `csv` or `shards` for your own images, `generated` for made-up ones;
+            null: what `path` tells, or the public data set that the class is named for.
         path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it.
             `csv`: the CSV, Parquet, Excel or JSON lines file, or a frame; its file names are
-            relative to its folder. `shards`: their folder. Public: folder to download to (`data`
-            where null).
+            relative to its folder. Or Parquet that holds the images, one file, or a folder of
+            train-*.parquet and test-*.parquet. `shards`: the folder of tar files, as the command
+            ``shards`` or WebDataset writes them. Public: folder to download to (`data` where null).
         file_column: Column of the image file names.
-        label_column: Column of the class names.
-        split_column: Column that says train, val or test; null splits the rows 80/10/10, stratified
-            by class.
         image_size: Height and width that all images get; null takes them as they are, and they must
-            be alike. Shards have that which they were written with.
-        mode: RGB or L (grey); null: L where none of 100 images has colours. Shards have that of
-            their writing.
+            be alike.
+        mode: RGB or L (grey); null: L where none of 100 images has colours.
         resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it
             with black.
         normalize: What images are brought to mean 0 and deviation 1 by: `data`: mean and deviation
             of each channel over 2,000 training images; `imagenet`: those of ImageNet, as networks
             want them that were trained on it; or two lists of your own, of means and deviations of
-            pixels from 0 to 1. `data` of shards is that of their writing.
+            pixels from 0 to 1.
         batch_size: Images per batch and process.
-        val_fraction: Fraction of the training images kept for validation where there is no
-            validation split; 0 for none.
-        fold: Such as 0/5: the training images make five folds, of which the first is the test
-            split.
-        balance: Draw classes in training evenly (`even`), or by the square root of their counts
-            (`sqrt`); null: as they are. An epoch keeps its length, so samples of rare classes come
-            several times, others not in every epoch.
-        bad_rows: Images that can't be decoded, and rows that can't be used: `error` names them,
-            `drop` leaves them out and says how many there are.
-        seed: Seed of the order and the augmentation; that of the run (seed_everything) when left
-            out. The split is the same for every seed.
+        test_fraction: Fraction of the images kept for the test, where there is no test split; null:
+            0.1, and none where folders or file names say what is for training.
         augment: Random changes to the training images, in whole batches.
         transform: Random changes to each training image in its original size, such as those of
             torchvision.transforms.v2; with `cache: none`, or shards.
@@ -92,12 +99,12 @@ class ImageData(ExperimentData):
             so; null stops there.
         cache: `decoded`: images are decoded once and stay in memory, or in the cache where it is
             too small; `none`: your own are decoded whenever they come into a batch, by
-            `num_workers`, as those in shards always are.
+            `num_workers`, as those in shards always are. With `bad_rows: drop` they are looked at
+            once before.
         cache_dir: Folder for the decoded images.
         shuffle_shards: How many shards are shuffled together: more is more random, and reads more
             files at once.
-        **loader: num_workers, pin_memory, persistent_workers, prefetch_factor and drop_last, as of
-            `ExperimentData`.
+        **options: What is predicted, read and split, as of `OwnData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing, incomplete or damaged.
@@ -109,7 +116,6 @@ class ImageData(ExperimentData):
     own_files = ("folder", "csv", "shards")
     own_flags = "--data.dataset folder --data.path DIR"
 
-    shards: Shards | None = None  # that the images lie in
     _serving: Any = None
     parts: dict[str, Any]  # images of each split, after `setup`
 
@@ -119,202 +125,273 @@ class ImageData(ExperimentData):
         path: UserFile | None = None,
         *,
         file_column: str = "file",
-        label_column: str = "label",
-        split_column: str | None = None,
         image_size: tuple[PositiveInt, PositiveInt] | None = None,
         mode: Mode | None = None,
         resize: Resize = "crop",
         normalize: Literal["imagenet", "data"] | list[list[float]] = "data",
         batch_size: PositiveInt = 512,
-        val_fraction: HalfOpenUnitInterval = 0.1,
-        fold: str | None = None,
-        balance: Balance | None = None,
-        bad_rows: Policy = "error",
-        seed: Seed | None = None,
+        test_fraction: HalfOpenUnitInterval | None = None,
         augment: Augment = Augment(),  # noqa: B008 - it is frozen
         transform: list[nn.Module] = [],  # noqa: B006 - it is only read
         fallback: Literal["generated"] | None = None,
         cache: Literal["decoded", "none"] = "decoded",
         cache_dir: str = "data/cache",
         shuffle_shards: PositiveInt = 8,
-        **loader: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, seed=seed, **loader)
+        super().__init__(batch_size=batch_size, test_fraction=test_fraction or 0.0, **options)
         # Checkpoints hold plain values only: objects from Python are left out.
         objects = ["augment", "transform", *([] if isinstance(path, str | None) else ["path"])]
         self.save_hyperparameters(logger=False, ignore=objects)
         self.choose_source(dataset, path, fallback)
         self.settings: Any = self.hparams
-        self.cache_dir = Path(cache_dir).expanduser()
-        if self.dataset == "shards":
-            if fold or balance:
-                raise UserError(
-                    "data.fold, data.balance: shards come as they were written; leave them out"
-                )
-            self.shards = Shards(self.path)
-        self.is_lazy = self.shards is not None or cache == "none"
+        self.file_column, self.cache_dir = file_column, Path(cache_dir).expanduser()
+        if self.dataset == "shards" and self.balance:
+            raise UserError("data.balance: shards come as they were written; leave it out")
+        self.is_lazy = self.dataset == "shards" or cache == "none"
         if transform and not self.is_lazy:
             raise UserError(
                 "data.transform: it is for images that are decoded for each batch; add "
                 "--data.cache none"
             )
-        self.augment, self.transforms, self.balance = augment, transform, balance
+        self.augment, self.transforms = augment, transform
+
+    def _guess_kind(self, source: Any) -> str | None:
+        # Folders of classes may have anything beside them
+        if isinstance(source, Path) and not next(source.glob("train/*/"), None):
+            for kind, pattern in (("shards", "*.tar"), ("csv", "*.parquet")):
+                if next(source.glob(pattern), None) or next(source.glob(f"*/{pattern}"), None):
+                    return kind
+        return super()._guess_kind(source)
 
     # ---- what is known before `setup`, without decoding all images
 
     @cached_property
-    def listing(self) -> Frame | None:
-        """The files of the user's own images, as `list_table` returns them."""
+    def listing(self) -> Listing | None:
+        """The user's own images; None where they are public or made up."""
         if self.dataset == "folder":
-            return list_folder(self.path, self.settings.bad_rows)
-        return list_table(self.path, self.settings) if self.dataset == "csv" else None
+            return list_folder(self.path, self.file_column, self.targets[0])
+        if self.dataset == "shards":
+            return list_shards(self.path, self.cache_dir, self.file_column, self.targets[0])
+        return self._list_table(self.path, "data.path") if self.dataset == "csv" else None
+
+    def _list_table(self, source: UserFile, setting: str) -> Listing:
+        folder = Path()
+        if isinstance(source, Path):
+            parquet, folder = find_parquet(source), source.parent
+            if parquet is not None:
+                return list_parquet(source, *parquet, self.file_column)
+        return list_table(self.read_cells(source, setting), folder, self.file_column)
+
+    @cached_property
+    def _table(self) -> Table:
+        """Which of the user's own images is in which split, and what is to be predicted of it."""
+        listing, where = self.listing, name_source(self.path, "data.path")
+        assert listing is not None
+        if self.settings.test_fraction is None and listing.given is None:
+            self.split = replace(self.split, test=0.1)
+        if listing.has_classes and self.task is None:
+            self.task = "classification"
+        return self.fit_table(listing.cells, {self.file_column: "text"}, where, listing.given)
 
     def survey(self) -> ImageMetadata:
-        """Return what is known before `setup`: no colours, and `resize` only where images may be
-        fitted.
-        """
+        """Return what is known before `setup`: all but the colours."""
         return self._surveyed
 
     @cached_property
     def _surveyed(self) -> ImageMetadata:
-        if self.shards is not None:
-            return ImageMetadata(**self.shards.about["metadata"])
-        names, shape, depth = [f"class {number}" for number in range(10)], (3, 32, 32), 16
-        if self.listing is not None:
-            names, (shape, depth) = (
-                list(self.listing["label"].cat.categories),
-                examine(self.listing["file"].tolist()),
-            )
-        elif self.public is not None:
-            names, shape = list(self.public.class_names), self.public.shape
+        settings, listing, depth = self.settings, self.listing, None
+        if listing is not None:
+            described, count = self.describe_columns(self._table), len(listing.names)
+            is_resized = settings.image_size is not None
+            shape, is_deep = examine(listing.images, count, is_resized=is_resized)
+            depth = self._find_depth(listing) if is_deep else None
+        else:
+            self.check_public()
+            public = self.public
+            names = public.class_names if public else [f"class {number}" for number in range(10)]
+            described: dict[str, Any] = {"target": Classes(self.targets, list(names))}
+            shape = public.shape if public else (3, 32, 32)
 
-        # What is set counts.
-        settings, (channels, *size) = self.settings, shape
+        # What is set counts. Nobody chose the size of a public set: new images are fitted to it
+        channels, *size = shape
         channels = {"L": 1, "RGB": 3, None: channels}[settings.mode]
         height, width = settings.image_size or size
-        resize = settings.resize if settings.image_size else None
         return ImageMetadata(
-            names, (channels, height, width), resize, depth, mean=[], std=[], generated=False
+            **described,
+            image_shape=(channels, height, width),
+            resize=settings.resize if settings.image_size or listing is None else None,
+            depth=depth,
+            mean=[],
+            std=[],
+            generated=False,
         )
+
+    def _find_depth(self, listing: Listing) -> int:
+        """Return the bits that are in use, by all images: looked for once."""
+        folder = self.cache_dir / compute_mark("depth", listing.names, listing.status)
+
+        def fill(folder: Path) -> None:
+            depth = measure_depth(listing.images, len(listing.names))
+            (folder / "depth.json").write_text(json.dumps(depth))
+
+        fill_cache(folder, fill)
+        return json.loads((folder / "depth.json").read_text())
 
     @property
     def description(self) -> str:
         """The data set in one line; with the numbers of images after `setup`."""
-        return self.describe(
-            f"images of {' x '.join(map(str, self.image_shape))}, {self.num_classes} classes"
-        )
+        shape = " x ".join(map(str, self.image_shape))
+        return self.describe(f"images of {shape}, {self.known.target.summary}")
 
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do, wherever they lie: by names and sizes
         of the files.
         """
-        if self.shards is not None:
-            return self.shards.about["fingerprint"]
-        marks = [_VERSION, self._surveyed, self.settings.bad_rows]
+        marks = [_VERSION, self._surveyed, self.bad_rows]
         if self.listing is None:  # a public set is known by checksum
             return compute_mark(*marks, self.source_name)
-        root = str(getattr(self.path, "parent", "") if self.dataset == "csv" else self.path)
-        files = self.listing.assign(
-            file=self.listing["file"].astype(str).str.removeprefix(root),
-            status=self.listing["status"].str.partition(" ")[0],
-        )
-        return compute_mark(*marks, files.to_csv(index=False))
+        sizes = [status.partition(" ")[0] for status in self.listing.status]
+        table = self._table
+        rows = table.inputs.join(table.outcomes).assign(**{"": table.split})
+        return compute_mark(*marks, sizes, rows.to_csv(index=False))
 
     # ---- from files to memory
 
     def cache_folder(self) -> Path | None:
-        """Return where decoded images are kept: they are decoded again where a file was written
-        since.
+        """Return where decoded images are kept, or which can't be: those of the same files in the
+        same format, whatever the splits and the target are.
         """
-        if self.is_lazy:
+        if self.is_lazy and (self.listing is None or self.bad_rows == "error"):
             return None
-        times = [] if self.listing is None else self.listing["status"].tolist()
-        return self.cache_dir / compute_mark(self.fingerprint, self.source_name, times)
+        known, listing = self._surveyed, self.listing
+        form = _VERSION, self.is_lazy, known.image_shape, known.resize, known.depth
+        if listing is None:
+            return self.cache_dir / compute_mark(*form, self.source_name, self.public)
+        return self.cache_dir / compute_mark(*form, listing.names, listing.status)
 
     def _read_source(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all images, files or pixels; their labels, int64 (image,); and the split of each
-        so far.
+        """Return the pixels of all public or made-up images; their labels, int64 (image,); and the
+        split of each so far.
         """
-        if self.listing is not None:
-            files, labels, given = (self.listing[name] for name in ("file", "label", "split"))
-            return files.to_numpy(), labels.cat.codes.to_numpy(np.int64), given.to_numpy(str)
         if self.generated or self.public is None:
             return make_images(self.num_classes, self.image_shape)
         return self.public.read(self.path)
 
     def fill_cache(self, folder: Path) -> None:
-        sources, labels, given = self._read_source()
-        splits = np.zeros_like(given)  # bad images are in none
-        stored = np.lib.format.open_memmap(
-            folder / "images.npy", "w+", np.uint8, (len(labels), *self.image_shape)
-        )
-        for row, image in decode_all(sources, self._surveyed, self.settings.bad_rows):
-            stored[row], splits[row] = image, given[row]
-        np.savez(folder / "facts.npz", labels=labels, splits=splits)
+        """Write ``images.npy``, and ``facts.npz``: digests of the pixels, 0 where there are none;
+        of public images also labels and splits. In ``problems.json`` is what is wrong with some.
+        """
+        facts: dict[str, Any] = {}
+        if self.listing is None:
+            images, facts["labels"], facts["given"] = self._read_source()
+            count = len(images)
+        else:
+            images, count = self.listing.images, len(self.listing.names)
+        # All are decoded before anything is said of those that are bad
+        stored = None
+        if not self.is_lazy:
+            shape = count, *self.image_shape
+            stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, shape)
+        digests, problems = np.zeros(count, np.uint64), {}
+        for row, image in decode_all(images, self._surveyed, range(count)):
+            if isinstance(image, str):
+                problems[row] = image
+                continue
+            digest = hashlib.blake2b(image.tobytes(), digest_size=8).digest()
+            digests[row] = int.from_bytes(digest, "big")
+            if stored is not None:
+                stored[row] = image
+        if self.bad_rows == "error":
+            self._drop_bad_images(problems)  # before anything is kept
+        np.savez(folder / "facts.npz", digests=digests, **facts)
+        (folder / "problems.json").write_text(json.dumps(problems))
+
+    def _drop_bad_images(self, problems: dict[int, str]) -> None:
+        names = self.listing.names if self.listing else []
+        policy: Any = self.bad_rows
+        drop_bad_images(names, problems, self._surveyed, policy, "data.path")
 
     def open(self, stage: str | None) -> ImageMetadata:
-        known = self._surveyed
-        if self.shards is None:
-            parts = self._split_images()
-        else:
-            parts = {}
-            for split, part in self.shards.about["splits"].items():
-                rows = torch.arange(len(part["labels"]))
-                parts[split] = partial(self.shards.read, split), rows, part["labels"]
-        kind = partial(LazyImages, form=known) if self.is_lazy else StoredImages
-        self.parts = {split: kind(*part) for split, part in parts.items()}
+        images, targets, rows = self._divide()
+        kind = partial(LazyImages, form=self._surveyed) if self.is_lazy else StoredImages
+        self.parts = {
+            split: kind(images, torch.from_numpy(numbers), torch.from_numpy(targets[numbers]))
+            for split, numbers in rows.items()
+            if len(numbers)
+        }
+        self.sizes = {split: len(part) for split, part in self.parts.items()}
+        mean, std = self._choose_colours(images)
         if self.is_lazy:
             self.parts["train"].transforms = self.transforms
-        self.sizes = {split: len(part) for split, part in self.parts.items()}
-        mean, std = self._choose_colours()
-        return replace(
-            known,
-            resize=known.resize or self.settings.resize,
-            mean=mean,
-            std=std,
-            generated=self.generated,
-        )
+        return replace(self._surveyed, mean=mean, std=std, generated=self.generated)
 
-    def _split_images(self) -> dict[str, tuple[Any, Tensor, Tensor]]:
-        """Open the cache, or the source where nothing is cached, and divide what is there.
+    def _divide(self) -> tuple[Any, np.ndarray, dict[str, np.ndarray]]:
+        """Return all images; the target of each; and the numbers of those in each split."""
+        import pandas as pd
 
-        Returns:
-            For each split all images, the rows of its own, and their labels.
-        """
-        folder = self.cache_folder()
-        if folder is None:
-            images, labels, given = self._read_source()
+        folder, listing = self.cache_folder(), self.listing
+        if listing is not None:
+            images: Any = listing.images
+            targets, split = self._own_split
         else:
+            facts: Any = {} if folder is None else np.load(folder / "facts.npz")
+            images, targets, given = (
+                self._read_source() if folder is None else (None, facts["labels"], facts["given"])
+            )
+            table = pd.DataFrame(index=range(len(targets)))
+            remedy = "leave out the setting that names it"
+            check_columns(table, self.source_name, dict.fromkeys(self.split.columns, remedy))
+            split = self.split.divide(table, targets, given)
+        if folder is not None and not self.is_lazy:
             images = torch.from_numpy(np.load(folder / "images.npy", mmap_mode="c"))
-            labels, given = np.load(folder / "facts.npz").values()
-        settings = self.settings
-        test_fraction = 0.1 if self.dataset == "csv" and settings.split_column is None else 0.0
-        splits = split_samples(
-            given, settings.val_fraction, test_fraction, labels=labels, fold=settings.fold
-        )
-        rows = {split: np.flatnonzero(splits == split) for split in SPLITS if split in splits}
-        return {
-            split: (images, torch.from_numpy(each), torch.from_numpy(labels[each]))
-            for split, each in rows.items()
-        }
+        return images, targets, {name: np.flatnonzero(split == name) for name in SPLITS}
 
-    def _choose_colours(self) -> list[list[float]]:
+    @cached_property
+    def _own_split(self) -> tuple[np.ndarray, np.ndarray]:
+        """The target of each of the user's own images, and its split; empty where it can't be
+        used, of which is told.
+        """
+        folder, listing, table = self.cache_folder(), self.listing, self._table
+        assert listing is not None
+        # Rows that were bad are not in the table
+        numbers = listing.cells.index.get_indexer(table.outcomes.index)
+        encoded = self.known.target.encode(table.outcomes)
+        targets = np.zeros((len(listing.names), *encoded.shape[1:]), encoded.dtype)
+        split = np.full(len(targets), "", object)
+        targets[numbers], split[numbers] = encoded, table.split
+
+        # Images that can't be decoded are in no split, and copies are told
+        digests = listing.digests
+        if folder is not None:
+            problems = json.loads((folder / "problems.json").read_text())
+            self._drop_bad_images({int(row): problem for row, problem in problems.items()})
+            split[[*map(int, problems)]] = ""
+            digests = np.load(folder / "facts.npz")["digests"]
+        if digests is not None:
+            warn_of_copies(
+                table.outcomes.assign(
+                    name=np.array(listing.names, object)[numbers],
+                    digest=digests[numbers],
+                    split=split[numbers],
+                ),
+                self.targets,
+                self.source_name,
+            )
+        return targets, split
+
+    def _choose_colours(self, images: Any) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
         normalize = self.settings.normalize or "data"
         if normalize != "data":
             return _IMAGENET if normalize == "imagenet" else normalize
         if self.metadata is not None:  # measured once: each stage has its setup
             return [self.metadata.mean, self.metadata.std]
-        return [self._surveyed.mean, self._surveyed.std] if self.shards else self._measure_colours()
-
-    def _measure_colours(self) -> list[list[float]]:
-        """Return mean and deviation of each channel over many training images."""
         train = self.parts["train"]
-        images = train.images[train.rows[:: 1 + len(train) // _MEASURED].numpy()]
-        if self.is_lazy:
-            images = (image for _, image in decode_all(images, self._surveyed, "error"))
-        mean, std = measure_colours(map(np.asarray, images))
+        rows = train.rows[:: 1 + len(train) // _MEASURED].numpy()
+        pixels: Any = images[rows].numpy() if not self.is_lazy else self._decode_good(images, rows)
+        mean, std = measure_colours(pixels)
         if max(std) < _FLAT / 255:
             rank_zero_info(
                 f"warning: {self.source_name}: the images are almost of one value; look "
@@ -322,30 +399,47 @@ class ImageData(ExperimentData):
             )
         return [mean, std]
 
+    def _decode_good(self, images: Any, rows: np.ndarray) -> Iterator[np.ndarray]:
+        problems: dict[int, str] = {}
+        for row, image in decode_all(images, self._surveyed, rows):
+            if isinstance(image, str):
+                problems[row] = image
+            else:
+                yield image
+        self._drop_bad_images(problems)
+
     def samples(self, split: str) -> StoredImages:
         part = self.parts[split]
         if self.is_lazy:
             return part
         size = part.images[0].nbytes * len(part)
-        free = psutil.virtual_memory().available / getattr(self.trainer, "num_devices", 1)
+        free = find_memory()[1] / getattr(self.trainer, "num_devices", 1)
         if size > free / 4:
             return part  # batches come from the file as they are needed
         return part.copy(self.augment.crop if split == "train" else 0, self.choose_device(size))
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
-        if self.shards is None or split == "predict":
+        shards = getattr(self.listing, "shards", None) if split != "predict" else None
+        if shards is None:
             return super().sampler(samples, split)
-        sizes, together = self.shards.sizes(split), self.settings.shuffle_shards
+        sizes = np.unique(shards[samples.rows.numpy()], return_counts=True)[1].tolist()
+        together = self.settings.shuffle_shards
         return ShardBatches(sizes, self.batch_size, together, **self.sampler_options(split))
 
-    def labels(self, split: str) -> Tensor:
-        return self.parts[split].labels
+    def labels(self, split: str) -> Tensor | None:
+        return self.parts[split].targets if self.class_names else None
 
     def baselines(self) -> dict[str, dict[str, float]]:
-        """Test results of a simple method on the same images: its ``test/acc`` and ``test/f1``."""
-        if self.is_lazy or "test" not in self.sizes:
+        """Test results of a guess; and for classes of the nearest mean of a class's images."""
+        if "test" not in self.sizes:
             return {}
-        return {"nearest class mean": classify_by_mean(self.parts["train"], self.parts["test"])}
+        train, test, target = self.parts["train"], self.parts["test"], self.known.target
+        truth = test.targets.numpy()
+        guess = target.score_guess(train.targets.numpy(), truth)
+        if self.is_lazy or not isinstance(target, Classes):
+            return guess
+        nearest = find_nearest_mean(train, test)
+        return guess | {"nearest class mean": target.score(nearest, truth)}
 
     # ---- from batches to predictions
 
@@ -353,46 +447,52 @@ class ImageData(ExperimentData):
         """Augment (in training only) and normalise a batch.
 
         Returns:
-            Images, float32 of shape (batch, channel, height, width), and labels, int64 of shape
-            (batch,); in prediction the images alone.
+            Images, float32 of shape (batch, channel, height, width), and their target; in
+            prediction the images alone.
         """
         if getattr(self._serving, "metadata", None) is not self.metadata:
-            self._serving = self.serving()
+            self._serving = ImageServing(self.metadata)
         images = batch["image"]
         serving = self._serving.to(images.device)
         if epoch is None:  # padded are the training images only; somebody may evaluate on them
             images = serving.encode(*serving.raw(batch))
         else:
             images = augment_batch(images, batch["index"], self.augment, serving, self.seed, epoch)
-        return (images, batch["label"]) if "label" in batch else images
+        return (images, batch["target"]) if "target" in batch else images
+
+    @property
+    def _served(self) -> ImageMetadata:
+        """The metadata for new images: with `image_size` set, those of other sizes are fitted."""
+        settings = self.settings
+        resize = self.metadata.resize or (settings.resize if settings.image_size else None)
+        return replace(self.metadata, resize=resize)
 
     def serving(self) -> ImageServing:
-        return ImageServing(self.metadata)
+        return ImageServing(self._served)
 
     def open_input(self, source: str) -> LazyImages:
-        path = Path(source).expanduser()
-        self._predicted = find_images(path) if path.is_dir() else [check_file(path, "--input")]
-        if not self._predicted:
-            raise UserError(f"--input {source}: there are no images in it; name a folder or a file")
-        files = np.array(self._predicted, object)
-        return LazyImages(files, torch.arange(len(files)), form=self.metadata)
-
-    def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        """Write a file with a row per image of `predict_input`: its class, and the probability of
-        every class.
-
-        Args:
-            outputs: Probabilities of the batches in order, each of shape (batch, class).
-            path: The file, of a kind that its end tells; one that is there is replaced.
-
-        Raises:
-            UserError: A probability is not finite, or the file can't be written.
+        """Open what ``predict --input`` names: a folder, an image, or a table or Parquet as
+        training has.
         """
-        files = list(map(str, self._predicted))
-        target = Classes([self.hparams["label_column"]], self.class_names)
-        write_outputs(Path(path), {"file": files}, target, torch.cat(outputs).cpu())
+        path = Path(source).expanduser()
+        if path.suffix in TABLES and not path.is_dir():
+            listing = self._list_table(check_file(path, "--input"), "--input")
+            images, names = listing.images, [*listing.names]
+            told = name_rows(listing.cells, self.id_column, "--input")
+        else:
+            files = find_images(path) if path.is_dir() else [check_file(path, "--input")]
+            images, names, told = np.array(files, object), [*map(str, files)], {}
+        if not names:
+            raise UserError(f"--input {source}: there are no images in it; name a folder or a file")
 
-
-def compute_mark(*facts: Any) -> str:
-    """Return a short name that changes with any of some facts."""
-    return f"images-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
+        # Bad images are told before the first batch
+        rows = range(len(names))
+        if self.bad_rows == "drop":
+            decoded = decode_all(images, self._served, rows)
+            problems = {row: image for row, image in decoded if isinstance(image, str)}
+            drop_bad_images(names, problems, self._served, "drop", "--input")
+            rows = [row for row in rows if row not in problems]
+        self._predicted = {
+            name: [cells[row] for row in rows] for name, cells in {**told, "file": names}.items()
+        }
+        return LazyImages(images, torch.tensor(rows), form=self._served)

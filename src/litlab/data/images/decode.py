@@ -1,50 +1,61 @@
 """Image files of any size and kind, brought to uint8 arrays of one shape."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from litlab.data.serving import ClassMetadata
-from litlab.errors import first_line
+from litlab.data.files import Policy, drop_bad_rows
+from litlab.data.store import progress_bar
+from litlab.data.target import TargetMetadata
+from litlab.errors import UserError, first_line
 
 Mode = Literal["RGB", "L"]
 Resize = Literal["crop", "stretch", "pad"]
 # A file, its bytes, or pixels: uint8 (height, width) or (height, width, channel)
 Source = Path | bytes | np.ndarray
+# An array of them, or what returns some by their numbers, int64 of shape (images,)
+Images = Any
 Picture = Image.Image
 Change = Callable[[Picture], Picture]
 
 # In Pillow's words; others can run programs.
 _SAFE = {"JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "AVIF", "HEIF"}
-_EXAMINED = 100  # files that the format is taken from
+_HEIC = (".heic", ".heif")
+_EXAMINED = 100  # images that the format is taken from
+_ALIKE = 0.9  # share of them that have one size, where images are of one size
+_BLOCK = 128  # images that are handled at a time
 _FITTING = {"crop": ImageOps.fit, "pad": ImageOps.pad, "stretch": Image.Image.resize}
+OTHER_SIZE = "set data.image_size"
 
 
-@dataclass(frozen=True)
-class ImageMetadata(ClassMetadata):
+@dataclass(frozen=True, kw_only=True)
+class ImageMetadata(TargetMetadata):
     """Metadata of images, among it the format that any image gets.
 
     Args:
         image_shape: (channel, height, width), with 3 channels or 1 (grey).
         resize: How images of another size are fitted; None refuses them.
-        depth: Bits that the values of images with 16 bits per pixel make use of.
+        depth: Bits that the values of images with 16 bits per pixel make use of; None where
+            training has no such images: then they are refused.
         mean: What is subtracted from each channel, of pixels from 0 to 1.
         std: What each channel is divided by.
         generated: Whether the images are made up.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = ("class_names", "image_shape")
+    fixed: ClassVar[tuple[str, ...]] = (*TargetMetadata.fixed, "image_shape")
     image_shape: tuple[int, int, int]
     resize: Resize | None
-    depth: int
+    depth: int | None
     mean: list[float]
     std: list[float]
     generated: bool
@@ -58,6 +69,17 @@ def find_kinds() -> dict[str, str]:
     with suppress(ImportError):
         import_module("pillow_heif").register_heif_opener()
     return {suffix: kind for suffix, kind in Image.registered_extensions().items() if kind in _SAFE}
+
+
+def is_image(name: str) -> bool:
+    """Return whether a file is an image by its name; HEIC is one, even if it can't be read here."""
+    suffix = Path(name).suffix.lower()
+    return suffix in find_kinds() or suffix in _HEIC
+
+
+def fetch(images: Images, rows: np.ndarray) -> Any:
+    """Return images by their numbers, int64 of shape (images,)."""
+    return images(rows) if callable(images) else images[rows]
 
 
 def open_image(source: Source) -> Picture:
@@ -76,26 +98,112 @@ def load_upright(image: Picture) -> Picture:
     return image
 
 
-def examine(files: Sequence[Path]) -> tuple[tuple[int, int, int], int]:
-    """Look at 100 files, to know what images are like.
+def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int, int, int], bool]:
+    """Look at 100 images, to know what all are like.
+
+    Args:
+        images: The images.
+        count: How many there are.
+        is_resized: Whether they may be of many sizes.
 
     Returns:
-        (channel, height, width): the size of the first that can be read, and 1 channel if none has
-        colours, else 3; and the least of 8, 10, 12 and 16 bits that values of 16 bits fit into:
-        cameras and scanners often have 10 or 12.
+        (channel, height, width): the size of most of them, and 1 channel if none has colours, else
+        3; and whether one has 16 bits per pixel.
+
+    Raises:
+        UserError: They are of many sizes.
     """
-    size, channels, largest = None, 1, 0
-    for file in files[:: 1 + len(files) // _EXAMINED]:
+    sizes, channels, is_deep = Counter[tuple[int, int]](), 1, False
+    for source in fetch(images, np.arange(0, count, 1 + count // _EXAMINED)):
         # Decoding all of them tells what is wrong
-        with suppress(Exception), open_image(file) as image:
+        with suppress(Exception), open_image(source) as image:
+            width, height = image.size
+            # Lying on its side, which Pillow (13.0) has in mind for the size of a TIFF
+            if image.format != "TIFF" and image.getexif().get(0x0112, 1) > 4:
+                width, height = height, width
+            sizes[height, width] += 1
             if Image.getmodebase(image.mode) != "L":
                 channels = 3
-            if image.mode.startswith("I;16"):
-                largest = max(largest, int(np.asarray(image).max()))
-            size = size or load_upright(image).size
-    width, height = size or (32, 32)
-    depth = next((bits for bits in (8, 10, 12) if 0 < largest < 2**bits), 16)
-    return (channels, height, width), depth
+            is_deep |= image.mode.startswith("I;16")
+
+    (size, alike), *others = sizes.most_common() or [((32, 32), 0)]
+    if not is_resized and alike < _ALIKE * sizes.total():
+        found = " and ".join(f"{height} x {width}" for height, width in (size, others[0][0]))
+        raise UserError(
+            f"data.image_size: the images are of {len(sizes)} sizes, as {found} pixels; set the "
+            "height and width that all get, such as --data.image_size '[224, 224]'"
+        )
+    return (channels, *size), is_deep
+
+
+def measure_depth(images: Images, count: int) -> int:
+    """Look at all images; return the least of 8, 10, 12 and 16 bits that values of 16 bits fit
+    into: cameras and scanners often have 10 or 12.
+    """
+    largest = max(value for _, value in _map_images(_find_largest, images, range(count)))
+    return next((bits for bits in (8, 10, 12) if largest < 2**bits), 16)
+
+
+def _find_largest(source: Source) -> int:
+    with suppress(Exception), open_image(source) as image:
+        if image.mode.startswith("I;16"):
+            return int(np.asarray(image).max())
+    return 0
+
+
+def decode_all(
+    images: Images, form: ImageMetadata, rows: Any
+) -> Iterator[tuple[int, np.ndarray | str]]:
+    """Decode images, by their numbers.
+
+    Yields:
+        The number of each, and what `decode` returns.
+    """
+    return _map_images(partial(decode, form=form), images, rows)
+
+
+def _map_images(
+    function: Callable[[Source], Any], images: Images, rows: Any
+) -> Iterator[tuple[int, Any]]:
+    """Call a function for each image, in threads; yield number and result."""
+    with ThreadPoolExecutor() as pool:
+        blocks: Iterable[int] = range(0, len(rows), _BLOCK)
+        for start in progress_bar(blocks, desc="decoding images", unit_scale=_BLOCK):
+            block = rows[start : start + _BLOCK]
+            yield from zip(block, pool.map(function, fetch(images, np.asarray(block))), strict=True)
+
+
+def drop_bad_images(
+    names: Sequence[str],
+    problems: Mapping[int, str],
+    form: ImageMetadata,
+    policy: Policy,
+    where: str,
+) -> None:
+    """Refuse images that can't be used, or say that they are left out.
+
+    Args:
+        names: What messages call each image.
+        problems: What is wrong with an image, by its number.
+        form: The format that they should get.
+        policy: Whether they are an error or left out.
+        where: The setting that names them.
+
+    Raises:
+        UserError: There are some, and they may not be left out, or no others are left.
+    """
+    import pandas as pd
+
+    others = [row for row, problem in problems.items() if problem.endswith(OTHER_SIZE)]
+    if policy == "error" and len(others) > len(problems) / 2:
+        _, height, width = form.image_shape
+        raise UserError(
+            f"data.image_size: {len(others):,} of {len(names):,} images are not of {height} x "
+            f"{width} pixels, such as {names[others[0]]}; set the size that all get: "
+            f"--data.image_size '[{height}, {width}]', or use --data.bad_rows drop"
+        )
+    named: dict[Hashable, str] = {names[row]: problem for row, problem in problems.items()}
+    drop_bad_rows(pd.DataFrame(index=list(names)), named, policy, where, "image")
 
 
 def decode(source: Source, form: ImageMetadata, change: Change | None = None) -> np.ndarray | str:
@@ -118,7 +226,7 @@ def decode(source: Source, form: ImageMetadata, change: Change | None = None) ->
                 opened.draft(None, (longest, longest))
             image = _make_plain(load_upright(opened), form)
     except UnidentifiedImageError:
-        return "not an image"
+        return "HEIC, which pip install pillow-heif reads" if _is_heic(source) else "not an image"
     except Exception as error:  # Pillow's readers can raise anything for a damaged file
         return first_line(error)
 
@@ -130,17 +238,33 @@ def decode(source: Source, form: ImageMetadata, change: Change | None = None) ->
     return np.ascontiguousarray(np.atleast_3d(np.asarray(image)).transpose(2, 0, 1))
 
 
+def _is_heic(source: Source) -> bool:
+    if isinstance(source, Path):
+        with source.open("rb") as stream:
+            source = stream.read(12)
+    return isinstance(source, bytes) and source[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1")
+
+
 def _make_plain(image: Picture, form: ImageMetadata) -> Picture:
     """Return an image of 8 bits per channel, opaque, grey or in colours as the format has it."""
     channels, height, width = form.image_shape
     if form.resize is None and image.size != (width, height):
         raise ValueError(
-            f"{image.height} x {image.width} pixels, not {height} x {width}: set data.image_size"
+            f"{image.height} x {image.width} pixels, not {height} x {width}: {OTHER_SIZE}"
         )
     # Pillow's own conversion clips 16 bits at 255 instead of scaling them
     if image.mode.startswith("I;16"):
-        scaled = np.asarray(image, np.uint32) * 255 // (2**form.depth - 1)
-        image = Image.fromarray(scaled.clip(max=255).astype(np.uint8))
+        if form.depth is None:
+            raise ValueError("16 bits per pixel, and the others have 8: save it with 8")
+        values = np.asarray(image, np.uint32)
+        if values.max(initial=0) >= 2**form.depth:
+            raise ValueError(
+                f"16 bits per pixel with values up to {values.max()}, and those of the training "
+                f"have {form.depth} bits: scale it to them"
+            )
+        image = Image.fromarray((values * 255 // (2**form.depth - 1)).astype(np.uint8))
+    elif image.mode == "I" and image.format == "PPM":  # scaled by Pillow to 65,535
+        image = Image.fromarray((np.asarray(image) * 255 // 65_535).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError("32 bits per pixel of unknown range: save it with 8 or 16")
     if image.has_transparency_data:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from litlab.data.images.decode import ImageMetadata
-from litlab.data.serving import BATCH, Serving, TensorSpec, class_outputs
+from litlab.data.serving import BATCH, Serving, TensorSpec
 
 
 class ImageServing(Serving):
@@ -27,7 +27,7 @@ class ImageServing(Serving):
             "255"
         )
         image = TensorSpec("image", "uint8", (BATCH, *metadata.image_shape), what)
-        super().__init__([image], class_outputs(metadata.class_names))
+        super().__init__([image], [metadata.target.spec()])
         self.metadata = metadata
         mean, std = torch.tensor([metadata.mean, metadata.std])[..., None, None]
         self.register_buffer("scale", 1 / (255 * std))
@@ -45,11 +45,14 @@ class ImageServing(Serving):
         return (images[:, :, border : border + height, border : border + width],)
 
     def target(self, batch: dict[str, Tensor]) -> Tensor:
-        return batch["label"]
+        return batch["target"]
 
     def facts(self) -> dict[str, Any]:
         """Return the metadata: it says how an image of another shape or depth is fitted."""
-        return self.metadata.state_dict()
+        return {"class_names": self.metadata.class_names, **self.metadata.state_dict()}
+
+    def unit(self) -> Tensor:
+        return torch.tensor(self.metadata.target_std or 1.0)
 
     def example(self) -> tuple[Tensor, ...]:
         """Return a slope from dark to light, of which the first image is the darker half."""

@@ -3,8 +3,7 @@ each batch.
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,47 +15,11 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from litlab.data.files import Policy, drop_bad_rows
 from litlab.data.images.augment import reflect_pad
-from litlab.data.images.decode import ImageMetadata, Picture, decode
+from litlab.data.images.decode import ImageMetadata, Picture, decode, fetch
 from litlab.data.module import LoaderError
-from litlab.data.store import progress_bar
-from litlab.metrics import classification_scores
 
 _BLOCK = 128  # images that are handled at a time
-
-
-def decode_all(
-    sources: Any, form: ImageMetadata, policy: Policy
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Decode images, and look at all of them before anything is said of those that are bad.
-
-    Args:
-        sources: The images, each a `Source`.
-        form: The format that they get.
-        policy: Whether bad ones are an error or left out.
-
-    Yields:
-        Number and pixels, uint8 of shape (channel, height, width), of each good one.
-
-    Raises:
-        UserError: Images can't be used.
-    """
-    import pandas as pd
-
-    problems: dict[Any, str] = {}
-    with ThreadPoolExecutor() as pool:
-        for start in progress_bar(
-            range(0, len(sources), _BLOCK), desc="decoding images", unit_scale=_BLOCK
-        ):
-            block = sources[start : start + _BLOCK]
-            for number, image in enumerate(pool.map(partial(decode, form=form), block), start):
-                if isinstance(image, str):
-                    problems[sources[number]] = image
-                else:
-                    yield number, image
-    if problems:
-        drop_bad_rows(pd.DataFrame(index=list(sources)), problems, policy, "data.path", "image")
 
 
 def measure_colours(images: Iterable[np.ndarray]) -> list[list[float]]:
@@ -84,12 +47,12 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         images: uint8 of shape (stored, channel, height, width), in memory, mapped from a file, or
             on a device.
         rows: Which of them are the samples, int64 of shape (samples,).
-        labels: int64 of shape (samples,); None in prediction.
+        targets: Those of the samples, as `Target.encode` returns them; None in prediction.
     """
 
     images: Any
     rows: Tensor
-    labels: Any = None
+    targets: Any = None
 
     @property
     def device(self) -> torch.device:
@@ -107,16 +70,14 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         Returns:
             image: uint8 (batch, channel, height, width); index: the numbers, int64 (batch,); and
                 but in prediction
-            label: int64 (batch,).
+            target: Those of the samples.
         """
         index = index.to(self.device, non_blocking=True)
         samples = index % len(self)
         batch = {"image": self.take(self.rows.index_select(0, samples), index), "index": index}
-        return (
-            batch
-            if self.labels is None
-            else {**batch, "label": self.labels.index_select(0, samples)}
-        )
+        if self.targets is not None:
+            batch["target"] = self.targets.index_select(0, samples)
+        return batch
 
     def take(self, rows: Tensor, index: Tensor) -> Tensor:
         """Return the images of a batch, by their rows in `images`."""
@@ -130,7 +91,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
             [reflect_pad(self.images[rows], pad) for rows in self.rows.split(_BLOCK)]
         )
         return StoredImages(
-            images.to(device), torch.arange(len(self), device=device), self.labels.to(device)
+            images.to(device), torch.arange(len(self), device=device), self.targets.to(device)
         )
 
 
@@ -139,10 +100,9 @@ class LazyImages(StoredImages):
     """Images that are decoded whenever they come into a batch.
 
     Args:
-        images: A NumPy array of files or pixels, or what returns some by their rows, as
-            `Shards.read`.
+        images: As of `fetch`.
         rows: As of `StoredImages`.
-        labels: As of `StoredImages`.
+        targets: As of `StoredImages`.
         form: The format that they get.
         transforms: What changes each image, uint8 of shape (channel, height, width), in its
             original size. What they draw from Python's or torch's generator follows from (seed,
@@ -161,14 +121,15 @@ class LazyImages(StoredImages):
             LoaderError: An image is damaged, or unlike the others, or a transform returns no uint8.
         """
         images = []
-        sources: Any = self.images(rows) if callable(self.images) else self.images[rows.numpy()]
-        for number, source in zip(index.tolist(), sources, strict=True):
+        for number, source in zip(index.tolist(), fetch(self.images, rows.numpy()), strict=True):
             image = decode(
                 source, self.form, partial(self._change, number) if self.transforms else None
             )
             if isinstance(image, str):
                 name = source if isinstance(source, Path) else f"image {number}"
-                raise LoaderError(f"data.path: {name}: {image}; replace or delete it")
+                raise LoaderError(
+                    f"data.path: {name}: {image}; replace or delete it, or use --data.bad_rows drop"
+                )
             images.append(image)
         return torch.from_numpy(np.stack(images))
 
@@ -190,18 +151,15 @@ class LazyImages(StoredImages):
         return to_pil_image(image)
 
 
-def classify_by_mean(train: StoredImages, test: StoredImages) -> dict[str, float]:
-    """Give each test image the class whose mean training image is nearest (Rocchio 1971).
-
-    Returns:
-        ``test/acc`` and ``test/f1`` (macro), from 0 to 1.
+def find_nearest_mean(train: StoredImages, test: StoredImages) -> np.ndarray:
+    """Return the class whose mean training image is nearest to each test image (Rocchio 1971),
+    int64 of shape (image,).
     """
-    sums = torch.zeros(1 + int(train.labels.max()), train.images[0].numel())
-    for rows, labels in zip(train.rows.split(_BLOCK), train.labels.split(_BLOCK), strict=True):
-        sums.index_add_(0, labels, train.images[rows].flatten(1).float())
-    means = sums / train.labels.bincount()[:, None]  # NaN for a class without images
+    labels = train.targets
+    sums = torch.zeros(1 + int(labels.max()), train.images[0].numel())
+    for rows, some in zip(train.rows.split(_BLOCK), labels.split(_BLOCK), strict=True):
+        sums.index_add_(0, some, train.images[rows].flatten(1).float())
+    means = sums / labels.bincount()[:, None]  # NaN for a class without images
     blocks = (test.images[rows].flatten(1).float() for rows in test.rows.split(_BLOCK))
-    nearest = torch.cat(
-        [torch.cdist(block, means).nan_to_num(torch.inf).argmin(1) for block in blocks]
-    )
-    return classification_scores(nearest.numpy(), test.labels.numpy())
+    nearest = [torch.cdist(block, means).nan_to_num(torch.inf).argmin(1) for block in blocks]
+    return torch.cat(nearest).numpy()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from litlab.commands.doctor import checks, processes
+from litlab.util import limits
 from litlab.util.team import use_package
 
 NUMPY = metadata.version("numpy")
@@ -72,8 +73,8 @@ def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     (tmp_path / "job/step/cpu.max").write_text("max 100000\n")
     (tmp_path / "job/memory.max").write_text(f"{2**30}\n")
     (tmp_path / "own").write_text("0::/job/step\n")
-    monkeypatch.setattr(checks, "CGROUPS", tmp_path)
-    monkeypatch.setattr(checks, "GROUP", tmp_path / "own")
+    monkeypatch.setattr(limits, "CGROUPS", tmp_path)
+    monkeypatch.setattr(limits, "GROUP", tmp_path / "own")
     monkeypatch.setattr(checks.os, "sched_getaffinity", lambda process: range(8), raising=False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     assert checks.count_cores() == 1.5

@@ -9,8 +9,9 @@ from litlab.data.images.augment import uniform
 
 SIZE = (12, 10)
 FACTS = {
-    "class_names": ["a", "b"], "image_shape": (3, *SIZE), "resize": None, "depth": 16,
-    "mean": [0.0] * 3, "std": [1 / 255] * 3, "generated": True,
+    "target": {"task": "classification", "columns": ["label"], "class_names": ["a", "b"]},
+    "columns": [], "form": {"missing": ()}, "image_shape": (3, *SIZE), "resize": None,
+    "depth": None, "mean": [0.0] * 3, "std": [1 / 255] * 3, "generated": True,
 }  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def test_large_sets_stay_in_the_file(make, pets, monkeypatch):
         prepared(make(pets, augment=Augment(crop=2, flip="random")), "fit") for _ in range(2)
     )
     assert kept.train_dataloader().dataset.images.shape == (27, 3, 12, 10)
-    monkeypatch.setattr("psutil.virtual_memory", lambda: type("memory", (), {"available": 0}))
+    monkeypatch.setattr("litlab.data.images.datamodule.find_memory", lambda: (2**30, 0))
     assert read.train_dataloader().dataset.images.shape == (36, 3, 8, 6)
     for split in ("train", "val"):
         for (images, _), (others, _) in zip(kept.batches(split), read.batches(split), strict=True):
@@ -88,7 +88,7 @@ def test_splits(make, pets):
 
 
 def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
-    data, model = make(pets, augment=Augment(crop=1)), Recorder()
+    data, model = make(pets, augment=Augment(crop=1), image_size=(8, 6)), Recorder()
     trainer = make_trainer()
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
@@ -119,5 +119,92 @@ def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
     assert "there are no images in it" in refusal(other.open_input, str(tmp_path / "out"))
     (photos / "c.png").write_bytes(b"rubbish")
     assert refusal(lambda: list(other.predict_dataloader())).endswith(
-        "c.png: not an image; replace or delete it"
+        "c.png: not an image; replace or delete it, or use --data.bad_rows drop"
     )
+    other.bad_rows = "drop"
+    assert len(list(other.predict_dataloader())) == 2
+
+
+@pytest.mark.parametrize(("size", "fits"), [((8, 6), True), ((9, 6), False), ((6, 8), False)])
+def test_new_images_have_the_shape_that_training_would_take(make, pets, tmp_path, size, fits):
+    """As in `fit`, with `image_size` any of them is fitted."""
+    write_image(tmp_path / "new.png", size=size)
+    for settings in ({}, {"image_size": (8, 6)}):
+        data = make(tmp_path / "gone", **settings)
+        data.load_state_dict(prepared(make(pets)).state_dict())
+        images = data.open_input(str(tmp_path / "new.png"))
+        if fits or settings:
+            assert images[torch.tensor([0])]["image"].shape == (1, 3, 8, 6)
+        else:
+            assert "not 8 x 6: set data.image_size" in refusal(
+                images.take, *torch.zeros(2, 1).long()
+            )
+
+
+# ---- targets other than a class, and what splits
+
+
+def write_table(folder, columns, count=20):
+    for number in range(count):
+        write_image(folder / f"{number}.png", seed=number)
+    frame = pd.DataFrame({"file": [f"{number}.png" for number in range(count)], **columns})
+    frame.to_csv(folder / "table.csv", index=False)
+    return folder / "table.csv"
+
+
+@pytest.mark.parametrize(
+    ("settings", "columns", "first", "answer"),
+    [
+        ({}, {"label": ["b", "a"] * 10}, 1, {"prediction": ["a"], "b": [0.0]}),
+        (
+            {"target": ["x", "y"]},
+            {"x": range(20), "y": [number / 8 for number in range(20)]},
+            [0.0, 0.0],
+            {"predicted_x": [1.0], "predicted_y": [0.0]},
+        ),
+        (
+            {"target": "tags", "label_separator": ","},
+            {"tags": ["sun", "sea,sun", "", "sea"] * 5},
+            [0.0, 1.0],
+            {"prediction": ["sea"], "label_sea": [1.0], "label_sun": [0.0]},
+        ),
+    ],
+)
+def test_targets(make, tmp_path, settings, columns, first, answer):
+    path = write_table(tmp_path, columns)
+    data = prepared(make(path, normalize="imagenet", cache="none", **settings))
+    targets = torch.cat([data.parts[split].targets for split in ("train", "val", "test")])
+    assert len(targets) == 20
+    assert first in targets.tolist()
+    assert next(data.batches("test"))[1].dtype == data.parts["test"].targets.dtype
+    assert data.baselines()
+    # A table is an input, too, and what it says of the target does not matter
+    data.id_column = "file"
+    pd.DataFrame({"file": ["3.png"]}).to_csv(tmp_path / "new.csv", index=False)
+    data.open_input(str(tmp_path / "new.csv"))
+    data.write_predictions([torch.tensor([[1.0, 0.0]])], str(tmp_path / "out.csv"))
+    written = pd.read_csv(tmp_path / "out.csv").to_dict("list")
+    assert written["file"] == [str(tmp_path / "3.png")]
+    assert answer.items() <= written.items()
+
+
+def test_a_patient_is_in_one_split_and_the_latest_are_for_the_test(make, tmp_path):
+    patients = [f"p{number // 4}" for number in range(20)]
+    columns = {"label": ["a", "b"] * 10, "patient": patients, "day": range(20)}
+    path = write_table(tmp_path, columns)
+    data = prepared(make(path, group_column="patient"))
+    groups = [{patients[row] for row in part.rows} for part in data.parts.values()]
+    assert len(groups) == 3
+    assert sum(map(len, groups)) == len(set.union(*groups)) == 5
+    data = prepared(make(path, time_column="day", test_fraction=0.2))
+    assert data.parts["test"].rows.tolist() == [16, 17, 18, 19]
+    assert data.parts["val"].rows.tolist() == [14, 15]
+
+
+def test_one_cache_for_all_folds_and_targets_and_another_for_another_format(make, tmp_path):
+    path = write_table(tmp_path, {"label": ["b", "a"] * 10, "size": range(20)})
+    base = prepared(make(path))
+    for settings in ({"fold": "1/3"}, {"target": "size", "task": "regression"}):
+        assert prepared(make(path, **settings)).cache_folder() == base.cache_folder()
+    for settings in ({"mode": "L"}, {"image_size": (4, 4)}, {"image_size": (8, 6)}):
+        assert make(path, **settings).cache_folder() != base.cache_folder()

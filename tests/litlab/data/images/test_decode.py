@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.litlab.data.conftest import prepared
+from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import open_files, take, write_image
 
 
@@ -86,6 +86,49 @@ def test_16_bits_are_scaled_by_those_in_use(tmp_path, bits):
     new = data.open_input(str(dark))[torch.tensor([0])]
     np.testing.assert_array_equal(
         new["image"][0], values.astype(int)[None] // 4 * 255 // (2**bits - 1)
+    )
+
+
+@pytest.mark.parametrize("odd", [1, 131, 249])
+@pytest.mark.parametrize("bits", [8, 12, 16])
+def test_all_images_of_16_bits_are_looked_at(tmp_path, odd, bits):
+    """250 images of 10 bits, but for one."""
+    files = [tmp_path / f"{number:03}.png" for number in range(250)]
+    for number, file in enumerate(files):
+        top = 2**bits - 1 if number == odd else 1023
+        Image.fromarray(np.array([[0, top], [top // 2, top // 4]], np.uint16)).save(file)
+    data = open_files(files, cache_dir=str(tmp_path / "cache"))
+    assert data.metadata.depth == max(10, bits)
+    values = np.array([[0, 1023], [511, 255]]) * 255 // (2 ** max(10, bits) - 1)
+    np.testing.assert_array_equal(take(data, number=2)[0], values)
+
+
+@pytest.mark.parametrize(("deep", "word"), [(True, "values up to 4095"), (False, "8: save it")])
+def test_more_bits_than_training_has_are_refused(tmp_path, deep, word):
+    kind, top = (np.uint16, 1023) if deep else (np.uint8, 255)
+    path = save(tmp_path, np.full((4, 4), top, kind))
+    new = save(tmp_path, np.full((4, 4), 4095, np.uint16), "new.png")
+    data = open_files([path, path], cache_dir=str(tmp_path / "cache"))
+    images = data.open_input(str(new))
+    assert word in refusal(images.take, *torch.zeros(2, 1).long())
+
+
+@pytest.mark.parametrize("top", [300, 1023, 4095, 65535])
+@pytest.mark.parametrize("kind", ["P5", "P2"])
+def test_pgm_of_16_bits_is_scaled_by_what_it_says(tmp_path, top, kind):
+    values = np.array([[0, top // 4], [top // 2, top]])
+    plain = " ".join(map(str, values.ravel())).encode()
+    pixels = values.astype(">u2").tobytes() if kind == "P5" else plain
+    path = tmp_path / "a.pgm"
+    path.write_bytes(f"{kind}\n2 2\n{top}\n".encode() + pixels)
+    np.testing.assert_allclose(decoded(path)[0], values * 255 / top, atol=1)
+
+
+def test_tiff_of_16_bits_from_the_other_end(tmp_path):
+    values = np.array([[0, 1000], [30_000, 65_535]])
+    image = Image.frombytes("I;16B", (2, 2), values.astype(">u2").tobytes())
+    np.testing.assert_array_equal(
+        decoded(save(tmp_path, image, "a.tif"))[0], values * 255 // 65_535
     )
 
 

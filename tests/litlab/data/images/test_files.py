@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from litlab.data.images.decode import find_kinds
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import pixels, take, write_image
 
@@ -18,16 +20,16 @@ def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, m
     (pets / "train/cat/._1.png").write_bytes(b"hidden")
     for name in ("cat/@eaDir/1.png", "@eaDir/1.png", "__MACOSX/cat/1.png"):  # thumbnails
         write_image(pets / "train" / name)
-    assert len(make(pets).listing) == 36
+    assert len(make(pets).listing.names) == 36
     for name in ("dog/more/deep.PNG", "dog/x.jfif", "cat/x.JPE", "cat/x.avif"):
         write_image(pets / "train" / name)
     assert not said
     for name in ("cat/notes.txt", "dog/1.raw", "dog/2.raw"):
         (pets / "train" / name).touch()
     listing = make(pets).listing
-    assert len(listing) == len(set(listing["file"])) == 40
-    assert listing["label"].tolist() == [
-        "dog" if "/dog/" in str(file) else "cat" for file in listing["file"]
+    assert len(listing.names) == len(set(listing.names)) == 40
+    assert listing.cells["label"].tolist() == [
+        "dog" if "/dog/" in name else "cat" for name in listing.names
     ]
     assert said == [
         f"warning: {pets}/train: 3 files are no images and are left out: 2 *.raw, 1 *.txt"
@@ -50,9 +52,9 @@ def test_all_that_is_wrong_is_told_at_once(make, pets, said):
     ):
         assert part in message
     data = prepared(make(pets, bad_rows="drop", image_size=[8, 6], mode="RGB"))
-    assert data.sizes == {"train": 25, "val": 3, "test": 6}
+    assert sum(data.sizes.values()) == 34
     assert said[-1].startswith("data.path: 4 of 38 images can't be used")
-    assert data.samples("train").labels.bincount().tolist() == [16, 9]
+    assert data.samples("train").targets.bincount().sum() == data.sizes["train"]
 
 
 def test_changes_of_equal_size_and_date_are_seen(pets, make):
@@ -65,6 +67,79 @@ def test_changes_of_equal_size_and_date_are_seen(pets, make):
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert (take(prepared(make(pets)), "test") == pixels(other).numpy()).all()
     assert take(prepared(make(pets, image_size=(4, 4))), "test").shape == (3, 4, 4)
+
+
+@pytest.mark.parametrize("sizes", [[(8, 6), (9, 6)], [(8, 6), (6, 8), (7, 7)]])
+@pytest.mark.parametrize("bad_rows", ["error", "drop"])
+def test_photos_of_many_sizes(make, tmp_path, sizes, bad_rows):
+    for number in range(30):
+        file = tmp_path / "train" / "ab"[number % 2] / f"{number}.png"
+        write_image(file, size=sizes[number % len(sizes)], seed=number)
+    message = refusal(make(tmp_path, bad_rows=bad_rows).survey)
+    assert message.startswith(f"data.image_size: the images are of {len(sizes)} sizes, as ")
+    assert prepared(make(tmp_path, image_size=(8, 8))).image_shape == (3, 8, 8)
+
+
+def test_a_few_images_of_other_sizes_that_were_not_looked_at(make, tmp_path):
+    for number in range(250):
+        size = (9, 9) if number in (3, 41) else (8, 6)
+        write_image(tmp_path / "train" / "ab"[number % 2] / f"{number:03}.png", size, seed=number)
+    message = refusal(make(tmp_path).prepare_data)
+    assert message.startswith("data.image_size: 2 of 250 images are not of 8 x 6 pixels, such as ")
+    assert message.endswith("'[8, 6]', or use --data.bad_rows drop")
+    assert sum(prepared(make(tmp_path, bad_rows="drop")).sizes.values()) == 248
+
+
+@pytest.mark.parametrize("cache", ["decoded", "none"])
+def test_bad_images_are_dropped_however_they_are_read(make, pets, said, cache):
+    for number in (3, 4):
+        (pets / f"train/cat/{number:02}.png").write_bytes(b"rubbish")
+    data = prepared(make(pets, cache=cache, bad_rows="drop"))
+    assert sum(data.sizes.values()) == 34
+    assert sum(len(labels) for split in data.sizes for _, labels in data.batches(split)) >= 30
+    lines = [line for line in said if "2 of 36 images can't be used" in line]
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("path", ["v1.2", "photos.2024", "a.csv"])
+def test_a_folder_is_one_whatever_its_name(make, pets, path):
+    folder = pets.rename(pets.with_name(path))
+    assert make(folder).dataset == "folder"
+
+
+def test_one_picture_in_two_classes_or_in_two_splits(make, pets, said):
+    shutil.copy(pets / "train/cat/03.png", pets / "train/dog/copy.png")
+    shutil.copy(pets / "train/cat/05.png", pets / "test/cat/copy.png")
+    prepared(make(pets))
+    first, second = said[-2:]
+    for part in ("cat/03.png (cat)", "dog/copy.png (dog)", "are the same picture, and 0 others"):
+        assert part in first
+    assert "1 of 10 images for evaluation are training images, too" in second
+
+
+@pytest.mark.parametrize("brand", [b"heic", b"heix", b"mif1"])
+def test_heic_names_its_package(make, pets, monkeypatch, brand):
+    """Whatever ends the name: phones also call them .jpg."""
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    find_kinds.cache_clear()
+    for name in ("a.HEIC", "b.jpg"):
+        (pets / "train/cat" / name).write_bytes(b"\0\0\0\x18ftyp" + brand + bytes(20))
+    message = refusal(prepared, make(pets))
+    assert "2 of 38 images" in message
+    assert "(HEIC, which pip install pillow-heif reads)" in message
+
+
+def test_classes_that_training_lacks(make, pets, said):
+    write_image(pets / "test/cow/1.png")
+    assert prepared(make(pets)).sizes["test"] == 6
+    assert any(
+        "1 of 7 test samples are of classes that training lacks, 'cow'" in line for line in said
+    )
+    for name in ("cat", "dog"):
+        shutil.rmtree(pets / "test" / name)
+    assert "none of the 1 test samples is of a class that training has" in refusal(
+        make(pets).survey
+    )
 
 
 # ---- tables
@@ -91,15 +166,15 @@ def test_other_columns_splits_and_corrected_labels(make, table):
     rows = (f"{row.replace(',', ';')};{part}" for row, part in zip(ROWS, split, strict=True))
     text = "\ufeffimage;class;part\r\n" + "\r\n".join(rows)  # with a byte order mark
     path = table(text)
-    options = {"file_column": "image", "label_column": "class", "split_column": "part"}
+    options = {"file_column": "image", "target": "class", "split_column": "part"}
     data = prepared(make(path, **options))
     assert data.sizes == {"train": 10, "val": 4, "test": 6}
-    assert data.samples("test").labels.tolist() == [1, 0] * 3
+    assert data.samples("test").targets.tolist() == [1, 0] * 3
     assert (take(data, "test") == pixels(path.parent / "images/14.png").numpy()).all()
     status = path.stat()
     table(text.replace("14.png;dog", "14.png;cat"))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert prepared(make(path, **options)).samples("test").labels.tolist() == [0, 0, 1, 0, 1, 0]
+    assert prepared(make(path, **options)).samples("test").targets.tolist() == [0, 0, 1, 0, 1, 0]
     options.pop("split_column")
     assert prepared(make(path, **options)).sizes == {"train": 16, "val": 2, "test": 2}
 
@@ -108,19 +183,12 @@ def test_other_columns_splits_and_corrected_labels(make, table):
     ("text", "settings", "message"),
     [
         (
-            f"file,label,split\n{ROWS[0]},train\n{ROWS[1]},Train\nimages/2.png,,test\n"
-            f"{ROWS[3]},train\nimages/4.png,cow,test\n",
-            {"split_column": "split"},
-            "data.path: 3 of 5 rows can't be used: row 3 (its split is not train, val or test), "
-            "row 4 (it has no class, or none of the training images), row 6 (it has no class, or "
-            "none of the training images); correct ",
-        ),
-        (f"file,label\n{ROWS[0]}\n", {}, "data.path: it has 1 classes to train on"),
-        (
-            "file\na.png\n",
+            f"file,label\n{ROWS[0]}\nimages/2.png,\n{ROWS[3]}\n,cat\n",
             {},
-            "data.path: there is no column 'label', only 'file'; set data.file_column, data.label_",
+            "{path}: 2 of 4 rows can't be used: row 5 ('file' is missing), row 3 (",
         ),
+        (f"file,label\n{ROWS[0]}\n{ROWS[2]}\n{ROWS[4]}\n", {}, "{path}: all training samples are"),
+        ("file\na.png\n", {}, "{path}: there is no column 'label', only 'file'; correct it"),
         (
             "",
             {"path": "gone", "dataset": "folder"},
@@ -134,4 +202,6 @@ def test_other_columns_splits_and_corrected_labels(make, table):
     ],
 )
 def test_what_is_refused(make, table, text, settings, message):
-    assert refusal(lambda: prepared(make(**{"path": table(text), **settings}))).startswith(message)
+    path = table(text)
+    line = refusal(lambda: prepared(make(**{"path": path, **settings})))
+    assert line.startswith(message.format(path=path))

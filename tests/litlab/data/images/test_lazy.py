@@ -52,7 +52,7 @@ def open_source(photos, make, tmp_path):
         if not (tmp_path / "shards").exists():
             with new_folder(tmp_path / "shards") as folder:
                 write_shards(prepared(make(photos, cache="none", image_size=(8, 6))), folder, 2000)
-        return make(tmp_path / "shards", dataset="shards", **settings)
+        return make(tmp_path / "shards", image_size=(8, 6), **settings)
 
     return open_it
 
@@ -61,7 +61,7 @@ def open_source(photos, make, tmp_path):
     ("kind", "splits"), [("files", ("train", "val", "test")), ("shards", ("val", "test"))]
 )
 def test_batches_are_those_of_decoded_images(make, photos, open_source, kind, splits):
-    settings = {"augment": Augment(crop=2, flip="random"), "batch_size": 7}
+    settings = {"augment": Augment(crop=2, flip="random"), "batch_size": 7, "normalize": "imagenet"}
     kept, read = (
         make(photos, image_size=(8, 6), **settings),
         open_source(kind, num_workers=2, **settings),
@@ -81,7 +81,9 @@ def test_damage_and_wrong_transforms_end_in_one_line(make, pets):
     file = pets / "train/cat/07.png"
     file.write_bytes(file.read_bytes()[:60])
     batches = iter(data.train_dataloader())
-    with pytest.raises(LoaderError, match=rf"^data\.path: {file}: .*; replace or delete it$"):
+    with pytest.raises(
+        LoaderError, match=rf"^data\.path: {file}: .*; replace or delete it, or use "
+    ):
         next(batches)
     batches._shutdown_workers()  # as part of a traceback they would be waited for
     wrong = make(pets, cache="none", transform=[v2.ToDtype(torch.float32)], normalize="imagenet")

@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
+import pytest
 
 from litlab.data import ImageData, PublicImages
 from tests.litlab.data.conftest import prepared, refusal
@@ -59,3 +60,21 @@ def test_files_that_are_there_are_used_and_later_the_cache(make, tmp_path, monke
             file.write_bytes(file.read_bytes()[:-100])
     # Half a file is never taken for whole.
     assert refusal(make(root, Digits, mode="RGB").prepare_data).startswith("mnist: it is not in ")
+
+
+@pytest.mark.parametrize("name", ["fotos", "my.photos", "deep/er"])
+def test_a_path_that_leads_nowhere_is_never_that_of_the_public_set(make, tmp_path, name):
+    data = make(tmp_path / name, Digits, fallback="generated")
+    if "." in name:
+        assert "there is no file" in refusal(data.survey)
+        return
+    for action in (data.survey, data.prepare_data):
+        assert refusal(action).startswith(f"data.path: there is no {tmp_path / name}; correct it")
+    (tmp_path / name).mkdir(parents=True)
+    assert make(tmp_path / name, Digits, fallback="generated").survey().class_names[0] == "kind 0"
+
+
+def test_images_of_ones_own_have_their_name(make, pets):
+    data = prepared(make(pets, Digits))
+    assert data.description.startswith(f"folder {pets}: 27 train")
+    assert data.class_names == ["cat", "dog"]

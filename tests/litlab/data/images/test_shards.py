@@ -1,8 +1,13 @@
 """Images in shards: written, read by any number of processes and workers, damaged."""
 
+import io
+import json
 import shutil
-from pathlib import Path
+import tarfile
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -11,11 +16,11 @@ from litlab.data import ImageData
 from litlab.data.images.shards import write_shards
 from litlab.data.store import new_folder
 from tests.litlab.data.conftest import a_rank, prepared, refusal
-from tests.litlab.data.images.conftest import write_image
+from tests.litlab.data.images.conftest import pixels, take, write_image
 from tests.tiny_files import flip
 
 SIZE = (8, 6)
-SETTINGS = {"batch_size": 7, "shuffle_shards": 2}
+SETTINGS = {"batch_size": 7, "shuffle_shards": 2, "image_size": SIZE}
 
 
 def write(photos, folder, size=700, **settings):
@@ -58,7 +63,7 @@ def list_images(batches):
     return sorted(
         (image.numpy().tobytes(), int(label))
         for batch in batches
-        for image, label in zip(batch["image"], batch["label"], strict=True)
+        for image, label in zip(batch["image"], batch["target"], strict=True)
     )
 
 
@@ -70,34 +75,33 @@ def test_every_image_once_whatever_the_ranks_and_workers(shards, photos, tmp_pat
         data.trainer = a_rank(rank, ranks)
         data.setup()
         batches += data.train_dataloader()
-    assert len(data.shards.sizes("train")) > 10
+    assert len(list(shards.glob("train/*.tar"))) > 10
     original = write(photos, tmp_path / "again")
     assert list_images(batches) == list_images([original.samples("train")[torch.arange(54)]])
     assert not data.labels("train").equal(original.labels("train")), "files can be sorted by class"
 
 
 def test_what_is_known_of_the_images_is_known_of_the_shards(shards, photos, tmp_path):
-    data, original = (
-        prepared(ImageData("shards", str(shards), **SETTINGS)),
-        write(photos, tmp_path / "again"),
-    )
+    settings = {"normalize": "imagenet", **SETTINGS}
+    data = prepared(ImageData("shards", str(shards), **settings))
+    original = write(photos, tmp_path / "again", normalize="imagenet")
     assert data.state_dict() == original.state_dict()
-    assert data.baselines() == {}
+    assert [*data.baselines()] == ["most frequent class"]
     assert data.description.startswith(
         f"shards {shards}: 54 train / 6 val / 10 test images of 3 x 8 x 6, 2 classes"
     )
-    again = ImageData("shards", str(tmp_path / "again"))
-    assert data.fingerprint == ImageData("shards", str(shards)).fingerprint != again.fingerprint
+    again = ImageData(path=str(tmp_path / "again"), **SETTINGS)
+    assert data.fingerprint == again.fingerprint
+    assert prepared(ImageData(path=str(shards), fold="0/3", **SETTINGS)).sizes["test"] == 18
 
 
 def test_what_can_not_be_is_refused(shards, tmp_path):
-    for setting in ({"fold": "0/5"}, {"balance": "even"}):
-        assert refusal(ImageData, "shards", str(shards), **setting).startswith(
-            "data.fold, data.balance: "
-        )
+    message = refusal(ImageData, "shards", str(shards), balance="even")
+    assert message.startswith("data.balance: ")
+    assert "no shards (*.tar)" in refusal(ImageData("shards", str(tmp_path)).survey)
     assert refusal(main, ["--output", str(shards)]).startswith(f"--output: {shards} ")
-    made = prepared(ImageData("generated", image_size=SIZE, cache_dir=str(tmp_path / "cache")))
-    assert refusal(write_shards, made, tmp_path, 1).endswith("set data.path")
+    generated = ImageData("generated", image_size=SIZE, cache_dir=str(tmp_path / "cache"))
+    assert refusal(write_shards, prepared(generated), tmp_path, 1).endswith("set data.path")
 
 
 def test_a_folder_appears_when_it_is_whole(photos, tmp_path):
@@ -112,43 +116,114 @@ def test_a_folder_appears_when_it_is_whole(photos, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} <= {"photos", "cache"}
 
 
-class Trap:
-    """Runs code where it is unpickled."""
-
-    def __reduce__(self):
-        return Path.touch, (Path("marker"),)
-
-
 @pytest.mark.parametrize(
     ("file", "damage", "line"),
     [
-        ("train/1.bin", None, "/train can't be read (["),
+        ("train/000001.tar", None, "/index.parquet is of other shards than those in "),
         (
-            "train/1.bin",
+            "train/000001.tar",
             b"a",
-            "/train can't be read (1.bin is damaged); copy or write the shards again",
+            "/train/000001.tar can't be read (it is damaged); copy or write the ",
         ),
-        ("train/1.bin", 0.5, "/train can't be read (1.bin is damaged)"),
-        ("about.pt", 0.5, " can't be read (about/data/0 is damaged)"),
-        ("about.pt", {"metadata": Trap()}, " can't be read (Weights only load failed."),
-        ("about.pt", {"version": 5}, " holds no shards of version "),
+        (
+            "train/000001.tar",
+            "pixels",
+            "/train/000001.tar can't be read (it is damaged); copy or write the ",
+        ),
+        ("index.parquet", 0.3, " can't be read ("),
+        ("index.parquet", b"a", " can't be read ("),
     ],
 )
-def test_damage_is_one_line_and_no_code_runs(shards, tmp_path, monkeypatch, file, damage, line):
-    """A shard index that named a class made a library import it."""
-    monkeypatch.chdir(tmp_path)
+def test_damage_is_one_line(shards, tmp_path, file, damage, line):
     folder = shutil.copytree(shards, tmp_path / "copy")
     path = folder / file
     if damage is None:
         path.unlink()
+    elif damage == "pixels":
+        content = path.read_bytes()
+        flip(path, (content.index(b"IDAT") + 9) / len(content))
     elif isinstance(damage, float):
         flip(path, damage)
-    elif isinstance(damage, bytes):
-        path.write_bytes(damage)
     else:
-        torch.save({**torch.load(path), **damage}, path)
+        path.write_bytes(damage)
     message = refusal(
         lambda: list(prepared(ImageData("shards", str(folder), **SETTINGS)).train_dataloader())
     )
     assert message.startswith(f"data.path: {folder}{line}")
-    assert not Path("marker").exists()
+
+
+# ---- those of others
+
+
+def write_tar(path, files):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        for name, content in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("names", ["{split}-{number:04}.tar", "{split}/{number}.tar"])
+@pytest.mark.parametrize("kind", ["cls", "json"])
+def test_shards_of_others(photos, tmp_path, names, kind):
+    """Also with more images and texts of a sample than are read, and folders in names."""
+    files = sorted(photos.glob("train/*/*.png"))
+    for number, block in enumerate((files[:30], files[30:40], files[40:], files[:8])):
+        parts = []
+        for file in block:
+            label = int(file.parent.name == "b")
+            told = str(label) if kind == "cls" else json.dumps({"label": label, "tags": [1, 2]})
+            stem = f"x/{file.stem}"
+            parts += [(f"{stem}.{kind}", told.encode()), (f"{stem}.png", file.read_bytes())]
+            parts += [(f"{stem}.seg.png", b"another"), (f"{stem}.txt", b"a text")]
+        split = "validation" if number == 3 else "train"
+        write_tar(tmp_path / "set" / names.format(split=split, number=number), parts)
+    data = ImageData(path=str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"), **SETTINGS)
+    assert prepared(data).sizes == {"train": 60, "val": 8}
+    assert data.class_names == ["0", "1"]
+    batches = data.train_dataloader()
+    assert list_images(batches) == sorted(
+        (pixels(file).numpy().tobytes(), int(file.parent.name == "b")) for file in files
+    )
+    (index,) = (tmp_path / "cache").glob("*/index.parquet")
+    written = index.stat().st_mtime_ns
+    assert prepared(ImageData(**data.hparams)).sizes == data.sizes
+    assert index.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("place", ["train-00000-of-00002", "data/train-0", "one file"])
+@pytest.mark.parametrize("columns", [("image", "label"), ("img", "fine_label")])
+@pytest.mark.parametrize("has_names", [True, False])
+def test_parquet_as_hugging_face_keeps_it(photos, tmp_path, place, columns, has_names):
+    """https://huggingface.co/docs/hub/datasets-image: bytes and path, and classes as numbers."""
+    image, label = columns
+    names = {"info": {"features": {label: {"names": ["first", "second"], "_type": "ClassLabel"}}}}
+    for split in ("train", "test"):
+        files = sorted(photos.glob(f"{split}/*/*.png"))
+        frame = pd.DataFrame(
+            {
+                image: [{"bytes": file.read_bytes(), "path": file.name} for file in files],
+                label: [int(file.parent.name == "b") for file in files],
+                "boxes": [[1, 2]] * len(files),
+            }
+        )
+        table = pa.Table.from_pandas(frame)
+        if has_names:
+            table = table.replace_schema_metadata({"huggingface": json.dumps(names)})
+        name = f"{place}.parquet".replace("train", split)
+        (tmp_path / "set" / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, tmp_path / "set" / name)
+        if place == "one file":
+            break
+    path = tmp_path / "set" / ("one file.parquet" if place == "one file" else "")
+    settings = {"target": label, "cache_dir": str(tmp_path / "cache")}
+    data = prepared(ImageData(path=str(path), **settings))
+    counts = (48, 6, 6) if place == "one file" else (54, 6, 10)
+    assert tuple(data.sizes.values()) == counts
+    assert data.class_names == (["first", "second"] if has_names else ["0", "1"])
+    number = int(data.parts["test"].rows[0])
+    names = sorted(photos.glob("train/*/*.png")) + sorted(photos.glob("test/*/*.png"))
+    files = names if place == "one file" else [*names[60:], *names[:60]]
+    assert (take(data, "test") == pixels(files[number]).numpy()).all()
+    assert int(data.labels("test")[0]) == (files[number].parent.name == "b")

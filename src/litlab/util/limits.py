@@ -1,0 +1,49 @@
+"""What a container or a job may take of the machine, by the control groups of Linux."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+CGROUPS = Path("/sys/fs/cgroup")
+GROUP = Path("/proc/self/cgroup")  # which of them this process is in
+# Files of limit and use, in version 2 and 1
+_MEMORY = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
+
+
+def find_groups(controller: str) -> Iterator[Path]:
+    """Yield the folders of the process's control group and of those that it is in.
+
+    Within a container the path may be that of the host, which is not there.
+
+    Args:
+        controller: What is limited: cpu or memory.
+    """
+    lines = GROUP.read_text().splitlines() if GROUP.is_file() else []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", controller):  # version 2 has none, and all in one tree
+            group = CGROUPS / controllers / path.lstrip("/")
+            yield from (group, *group.parents)
+
+
+def find_memory() -> tuple[int, int]:
+    """Return how many bytes of memory there are for this process, and how many of them are free."""
+    import psutil  # `doctor` says where it is missing
+
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
+    for folder in find_groups("memory"):
+        for limit_file, use_file in _MEMORY:
+            limit = _find_number(folder / limit_file)
+            if limit is not None:
+                # Pages of files that nobody reads now are given back when memory is short
+                pages = _find_number(folder / "memory.stat", r"^(?:total_)?inactive_file (\d+)")
+                use = (_find_number(folder / use_file) or 0) - (pages or 0)
+                total, free = min(total, limit), min(free, max(0, limit - use))
+    return total, free
+
+
+def _find_number(file: Path, pattern: str = r"^(\d+)$") -> int | None:
+    """Return the number in a control file; None where there is no file, or no limit."""
+    found = re.search(pattern, file.read_text(), re.MULTILINE) if file.is_file() else None
+    return int(found[1]) if found else None
