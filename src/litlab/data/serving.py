@@ -52,22 +52,6 @@ class Metadata:
 
 
 @dataclass(frozen=True)
-class ClassMetadata(Metadata):
-    """Metadata of samples with one class each.
-
-    Args:
-        class_names: Name of each class, in the order of the labels.
-    """
-
-    fixed: ClassVar[tuple[str, ...]] = ("class_names",)
-    class_names: list[str]
-
-    @property
-    def num_classes(self) -> int:
-        return len(self.class_names)
-
-
-@dataclass(frozen=True)
 class TensorSpec:
     """An input or output of a deployed model.
 

@@ -166,7 +166,7 @@ def write_table(folder, columns, count=20):
             {"target": "tags", "label_separator": ","},
             {"tags": ["sun", "sea,sun", "", "sea"] * 5},
             [0.0, 1.0],
-            {"prediction": ["sea"], "label_sea": [1.0], "label_sun": [0.0]},
+            {"prediction": ["sea"], "label_sea": [1], "label_sun": [0]},
         ),
     ],
 )
@@ -182,7 +182,10 @@ def test_targets(make, tmp_path, settings, columns, first, answer):
     data.id_column = "file"
     pd.DataFrame({"file": ["3.png"]}).to_csv(tmp_path / "new.csv", index=False)
     data.open_input(str(tmp_path / "new.csv"))
-    data.write_predictions([torch.tensor([[1.0, 0.0]])], str(tmp_path / "out.csv"))
+    outputs = torch.tensor([[1.0, 0.0]])
+    if "label_separator" in settings:  # a probability, and whether it counts
+        outputs = torch.stack([outputs, outputs], dim=-1)
+    data.write_predictions([outputs], str(tmp_path / "out.csv"))
     written = pd.read_csv(tmp_path / "out.csv").to_dict("list")
     assert written["file"] == [str(tmp_path / "3.png")]
     assert answer.items() <= written.items()
