@@ -300,12 +300,13 @@ def parse_numbers(cells: Cells, form: FileFormat) -> Cells:
     missing = _is_missing(cells, form, is_among_numbers=True)
     is_text = cells.dtype == "string"
     texts = cells if is_text else read_texts(cells, FileFormat(), is_category=False)
-    texts = texts.mask(missing)
-    plain = texts
+    plain = texts = texts.mask(missing)
     if form.thousands is not None:
         plain = texts.map(partial(_remove_groups, form=form), na_action="ignore")
     if form.decimal == ",":
         plain = plain.str.replace(".", "?").str.replace(",", ".")
+    if not is_text:  # a number of Excel or JSON is written in no way
+        plain = plain.where(cells.map(lambda cell: isinstance(cell, str)), texts)
     numbers = pd.to_numeric(plain, errors="coerce").astype("float64")
     return numbers.where(np.isfinite(numbers))
 

@@ -52,7 +52,7 @@ class Target(ABC):
         """Return the output of a deployed model."""
 
     @abstractmethod
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         """Return the columns of a file of predictions.
 
         Args:
@@ -113,12 +113,12 @@ class Classes(Target):
         what = "probability of each class, in the order of class_names"
         return TensorSpec("probabilities", "float32", (BATCH, len(self.class_names)), what)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         best = outputs.argmax(1)
         names = [self.class_names[place] for place in best.tolist()]
-        columns = {"prediction": names, "probability": outputs.max(1).tolist()}
+        columns = {"prediction": names, "probability": outputs.max(1)}
         classes = [prefix + name for name in self.class_names]
-        return columns | dict(zip(classes, outputs.T.tolist(), strict=True))
+        return columns | dict(zip(classes, outputs.T, strict=True))
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:
         rounded = [round(float(value), 6) for value in output]  # as in a file of predictions
@@ -168,9 +168,9 @@ class Numbers(Target):
         what = "columns `targets`, in the units of the file"
         return TensorSpec("predicted", "float64", (BATCH, len(self.columns)), what)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         names = [f"predicted_{name}" for name in self.columns]
-        return dict(zip(names, outputs.T.tolist(), strict=True))
+        return dict(zip(names, outputs.T, strict=True))
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:
         return {"predicted": dict(zip(self.columns, output.tolist(), strict=True))}
@@ -215,13 +215,13 @@ class Labels(Target):
         what = "probability of each label, in the order of label_names"
         return TensorSpec("probabilities", "float32", (BATCH, len(self.label_names)), what)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         names = [
             " ".join(name for name, value in zip(self.label_names, row, strict=True) if value > 0.5)
             for row in outputs
         ]
         labels = [f"label_{name}" for name in self.label_names]
-        return {"prediction": names} | dict(zip(labels, outputs.T.tolist(), strict=True))
+        return {"prediction": names} | dict(zip(labels, outputs.T, strict=True))
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:
         values = {
@@ -283,10 +283,14 @@ class TargetMetadata(Metadata):
         """
         columns = {column.name: column for column in self.columns}
         check_columns(raw, where, dict.fromkeys(columns, "the training file has it"))
-        texts = [column.name for column in self.columns if column.kind == "text"]
-        needed = texts if len(texts) == 1 else []
-        options: Any = {"needed": needed, "bad_rows": bad_rows}
+        options: Any = {"needed": self.needed, "bad_rows": bad_rows}
         return read_columns(raw, columns, form or self.form, where, **options)
+
+    @property
+    def needed(self) -> list[str]:
+        """Columns in which no cell may be missing: a text may be that of one column of several."""
+        texts = [column.name for column in self.columns if column.kind == "text"]
+        return texts if len(texts) == 1 else []
 
     @property
     def task(self) -> Task:
@@ -356,13 +360,15 @@ def fit_numbers(rows: Frame, columns: list[str], where: str) -> Numbers:
     Raises:
         UserError: They are constant, or can't be scaled.
     """
-    deviation = rows[columns].std(ddof=0)
+    with np.errstate(over="ignore"):
+        deviation = rows[columns].std(ddof=0)
+    # Of a constant the deviation may not be 0, but what was rounded
+    changes = rows[columns].max() > rows[columns].min()
     for name in columns:
-        if not 1 / LARGEST < deviation[name] < LARGEST:
+        if not (changes[name] and 1 / LARGEST < deviation[name] < LARGEST):
             raise UserError(
                 f"{where}: nothing can be learned from column {name}: in the training rows it is "
-                "constant, or has a standard deviation below 1e-16 or above 1e16; use another "
-                "target"
+                "constant, or has a standard deviation below 1e-16 or above 1e16; use another one"
             )
     return Numbers(columns, rows[columns].mean().tolist(), deviation.tolist())
 
