@@ -36,7 +36,7 @@ FLAGS = [
 ]  # fmt: skip
 AXES = {
     "image": ["batch", 3, 32, 32], "ids": ["batch", "time"], "past": ["batch", 24, 2],
-    "calendar": ["batch", 36, 2], "numbers": ["batch", 4], "categories": ["batch", 3],
+    "covariates": ["batch", 36, 2], "numbers": ["batch", 4], "categories": ["batch", 3],
 }  # fmt: skip
 
 

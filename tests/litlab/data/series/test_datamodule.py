@@ -51,7 +51,7 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
         for name, begin, length in (("past", 0, 6), ("future", 6, 3)):
             rows = starts[:, None] + begin + torch.arange(length)
             torch.testing.assert_close(model.all(stage, name, epoch), scaled[rows])
-        hour = torch.atan2(*model.all(stage, "calendar", epoch)[:, 0].T) * 24 / (2 * torch.pi)
+        hour = torch.atan2(*model.all(stage, "covariates", epoch)[:, 0].T) * 24 / (2 * torch.pi)
         assert (hour.round() % 24).equal((starts % 24).float())
     assert (
         data.fingerprint
@@ -60,22 +60,26 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
     )
 
 
-def test_several_series_are_one_data_set(make, tmp_path):
-    frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=1)  # c has no window
+def test_several_series_are_one_data_set(make, tmp_path, said):
+    """They are cut at one time, when one of them has ended; one that is too short is named."""
+    frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=8)
     data, other = (
         prepared(make(each, series_column="place", val_fraction=0.2)) for each in (frame, shorter)
     )
-    assert data.sizes == other.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
-    assert data.samples("val")[torch.arange(32)]["start"].tolist() == [
+    assert "9 rows with a target, and c has 8; what is too short is left out" in said[0]
+    assert data.fingerprint == other.fingerprint
+    assert data.sizes == other.sizes == {"train": 52 + 52, "val": 18 + 18, "test": 18}
+    assert data.samples("val")[torch.arange(36)]["start"].tolist() == [
         *range(54, 72),
-        *range(142, 156),
+        *range(154, 172),
     ]
     values = np.concatenate([wave(100), wave(80) + np.array([50, 0])])
-    train = np.concatenate([values[:60], values[100:148]])
+    train = np.concatenate([values[:60], values[100:160]])
     scaled = torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
 
     later = restore(data)
-    batch = predict(later, frame)
+    batch = predict(later, pd.concat([frame, frame_of(hours(5)).assign(place="c")]))
+    assert "6 rows with a target, and c has" in said[-1]
     torch.testing.assert_close(batch["past"], torch.stack([scaled[94:100], scaled[174:180]]))
     later.write_predictions([torch.zeros(2, 3, 2, 3)], str(tmp_path / "out.csv"))
     table = pd.read_csv(tmp_path / "out.csv")
@@ -116,7 +120,8 @@ def test_baselines_on_all_test_windows(make):
 def test_the_checkpoint_counts(make):
     """Whether it is loaded after `setup`, as Lightning does it, or before."""
     data, later = prepared(make(), "test"), make()
-    state = {**data.state_dict(), "mean": [0.0, 0.0], "scale": [1.0, 2.0]}
+    state = data.state_dict()
+    state["target"] |= {"mean": [0.0, 0.0], "std": [1.0, 2.0]}
     for loaded in (data, later):
         loaded.load_state_dict(state)
         past = next(loaded.batches("test"))["past"][0]
@@ -165,7 +170,7 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tm
         atol=1e-4,
         rtol=0,
     )
-    turns = torch.atan2(*batch["calendar"][0].T) / (2 * torch.pi) * 24 % 24
+    turns = torch.atan2(*batch["covariates"][0].T) / (2 * torch.pi) * 24 % 24
     assert (turns.round() % 24).tolist() == [19, 20, 21, 22, 23, 0, 1, 2, 3]
 
     again.write_predictions(
@@ -213,9 +218,9 @@ def test_new_files_that_do_not_fit(make):
     for frame, message in (
         (
             frame_of(hours(9), load=[1] * 9),
-            "there is no column 'heat', only 'date', 'load'; correct it",
+            "there is no column 'heat', only 'date', 'load'; the training file has it",
         ),
-        (frame_of(hours(5)), "--input: the series has 5 rows; give the last 6 or more"),
+        (frame_of(hours(5)), "--input: a series needs 6 rows with a target, and the series has 5; give more"),
         (
             frame_of(pd.date_range("2024-01-01", periods=9)),
             "89% of the times are there twice or off the step of h",
