@@ -174,13 +174,16 @@ class SeriesReader(Reader):
         import pandas as pd
 
         known, count = self.known, self.known.context_length
-        times = pd.date_range("2000-01-01", periods=count + known.horizon, freq=known.freq)
+        zone = next(column.zone for column in known.columns if column.kind == "time")
+        options: Any = {"freq": known.freq, "tz": zone and "UTC"}
+        times = pd.date_range("2000-01-01", periods=count + known.horizon, **options)
+        written = times.strftime(known.form.time_format) if known.form.time_format else times
         waves = np.sin(np.arange(count))[:, None] * known.scale + known.mean
         rows = pd.DataFrame(waves, columns=known.targets, dtype=object).reindex(range(len(times)))
         told = {name: mean for name, (mean, _) in known.numbers.items()}
         told |= {name: texts[0] for name, texts in known.categories.items()}
         rows = rows.astype(object).where(rows.notna(), None)
-        rows = rows.assign(**told, **{known.time_column: times.astype(str)})
+        rows = rows.assign(**told, **{known.time_column: written.astype(str)})
         return {self.field: rows.to_dict("records")}
 
     def read(self, fields: Fields) -> Sample:
@@ -201,7 +204,7 @@ class SeriesReader(Reader):
         )
         is_named = name in cells
         if name and not is_named:
-            cells[name] = "series"
+            cells[name] = "the series"
         series = read_last_rows(cells, known, "series")
         names = series.table.index.unique(0)
         if len(names) > 1:

@@ -6,7 +6,7 @@ import numpy as np
 
 from litlab.data.series.regular import Series
 from litlab.data.series.serving import SeriesMetadata
-from litlab.data.target import fit_numbers
+from litlab.data.target import fit_numbers, sort_classes
 
 _SEASONS = {"B": 5, "D": 7, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
 
@@ -49,10 +49,11 @@ def measure(
         "season": season,
         "target": target,
         "naive_error": (changes.mean(0) / target.std).tolist(),
-        "numbers": dict(zip(numbers, zip(scales.mean, scales.std, strict=True), strict=True)),
-        "categories": {
-            name: sorted({*texts[name].dropna()} - {""}) for name in texts
+        "numbers": {
+            name: [mean, scale]
+            for name, mean, scale in zip(numbers, scales.mean, scales.std, strict=True)
         },
+        "categories": {name: sort_classes({*texts[name].dropna()} - {""}) for name in texts},
     }
 
 

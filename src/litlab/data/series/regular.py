@@ -210,8 +210,9 @@ def _lay_on_grid(
     places = pd.Series(grid.get_indexer(times, method="nearest", tolerance=tolerance), times.index)
 
     wrong = (places < 0) | places.duplicated()
-    if step >= pd.Timedelta("1D"):
-        wrong |= grid[places].normalize() != times.dt.normalize()
+    # A month's tenth is days
+    is_far = (times - grid[places]).abs() > _TOLERANCE * pd.Timedelta("1D")
+    wrong |= is_far & (times.dt.normalize() != grid[places].normalize())
     if wrong.mean() > _MOST_WRONG:
         raise UserError(
             f"{where}: {wrong.mean():.0%} of the times are there twice or off the step of {freq}, "

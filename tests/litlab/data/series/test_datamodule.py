@@ -146,6 +146,12 @@ def predict(data, source) -> dict[str, torch.Tensor]:
     return batch
 
 
+def months(day: int, step: int = 1) -> list[pd.Timestamp]:
+    """One day of each month from February 1980 on, or the last one where there is none."""
+    begins = pd.date_range("1980-02-01" if step == 12 else "1980-01-01", periods=60 * step, freq="MS")
+    return [begin.replace(day=min(day, begin.days_in_month)) for begin in begins[::step]]
+
+
 def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tmp_path):
     data, trainer, checkpoint = (
         make(covariates=["hour"], val_fraction=0.2),
@@ -187,11 +193,12 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tm
 @pytest.mark.parametrize(
     ("training", "new", "following"),
     [
-        (
-            pd.date_range("2020-01-31", periods=60, freq="ME"),
-            ["2024-01-31", "2024-02-29", "2024-03-31"],
-            ["2024-04-30", "2024-05-31"],
-        ),
+        (months(31), ["2024-01-31", "2024-02-29", "2024-03-31"], ["2024-04-30", "2024-05-31"]),
+        (months(30), ["2024-01-30", "2024-02-29", "2024-03-30"], ["2024-04-30", "2024-05-30"]),
+        (months(29), ["2022-12-29", "2023-01-29", "2023-02-28"], ["2023-03-29", "2023-04-29"]),
+        (months(15), ["2024-01-15", "2024-02-15", "2024-03-15"], ["2024-04-15", "2024-05-15"]),
+        (months(30, 3), ["2024-01-30", "2024-04-30", "2024-07-30"], ["2024-10-30", "2025-01-30"]),
+        (months(29, 12), ["2022-02-28", "2023-02-28", "2024-02-29"], ["2025-02-28", "2026-02-28"]),
         (
             pd.date_range("2024-01-01", periods=60, freq="B"),
             ["2024-02-28", "2024-02-29", "2024-03-01"],
@@ -205,12 +212,43 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tm
     ],
 )
 def test_times_of_the_forecast(make, tmp_path, training, new, following):
-    """Months, business days, and days of a clock that is put forward."""
+    """Month ends, months on any day, business days, and days of a clock that is put forward."""
     frame = frame_of([time.isoformat() for time in training])
     data = restore(make(frame, context_length=3, horizon=2, val_fraction=0.2))
     predict(data, frame_of(new))
     data.write_predictions([torch.zeros(1, 2, 2, 3)], str(tmp_path / "forecast.csv"))
     assert pd.read_csv(tmp_path / "forecast.csv")["date"].tolist() == following
+
+
+HOURS = pd.date_range("2024-01-13", periods=100, freq="h")
+SECONDS = (HOURS - pd.Timestamp(0)) // pd.Timedelta("1s")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        HOURS, SECONDS, SECONDS * 1000, (SECONDS * 1000).astype(str), SECONDS / 86_400 + 25_569,
+        HOURS.strftime("%Y-%m-%d %H:%M UTC"), HOURS.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        (HOURS + pd.Timedelta("5h30min")).strftime("%Y-%m-%d %H:%M+05:30"),
+        HOURS.strftime("%m/%d/%Y %I:%M %p"), HOURS.strftime("%Y-%m-%d %I:%M:%S %p"),
+        HOURS.strftime("%b %d, %Y %I %p"),
+    ],
+)  # fmt: skip
+def test_forms_of_times(make, times):
+    """In training, and of other hours in `predict`."""
+    data = make(frame_of(times))
+    assert data.series.times.tz_localize(None).equals(HOURS.as_unit(data.series.times.unit))
+    later = restore(data)
+    predict(later, frame_of(times[:50]))
+    following = later._predicted.times[-3:].tz_localize(None)
+    assert following.astype(str).tolist() == HOURS[50:53].astype(str).tolist()
+
+
+@pytest.mark.parametrize(("training", "new"), [("+01:00", ""), ("", "+01:00"), (" UTC", "")])
+def test_hours_with_and_without_offsets(make, training, new):
+    data = restore(make(frame_of([time + training for time in hours(100)])))
+    message = refusal(predict, data, frame_of([time + new for time in hours(9)]))
+    assert "UTC offsets, and those of the training have" in message
 
 
 def test_new_files_that_do_not_fit(make):

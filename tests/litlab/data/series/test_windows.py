@@ -35,6 +35,33 @@ def test_splits(make, rows, options, sizes):
         ]
 
 
+@pytest.mark.parametrize("zone", ["", "+02:00"])
+def test_all_series_are_cut_at_one_time(make, zone):
+    """By the range of all of them, by dates, and in folds: none is trained on what is tested in
+    another.
+    """
+    long, late = hours(100), hours(60, "2024-01-03")  # 48 hours later
+    frame = pd.concat([frame_of(long).assign(place="a"), frame_of(late).assign(place="b")])
+    frame["date"] += zone
+    for options, begins in (
+        ({}, (75, 86)),  # of 108 hours
+        ({"cut": ["2024-01-04", "2024-01-04 12:00"]}, (72, 84)),
+        ({"cut": ["2024-01-03 20:00"], "val_fraction": 0.0}, (68, 68)),
+        ({"fold": "3/5", "val_fraction": 0.25}, (54, 72)),
+    ):
+        cut = [time + zone for time in options.get("cut", [])]
+        data = prepared(make(frame, series_column="place", **options | {"cut": cut}))
+        hour = (data.series.times - data.series.times.min()) // pd.Timedelta("1h")
+        for split, first in zip(("val", "test"), begins, strict=True):
+            assert split not in data.sizes or hour[data._split == split].min() == first
+        assert hour[data._split == "train"].max() == begins[0] - 1
+
+
+@pytest.mark.parametrize("cut", [["soon"], ["2024-01-03", "2024-01-02"], ["2030-01-01"]])
+def test_cuts_that_are_none(make, cut):
+    assert refusal(prepared, make(cut=cut)).startswith("data.cut: ")
+
+
 SCALE = "data.path: nothing can be learned from column load: in the training rows it is constant"
 
 
