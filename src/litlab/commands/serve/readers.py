@@ -196,9 +196,8 @@ class SeriesReader(Reader):
         known, count, sent = self.known, self.known.context_length, self.take(fields)
         # A series needs no name, but where that is a covariate
         name = known.series_column
-        columns = [column.name for column in known.columns]
         also = {name} - {*known.covariates, None}
-        columns = [column for column in columns if column not in also]
+        columns = [column.name for column in known.columns if column.name not in also]
         cells = read_cells(
             lay_out("series", sent, columns, MOST_SERIES_ROWS, also), known.form, setting="series"
         )
@@ -210,10 +209,9 @@ class SeriesReader(Reader):
         if len(names) > 1:
             raise UserError(f"series: there are {len(names)} of them; send one at a time")
 
-        values = series.table.to_numpy()[:count]
-        inputs = [values[None]]
-        if known.covariates:
-            inputs.append(known.lay_out(series.covariates).numpy()[None])
+        rows, *told = (part.numpy() for part in known.lay_out(series.table))
+        values = rows[:count]
+        inputs = [part[None] for part in (values, *told)]
         times = series.times.astype(str).tolist()
         past = {"times": times[:count], "values": self._name_columns(values)}
         repeated = {name: names[0]} if is_named else {}

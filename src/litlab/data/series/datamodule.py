@@ -181,10 +181,8 @@ class SeriesData(OwnData):
         """Changes whenever a time or a number of the series does."""
         from pandas.util import hash_pandas_object
 
-        covariates: Any = self.series.covariates
-        hashes = hash_pandas_object(covariates).to_numpy() if len(covariates.columns) else b""
-        values = self.times.tobytes() + self.series.table.values.tobytes() + bytes(hashes)
-        return hashlib.sha256(values).hexdigest()[:12]
+        hashes: Any = hash_pandas_object(self.series.table)
+        return hashlib.sha256(hashes.to_numpy().tobytes()).hexdigest()[:12]
 
     @property
     def times(self) -> np.ndarray:
@@ -238,8 +236,8 @@ class SeriesData(OwnData):
         apart = {settings.time_column, settings.series_column, *targets, *told}
         read = [column for name, column in columns.items() if name in apart]
         known = self._describe(list(targets), columns=read)
-        series = read_series(raw, known, where, gaps=settings.gaps, bad_rows=self.bad_rows)
-        return known, series.drop_short(settings.context_length + settings.horizon, where)
+        options: Any = {"gaps": settings.gaps, "bad_rows": self.bad_rows}
+        return known, read_series(raw, known, where, **options)
 
     def open(self, stage: str | None) -> SeriesMetadata:
         (known, series), settings = self._opened, self.settings
@@ -267,10 +265,7 @@ class SeriesData(OwnData):
         return self._samples["rows"]
 
     def _encode(self, series: Series) -> dict[str, Tensor]:
-        raw = [torch.tensor(series.table.to_numpy())]
-        if self.metadata.covariates:
-            raw.append(self.metadata.lay_out(series.covariates))
-        return self.serving().encode(*raw)
+        return self.serving().encode(*self.metadata.lay_out(series.table))
 
     def samples(self, split: str) -> Windows:
         return Windows(self.rows, self._starts[split], self.context_length, self.horizon)

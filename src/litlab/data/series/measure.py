@@ -32,14 +32,14 @@ def measure(
         UserError: A column never changes, or its numbers are too large or too small.
     """
     train = series.table[split == "train"]
-    parts = train.groupby(level=0)
+    parts = train[known.targets].groupby(level=0)
     season = season or find_season(series.freq)
     if 2 * season > parts.size().max():
         season = 1
     target = fit_numbers(train, known.targets, where)
     changes = abs(np.ascontiguousarray(parts.diff(season).dropna()))
 
-    told = series.covariates[split == "train"]
+    told = train[known.covariate_columns]
     numbers = list(told.select_dtypes("number"))
     scales = fit_numbers(told, numbers, where)
     texts = told.select_dtypes("string")

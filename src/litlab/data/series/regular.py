@@ -27,17 +27,15 @@ class Series:
     """One series or several at equal steps of time, one below the other, without gaps.
 
     Args:
-        table: float64 columns, the targets; the index has the name of the series and the time of
-            each row.
-        covariates: The columns that are told, by the same index.
-        interpolated: Whether a target of a row is made up, bool of shape (row,).
+        table: Targets, float64, and covariates; the index has the name of the series and the time
+            of each row.
+        made_up: The index of the rows in which a target is interpolated.
         freq: Time from row to row, a pandas offset alias.
         static: Covariates that are constant in each series.
     """
 
     table: Frame
-    covariates: Frame
-    interpolated: np.ndarray
+    made_up: Any
     freq: str
     static: list[str]
 
@@ -47,37 +45,6 @@ class Series:
         said.
         """
         return self.table.index.get_level_values(1)
-
-    def take(self, rows: np.ndarray) -> "Series":
-        """Return some of the rows."""
-        return replace(
-            self,
-            table=self.table[rows],
-            covariates=self.covariates[rows],
-            interpolated=self.interpolated[rows],
-        )
-
-    def drop_short(self, least: int, where: str, ahead: int = 0) -> "Series":
-        """Leave out series that have less rows than are needed, and name them.
-
-        Args:
-            least: Rows that are needed.
-            where: What messages call the file.
-            ahead: As of `read_series`; these rows are not counted.
-
-        Raises:
-            UserError: There are no others.
-        """
-        sizes = self.table.groupby(level=0, sort=False).size() - ahead
-        short = sizes[sizes < least]
-        if short.empty:
-            return self
-        rows = [f"{name or 'the series'} has {size:,}" for name, size in short.items()]
-        summary = f"{where}: a series needs {least:,} rows with a target, and {some(rows)}"
-        if len(short) == len(sizes):
-            raise UserError(f"{summary}; give more")
-        rank_zero_info(f"warning: {summary}; what is too short is left out")
-        return self.take(~self.table.index.get_level_values(0).isin(short.index))
 
 
 def read_series(
@@ -108,7 +75,8 @@ def read_series(
             are NaN, and the covariates as the file has them.
 
     Raises:
-        UserError: A column is missing or holds no numbers, or the rows make no regular series.
+        UserError: A column is missing or holds no numbers, or the rows make no regular series, or
+            are too few.
     """
     rows = known.read(raw, where, form, bad_rows)
     times = rows[known.time_column]
@@ -144,26 +112,34 @@ def read_series(
     is_there = table[known.targets].notna().any(axis=1)
     step = by_series.cumcount()
     last = step.where(is_there).groupby(level=0, sort=False).transform("max").fillna(-1)
-    is_past = (step <= last).to_numpy()
+    is_past = step <= last
     if not ahead and not is_past.all():
         rank_zero_info(
             f"{where}: {(~is_past).sum():,} rows behind the last one with a target are left out"
         )
-    numbers = [name for name in columns if table[name].dtype == "float64"]
-    interpolated = table[known.targets].isna().any(axis=1).to_numpy()
+    numbers = table.select_dtypes("number").columns
+    made_up = table.index[table[known.targets].isna().any(axis=1)]
     table.loc[is_past, numbers] = _fill_gaps(table.loc[is_past, numbers], gaps, where)
 
     # At the begin of a series there is nothing to interpolate from
-    is_whole = table[numbers].notna().all(axis=1).to_numpy()
-    is_next = ~is_past & (step <= last + ahead).to_numpy()
-    everything = Series(
-        table[known.targets],
-        table[known.covariate_columns],
-        interpolated,
-        freq,
-        static,
-    )
-    return everything.take(is_past & is_whole | is_next)
+    is_whole = table[numbers].notna().all(axis=1) & is_past
+    is_next = (step > last) & (step <= last + ahead)
+    least = known.context_length + (0 if ahead else known.horizon)
+    is_long = _find_long(is_whole.groupby(level=0, sort=False).sum(), least, where)
+    is_taken = table.index.get_level_values(0).map(is_long)
+    return Series(table[(is_whole | is_next) & is_taken], made_up, freq, static)
+
+
+def _find_long(sizes: Cells, least: int, where: str) -> Cells:
+    """Return which series have the rows that are needed; name those that have not."""
+    is_long = sizes >= least
+    if not is_long.all():
+        rows = [f"{name or 'the series'} has {size:,}" for name, size in sizes[~is_long].items()]
+        summary = f"{where}: a series needs {least:,} rows with a target, and {some(rows)}"
+        if not is_long.any():
+            raise UserError(f"{summary}; give more")
+        rank_zero_info(f"warning: {summary}; what is too short is left out")
+    return is_long
 
 
 def _find_step(times: Cells, where: str) -> str:
@@ -290,15 +266,14 @@ def read_last_rows(raw: Frame, known: SeriesMetadata, where: str, **options: Any
     """
     past, horizon = known.context_length, known.horizon
     series = read_series(raw, known, where, ahead=horizon, **options)
-    series = series.drop_short(past, where, ahead=horizon)
     of_series = series.table.groupby(level=0, sort=False)
-    series = series.take((of_series.cumcount(ascending=False) < past + horizon).to_numpy())
-
-    lacking = series.covariates.isna()
+    lacking = of_series[known.covariate_columns].tail(horizon).isna()
     if lacking.any(axis=None):
         name, time, column = lacking.stack().idxmax()
         raise UserError(
             f"{where}: {column!r} of {time} is missing{f' in {name}' if name else ''}; give it for "
             f"the {horizon} rows that follow the last one, in rows without {known.targets[0]!r}"
         )
-    return replace(series, table=series.table.fillna(0.0))
+    return replace(
+        series, table=of_series.tail(past + horizon).fillna(dict.fromkeys(known.targets, 0.0))
+    )

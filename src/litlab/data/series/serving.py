@@ -1,5 +1,5 @@
-"""What a checkpoint knows of its series, and windows as a deployed model takes them: in the units of
-the file.
+"""What a checkpoint knows of its series, and windows as a deployed model takes them: in the units
+of the file.
 """
 
 from dataclasses import dataclass
@@ -104,25 +104,28 @@ class SeriesMetadata(TargetMetadata):
     def num_targets(self) -> int:
         return len(self.targets)
 
-    def lay_out(self, covariates: Frame) -> Tensor:
-        """Lay covariates out as a deployed model takes them: calendar, numbers as they are, and 1
-        for the category that a row has, 0 for each other.
+    def lay_out(self, table: Frame) -> list[Tensor]:
+        """Lay rows out as a deployed model takes them.
 
         Args:
-            covariates: The columns; the second level of the index has the times.
+            table: As of `Series`.
 
         Returns:
-            float64 (time, feature).
+            The targets, float64 (time, channel), and where there are some the covariates, (time,
+            feature): calendar, numbers as they are, and 1 for the category that a row has, 0 for
+            each other.
         """
-        parts = [make_calendar(covariates.index.get_level_values(1), self.calendar)]
+        targets = torch.tensor(table[self.targets].to_numpy())
+        if not self.covariates:
+            return [targets]
+        parts = [make_calendar(table.index.get_level_values(1), self.calendar)]
         for name in self.covariate_columns:
             texts = self.categories.get(name)
             if texts is None:
-                parts.append(covariates[[name]].to_numpy("float64"))
+                parts.append(table[[name]].to_numpy())
             else:  # a missing category is none of them
-                cells = covariates[[name]].fillna("").to_numpy(object)
-                parts.append(cells == np.array(texts, object))
-        return torch.from_numpy(np.concatenate(parts, axis=1, dtype="float64"))
+                parts.append(table[[name]].fillna("").to_numpy(object) == np.array(texts, object))
+        return [targets, torch.from_numpy(np.concatenate(parts, axis=1, dtype="float64"))]
 
 
 def make_calendar(times: Any, names: list[str]) -> np.ndarray:

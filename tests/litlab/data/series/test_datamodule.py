@@ -62,11 +62,12 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
 
 def test_several_series_are_one_data_set(make, tmp_path, said):
     """They are cut at one time, when one of them has ended; one that is too short is named."""
-    frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=8)
+    frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=8, d=20)
+    shorter.loc[shorter["place"] == "d", ["load", "heat"]] = None
     data, other = (
         prepared(make(each, series_column="place", val_fraction=0.2)) for each in (frame, shorter)
     )
-    assert "9 rows with a target, and c has 8; what is too short is left out" in said[0]
+    assert "9 rows with a target, and c has 8, d has 0; what is too short is" in said[-1]
     assert data.fingerprint == other.fingerprint
     assert data.sizes == other.sizes == {"train": 52 + 52, "val": 18 + 18, "test": 18}
     assert data.samples("val")[torch.arange(36)]["start"].tolist() == [
@@ -148,8 +149,9 @@ def predict(data, source) -> dict[str, torch.Tensor]:
 
 def months(day: int, step: int = 1) -> list[pd.Timestamp]:
     """One day of each month from February 1980 on, or the last one where there is none."""
-    begins = pd.date_range("1980-02-01" if step == 12 else "1980-01-01", periods=60 * step, freq="MS")
-    return [begin.replace(day=min(day, begin.days_in_month)) for begin in begins[::step]]
+    first = "1980-02-01" if step == 12 else "1980-01-01"
+    begins = pd.date_range(first, periods=60, freq=f"{step}MS")
+    return [begin.replace(day=min(day, begin.days_in_month)) for begin in begins]
 
 
 def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tmp_path):
@@ -258,7 +260,10 @@ def test_new_files_that_do_not_fit(make):
             frame_of(hours(9), load=[1] * 9),
             "there is no column 'heat', only 'date', 'load'; the training file has it",
         ),
-        (frame_of(hours(5)), "--input: a series needs 6 rows with a target, and the series has 5; give more"),
+        (
+            frame_of(hours(5)),
+            "--input: a series needs 6 rows with a target, and the series has 5; give more",
+        ),
         (
             frame_of(pd.date_range("2024-01-01", periods=9)),
             "89% of the times are there twice or off the step of h",

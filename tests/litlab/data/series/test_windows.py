@@ -45,7 +45,7 @@ def test_all_series_are_cut_at_one_time(make, zone):
     frame["date"] += zone
     for options, begins in (
         ({}, (75, 86)),  # of 108 hours
-        ({"cut": ["2024-01-04", "2024-01-04 12:00"]}, (72, 84)),
+        ({"cut": ["2024-01-04 00:00", "2024-01-04 12:00"]}, (72, 84)),
         ({"cut": ["2024-01-03 20:00"], "val_fraction": 0.0}, (68, 68)),
         ({"fold": "3/5", "val_fraction": 0.25}, (54, 72)),
     ):
