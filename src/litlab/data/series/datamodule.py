@@ -127,6 +127,7 @@ class SeriesData(OwnData):
             group_column=None, time_column=time_column, id_column=None, balance=None,
             batch_size=batch_size, **options,
         )  # fmt: skip
+        del self.targets  # the metadata tells them
         self.save_hyperparameters(logger=False, ignore=["path"])  # a frame can't be in a checkpoint
         self.settings: Any = self.hparams
         self.choose_source(dataset, path, fallback)

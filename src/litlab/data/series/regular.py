@@ -207,14 +207,18 @@ def _lay_on_grid(
 
 def _make_grid(times: Cells, freq: str, count: int) -> Any:
     """Return so many times at equal steps, from the earliest one on."""
-    first, step = times.min(), to_offset(freq)
+    try:
+        first, step = times.min(), to_offset(freq)
+    except ValueError:
+        raise UserError(f"data.freq: {freq} is no step; use 15min, h, D, B, MS, ...") from None
     start = step.rollback(first)
     grid = pd.date_range(start, periods=count + 1, freq=freq)
     unit = step.rule_code.partition("-")[0]
     if unit[0] not in "MQY":
         return grid + (first - start)
     # Months have no common length: 30 January is followed by 29 February, and then by 30 March
-    day = 31 if unit.endswith("E") else times.dt.day.max()
+    is_end = unit.endswith("E") and times.dt.is_month_end.all()
+    day = 31 if is_end else times.dt.day.max()
     months = grid.tz_localize(None).to_period("M").to_timestamp().tz_localize(grid.tz)
     days = pd.to_timedelta(np.minimum(day, months.days_in_month) - 1, "D")
     return months + days + (first - first.normalize())
@@ -238,10 +242,7 @@ def _fill_gaps(table: Frame, gaps: Gaps, where: str) -> Frame:
         )
     if gaps == "error":
         raise UserError(f"{summary}; add them, or use --data.gaps interpolate")
-    rank_zero_info(
-        f"{summary}; they are interpolated (data.gaps), and no validation or test window forecasts "
-        "one"
-    )
+    rank_zero_info(f"{summary}; they are interpolated (data.gaps), and count in no test")
     return table.groupby(level=0, sort=False).transform(
         lambda column: column.interpolate(limit_area="inside")
     )

@@ -149,7 +149,7 @@ def make_calendar(times: Any, names: list[str]) -> np.ndarray:
         "day": (times.day - 1) / times.days_in_month,
         "month": (times.month - 1) / 12,
     }
-    angles = 2 * np.pi * np.array([shares[name] for name in names]).reshape(len(names), -1).T
+    angles = 2 * np.pi * np.array([shares[name] for name in names]).reshape(-1, len(times)).T
     return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(times), -1)
 
 
