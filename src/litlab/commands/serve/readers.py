@@ -196,7 +196,7 @@ class SeriesReader(Reader):
         known, count, sent = self.known, self.known.context_length, self.take(fields)
         # A series needs no name, but where that is a covariate
         name = known.series_column
-        also = {name} - {*known.covariates, None}
+        also: Any = {name} - {*known.covariates, None}
         columns = [column.name for column in known.columns if column.name not in also]
         cells = read_cells(
             lay_out("series", sent, columns, MOST_SERIES_ROWS, also), known.form, setting="series"

@@ -179,11 +179,12 @@ class SeriesData(OwnData):
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever a time or a number of the series does."""
+        """Changes whenever a time or a value of the series does."""
         from pandas.util import hash_pandas_object
 
-        hashes: Any = hash_pandas_object(self.series.table)
-        return hashlib.sha256(hashes.to_numpy().tobytes()).hexdigest()[:12]
+        hash_rows: Any = hash_pandas_object
+        hashes = hash_rows(self.series.table).to_numpy()
+        return hashlib.sha256(hashes.tobytes()).hexdigest()[:12]
 
     @property
     def times(self) -> np.ndarray:
@@ -203,17 +204,15 @@ class SeriesData(OwnData):
     def _opened(self) -> tuple[SeriesMetadata, Series]:
         """What the columns are, and the series."""
         settings, source = self.settings, self.path
+        told = [name for name in settings.covariates if name not in CALENDAR]
         if self.generated:
-            names = [*settings.targets, *settings.covariates]
-            names = [name for name in names if name not in CALENDAR]
-            source = generate_series(settings.time_column, names)
+            source = generate_series(settings.time_column, [*settings.targets, *told])
         elif self.dataset is None:
             source = self.path / self.public.name
         where = name_source(source, "data.path")
         raw = self.read_cells(source, "data.path")
 
         # What the columns are; without targets all others that hold numbers
-        told = [name for name in settings.covariates if name not in CALENDAR]
         kinds: dict[Any, Any] = dict.fromkeys(told, "input")
         kinds |= dict.fromkeys(settings.targets or [], "number")
         kinds |= {settings.series_column: "category", settings.time_column: "time"}
@@ -234,9 +233,9 @@ class SeriesData(OwnData):
                 f"{where}: there is no column of numbers besides that of the times; add one"
             )
 
-        apart = {settings.time_column, settings.series_column, *targets, *told}
-        read = [column for name, column in columns.items() if name in apart]
-        known = self._describe(list(targets), columns=read)
+        needed = {settings.time_column, settings.series_column, *targets, *told}
+        columns = [column for name, column in columns.items() if name in needed]
+        known = self._describe(list(targets), columns=columns)
         options: Any = {"gaps": settings.gaps, "bad_rows": self.bad_rows}
         return known, read_series(raw, known, where, **options)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from litlab.data.columns import count_unknown
-from litlab.data.files import Frame
+from litlab.data.files import FileFormat, Frame, Policy
 from litlab.data.serving import BATCH, Serving, TensorSpec
 from litlab.data.target import TargetMetadata
 
@@ -60,9 +60,11 @@ class SeriesMetadata(TargetMetadata):
     naive_error: list[float]
     generated: bool
 
-    def read(self, raw: Frame, where: str, *options: Any) -> Frame:
+    def read(
+        self, raw: Frame, where: str, form: FileFormat | None = None, bad_rows: Policy = "error"
+    ) -> Frame:
         """Read rows as `TargetMetadata.read`; say which categories are new."""
-        rows = super().read(raw, where, *options)
+        rows = super().read(raw, where, form, bad_rows)
         for name, texts in self.categories.items():
             count_unknown(rows[name], texts, where)
         return rows

@@ -1,5 +1,7 @@
 """Columns that are told of past and future: of 20 shops in long format."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,7 +50,7 @@ def later(shops) -> SeriesData:
     return data
 
 
-def make_future(shop: str = "s7") -> pd.DataFrame:
+def make_future(shop: str = "s7") -> Any:
     """Of one shop 60 days with sales and three without."""
     frame = make_shops(63).astype(object)
     frame.loc[frame["date"] > "2024-02-29", ["sales", "size", "region"]] = None
@@ -74,7 +76,7 @@ def test_what_a_batch_holds(shops):
             rows["region"] == "south",
         ], axis=1)  # fmt: skip
         np.testing.assert_allclose(batch["covariates"][place, :, 2:], expected, atol=1e-5)
-    rows = frame[int(batch["start"][0]) :][:9]
+    rows = frame.iloc[int(batch["start"][0]) :][:9]
     raw = shops.serving().raw(batch)[1][0, :, [2, 4]]
     np.testing.assert_allclose(raw, rows[["price", "size"]], atol=1e-5)
 
@@ -93,7 +95,7 @@ def test_the_future_comes_from_rows_without_a_target(later, tmp_path):
     assert table["date"].tolist() == ["2024-03-01", "2024-03-02", "2024-03-03"]
     # All digits, where float32 has none of them
     expected = later.metadata.mean[0] + 0.5 * later.metadata.scale[0]
-    assert float(table["sales"][0]) == pytest.approx(expected, abs=1e-6)
+    assert table["sales"].astype(float).iloc[0] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(
