@@ -119,7 +119,9 @@ def read_series(
         )
     numbers = table.select_dtypes("number").columns
     made_up = table.index[table[known.targets].isna().any(axis=1)]
-    table.loc[is_past, numbers] = _fill_gaps(table.loc[is_past, numbers], gaps, where)
+    values = table[numbers].to_numpy(copy=True)  # `loc` would look up each row
+    values[is_past] = _fill_gaps(table.loc[is_past, numbers], gaps, where)
+    table[numbers] = values
 
     # At the begin of a series there is nothing to interpolate from
     is_whole = table[numbers].notna().all(axis=1) & is_past
