@@ -35,8 +35,8 @@ FLAGS = [
     "--trainer.callbacks=[]", "--test_after_fit=false",
 ]  # fmt: skip
 AXES = {
-    "image": ["batch", 3, 32, 32], "ids": ["batch", "time"], "past": ["batch", 24, 2],
-    "calendar": ["batch", 36, 2], "numbers": ["batch", 4], "categories": ["batch", 3],
+    "image": ["batch", 3, 32, 32], "ids": ["batch", "time"], "past": ["batch", 24, 1],
+    "covariates": ["batch", 36, 3], "numbers": ["batch", 4], "categories": ["batch", 3],
 }  # fmt: skip
 
 
@@ -52,7 +52,8 @@ def fitted(images, texts, series, tmp_path_factory) -> Callable[[str], Path]:
             f"--data.path={series}",
             "--data.context_length=24",
             "--data.horizon=12",
-            "--data.covariates=[hour]",
+            "--data.targets=[load]",
+            "--data.covariates=[hour,heat]",
             "--data.batch_size=32",
         ],
         "tabular": ["--data.target=churn"],

@@ -300,12 +300,13 @@ def parse_numbers(cells: Cells, form: FileFormat) -> Cells:
     missing = _is_missing(cells, form, is_among_numbers=True)
     is_text = cells.dtype == "string"
     texts = cells if is_text else read_texts(cells, FileFormat(), is_category=False)
-    texts = texts.mask(missing)
-    plain = texts
+    plain = texts = texts.mask(missing)
     if form.thousands is not None:
         plain = texts.map(partial(_remove_groups, form=form), na_action="ignore")
     if form.decimal == ",":
         plain = plain.str.replace(".", "?").str.replace(",", ".")
+    if not is_text:  # a number of Excel or JSON is written in no way
+        plain = plain.where(cells.map(lambda cell: isinstance(cell, str)), texts)
     numbers = pd.to_numeric(plain, errors="coerce").astype("float64")
     return numbers.where(np.isfinite(numbers))
 
@@ -411,7 +412,8 @@ def read_times(
             f"{where}: the times in column {cells.name!r} have {these}, and those of the training "
             f"have {those}; write them alike"
         )
-    local = _parse_times(clock, form.time_format, where)
+    time_format = form.time_format and re.sub(r"\s*%[zZ]$", "", form.time_format)
+    local = _parse_times(clock, time_format, where)
     if not has_offset.any():
         return local, None
     if zone == "wall" or (zone == "any" and local.dt.time.nunique() == 1):
@@ -449,7 +451,8 @@ def _parse_times(texts: Cells, time_format: str | None, where: str) -> Cells:
     parse: Any = partial(pd.to_datetime, others, format="mixed", errors="coerce")
     with warnings.catch_warnings(action="ignore"):  # that each is parsed by itself
         day_first, month_first = parse(dayfirst=True), parse(dayfirst=False)
-    unclear = others[day_first.notna() & (day_first != month_first)]
+    is_year_first = others.str.match(r"\d{4}\D").fillna(False).astype(bool)
+    unclear = others[day_first.notna() & (day_first != month_first) & ~is_year_first]
     if len(unclear):
         raise UserError(
             f"{where}: {unclear.iloc[0]!r} in column {texts.name!r} could be day or month first; "

@@ -31,7 +31,7 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
         if path.suffix == ".parquet":
             frame.to_parquet(buffer, index=False)
         else:
-            frame.to_csv(buffer, index=False, float_format="%.7g")
+            frame.to_csv(buffer, index=False)  # the fewest digits that give a number back
     except ImportError as error:
         raise UserError(f"--output: {path} can't be written ({first_line(error)})") from error
     write_text(path, buffer.getvalue())
@@ -64,7 +64,7 @@ def write_outputs(
     check_finite(outputs, next(iter(inputs.values())))
     taken = {*inputs, "prediction", "probability"}
     prefix = "class_" if taken & {*target.names} else ""
-    columns = target.lay_out(outputs.double().numpy(), prefix)
+    columns = target.lay_out(outputs.numpy(), prefix)
     write_predictions(path, {**inputs, **columns})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from litlab.data.files import Frame
+from litlab.data.files import Cells, Frame
 from litlab.errors import UserError
 
 SPLITS = ("train", "val", "test")
@@ -97,7 +97,7 @@ class Split:
         has_test = self.column is not None or "test" in given
 
         if self.cut:
-            return self._cut(rows[self.time].to_numpy(), given)
+            return self._cut(rows[self.time], given)
         split = split_samples(
             given,
             self.val,
@@ -111,13 +111,26 @@ class Split:
             check_groups(rows[self.group].to_numpy(object), split)
         return split
 
-    def _cut(self, times: np.ndarray, given: np.ndarray) -> np.ndarray:
+    def _cut(self, times: Cells, given: np.ndarray) -> np.ndarray:
         import pandas as pd
+
+        is_number = pd.api.types.is_numeric_dtype(times)
+        cuts = pd.Series(self.cut, dtype=object)
+        if is_number:
+            begins: Cells = pd.to_numeric(cuts, errors="coerce")
+        else:
+            begins = pd.to_datetime(cuts, errors="coerce", format="ISO8601", utc=True)
+            times = pd.to_datetime(times, utc=True)
+        if begins.isna().any() or not begins.is_monotonic_increasing:
+            raise UserError(
+                f"data.cut: {', '.join(self.cut)} is not valid; give "
+                f"{'numbers' if is_number else 'times such as 2024-01-31'}, the earlier first"
+            )
 
         names = SPLITS[-len(self.cut) :]
         split = given.astype(object)
-        for name, begin in zip(names, self.cut, strict=True):
-            split[times >= pd.Timestamp(begin).to_datetime64()] = name
+        for name, begin in zip(names, begins, strict=True):
+            split[times >= begin] = name
         for name in ("train", *names):
             if name not in split:
                 raise UserError(f"data.cut: no sample is left for {name}; choose other times")
@@ -212,7 +225,10 @@ def split_samples(
     for name, fraction in (("test", test_fraction), ("val", val_fraction)):
         if fraction and name not in split:
             is_left = split[train] == "train"
-            begin = _find_end(unit[is_left], fraction * len(train))
+            # In time the first folds have few samples: the share is of those
+            has_block = fold is not None and times is not None
+            count = is_left.sum() if has_block else len(train)
+            begin = _find_end(unit[is_left], fraction * count)
             split[train[is_left & (unit >= begin)]] = name
     return split
 

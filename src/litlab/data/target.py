@@ -53,7 +53,7 @@ class Target(ABC):
         """Return the output of a deployed model."""
 
     @abstractmethod
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         """Return the columns of a file of predictions.
 
         Args:
@@ -114,12 +114,12 @@ class Classes(Target):
         what = "probability of each class, in the order of class_names"
         return TensorSpec("probabilities", "float32", (BATCH, len(self.class_names)), what)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         best = outputs.argmax(1)
         names = [self.class_names[place] for place in best.tolist()]
-        columns = {"prediction": names, "probability": outputs.max(1).tolist()}
+        columns = {"prediction": names, "probability": outputs.max(1)}
         classes = [prefix + name for name in self.class_names]
-        return columns | dict(zip(classes, outputs.T.tolist(), strict=True))
+        return columns | dict(zip(classes, outputs.T, strict=True))
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:
         rounded = [round(float(value), 6) for value in output]  # as in a file of predictions
@@ -169,9 +169,9 @@ class Numbers(Target):
         what = "columns `targets`, in the units of the file"
         return TensorSpec("predicted", "float64", (BATCH, len(self.columns)), what)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         names = [f"predicted_{name}" for name in self.columns]
-        return dict(zip(names, outputs.T.tolist(), strict=True))
+        return dict(zip(names, outputs.T, strict=True))
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:
         return {"predicted": dict(zip(self.columns, output.tolist(), strict=True))}
@@ -216,13 +216,13 @@ class Labels(Target):
         what = "of each label its probability, and 1 if it counts as true, in order of label_names"
         return TensorSpec("labels", "float32", (BATCH, len(self.label_names), 2), what)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, list[Any]]:
+    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         values, is_true = outputs[..., 0], outputs[..., 1] > 0
         found = [self._list_true(row) for row in is_true]
-        columns: dict[str, list[Any]] = {"prediction": [" ".join(names) for names in found]}
+        columns: dict[str, Any] = {"prediction": [" ".join(names) for names in found]}
         for place, name in enumerate(self.label_names):
-            columns[f"label_{name}"] = is_true[:, place].astype(int).tolist()
-            columns[f"probability_{name}"] = values[:, place].tolist()
+            columns[f"label_{name}"] = is_true[:, place].astype(int)
+            columns[f"probability_{name}"] = values[:, place]
         return columns
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:
@@ -285,10 +285,14 @@ class TargetMetadata(Metadata):
         """
         columns = {column.name: column for column in self.columns}
         check_columns(raw, where, dict.fromkeys(columns, "the training file has it"))
-        texts = [column.name for column in self.columns if column.kind == "text"]
-        needed = texts if len(texts) == 1 else []
-        options: Any = {"needed": needed, "bad_rows": bad_rows}
+        options: Any = {"needed": self.needed, "bad_rows": bad_rows}
         return read_columns(raw, columns, form or self.form, where, **options)
+
+    @property
+    def needed(self) -> list[str]:
+        """Columns in which no cell may be missing: a text may be that of one column of several."""
+        texts = [column.name for column in self.columns if column.kind == "text"]
+        return texts if len(texts) == 1 else []
 
     @property
     def task(self) -> Task:
@@ -349,13 +353,15 @@ def fit_numbers(rows: Frame, columns: list[str], where: str) -> Numbers:
     Raises:
         UserError: They are constant, or can't be scaled.
     """
-    deviation = rows[columns].std(ddof=0)
+    with np.errstate(over="ignore"):
+        deviation = rows[columns].std(ddof=0)
+    # Of a constant the deviation may not be 0, but what was rounded
+    changes = rows[columns].max() > rows[columns].min()
     for name in columns:
-        if not 1 / LARGEST < deviation[name] < LARGEST:
+        if not (changes[name] and 1 / LARGEST < deviation[name] < LARGEST):
             raise UserError(
                 f"{where}: nothing can be learned from column {name}: in the training rows it is "
-                "constant, or has a standard deviation below 1e-16 or above 1e16; use another "
-                "target"
+                "constant, or has a standard deviation below 1e-16 or above 1e16; use another one"
             )
     return Numbers(columns, rows[columns].mean().tolist(), deviation.tolist())
 

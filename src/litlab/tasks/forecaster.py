@@ -21,8 +21,8 @@ class Forecaster(ExperimentModule):
     validation.
 
     A batch is a dict: ``past`` (batch, past, channel) and ``future`` (batch, horizon, channel),
-    both scaled, and ``calendar`` (batch, past + horizon, feature) where there are covariates. The
-    network takes past and calendar (or None) and returns (batch, horizon, channel, outputs): one
+    both scaled, and where there are some ``covariates`` (batch, past + horizon, feature). The
+    network takes past and covariates (or None) and returns (batch, horizon, channel, outputs): one
     output, or one for each quantile. In training it may return several such forecasts along a first
     dimension, which are then trained each by itself.
 
@@ -84,13 +84,13 @@ class Forecaster(ExperimentModule):
         self.set_metrics({"errors": ForecastMetrics(num_targets)}, flush_every=1)
         self.train_metrics = StageMetrics("train")
 
-    def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(self, past: Tensor, covariates: Tensor | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel).
 
         In training quantiles may cross; what is evaluated and served is in order (Chernozhukov et
         al. 2010).
         """
-        outputs = super().forward(past, calendar)
+        outputs = super().forward(past, covariates)
         expected = (past.shape[0], self.horizon, self.num_targets, len(self.quantiles or [1]))
         if outputs.shape[-4:] != expected:
             raise UserError(
@@ -121,7 +121,7 @@ class Forecaster(ExperimentModule):
         """Return what the network returns, (batch, horizon, channel, outputs), and the truth
         without outputs.
         """
-        return self(batch["past"], batch.get("calendar")), batch["future"].float()
+        return self(batch["past"], batch.get("covariates")), batch["future"].float()
 
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Add outputs and the truth to metrics; return loss, forecast, lower and upper, in scaled
@@ -141,7 +141,7 @@ class Forecaster(ExperimentModule):
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon,
         channel, 3).
         """
-        return self.calibrate(self(batch["past"], batch.get("calendar")))
+        return self.calibrate(self(batch["past"], batch.get("covariates")))
 
     def calibrate(self, outputs: Tensor) -> Tensor:
         """Return forecast and ends of its interval, (batch, horizon, channel, 3), of what the

@@ -246,13 +246,16 @@ class ForecastPlots(Callback):
         if not trainer.is_global_zero:
             return
         data = data_with(self, trainer, *FACTS)
-        names, times, scale = list(data.target_names), data.times, torch.as_tensor(data.scale)
+        names, times = list(data.target_names), data.times
+        mean, scale = (
+            torch.as_tensor(values, dtype=torch.float64) for values in (data.mean, data.scale)
+        )
         aim = getattr(pl_module, "coverage", None)
         targets = _spread_evenly(self.targets, len(names)).tolist()
 
         # Some windows: every rank kept as many as are drawn of all.
         order = starts.argsort()[_spread_evenly(self.windows, len(starts))]
-        units = (drawn[order] * scale + torch.as_tensor(data.mean))[:, :, targets].numpy()
+        units = (drawn[order] * scale + mean)[:, :, targets].numpy()
         windows = [
             self._cut(times[start:], rows)
             for start, rows in zip(starts[order].tolist(), units, strict=True)

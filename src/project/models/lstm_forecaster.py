@@ -68,8 +68,8 @@ class LSTMForecaster(Forecaster):
         context_length: Rows of the window. Taken from the data when left out.
         horizon: Rows to forecast. Taken from the data when left out.
         num_targets: Channels of the series. Taken from the data when left out.
-        num_covariates: Features of the calendar. Taken from the data when left out; none where the
-            data has none.
+        num_covariates: Features of the covariates. Taken from the data when left out; none where
+            the data has none.
         loss: What a forecast of one value is trained by.
         quantiles: Quantiles to forecast, ascending and with 0.5, such as [0.05, 0.5, 0.95]: then
             the pinball loss takes the place of `loss`, the median is the forecast and the outermost

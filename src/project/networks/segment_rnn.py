@@ -25,7 +25,7 @@ class SegmentRNN(nn.Module):
             segment.
         horizon: Rows to forecast.
         channels: Channels of the series.
-        covariates: Features of the calendar, which is known for past and future.
+        covariates: Number of features that are known for past and future.
         cell: Kind of recurrent cell.
         hidden_size: Units of every layer.
         num_layers: Recurrent layers.
@@ -115,20 +115,20 @@ class SegmentRNN(nn.Module):
             nn.init.normal_(self.decoder.head.weight, std=head_std)
             nn.init.zeros_(self.decoder.head.bias)
 
-    def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
+    def forward(self, past: Tensor, covariates: Tensor | None = None) -> Tensor:
         """Forecast of shape (batch, horizon, channel, outputs).
 
         Args:
             past: Shape (batch, context_length, channel).
-            calendar: Shape (batch, context_length + horizon, feature), where there are covariates.
+            covariates: Shape (batch, context_length + horizon, feature), where there are some.
         """
         length, future = past.shape[1], None
         past = past[:, length - self.rows :]
         if self.groups > 1:
             past = past.transpose(1, 2).flatten(0, 1).unsqueeze(-1)  # (batch * channel, row, 1)
-        if calendar is not None:
-            future = calendar[:, length:]
-            rows = calendar[:, length - self.rows : length]
+        if covariates is not None:
+            future = covariates[:, length:]
+            rows = covariates[:, length - self.rows : length]
             past = torch.cat([past, rows.repeat_interleave(self.groups, dim=0)], dim=-1)
         segments = past.reshape(past.shape[0], -1, self.segment_length * past.shape[-1])
         half_on_cpu = past.device.type == "cpu" and torch.is_autocast_enabled("cpu")
@@ -145,7 +145,7 @@ class ParallelDecoder(nn.Module):
 
     Arguments as in ``SegmentRNN``; `shape` is (channels of a group, outputs). The embeddings of
     position and channel have half of the units each, and all are the position's where all channels
-    are read together. The calendar of the segment is added to them by a linear layer.
+    are read together. The covariates of the segment are added to them by a linear layer.
     """
 
     def __init__(
@@ -164,12 +164,13 @@ class ParallelDecoder(nn.Module):
         half = hidden_size // 2 if groups > 1 else 0
         self.position = nn.Parameter(torch.randn(self.steps, hidden_size - half))
         self.channel = nn.Parameter(torch.randn(groups, half)) if groups > 1 else None
-        self.calendar = nn.Linear(segment_length * covariates, hidden_size) if covariates else None
+        features = segment_length * covariates
+        self.covariates = nn.Linear(features, hidden_size) if covariates else None
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(hidden_size, segment_length * math.prod(shape))
 
     def forward(
-        self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], calendar: Tensor | None
+        self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], covariates: Tensor | None
     ) -> Tensor:
         """Shape (batch, group, horizon, channels of a group, outputs)."""
         queries = self.position.unsqueeze(0)  # (1 or batch, group, step, hidden_size) in the end
@@ -180,11 +181,11 @@ class ParallelDecoder(nn.Module):
                 [position, self.channel.unsqueeze(1).expand(-1, self.steps, -1)], dim=-1
             )
         queries = queries.unsqueeze(0)
-        if self.calendar is not None and calendar is not None:
+        if self.covariates is not None and covariates is not None:
             # Rows of the last segment beyond the horizon
             missing = self.steps * self.segment_length - self.horizon
-            padded = F.pad(calendar, (0, 0, 0, missing))
-            queries = queries + self.calendar(padded.reshape(padded.shape[0], 1, self.steps, -1))
+            padded = F.pad(covariates, (0, 0, 0, missing))
+            queries = queries + self.covariates(padded.reshape(padded.shape[0], 1, self.steps, -1))
         # (layer, batch * group, hidden_size)
         hidden = state[0] if isinstance(state, tuple) else state
         batch, groups = hidden.shape[1] // queries.shape[1], queries.shape[1]
@@ -203,7 +204,7 @@ class ParallelDecoder(nn.Module):
 
 class LastHiddenDecoder(nn.Module):
     """One or two linear layers from the last hidden state and, where there are covariates, the
-    calendar of the horizon.
+    covariates of the horizon.
 
     Arguments as in ``SegmentRNN``; `units` of the first layer, 0 for none; `shape` is (channels of
     a group, outputs).
@@ -227,13 +228,13 @@ class LastHiddenDecoder(nn.Module):
         self.head = nn.Linear(units or inputs, math.prod(self.shape))
 
     def forward(
-        self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], calendar: Tensor | None
+        self, rnn: nn.Module, state: Tensor | tuple[Tensor, Tensor], covariates: Tensor | None
     ) -> Tensor:
         """Shape (batch, group, horizon, channels of a group, outputs)."""
         last = (state[0] if isinstance(state, tuple) else state)[-1]
-        if calendar is not None:
+        if covariates is not None:
             last = torch.cat(
-                [last, calendar.flatten(1).repeat_interleave(self.groups, dim=0)], dim=-1
+                [last, covariates.flatten(1).repeat_interleave(self.groups, dim=0)], dim=-1
             )
         rows = self.head(self.dropout(self.hidden(last)))
         return rows.reshape(-1, self.groups, *self.shape)

@@ -51,8 +51,8 @@ class WindowForecast(nn.Module):
     (Zeng et al. 2023, arXiv:2205.13504), the network the rest.
 
     Args:
-        network: Takes past and calendar, returns (batch, horizon, channel, outputs). None: the skip
-            alone.
+        network: Takes past and covariates, returns (batch, horizon, channel, outputs). None: the
+            skip alone.
         instance_norm: `subtract_last` subtracts the window's last value, `subtract_mean` its mean;
             `revin` divides by its standard deviation as well.
         skip: Maps the normalised window, shape (batch, channel, row), to the horizon. A `FixedMap`
@@ -74,22 +74,22 @@ class WindowForecast(nn.Module):
         self.skip = skip
         self.rows = rows
 
-    def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
+    def forward(self, past: Tensor, covariates: Tensor | None = None) -> Tensor:
         """Forecast of shape (batch, horizon, channel, outputs), outputs being 1 where there is a
         skip only.
 
         Args:
             past: Shape (batch, context_length, channel).
-            calendar: Shape (batch, context_length + horizon, feature), where there are covariates.
+            covariates: Shape (batch, context_length + horizon, feature), where there are some.
         """
         unread = past.shape[1] - self.rows
         past = past[:, unread:]
-        calendar = None if calendar is None else calendar[:, unread:]
+        covariates = None if covariates is None else covariates[:, unread:]
         level, scale = self._level_and_scale(past)
         past = (past - level) / scale
         outputs = torch.zeros((), dtype=past.dtype, device=past.device)
         if self.network is not None:
-            outputs = self.network(past, calendar)
+            outputs = self.network(past, covariates)
         if self.skip is not None:
             outputs = outputs + self.skip(past.transpose(1, 2)).transpose(1, 2).unsqueeze(-1)
         return outputs * scale.unsqueeze(-1) + level.unsqueeze(-1)
@@ -122,10 +122,10 @@ class ForecastEnsemble(nn.Module):
         super().__init__()
         self.members = nn.ModuleList(members)
 
-    def forward(self, past: Tensor, calendar: Tensor | None = None) -> Tensor:
+    def forward(self, past: Tensor, covariates: Tensor | None = None) -> Tensor:
         """In training all forecasts, shape (member, batch, horizon, channel, outputs); else their
         mean.
         """
-        forecasts = torch.broadcast_tensors(*(member(past, calendar) for member in self.members))
+        forecasts = torch.broadcast_tensors(*(member(past, covariates) for member in self.members))
         stacked = torch.stack(forecasts)
         return stacked if self.training else stacked.mean(dim=0)

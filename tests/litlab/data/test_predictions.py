@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from litlab.data.predictions import SUFFIXES, check_output, write_outputs
-from litlab.data.target import Classes
+from litlab.data.target import Classes, Numbers
 from tests.litlab.data.conftest import refusal
 
 READERS = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
@@ -20,6 +20,16 @@ def test_a_file_holds_what_its_name_says(tmp_path, suffix):
     frame = READERS[suffix](path)
     columns = {"row": [2, 3], "prediction": ["dog", "cat"], "probability": [0.75, 1.0]}
     assert frame.to_dict("list") == {**columns, "cat": [0.25, 1.0], "dog": [0.75, 0.0]}
+
+
+@pytest.mark.parametrize("number", [1000000003.25, 0.1, 1 / 3, -123456789.123456, 1e-12])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_all_digits_are_written_and_no_others(tmp_path, number, dtype):
+    outputs = torch.tensor([[number]], dtype=dtype)
+    write_outputs(tmp_path / "o.csv", {"row": [1]}, Numbers(["a"], [0.0], [1.0]), outputs)
+    _, _, text = (tmp_path / "o.csv").read_text().strip().rpartition(",")
+    assert torch.tensor(float(text), dtype=dtype).equal(outputs[0, 0])
+    assert len(text.lstrip("-")) <= (13 if dtype == torch.float32 else 18)
 
 
 def test_what_is_not_finite_is_not_written(tmp_path):

@@ -28,7 +28,7 @@ class Linear(nn.Module):
         super().__init__()
         self.layer = nn.Linear(12, 6 * outputs)
 
-    def forward(self, past, calendar=None):
+    def forward(self, past, covariates=None):
         return self.layer(past.mT).unflatten(2, (6, -1)).transpose(1, 2)
 
 

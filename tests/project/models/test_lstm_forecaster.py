@@ -2,11 +2,14 @@
 
 from functools import partial
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from litlab.callbacks import EMA
+from litlab.data import SeriesData
 from litlab.testing import ModuleContract
 from project.models.lstm_forecaster import LSTMForecaster
 from tests.conftest import CONFIGS
@@ -35,6 +38,35 @@ class TestLSTMForecaster(ModuleContract):
     def theory(self, batch):
         # The last value, until training starts
         return (batch["future"] - batch["past"][:, -1:]).abs().mean().item()
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"decoder": "parallel", "segment_length": 5, "channel_independent": True}]
+)
+def test_the_price_alone_explains_the_future(tmp_path, settings):
+    """20 shops in long format, that sell what the price of the day makes them sell."""
+    draw = np.random.default_rng(0)
+    times = np.tile(pd.date_range("2024-01-01", periods=60).astype(str), 20)
+    frame = pd.DataFrame({"date": times, "shop": np.repeat(np.arange(20), 60)})
+    frame["price"] = draw.uniform(1, 9, len(frame))
+    frame["size"] = frame["shop"] % 3
+    frame["sales"] = 1e9 - 8 * frame["price"] + 10 * frame["size"]
+    errors = []
+    for covariates in (["size"], ["size", "price"]):
+        torch.manual_seed(0)
+        data = SeriesData(
+            "csv", frame, series_column="shop", targets=["sales"], covariates=covariates,
+            context_length=10, horizon=5, batch_size=32,
+        )  # fmt: skip
+        model = LSTMForecaster(
+            context_length=10, horizon=5, num_targets=1, hidden_size=32,
+            num_covariates=data.num_covariates, optimizer=partial(torch.optim.Adam, lr=0.01),
+            **settings,
+        )  # fmt: skip
+        trainer = make_trainer(tmp_path, max_epochs=8, use_distributed_sampler=False)
+        trainer.fit(model, data)
+        errors.append(trainer.test(model, data, verbose=False)[0]["test/mse"])
+    assert errors[1] < 0.1 * errors[0]
 
 
 def build(**settings) -> LSTMForecaster:

@@ -49,16 +49,16 @@ def test_parallel_decoding_is_one_step_per_segment_and_channel(cell):
 
 
 @pytest.mark.parametrize("independent", [True, False])
-def test_calendar_of_a_segment_is_for_that_segment(independent):
+def test_covariates_of_a_segment_is_for_that_segment(independent):
     network = SegmentRNN(
         10, 7, 2, covariates=2, hidden_size=8, segment_length=4, channel_independent=independent
     )
-    past, calendar = torch.randn(3, 10, 2), torch.randn(3, 17, 2)
+    past, covariates = torch.randn(3, 10, 2), torch.randn(3, 17, 2)
 
     def rows_changed_by(row):
-        other = calendar.clone()
+        other = covariates.clone()
         other[1, row] += 1
-        changed = (network(past, other) != network(past, calendar)).any(dim=3).any(dim=2)
+        changed = (network(past, other) != network(past, covariates)).any(dim=3).any(dim=2)
         assert not changed[[0, 2]].any()  # the other windows
         return changed[1].tolist()
 
@@ -69,7 +69,7 @@ def test_calendar_of_a_segment_is_for_that_segment(independent):
 
 
 class Zero(nn.Module):
-    def forward(self, past, calendar):
+    def forward(self, past, covariates):
         return past.new_zeros(len(past), 4, past.shape[2], 3)
 
 
@@ -101,7 +101,7 @@ def test_a_forecast_of_nothing_is_the_level_and_a_skip_a_linear_map_of_the_last_
 
 def test_the_network_sees_windows_of_deviation_1():
     network = WindowForecast(None, "revin", None, 8)
-    network.network = lambda past, calendar: past.std(dim=1, correction=0)[:, None, :, None]
+    network.network = lambda past, covariates: past.std(dim=1, correction=0)[:, None, :, None]
     past = 7 * torch.randn(5, 8, 2)
     expected = past.std(dim=1, correction=0) + past.mean(dim=1)
     torch.testing.assert_close(network(past)[:, 0, :, 0], expected, rtol=1e-3, atol=1e-3)

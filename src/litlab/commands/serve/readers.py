@@ -8,7 +8,7 @@ import base64
 import io
 import unicodedata
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -170,41 +170,64 @@ class TextReader(Reader):
 
 
 class SeriesReader(Reader):
-    """The last rows of a series, as CSV or a list of objects."""
+    """The last rows of a series, as CSV or a list of objects; and where columns are known of the
+    future, those that follow, without targets.
+    """
 
     field = "series"
+
+    def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        from litlab.data.series.serving import SeriesMetadata
+
+        super().__init__(manifest, files)
+        self.known = SeriesMetadata.load(self.facts)
 
     def example(self) -> Fields:
         import pandas as pd
 
-        facts = self.facts
-        times = pd.date_range("2000-01-01", periods=facts["context_length"], freq=facts["freq"])
-        waves = np.sin(np.arange(len(times)))[:, None] * facts["scale"] + facts["mean"]
-        rows = pd.DataFrame(waves, columns=facts["targets"]).assign(
-            **{facts["time_column"]: times.astype(str)}
-        )
+        known, count = self.known, self.known.context_length
+        zone = next(column.zone for column in known.columns if column.kind == "time")
+        options: Any = {"freq": known.freq, "tz": zone and "UTC"}
+        times = pd.date_range("2000-01-01", periods=count + known.horizon, **options)
+        written = times.strftime(known.form.time_format) if known.form.time_format else times
+        waves = np.sin(np.arange(count))[:, None] * known.scale + known.mean
+        rows = pd.DataFrame(waves, columns=known.targets, dtype=object).reindex(range(len(times)))
+        told = {name: mean for name, (mean, _) in known.numbers.items()}
+        told |= {name: texts[0] for name, texts in known.categories.items()}
+        rows = rows.astype(object).where(rows.notna(), None)
+        rows = rows.assign(**told, **{known.time_column: written.astype(str)})
         return {self.field: rows.to_dict("records")}
 
     def read(self, fields: Fields) -> Sample:
         """Turn a series into one sample; the context is what an answer repeats, and the times that
         follow.
         """
-        from litlab.data.files import FileFormat
+        from litlab.data.files import read_cells
         from litlab.data.series.regular import read_last_rows
-        from litlab.data.series.serving import make_calendar
 
-        facts: dict[str, Any] = self.facts | {"series_column": None}
-        rows = facts["context_length"]
-        columns = [facts["time_column"], *facts["targets"]]
-        sent = lay_out("series", self.take(fields), columns, MOST_SERIES_ROWS)
-        series = read_last_rows(sent, facts, setting="series", form=FileFormat())
-        values = series.table.to_numpy()[:rows]
-        inputs = [values[None]]
-        if facts["covariates"]:
-            inputs.append(make_calendar(series.times, facts["covariates"]).numpy()[None])
+        known, count, sent = self.known, self.known.context_length, self.take(fields)
+        # A series needs no name, but where that is a covariate
+        name = known.series_column
+        also: Any = {name} - {*known.covariates, None}
+        columns = [column.name for column in known.columns if column.name not in also]
+        cells = read_cells(
+            lay_out("series", sent, columns, MOST_SERIES_ROWS, also), known.form, setting="series"
+        )
+        is_named = name in cells
+        if name and not is_named:
+            cells[name] = "the series"
+        series = read_last_rows(cells, known, "series")
+        names = series.table.index.unique(0)
+        if len(names) > 1:
+            raise UserError(f"series: there are {len(names)} of them; send one at a time")
+
+        rows, *told = (part.numpy() for part in known.lay_out(series.table))
+        values = rows[:count]
+        inputs = [part[None] for part in (values, *told)]
         times = series.times.astype(str).tolist()
-        past = {"times": times[:rows], "values": self._name_columns(values)}
-        return Sample(inputs, {"times": times[rows:], "past": past})
+        past = {"times": times[:count], "values": self._name_columns(values)}
+        repeated = {name: names[0]} if is_named else {}
+        return Sample(inputs, {**repeated, "times": times[count:], "past": past})
 
     def answer(self, outputs: Outputs, context: dict[str, Any]) -> dict[str, Any]:
         """Return times, past and forecast; the ends of the interval are null where the run has
@@ -217,7 +240,7 @@ class SeriesReader(Reader):
         return answer
 
     def _name_columns(self, values: np.ndarray) -> dict[str, list[float]]:
-        return dict(zip(self.facts["targets"], values.T.tolist(), strict=True))
+        return dict(zip(self.known.targets, values.T.tolist(), strict=True))
 
 
 class RowReader(Reader):
@@ -260,11 +283,13 @@ def choose_reader(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Any:
     return readers[manifest["kind"]](manifest, files)
 
 
-def lay_out(name: str, value: Any, columns: Sequence[str], most: int) -> Any:
+def lay_out(
+    name: str, value: Any, columns: Sequence[str], most: int, also: Iterable[str] = ()
+) -> Any:
     """Return rows as `litlab.data.files.read_cells` takes them: the bytes of a CSV file, or a
     frame.
 
-    Of the objects in a list only the columns are kept.
+    Of the objects in a list only the columns are kept, and of `also` what the first one has.
     """
     import pandas as pd
 
@@ -289,7 +314,8 @@ def lay_out(name: str, value: Any, columns: Sequence[str], most: int) -> Any:
                     f"{place}: it has no {column!r}; null stands for a value that is missing"
                 )
     # 3 stays 3, where others are missing, too
-    return pd.DataFrame(value, columns=list(columns), dtype=object)
+    columns = [*columns, *(column for column in also if column in value[0])]
+    return pd.DataFrame(value, columns=columns, dtype=object)
 
 
 def answer_class(names: Sequence[str], probabilities: np.ndarray) -> dict[str, Any]:

@@ -12,22 +12,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from litlab.data.files import FileFormat, Policy, UserFile
+from litlab.data.columns import fit_column
+from litlab.data.files import UserFile, check_columns, name_source
 from litlab.data.generated import SERIES_COLUMNS, generate_series
-from litlab.data.module import ExperimentData
+from litlab.data.own import OwnData
 from litlab.data.predictions import check_finite, write_predictions
 from litlab.data.public import PublicFile
+from litlab.data.series.measure import measure
 from litlab.data.series.regular import Gaps, Series, read_last_rows, read_series
-from litlab.data.series.serving import (
-    Covariate,
-    SeriesMetadata,
-    SeriesServing,
-    make_calendar,
-    measure,
-)
-from litlab.data.series.windows import Windows, find_ends, find_starts, fit_ridge, split_rows
+from litlab.data.series.serving import CALENDAR, SeriesMetadata, SeriesServing
+from litlab.data.series.windows import Windows, find_starts, fit_ridge, split_rows
+from litlab.data.target import Numbers
+from litlab.errors import UserError
 from litlab.metrics import ForecastMetrics
-from litlab.types import HalfOpenUnitInterval, PositiveInt
+from litlab.types import PositiveInt
 
 
 @dataclass(frozen=True)
@@ -50,21 +48,23 @@ class PublicSeries(PublicFile):
         return [self.name]
 
 
-class SeriesData(ExperimentData):
+class SeriesData(OwnData):
     """Windows of a time series with one or more columns: your own file, a public one (in
     subclasses), or generated.
 
     The file needs a time column at equal steps (business days, months and years count as equal) and
     columns of numbers; with a `series_column` it may hold several series, of which no window has
-    rows of two. The split is by time, in each series by itself. Each column is scaled to mean 0 and
-    deviation 1 of the training rows. Windows are at every row; the context of validation and test
-    windows may reach back into the rows before, what they forecast may not.
+    rows of two. The split is by time, for all series at the same one: fractions are of the
+    different times. With `fold` the times are cut into one block more than there are folds; the
+    test is the block after that number, and all before it is for training and validation. Each
+    column is scaled to mean 0 and deviation 1 of the training rows. Windows are at every row; the
+    context of validation and test windows may reach back into the rows before, what they forecast
+    may not.
 
     A batch is a dict: `past`, float32 (batch, context_length, channel), scaled; `future`, float32
-    (batch, horizon, channel), not in prediction; `calendar`, float32 (batch, context_length +
-    horizon, feature), where there are covariates; `start`, int64 (batch,): row where the window
-    begins. In Python, use a Trainer with ``use_distributed_sampler=False``, as the command line
-    does.
+    (batch, horizon, channel), not in prediction; `covariates`, float32 (batch, context_length +
+    horizon, feature), where there are some; `start`, int64 (batch,): row where the window begins.
+    In Python, use a Trainer with ``use_distributed_sampler=False``, as the command line does.
 
     Args:
         dataset: `csv` for your own file, `generated` for a made-up series; null: the public series
@@ -74,41 +74,27 @@ class SeriesData(ExperimentData):
         time_column: Column of the times. With UTC offsets they count in UTC, or as the clock on the
             wall where only that goes in equal steps.
         series_column: Column that tells which series a row belongs to; null: there is one.
-        targets: Columns to forecast; null: all that hold numbers.
-        covariates: What the model is told of past and future times: sine and cosine of the place in
-            the hour, day, week, month or year.
+        targets: Columns to forecast; null: all that hold numbers and are no covariates.
+        covariates: What the model is told of past and future. `minute`, `hour`, `weekday`, `day`
+            and `month` are sine and cosine of the place in the hour, day, week, month or year. All
+            others are columns: numbers are scaled, and of a category each has a feature that is 1
+            or 0. `predict` reads what is known of the future from rows behind the last one with a
+            target; a column that is constant in each series need not be there.
         context_length: Rows that a forecast is made from.
         horizon: Rows to forecast.
-        val_fraction: Share of the rows of each series for validation; of the rows before the test
-            with a fold.
-        test_fraction: Share of the rows of each series for the test: the last ones.
-        fold: Such as 0/5, the first of five, in place of the test: each series is cut into six
-            blocks of time, the test is the block after that number, and all before it is for
-            training and validation.
         freq: Step from row to row, such as 15min, h, D, B, MS, QS, YS (offset aliases of pandas);
             null: that which fits best. Times nearer to the steps than a tenth of one are moved
-            there.
+            there, but not to another day.
         gaps: Whether missing rows and values are errors or interpolated linearly, also from the
-            rows after them; never more than a tenth of a column.
-        bad_rows: Rows that can't be used (text for a number, no time, a time that occurs twice,
-            ...): `error` names them, `drop` leaves them out and says how many there are; `gaps`
-            says what becomes of the holes.
+            rows after them; never more than a tenth of a column. Windows of validation and test
+            that would forecast one are left out.
         season: Rows of a season, for the seasonal naive forecast and for MASE. null: a day's rows;
             7 for daily, 5 for business days, 52 for weekly, 12 for monthly ones; 1 for other steps,
             and where the training rows of a series hold no two seasons.
-        delimiter: What separates the cells of a CSV file; null: comma, semicolon, tab or bar,
-            whichever fits.
-        decimal: The decimal sign.
-        thousands: What stands between groups of three digits, as the comma in 1,129; null: nothing.
-        missing: Words that stand for a missing value, beside NA, N/A, NaN, null, None and nothing
-            at all.
-        time_format: How times are written, such as `%d/%m/%Y %H:%M`; null: in a form that can't be
-            misread.
         batch_size: Windows per batch and process.
         fallback: `generated` uses a made-up one where a public series can't be downloaded, and says
             so; null: an error.
-        **loader: seed, drop_last, num_workers, pin_memory, persistent_workers and prefetch_factor,
-            as of `ExperimentData`.
+        **options: What reads and splits the rows, as of `OwnData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or wrong.
@@ -125,47 +111,61 @@ class SeriesData(ExperimentData):
         time_column: str = "date",
         series_column: str | None = None,
         targets: list[str] | None = None,
-        covariates: list[Covariate] = [],  # noqa: B006 - lists are not changed
+        covariates: list[str] = [],  # noqa: B006 - lists are not changed
         context_length: PositiveInt = 336,
         horizon: PositiveInt = 96,
-        val_fraction: HalfOpenUnitInterval = 0.1,
-        test_fraction: HalfOpenUnitInterval = 0.2,
-        fold: str | None = None,
         freq: str | None = None,
         gaps: Gaps = "error",
-        bad_rows: Policy = "error",
         season: PositiveInt | None = None,
-        delimiter: str | None = None,
-        decimal: Literal[".", ","] = ".",
-        thousands: str | None = None,
-        missing: list[str] = [],  # noqa: B006
-        time_format: str | None = None,
         batch_size: PositiveInt = 64,
         fallback: Literal["generated"] | None = None,
-        **loader: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(batch_size=batch_size, **loader)
+        # What does not go with series is no setting
+        super().__init__(
+            target=[], task="regression", label_separator=None, split_column=None,
+            group_column=None, time_column=time_column, id_column=None, balance=None,
+            batch_size=batch_size, **options,
+        )  # fmt: skip
+        del self.targets  # the metadata tells them
         self.save_hyperparameters(logger=False, ignore=["path"])  # a frame can't be in a checkpoint
         self.settings: Any = self.hparams
         self.choose_source(dataset, path, fallback)
         if targets is None and self.dataset != "csv":
-            self.settings.targets = self.public.columns if self.public else SERIES_COLUMNS
-        form = FileFormat(delimiter, decimal, thousands, tuple(missing), time_format)
-        self.reading: dict[str, Any] = {"form": form, "gaps": gaps, "bad_rows": bad_rows}
+            columns = self.public.columns if self.public else SERIES_COLUMNS
+            self.settings.targets = [name for name in columns if name not in covariates]
+        twice = {*covariates} & {*(targets or []), time_column}
+        if twice:
+            raise UserError(
+                f"data.covariates: {twice.pop()} is a target or the time, too; leave it out of one"
+            )
 
     # ---- what models and messages are told
 
     def survey(self) -> SeriesMetadata:
-        """Return what is known before the series is measured; a public one need not be here yet."""
+        """Return what is known before the series is measured; a public one need not be here yet,
+        but for columns that are covariates.
+        """
         settings = self.settings
-        names = "context_length", "horizon", "covariates", "time_column", "series_column"
+        if settings.targets and {*settings.covariates} <= {*CALENDAR}:
+            return self._describe(list(settings.targets))
+        self.prepare_data()
+        return super().survey()
+
+    def _describe(self, targets: list[str], **columns: Any) -> SeriesMetadata:
+        """Return the metadata before the series is measured."""
+        settings = self.settings
+        names = "context_length", "horizon", "time_column", "series_column", "freq"
         return SeriesMetadata(
             **{name: settings[name] for name in names},
-            targets=list(settings.targets or self.series.table),
-            freq="",
+            **columns,
+            target=Numbers(targets, [], []),
+            form=self.form,
+            covariates=sorted(settings.covariates, key=lambda name: name not in CALENDAR),
+            static=None,
+            numbers={},
+            categories={},
             season=1,
-            mean=[],
-            scale=[],
             naive_error=[],
             generated=self.generated,
         )
@@ -179,10 +179,12 @@ class SeriesData(ExperimentData):
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever a time or a number of the series does."""
-        return hashlib.sha256(
-            self.times.tobytes() + self.series.table.values.tobytes()
-        ).hexdigest()[:12]
+        """Changes whenever a time or a value of the series does."""
+        from pandas.util import hash_pandas_object
+
+        hash_rows: Any = hash_pandas_object
+        hashes = hash_rows(self.series.table).to_numpy()
+        return hashlib.sha256(hashes.tobytes()).hexdigest()[:12]
 
     @property
     def times(self) -> np.ndarray:
@@ -193,31 +195,66 @@ class SeriesData(ExperimentData):
 
     # ---- from a file to memory
 
-    @cached_property
+    @property
     def series(self) -> Series:
         """The series, which are read when they are first asked for."""
-        source: Any = self.path
+        return self._opened[1]
+
+    @cached_property
+    def _opened(self) -> tuple[SeriesMetadata, Series]:
+        """What the columns are, and the series."""
+        settings, source = self.settings, self.path
+        told = [name for name in settings.covariates if name not in CALENDAR]
         if self.generated:
-            source = generate_series(self.settings.time_column, self.settings.targets)
+            source = generate_series(settings.time_column, [*settings.targets, *told])
         elif self.dataset is None:
             source = self.path / self.public.name
-        return read_series(source, self.settings, **self.reading)
+        where = name_source(source, "data.path")
+        raw = self.read_cells(source, "data.path")
+
+        # What the columns are; without targets all others that hold numbers
+        kinds: dict[Any, Any] = dict.fromkeys(told, "input")
+        kinds |= dict.fromkeys(settings.targets or [], "number")
+        kinds |= {settings.series_column: "category", settings.time_column: "time"}
+        kinds.pop(None, None)  # there is one series
+        check_columns(raw, where, dict.fromkeys(kinds, "correct it, or the setting that names it"))
+        if not settings.targets:
+            kinds = dict.fromkeys(raw, "series") | kinds
+        columns = {
+            name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()
+        }
+        targets = settings.targets or [
+            name
+            for name, column in columns.items()
+            if kinds[name] == "series" and column.kind == "number"
+        ]
+        if not targets:
+            raise UserError(
+                f"{where}: there is no column of numbers besides that of the times; add one"
+            )
+
+        needed = {settings.time_column, settings.series_column, *targets, *told}
+        columns = [column for name, column in columns.items() if name in needed]
+        known = self._describe(list(targets), columns=columns)
+        options: Any = {"gaps": settings.gaps, "bad_rows": self.bad_rows}
+        return known, read_series(raw, known, where, **options)
 
     def open(self, stage: str | None) -> SeriesMetadata:
-        series, settings = self.series, self.settings
-        ends = find_ends(settings.val_fraction, settings.test_fraction, settings.fold)
-        if settings.fold is None and not (self.dataset or self.generated):
-            ends = [row / len(series.table) for row in self.public.ends]
-        self._split = split_rows(series, ends)
+        (known, series), settings = self._opened, self.settings
+        is_published = not (self.dataset or self.generated or self.split.fold or self.split.cut)
+        ends = self.public.ends if is_published else ()
+        times = series.times.to_numpy("datetime64[ns]")
+        self._split = split_rows(times, self.split, ends)
         self._starts = find_starts(series, self._split, settings.context_length, settings.horizon)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
-        return replace(
-            self.survey(), freq=series.freq, **measure(series, self._split, settings.season)
-        )
+        where = name_source(self.path, "data.path")
+        return replace(known, **measure(known, series, self._split, settings.season, where))
 
     @property
     def rows(self) -> dict[str, Tensor]:
-        """All rows, and their calendar if there is one, as the model gets them; after `setup`."""
+        """All rows, and their covariates if there are some, as the model gets them; after
+        `setup`.
+        """
         # It is emptied with each set-up, and where a checkpoint has other scales
         if "rows" not in self._samples:
             rows = self._encode(self.series)
@@ -228,10 +265,7 @@ class SeriesData(ExperimentData):
         return self._samples["rows"]
 
     def _encode(self, series: Series) -> dict[str, Tensor]:
-        raw = [torch.tensor(series.table.to_numpy())]
-        if self.metadata.covariates:
-            raw.append(make_calendar(series.times, self.metadata.covariates))
-        return self.serving().encode(*raw)
+        return self.serving().encode(*self.metadata.lay_out(series.table))
 
     def samples(self, split: str) -> Windows:
         return Windows(self.rows, self._starts[split], self.context_length, self.horizon)
@@ -289,7 +323,9 @@ class SeriesData(ExperimentData):
     # ---- prediction
 
     def open_input(self, source: str) -> Windows:
-        self._predicted = read_last_rows(source, vars(self.metadata), **self.reading)
+        raw, where = self.read_cells(source), name_source(source, "--input")
+        options: Any = {"gaps": self.settings.gaps, "bad_rows": self.bad_rows, "form": self.form}
+        self._predicted = read_last_rows(raw, self.metadata, where, **options)
         rows = self._encode(self._predicted)
         begins = torch.arange(0, len(rows["past"]), self.context_length + self.horizon)
         windows = Windows(rows, begins, self.context_length, self.horizon)
@@ -315,7 +351,7 @@ class SeriesData(ExperimentData):
         check_finite(numbers[..., 0], times)
 
         names = map("".join, product(known.targets, ("", "_lower", "_upper")))
-        values = dict(zip(names, numbers.flatten(1).T.tolist(), strict=True))
+        values = dict(zip(names, numbers.flatten(1).T.numpy(), strict=True))
         columns = {known.series_column: series, known.time_column: times, **values}
         columns.pop(None, None)  # there is one series
         write_predictions(Path(path), columns)

@@ -3,27 +3,18 @@ filled.
 """
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from lightning.pytorch.utilities import rank_zero_info
 from pandas.tseries.frequencies import to_offset
 
-from litlab.data.columns import fit_column, read_columns
-from litlab.data.files import (
-    Cells,
-    FileFormat,
-    Frame,
-    Policy,
-    Source,
-    check_columns,
-    drop_bad_rows,
-    name_source,
-    read_cells,
-)
+from litlab.data.files import Cells, FileFormat, Frame, Policy, drop_bad_rows
+from litlab.data.series.serving import SeriesMetadata
 from litlab.errors import UserError
+from litlab.util.text import some
 
 Gaps = Literal["error", "interpolate"]
 _TOLERANCE = 0.1  # of a step: times so near to the grid are on it
@@ -36,12 +27,17 @@ class Series:
     """One series or several at equal steps of time, one below the other, without gaps.
 
     Args:
-        table: float64 columns; the index has the name of the series and the time of each row.
+        table: Targets, float64, and covariates; the index has the name of the series and the time
+            of each row.
+        made_up: The index of the rows in which a target is interpolated.
         freq: Time from row to row, a pandas offset alias.
+        static: Covariates that are constant in each series.
     """
 
     table: Frame
+    made_up: Any
     freq: str
+    static: list[str]
 
     @property
     def times(self) -> Any:
@@ -52,67 +48,100 @@ class Series:
 
 
 def read_series(
-    source: Source,
-    known: Mapping[str, Any],
-    form: FileFormat,
+    raw: Frame,
+    known: SeriesMetadata,
+    where: str,
+    *,
+    form: FileFormat | None = None,
     gaps: Gaps = "error",
     bad_rows: Policy = "error",
-    setting: str = "data.path",
+    ahead: int = 0,
 ) -> Series:
-    """Read series from a file, see `read_frame`.
+    """Read series.
 
-    A time that is nearer to the grid of equal steps than a tenth of a step is moved onto it; the
-    rows may be in any order. Times with UTC offsets count in UTC, or as the clock on the wall where
-    that shows the same hour in all rows.
+    A time that is nearer to the grid of equal steps than a tenth of a step is moved onto it, but
+    not to another day; the rows may be in any order. Times with UTC offsets count in UTC, or as the
+    clock on the wall where that shows the same hour in all rows.
 
     Args:
-        source: The file, or what was sent.
-        known: Settings of `SeriesData`, or metadata, by name: ``time_column``; ``series_column``,
-            None where there is one series; ``targets``, the columns to read, None for all that hold
-            numbers; ``freq``, None where the step is to be found.
-        form: How its cells are written.
+        raw: As of `read_cells`.
+        known: What the columns are.
+        where: What messages call the file.
+        form: How its cells are written; None: as those of the training file.
         gaps: Whether missing rows and values are errors or interpolated linearly.
         bad_rows: Whether rows without a time, with text for a number, with a time that is there
             twice or is off the step are errors or left out.
-        setting: Where the file's name comes from, for messages.
+        ahead: Rows to return beyond the last one of a series that has a target. There the targets
+            are NaN, and the covariates as the file has them.
 
     Raises:
-        UserError: It can't be read, a column is missing or holds no numbers, or the rows make no
-            regular series.
+        UserError: A column is missing or holds no numbers, or the rows make no regular series, or
+            are too few.
     """
-    where = name_source(source, setting)
-    time_column, series_column, targets = (
-        known[name] for name in ("time_column", "series_column", "targets")
-    )
-    raw = read_cells(source, form, setting=setting, bad_rows=bad_rows)
-    kinds: Any = {
-        series_column: "category",
-        time_column: "time",
-        **dict.fromkeys(targets or [], "number"),
-    }
-    kinds.pop(None, None)  # there is one series
-    check_columns(raw, where, dict.fromkeys(kinds, "correct it, or the setting that names it"))
-    if not targets:  # all others that hold numbers
-        kinds = dict.fromkeys(raw, "series") | kinds
-    columns = {name: fit_column(raw[name], kind, form, where) for name, kind in kinds.items()}
-    needed = {time_column, series_column}
-    rows = read_columns(raw, columns, form, where, needed=needed, bad_rows=bad_rows)
-    times, names = rows[time_column], rows.get(series_column, pd.Series("", rows.index))
-    numbers = rows[list(targets)] if targets else rows.select_dtypes("number")
-    if numbers.empty:
-        raise UserError(
-            f"{where}: there is no column of numbers besides that of the times; add one"
-        )
+    rows = known.read(raw, where, form, bad_rows)
+    times = rows[known.time_column]
+    names = pd.Series("", rows.index) if known.series_column is None else rows[known.series_column]
+    static = known.static
+    if static is None:
+        of_series = rows[known.covariate_columns].groupby(names.to_numpy())
+        differs = of_series.nunique(dropna=False).max().gt(1)
+        static = differs.index[~differs].tolist() if names.nunique() > 1 else []
+
+    # A text that is missing is none, unlike a row that is missing
+    texts = rows[known.covariate_columns].select_dtypes("string").columns.difference(static)
+    rows[texts] = rows[texts].fillna("")
 
     # Each series is on a grid of its own.
-    parts = dict(list(numbers.groupby(names, sort=False)))
-    longest = max(parts.values(), key=len)
-    freq = known["freq"] or _find_step(times[longest.index], where)
-    parts = {
-        name: _lay_on_grid(part, times[part.index], freq, bad_rows, where)
-        for name, part in parts.items()
-    }
-    return Series(_fill_gaps(pd.concat(parts), gaps, where), freq)
+    columns = list(dict.fromkeys([*known.targets, *known.covariate_columns]))
+    parts = dict(list(rows[columns].groupby(names, sort=False)))
+    freq = known.freq
+    if freq is None:
+        longest = max(parts.values(), key=len)
+        freq = _find_step(times[longest.index], where)
+    table = pd.concat(
+        {
+            name: _lay_on_grid(part, times[part.index], freq, bad_rows, where, ahead)
+            for name, part in parts.items()
+        }
+    )
+    by_series = table.groupby(level=0, sort=False)
+    if static:
+        table[static] = by_series[static].ffill().groupby(level=0, sort=False).bfill()
+
+    # Behind the last target of a series is the future
+    is_there = table[known.targets].notna().any(axis=1)
+    step = by_series.cumcount()
+    last = step.where(is_there).groupby(level=0, sort=False).transform("max").fillna(-1)
+    is_past = step <= last
+    if not ahead and not is_past.all():
+        rank_zero_info(
+            f"{where}: {(~is_past).sum():,} rows behind the last one with a target are left out"
+        )
+    numbers = table.select_dtypes("number").columns
+    made_up = table.index[table[known.targets].isna().any(axis=1)]
+    values = table[numbers].to_numpy(copy=True)  # `loc` would look up each row
+    values[is_past] = _fill_gaps(table.loc[is_past, numbers], gaps, where)
+    table[numbers] = values
+
+    # At the begin of a series there is nothing to interpolate from
+    is_whole = table[numbers].notna().all(axis=1) & is_past
+    is_next = (step > last) & (step <= last + ahead)
+    least = known.context_length + (0 if ahead else known.horizon)
+    is_long = _find_long(is_whole.groupby(level=0, sort=False).sum(), least, where)
+    is_taken = table.index.get_level_values(0).map(is_long)
+    return Series(table[(is_whole | is_next) & is_taken], made_up, freq, static)
+
+
+def _find_long(sizes: Cells, least: int, where: str) -> Cells:
+    """Return which series have the rows that are needed; name those that have not."""
+    is_long = sizes >= least
+    if not is_long.all():
+        rows = [f"{name or 'the series'} has {size:,}" for name, size in sizes[~is_long].items()]
+        summary = f"{where}: a series needs {least:,} rows with a target, and {some(rows)}"
+        if not is_long.any():
+            raise UserError(f"{summary}; give more")
+        rank_zero_info(f"warning: {summary}; what is too short is left out")
+    return is_long
 
 
 def _find_step(times: Cells, where: str) -> str:
@@ -128,24 +157,40 @@ def _find_step(times: Cells, where: str) -> str:
         steps: Any = pd.Series(map(pd.infer_freq, stretches), dtype=object)
         if steps.any():
             return steps.mode()[0]
-        step = index.diff().median()
-        for unit in ("D", "h", "min", "s"):
-            if abs(step.round(unit) - step) < step / 50:
-                step = step.round(unit)
-        return str(pd.infer_freq(pd.date_range(index[0], periods=3, freq=step)))
+        # On the same day of each month, or its last one: the step from month to month
+        months = index.tz_localize(None).to_period("M")
+        is_on_day = index.day == np.minimum(index.day.max(), index.days_in_month)
+        start = index[0]
+        if months.is_unique and is_on_day.all():
+            start = months[0].to_timestamp()
+            step = f"{pd.Series(months.astype('int64')).diff().mode()[0]:.0f}MS"
+        else:
+            step = index.diff().median()
+            for unit in ("D", "h", "min", "s"):
+                if abs(step.round(unit) - step) < step / 50:
+                    step = step.round(unit)
+        return str(pd.infer_freq(pd.date_range(start, periods=3, freq=step)))
 
 
-def _lay_on_grid(rows: Frame, times: Cells, freq: str, bad_rows: Policy, where: str) -> Frame:
-    """Return the rows of one series by the times of a grid, NaN where there is no row."""
+def _lay_on_grid(
+    rows: Frame, times: Cells, freq: str, bad_rows: Policy, where: str, ahead: int
+) -> Frame:
+    """Return the rows of one series by the times of a grid, NaN where there is no row; and some
+    more behind them.
+    """
     # Twice as many times as there are: a wrong year is off this grid, and makes none of millions of
     # rows.
-    grid = _follow(times.min(), freq, 2 * len(times))
-    # Where times jitter, through the middle
-    grid += (times - grid[grid.get_indexer(times, method="nearest")]).median()
-    tolerance = _TOLERANCE * grid.diff().min()
+    grid = _make_grid(times, freq, 2 * len(times) + ahead)
+    step = grid.diff().min()
+    if step < pd.Timedelta("28D"):  # where times jitter, through the middle
+        grid += (times - grid[grid.get_indexer(times, method="nearest")]).median()
+    tolerance = _TOLERANCE * step
     places = pd.Series(grid.get_indexer(times, method="nearest", tolerance=tolerance), times.index)
 
     wrong = (places < 0) | places.duplicated()
+    # A month's tenth is days
+    is_far = (times - grid[places]).abs() > _TOLERANCE * pd.Timedelta("1D")
+    wrong |= is_far & (times.dt.normalize() != grid[places].normalize())
     if wrong.mean() > _MOST_WRONG:
         raise UserError(
             f"{where}: {wrong.mean():.0%} of the times are there twice or off the step of {freq}, "
@@ -158,7 +203,27 @@ def _lay_on_grid(rows: Frame, times: Cells, freq: str, bad_rows: Policy, where: 
     problems = {row: f"{time} {problem}" for row, time in times[wrong].items()}
     rows = drop_bad_rows(rows, problems, bad_rows, where)
     places = places[rows.index]
-    return rows.set_axis(grid[places]).reindex(grid[places.min() : places.max() + 1])
+    rows = rows.set_axis(grid[places])
+    return rows.reindex(grid[places.min() : places.max() + 1 + ahead])
+
+
+def _make_grid(times: Cells, freq: str, count: int) -> Any:
+    """Return so many times at equal steps, from the earliest one on."""
+    try:
+        first, step = times.min(), to_offset(freq)
+    except ValueError:
+        raise UserError(f"data.freq: {freq} is no step; use 15min, h, D, B, MS, ...") from None
+    start = step.rollback(first)
+    grid = pd.date_range(start, periods=count + 1, freq=freq)
+    unit = step.rule_code.partition("-")[0]
+    if unit[0] not in "MQY":
+        return grid + (first - start)
+    # Months have no common length: 30 January is followed by 29 February, and then by 30 March
+    is_end = unit.endswith("E") and times.dt.is_month_end.all()
+    day = 31 if is_end else times.dt.day.max()
+    months = grid.tz_localize(None).to_period("M").to_timestamp().tz_localize(grid.tz)
+    days = pd.to_timedelta(np.minimum(day, months.days_in_month) - 1, "D")
+    return months + days + (first - first.normalize())
 
 
 def _fill_gaps(table: Frame, gaps: Gaps, where: str) -> Frame:
@@ -179,50 +244,39 @@ def _fill_gaps(table: Frame, gaps: Gaps, where: str) -> Frame:
         )
     if gaps == "error":
         raise UserError(f"{summary}; add them, or use --data.gaps interpolate")
-    rank_zero_info(f"{summary}; they are interpolated (data.gaps)")
-    filled = table.groupby(level=0, sort=False).transform(
+    rank_zero_info(f"{summary}; they are interpolated (data.gaps), and count in no test")
+    return table.groupby(level=0, sort=False).transform(
         lambda column: column.interpolate(limit_area="inside")
     )
-    return filled.dropna()  # at the ends of a series there is nothing to interpolate from
 
 
-def read_last_rows(
-    source: Source, known: Mapping[str, Any], *, setting: str = "--input", **options: Any
-) -> Series:
-    """Read the rows that forecasts are made from; columns that the training did not have are
-    ignored.
+def read_last_rows(raw: Frame, known: SeriesMetadata, where: str, **options: Any) -> Series:
+    """Read the rows that forecasts are made from.
 
     Args:
-        source: The file, or what was sent.
-        known: Fields of the checkpoint's metadata by their names.
-        setting: Where the file's name comes from, for messages.
+        raw: As of `read_cells`.
+        known: Metadata of the checkpoint.
+        where: What messages call the file.
         **options: form, gaps and bad_rows, as of `read_series`.
 
     Returns:
-        The last ``context_length`` rows of each series, and below them ``horizon`` rows that repeat
-        the last one, with the times that follow.
+        The last ``context_length`` rows of each series, and ``horizon`` rows that follow, in which
+        the targets are zero.
 
     Raises:
-        UserError: It is missing, wrong, too short, or not like that of the training.
+        UserError: It is wrong, too short, lacks covariates of the future, or is not like that of
+            the training.
     """
-    series = read_series(source, known, setting=setting, **options)
-    least = known["context_length"]
-    windows = {}
-    for name, part in series.table.groupby(level=0, sort=False):
-        if len(part) < least:
-            raise UserError(
-                f"{setting}: {name or 'the series'} has {len(part)} rows; give the "
-                f"last {least} or more"
-            )
-        past: Any = part.droplevel(0).tail(least)
-        future = _follow(past.index[-1], series.freq, known["horizon"])[1:]
-        windows[name] = past.reindex(past.index.append(future), method="ffill")
-    return Series(pd.concat(windows), series.freq)
-
-
-def _follow(first: Any, freq: str, count: int) -> Any:
-    """Return a time and those that follow it at equal steps, also where months begin on another day
-    than the first.
-    """
-    start = to_offset(freq).rollback(first)
-    return pd.date_range(start, periods=count + 1, freq=freq) + (first - start)
+    past, horizon = known.context_length, known.horizon
+    series = read_series(raw, known, where, ahead=horizon, **options)
+    of_series = series.table.groupby(level=0, sort=False)
+    lacking = of_series[known.covariate_columns].tail(horizon).isna()
+    if lacking.any(axis=None):
+        name, time, column = lacking.stack().idxmax()
+        raise UserError(
+            f"{where}: {column!r} of {time} is missing{f' in {name}' if name else ''}; give it for "
+            f"the {horizon} rows that follow the last one, in rows without {known.targets[0]!r}"
+        )
+    return replace(
+        series, table=of_series.tail(past + horizon).fillna(dict.fromkeys(known.targets, 0.0))
+    )

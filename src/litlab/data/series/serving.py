@@ -1,40 +1,40 @@
-"""Between the rows of a file and a model: scales, calendar, and what a checkpoint knows of its
-series.
+"""What a checkpoint knows of its series, and windows as a deployed model takes them: in the units
+of the file.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.series.regular import Series
-from litlab.data.serving import BATCH, Metadata, Serving, TensorSpec
-from litlab.errors import UserError
+from litlab.data.columns import count_unknown
+from litlab.data.files import FileFormat, Frame, Policy
+from litlab.data.serving import BATCH, Serving, TensorSpec
+from litlab.data.target import TargetMetadata
 
-Covariate = Literal["minute", "hour", "weekday", "day", "month"]
-_SEASONS = {"B": 5, "D": 7, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
-_LARGEST = 1e36  # range of a column: scales are float32 in places
+CALENDAR = ("minute", "hour", "weekday", "day", "month")
 
 
-@dataclass(frozen=True)
-class SeriesMetadata(Metadata):
-    """Metadata of a series, or of several in one file.
+@dataclass(frozen=True, kw_only=True)
+class SeriesMetadata(TargetMetadata):
+    """Metadata of a series, or of several in one file; what is measured is that of the training
+    rows.
 
     Args:
-        targets: Names of the columns to forecast: the channels.
         context_length: Rows that a forecast is made from.
         horizon: Rows to forecast.
-        covariates: Calendar features that the model gets.
+        covariates: Calendar features and columns that the model is told, the calendar first.
         time_column: Column of the times.
         series_column: Column that tells which series a row belongs to; None: there is one.
-        freq: Time from row to row, a pandas offset alias.
+        freq: Time from row to row, a pandas offset alias; None: it is to be found.
+        static: Columns among the covariates that are constant in each series; None: they are to be
+            found.
+        numbers: Mean and standard deviation of each column of numbers among the covariates.
+        categories: The categories of each other column among them.
         season: Rows of a season.
-        mean: Mean of each channel in the training rows.
-        scale: Standard deviation of each channel, likewise.
-        naive_error: Mean absolute error of the seasonal naive forecast in the training rows,
-            scaled, for each channel.
+        naive_error: Mean absolute error of the seasonal naive forecast, scaled, for each channel.
         generated: Whether the series is made up.
     """
 
@@ -43,100 +43,106 @@ class SeriesMetadata(Metadata):
         "context_length",
         "horizon",
         "covariates",
+        "categories",
         "freq",
         "season",
     )
-    targets: list[str]
     context_length: int
     horizon: int
-    covariates: list[Covariate]
+    covariates: list[str]
     time_column: str
     series_column: str | None
-    freq: str
+    freq: str | None
+    static: list[str] | None
+    numbers: dict[str, list[float]]
+    categories: dict[str, list[str]]
     season: int
-    mean: list[float]
-    scale: list[float]
     naive_error: list[float]
     generated: bool
 
+    def read(
+        self, raw: Frame, where: str, form: FileFormat | None = None, bad_rows: Policy = "error"
+    ) -> Frame:
+        """Read rows as `TargetMetadata.read`; say which categories are new."""
+        rows = super().read(raw, where, form, bad_rows)
+        for name, texts in self.categories.items():
+            count_unknown(rows[name], texts, where)
+        return rows
+
     @property
-    def target_names(self) -> list[str]:
-        return self.targets
+    def needed(self) -> list[str]:
+        return [name for name in (self.time_column, self.series_column) if name is not None]
+
+    @property
+    def calendar(self) -> list[str]:
+        return [name for name in self.covariates if name in CALENDAR]
+
+    @property
+    def covariate_columns(self) -> list[str]:
+        return [name for name in self.covariates if name not in CALENDAR]
+
+    @property
+    def features(self) -> list[str]:
+        """What each covariate that the network gets is."""
+        angles = [f"{part} of {name}" for name in self.calendar for part in ("sine", "cosine")]
+        for name in self.covariate_columns:
+            texts = self.categories.get(name)
+            angles += [name] if texts is None else [f"{name} is {text}" for text in texts]
+        return angles
+
+    @property
+    def num_covariates(self) -> int:
+        return len(self.features)
+
+    @property
+    def mean(self) -> list[float]:
+        return self.target_mean
+
+    @property
+    def scale(self) -> list[float]:
+        return self.target_std
 
     @property
     def num_targets(self) -> int:
         return len(self.targets)
 
-    @property
-    def num_covariates(self) -> int:
-        return 2 * len(self.covariates)
+    def lay_out(self, table: Frame) -> list[Tensor]:
+        """Lay rows out as a deployed model takes them.
+
+        Args:
+            table: As of `Series`.
+
+        Returns:
+            The targets, float64 (time, channel), and where there are some the covariates, (time,
+            feature): calendar, numbers as they are, and 1 for the category that a row has, 0 for
+            each other.
+        """
+        targets = torch.tensor(table[self.targets].to_numpy())
+        if not self.covariates:
+            return [targets]
+        parts = [make_calendar(table.index.get_level_values(1), self.calendar)]
+        for name in self.covariate_columns:
+            texts = self.categories.get(name)
+            if texts is None:
+                parts.append(table[[name]].to_numpy())
+            else:  # a missing category is none of them
+                parts.append(table[[name]].fillna("").to_numpy(object) == np.array(texts, object))
+        return [targets, torch.from_numpy(np.concatenate(parts, axis=1, dtype="float64"))]
 
 
-def measure(series: Series, split: np.ndarray, season: int | None) -> dict[str, Any]:
-    """Measure the training rows of all series together.
+def make_calendar(times: Any, names: list[str]) -> np.ndarray:
+    """Tell where each time is in its hour, day, week, month or year.
 
-    Args:
-        series: The series.
-        split: As of `split_rows`.
-        season: Rows of a season; None: what is usual for the step. It is 1 where no series has two
-            in training.
-
-    Returns:
-        ``season``; and for each column ``mean``, ``scale`` (the standard deviation) and
-        ``naive_error``: mean absolute difference, scaled, to the row one season before, which MASE
-        divides by (Hyndman & Koehler 2006).
-
-    Raises:
-        UserError: A column never changes, or its numbers are too large or too small.
-    """
-    train = series.table[split == "train"]
-    parts = train.groupby(level=0)
-    season = season or find_season(series.freq)
-    if 2 * season > parts.size().max():
-        season = 1
-
-    values = np.ascontiguousarray(train)
-    extent = np.ptp(values, axis=0)
-    wrong = train.columns[(extent < 1 / _LARGEST) | (extent > _LARGEST)]
-    if len(wrong):
-        raise UserError(
-            f"data.targets: column {wrong[0]!r} can't be scaled, its training rows are all the "
-            "same, or too large or small; correct it, or leave it out"
-        )
-    mean, scale = values.mean(0), values.std(0)
-    changes = abs(np.ascontiguousarray(parts.diff(season).dropna()))
-    naive_error = changes.mean(0) / scale
-    return {
-        "season": season,
-        "mean": mean.tolist(),
-        "scale": scale.tolist(),
-        "naive_error": naive_error.tolist(),
-    }
-
-
-def find_season(freq: str) -> int:
-    """Return the rows of the season that is usual for a step: a day, a week of days, a year of
-    weeks or months.
-    """
-    import pandas as pd
-
-    day = pd.date_range("2024-01-01", "2024-01-02", freq=freq, inclusive="left")
-    return _SEASONS.get(freq.partition("-")[0]) or len(day) or 1
-
-
-def make_calendar(times: Any, covariates: list[Covariate]) -> Tensor:
-    """Tell where each time is in its hour, day, week, month or year: what is known of the future.
-
-    Each covariate is an angle, given by its sine and cosine, so that 23 h is as near to 0 h as 1 h
+    Each feature is an angle, given by its sine and cosine, so that 23 h is as near to 0 h as 1 h
     is.
 
     Args:
         times: The times, a DatetimeIndex.
-        covariates: `minute` of the hour, `hour` of the day, `weekday` (from Monday), `day` of the
-            month (a month's length is a full turn), `month` of the year.
+        names: `minute` of the hour, `hour` of the day, `weekday` (from Monday), `day` of the month
+            (a month's length is a full turn), `month` of the year.
 
     Returns:
-        float32 (time, 2 x covariates): sine and cosine of the first covariate, of the second, ...
+        (time, 2 x names): sine and cosine of the first one, of the second, ...
     """
     shares = {
         "minute": times.minute / 60,
@@ -145,13 +151,12 @@ def make_calendar(times: Any, covariates: list[Covariate]) -> Tensor:
         "day": (times.day - 1) / times.days_in_month,
         "month": (times.month - 1) / 12,
     }
-    angles = 2 * np.pi * np.stack([shares[name] for name in covariates], axis=1)
-    features = np.stack([np.sin(angles), np.cos(angles)], axis=2)
-    return torch.from_numpy(features.reshape(len(times), -1)).float()
+    angles = 2 * np.pi * np.array([shares[name] for name in names]).reshape(-1, len(times)).T
+    return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(times), -1)
 
 
 class SeriesServing(Serving):
-    """Scales the rows of a window, and its forecast back.
+    """Scales the rows of a window and its covariates, and the forecast back.
 
     Args:
         metadata: Metadata of the checkpoint.
@@ -160,6 +165,8 @@ class SeriesServing(Serving):
     kind = "series"
     mean: Tensor
     scale: Tensor
+    centre: Tensor
+    spread: Tensor
 
     def __init__(self, metadata: SeriesMetadata) -> None:
         rows, horizon, columns = metadata.context_length, metadata.horizon, len(metadata.targets)
@@ -169,9 +176,9 @@ class SeriesServing(Serving):
             )
         ]
         if metadata.covariates:
-            what = f"sine and cosine of {', '.join(metadata.covariates)}, of past and future times"
-            shape = (BATCH, rows + horizon, 2 * len(metadata.covariates))
-            inputs.append(TensorSpec("calendar", "float32", shape, what))
+            what = f"of past and future rows: {', '.join(metadata.features)}"
+            shape = (BATCH, rows + horizon, metadata.num_covariates)
+            inputs.append(TensorSpec("covariates", "float64", shape, what))
         meanings = {
             "forecast": "the rows that follow, in the units of the past",
             "lower": "lower end of the interval; NaN where the run has none",
@@ -182,13 +189,23 @@ class SeriesServing(Serving):
             inputs, [TensorSpec(name, "float64", shape, what) for name, what in meanings.items()]
         )
         self.metadata = metadata
-        self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
-        self.register_buffer("scale", torch.tensor(metadata.scale, dtype=torch.float64))
+        # Angles and categories stay as they are
+        scales = [metadata.numbers.get(name, [0.0, 1.0]) for name in metadata.features]
+        numbers = {
+            "mean": metadata.mean,
+            "scale": metadata.scale,
+            "centre": [mean for mean, _ in scales],
+            "spread": [scale for _, scale in scales],
+        }
+        for name, values in numbers.items():
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
 
-    def encode(self, past: Tensor, calendar: Tensor | None = None) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the scaled window, float32, and the calendar where there is one."""
+    def encode(self, past: Tensor, covariates: Tensor | None = None) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return the scaled window and the scaled covariates where there are some, float32."""
         batch = {"past": ((past - self.mean) / self.scale).float()}
-        return batch if calendar is None else batch | {"calendar": calendar}
+        if covariates is not None:
+            batch["covariates"] = ((covariates - self.centre) / self.spread).float()
+        return batch
 
     def decode(self, predicted: Tensor) -> tuple[Tensor, ...]:
         """Return forecast and ends of its interval in the units of the file, each (batch, horizon,
@@ -197,9 +214,11 @@ class SeriesServing(Serving):
         return tuple(part.double() * self.scale + self.mean for part in predicted.unbind(dim=-1))
 
     def raw(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
-        """Return the window in the units of the file, and the calendar where there is one."""
+        """Return the window, and the covariates where there are some, in the units of the file."""
         past = batch["past"].double() * self.scale + self.mean
-        return past, *(batch[spec.name] for spec in self.inputs[1:])
+        if "covariates" not in batch:
+            return (past,)
+        return past, batch["covariates"].double() * self.spread + self.centre
 
     def predicted(self, outputs: Any) -> Tensor:
         """Return forecast and ends of its interval, scaled, float32 (batch, horizon, column, 3)."""
@@ -210,9 +229,7 @@ class SeriesServing(Serving):
         return batch["future"]
 
     def facts(self) -> dict[str, Any]:
-        """Return the metadata: the columns in order, their scales, how many rows come in and out,
-        the step, ...
-        """
+        """Return the metadata: the columns and their scales, how many rows come in and out, ..."""
         return self.metadata.state_dict()
 
     def unit(self) -> Tensor:
@@ -221,6 +238,6 @@ class SeriesServing(Serving):
 
     def example(self) -> tuple[Tensor, ...]:
         """Return two stretches of a wave around the mean of each column, the same each time."""
-        wave, *calendar = (torch.zeros(2, *map(int, spec.shape[1:])) for spec in self.inputs)
+        wave, *covariates = (torch.zeros(2, *map(int, spec.shape[1:])) for spec in self.inputs)
         wave += torch.arange(wave[..., 0].numel()).sin().view(2, -1, 1)
-        return wave * self.scale + self.mean, *calendar
+        return wave * self.scale + self.mean, *(part + self.centre for part in covariates)

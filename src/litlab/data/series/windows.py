@@ -2,7 +2,7 @@
 them best.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from litlab.data.series.regular import Series
-from litlab.data.split import SPLITS, read_fold
+from litlab.data.split import SPLITS, Split
 from litlab.errors import UserError
 
 
@@ -22,7 +22,7 @@ class Windows(Dataset[dict[str, Tensor]]):
 
     Args:
         rows: As of `SeriesServing.encode`, in memory or on a device: ``past``, float32 (time,
-            channel), all rows; where there are covariates ``calendar``, float32 (time, feature).
+            channel), all rows; where there are some ``covariates``, float32 (time, feature).
         starts: Rows where the past of each window begins, int64 of shape (window,).
         context_length: Rows of the past.
         horizon: Rows of the future.
@@ -38,8 +38,8 @@ class Windows(Dataset[dict[str, Tensor]]):
             "past": _view(values, context_length),
             "future": _view(values[context_length:], horizon),
         }
-        if "calendar" in rows:
-            self.views["calendar"] = _view(rows["calendar"], context_length + horizon)
+        if "covariates" in rows:
+            self.views["covariates"] = _view(rows["covariates"], context_length + horizon)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -50,7 +50,7 @@ class Windows(Dataset[dict[str, Tensor]]):
         Returns:
             past: float32 (batch, context_length, channel); future: (batch, horizon, channel), where
                 it is known;
-            calendar: (batch, context_length + horizon, feature), where there are covariates; start:
+            covariates: (batch, context_length + horizon, feature), where there are some; start:
             int64 (batch,), row where the past begins.
         """
         start = self.starts.index_select(0, index.to(self.device, non_blocking=True))
@@ -66,36 +66,23 @@ def _view(rows: Tensor, length: int) -> Tensor:
     return rows.unfold(0, length, 1).transpose(1, 2)
 
 
-def find_ends(val_fraction: float, test_fraction: float, fold: str | None) -> list[float]:
-    """Find the shares of the rows of a series after which train, val and test end.
+def split_rows(times: np.ndarray, split: Split, ends: Sequence[int]) -> np.ndarray:
+    """Divide rows by time: all series are cut at the same one.
 
     Args:
-        val_fraction: Share of the rows for validation; with a fold, of the rows before the test.
-        test_fraction: Share of the rows for the test.
-        fold: As of `read_fold`, in place of that: there is one more block of rows than folds. The
-            block after that of the fold's number is the test, and all before it is for training and
-            validation.
-    """
-    if fold is None:
-        return [1 - test_fraction - val_fraction, 1 - test_fraction, 1]
-    number, count = read_fold(fold)
-    begin = (number + 1) / (count + 1)
-    return [begin * (1 - val_fraction), begin, begin + 1 / (count + 1)]
-
-
-def split_rows(series: Series, ends: list[float]) -> np.ndarray:
-    """Divide the rows of each series by time.
-
-    Args:
-        series: The series.
-        ends: Shares of the rows of each series after which train, val and test end.
+        times: Time of each row, datetime64.
+        split: What decides.
+        ends: Rows where train, val and test end, in place of that; empty for a split of the user's.
 
     Returns:
         The split of each row, str of shape (row,); empty where it is left out.
     """
-    rows = series.table.groupby(level=0)
-    shares = rows.cumcount() / rows.transform("size") + 1e-9  # 1 - 0.2 - 0.1 is above 0.7
-    return np.array([*SPLITS, ""])[np.searchsorted(ends, shares, side="right")]
+    import pandas as pd
+
+    if ends:
+        return np.array([*SPLITS, ""])[np.searchsorted(ends, np.arange(len(times)), side="right")]
+    different, place = np.unique(times, return_inverse=True)
+    return split.divide(pd.DataFrame({split.time: different}))[place]
 
 
 def find_starts(
@@ -104,7 +91,7 @@ def find_starts(
     """Say where the windows of train, val and test begin.
 
     The past of validation and test windows may reach back into the rows before; what they forecast
-    may not.
+    may not, and it holds no value that was made up.
 
     Args:
         series: The series.
@@ -124,15 +111,19 @@ def find_starts(
     future = first + context_length
     last = future + horizon - 1
     is_whole = number[first] == number[last]
+    made_up = np.append(0, series.table.index.isin(series.made_up).cumsum())
+    is_true = made_up[future] == made_up[last + 1]
     starts = {}
     for name in SPLITS:
-        rows = first[is_whole & (split[future] == name) & (split[last] == name)]
+        is_in = is_whole & (split[future] == name) & (split[last] == name)
+        rows = first[is_in if name == "train" else is_in & is_true]
         if len(rows):
             starts[name] = torch.from_numpy(rows)
         elif name == "train" or name in split:
+            free = " whose future is not interpolated" if is_in.any() else ""
             raise UserError(
-                f"data: {(split == name).sum()} {name} rows are too few for one window; give more "
-                "rows, a smaller data.context_length or data.horizon, or another split"
+                f"data: {(split == name).sum()} {name} rows are too few for one window{free}; give "
+                "more rows, a smaller data.context_length or data.horizon, or another split"
             )
     return starts
 

@@ -51,7 +51,7 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
         for name, begin, length in (("past", 0, 6), ("future", 6, 3)):
             rows = starts[:, None] + begin + torch.arange(length)
             torch.testing.assert_close(model.all(stage, name, epoch), scaled[rows])
-        hour = torch.atan2(*model.all(stage, "calendar", epoch)[:, 0].T) * 24 / (2 * torch.pi)
+        hour = torch.atan2(*model.all(stage, "covariates", epoch)[:, 0].T) * 24 / (2 * torch.pi)
         assert (hour.round() % 24).equal((starts % 24).float())
     assert (
         data.fingerprint
@@ -60,22 +60,27 @@ def test_a_file_through_a_run(tmp_path, make, make_trainer):
     )
 
 
-def test_several_series_are_one_data_set(make, tmp_path):
-    frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=1)  # c has no window
+def test_several_series_are_one_data_set(make, tmp_path, said):
+    """They are cut at one time, when one of them has ended; one that is too short is named."""
+    frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=8, d=20)
+    shorter.loc[shorter["place"] == "d", ["load", "heat"]] = None
     data, other = (
         prepared(make(each, series_column="place", val_fraction=0.2)) for each in (frame, shorter)
     )
-    assert data.sizes == other.sizes == {"train": 52 + 40, "val": 18 + 14, "test": 18 + 14}
-    assert data.samples("val")[torch.arange(32)]["start"].tolist() == [
+    assert "9 rows with a target, and c has 8, d has 0; what is too short is" in said[-1]
+    assert data.fingerprint == other.fingerprint
+    assert data.sizes == other.sizes == {"train": 52 + 52, "val": 18 + 18, "test": 18}
+    assert data.samples("val")[torch.arange(36)]["start"].tolist() == [
         *range(54, 72),
-        *range(142, 156),
+        *range(154, 172),
     ]
     values = np.concatenate([wave(100), wave(80) + np.array([50, 0])])
-    train = np.concatenate([values[:60], values[100:148]])
+    train = np.concatenate([values[:60], values[100:160]])
     scaled = torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
 
     later = restore(data)
-    batch = predict(later, frame)
+    batch = predict(later, pd.concat([frame, frame_of(hours(5)).assign(place="c")]))
+    assert "6 rows with a target, and c has" in said[-1]
     torch.testing.assert_close(batch["past"], torch.stack([scaled[94:100], scaled[174:180]]))
     later.write_predictions([torch.zeros(2, 3, 2, 3)], str(tmp_path / "out.csv"))
     table = pd.read_csv(tmp_path / "out.csv")
@@ -116,7 +121,8 @@ def test_baselines_on_all_test_windows(make):
 def test_the_checkpoint_counts(make):
     """Whether it is loaded after `setup`, as Lightning does it, or before."""
     data, later = prepared(make(), "test"), make()
-    state = {**data.state_dict(), "mean": [0.0, 0.0], "scale": [1.0, 2.0]}
+    state = data.state_dict()
+    state["target"] |= {"mean": [0.0, 0.0], "std": [1.0, 2.0]}
     for loaded in (data, later):
         loaded.load_state_dict(state)
         past = next(loaded.batches("test"))["past"][0]
@@ -139,6 +145,13 @@ def predict(data, source) -> dict[str, torch.Tensor]:
     data.predict_input = source
     (batch,) = data.predict_dataloader()
     return batch
+
+
+def months(day: int, step: int = 1) -> list[pd.Timestamp]:
+    """One day of each month from February 1980 on, or the last one where there is none."""
+    first = "1980-02-01" if step == 12 else "1980-01-01"
+    begins = pd.date_range(first, periods=60, freq=f"{step}MS")
+    return [begin.replace(day=min(day, begin.days_in_month)) for begin in begins]
 
 
 def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tmp_path):
@@ -165,7 +178,7 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tm
         atol=1e-4,
         rtol=0,
     )
-    turns = torch.atan2(*batch["calendar"][0].T) / (2 * torch.pi) * 24 % 24
+    turns = torch.atan2(*batch["covariates"][0].T) / (2 * torch.pi) * 24 % 24
     assert (turns.round() % 24).tolist() == [19, 20, 21, 22, 23, 0, 1, 2, 3]
 
     again.write_predictions(
@@ -182,11 +195,12 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tm
 @pytest.mark.parametrize(
     ("training", "new", "following"),
     [
-        (
-            pd.date_range("2020-01-31", periods=60, freq="ME"),
-            ["2024-01-31", "2024-02-29", "2024-03-31"],
-            ["2024-04-30", "2024-05-31"],
-        ),
+        (months(31), ["2024-01-31", "2024-02-29", "2024-03-31"], ["2024-04-30", "2024-05-31"]),
+        (months(30), ["2024-01-30", "2024-02-29", "2024-03-30"], ["2024-04-30", "2024-05-30"]),
+        (months(29), ["2022-12-29", "2023-01-29", "2023-02-28"], ["2023-03-29", "2023-04-29"]),
+        (months(15), ["2024-01-15", "2024-02-15", "2024-03-15"], ["2024-04-15", "2024-05-15"]),
+        (months(30, 3), ["2024-01-30", "2024-04-30", "2024-07-30"], ["2024-10-30", "2025-01-30"]),
+        (months(29, 12), ["2022-02-28", "2023-02-28", "2024-02-29"], ["2025-02-28", "2026-02-28"]),
         (
             pd.date_range("2024-01-01", periods=60, freq="B"),
             ["2024-02-28", "2024-02-29", "2024-03-01"],
@@ -200,7 +214,7 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tm
     ],
 )
 def test_times_of_the_forecast(make, tmp_path, training, new, following):
-    """Months, business days, and days of a clock that is put forward."""
+    """Month ends, months on any day, business days, and days of a clock that is put forward."""
     frame = frame_of([time.isoformat() for time in training])
     data = restore(make(frame, context_length=3, horizon=2, val_fraction=0.2))
     predict(data, frame_of(new))
@@ -208,14 +222,48 @@ def test_times_of_the_forecast(make, tmp_path, training, new, following):
     assert pd.read_csv(tmp_path / "forecast.csv")["date"].tolist() == following
 
 
+HOURS = pd.date_range("2024-01-13", periods=100, freq="h")
+SECONDS = (HOURS - pd.Timestamp(0)) // pd.Timedelta("1s")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        HOURS, SECONDS, SECONDS * 1000, (SECONDS * 1000).astype(str), SECONDS / 86_400 + 25_569,
+        HOURS.strftime("%Y-%m-%d %H:%M UTC"), HOURS.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        (HOURS + pd.Timedelta("5h30min")).strftime("%Y-%m-%d %H:%M+05:30"),
+        HOURS.strftime("%m/%d/%Y %I:%M %p"), HOURS.strftime("%Y-%m-%d %I:%M:%S %p"),
+        HOURS.strftime("%b %d, %Y %I %p"),
+    ],
+)  # fmt: skip
+def test_forms_of_times(make, times):
+    """In training, and of other hours in `predict`."""
+    data = make(frame_of(times))
+    assert data.series.times.tz_localize(None).equals(HOURS.as_unit(data.series.times.unit))
+    later = restore(data)
+    predict(later, frame_of(times[:50]))
+    following = later._predicted.times[-3:].tz_localize(None)
+    assert following.astype(str).tolist() == HOURS[50:53].astype(str).tolist()
+
+
+@pytest.mark.parametrize(("training", "new"), [("+01:00", ""), ("", "+01:00"), (" UTC", "")])
+def test_hours_with_and_without_offsets(make, training, new):
+    data = restore(make(frame_of([time + training for time in hours(100)])))
+    message = refusal(predict, data, frame_of([time + new for time in hours(9)]))
+    assert "UTC offsets, and those of the training have" in message
+
+
 def test_new_files_that_do_not_fit(make):
     data = restore(make())
     for frame, message in (
         (
             frame_of(hours(9), load=[1] * 9),
-            "there is no column 'heat', only 'date', 'load'; correct it",
+            "there is no column 'heat', only 'date', 'load'; the training file has it",
         ),
-        (frame_of(hours(5)), "--input: the series has 5 rows; give the last 6 or more"),
+        (
+            frame_of(hours(5)),
+            "--input: a series needs 6 rows with a target, and the series has 5; give more",
+        ),
         (
             frame_of(pd.date_range("2024-01-01", periods=9)),
             "89% of the times are there twice or off the step of h",

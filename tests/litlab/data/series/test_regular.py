@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from litlab.data.series.regular import Series
 from tests.litlab.data.conftest import prepared, refusal
@@ -59,6 +60,7 @@ def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up
     )
     series = read(times[rows], columns, gaps="interpolate")
     assert said[0].startswith(summary)
+    assert series.made_up.get_level_values(1).equals(times[made_up])
     assert series.freq == freq
     np.testing.assert_allclose(series.table["load"], values)
     assert (series.times == times).all()
@@ -72,6 +74,35 @@ def test_jitter_is_no_reason_to_make_rows_up(read):
     assert series.freq == "10min"
     assert (series.times == grid).all()
     np.testing.assert_array_equal(series.table.to_numpy(), wave(598))
+
+
+@pytest.mark.parametrize("gone", [[10, 66, 75, 88], [75, 76], [97]])
+def test_what_is_made_up_is_no_truth(make, gone):
+    """Neither in validation nor in test; in training and as a past it may be."""
+    frame = frame_of(hours(100))
+    frame.loc[gone, "load"] = None
+    data = prepared(make(frame, gaps="interpolate"))
+    whole = prepared(make())
+    for split in ("train", "val", "test"):
+        starts = whole.samples(split).starts
+        future = starts[:, None] + torch.arange(6, 9)
+        lost = torch.isin(future, torch.tensor(gone)).any(1)
+        left = starts if split == "train" else starts[~lost]
+        assert data.samples(split).starts.tolist() == left.tolist()
+    frame.loc[[72, 75, 78], "load"] = None
+    message = "data: 10 val rows are too few for one window whose future is not interpolated"
+    assert message in refusal(prepared, make(frame, gaps="interpolate"))
+
+
+@pytest.mark.parametrize(("day", "moves"), [("2024-05-30", False), ("2024-05-30 23:00", True)])
+def test_no_value_moves_to_another_day(read, day, moves):
+    """A tenth of a month is three days."""
+    times = pd.date_range("2023-01-31", periods=40, freq="ME").astype(str).tolist()
+    times[16] = day
+    if moves:
+        assert str(read(times).times[16]) == "2024-05-31 00:00:00"
+    else:
+        assert "row 17 (2024-05-30 00:00:00 is there twice or off the step" in refusal(read, times)
 
 
 @pytest.mark.parametrize("options", [{}, {"gaps": "interpolate", "bad_rows": "drop"}])

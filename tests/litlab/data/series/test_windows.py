@@ -13,7 +13,7 @@ from tests.litlab.data.series.conftest import frame_of, hours, long_frame
 @pytest.mark.parametrize(
     ("rows", "options", "sizes"),
     [
-        (99, {}, (70, 10, 19)),  # what is left of the test is for training
+        (99, {}, (69, 10, 20)),  # rounded
         (100, {"val_fraction": 0.0, "test_fraction": 0.71}, (29, 0, 71)),
         # Blocks of time that follow the training
         (60, {"fold": "0/5", "val_fraction": 0.2}, (8, 2, 10)),
@@ -22,7 +22,6 @@ from tests.litlab.data.series.conftest import frame_of, hours, long_frame
     ],
 )
 def test_splits(make, rows, options, sizes):
-    """Of several series each is split by itself."""
     for frame, count in ((frame_of(hours(rows)), 1), (long_frame(a=rows, b=rows), 2)):
         series = {"series_column": "place"} if count == 2 else {}
         data = prepared(make(frame, context_length=1, horizon=1, season=1, **options, **series))
@@ -36,16 +35,44 @@ def test_splits(make, rows, options, sizes):
         ]
 
 
-SCALE = "data.targets: column 'load' can't be scaled, its training rows are all the same, or too"
+@pytest.mark.parametrize("zone", ["", "+02:00"])
+def test_all_series_are_cut_at_one_time(make, zone):
+    """By the range of all of them, by dates, and in folds: none is trained on what is tested in
+    another.
+    """
+    long, late = hours(100), hours(60, "2024-01-03")  # 48 hours later
+    frame = pd.concat([frame_of(long).assign(place="a"), frame_of(late).assign(place="b")])
+    frame["date"] += zone
+    for options, begins in (
+        ({}, (75, 86)),  # of 108 hours
+        ({"cut": ["2024-01-04 00:00", "2024-01-04 12:00"]}, (72, 84)),
+        ({"cut": ["2024-01-03 20:00"], "val_fraction": 0.0}, (68, 68)),
+        ({"fold": "3/5", "val_fraction": 0.25}, (54, 72)),
+    ):
+        cut = [time + zone for time in options.get("cut", [])]
+        data = prepared(make(frame, series_column="place", **options | {"cut": cut}))
+        hour = (data.series.times - data.series.times.min()) // pd.Timedelta("1h")
+        for split, first in zip(("val", "test"), begins, strict=True):
+            assert split not in data.sizes or hour[data._split == split].min() == first
+        assert hour[data._split == "train"].max() == begins[0] - 1
+
+
+@pytest.mark.parametrize("cut", [["soon"], ["2024-01-03", "2024-01-02"], ["2030-01-01"]])
+def test_cuts_that_are_none(make, cut):
+    assert refusal(prepared, make(cut=cut)).startswith("data.cut: ")
+
+
+SCALE = "data.path: nothing can be learned from column load: in the training rows it is constant"
 
 
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
+        (8, {}, "data.path: a series needs 9 rows with a target, and the series has 8; give more"),
         (11, {}, "data: 8 train rows are too few for one"),
         (20, {}, "data: 2 val rows are too few"),
         (30, {"load": [0.0, 1e300, 1.0] * 10}, SCALE),
-        (30, {"load": [0.1] * 30}, SCALE),
+        *((30, {"load": [value] * 30}, SCALE) for value in (0.1, 1000.1)),
         (
             9,
             {"note": ["a"] * 9},
@@ -64,7 +91,7 @@ def test_calendar_features_are_angles(make):
     shares = torch.tensor([6 / 24, 45 / 60, 6 / 7, 10 / 29, 1 / 12])
     angles = 2 * math.pi * shares
     torch.testing.assert_close(
-        data.rows["calendar"][0], torch.stack([angles.sin(), angles.cos()], dim=1).flatten()
+        data.rows["covariates"][0], torch.stack([angles.sin(), angles.cos()], dim=1).flatten()
     )
 
 

@@ -31,7 +31,7 @@ class ThreeLayers(nn.Module):
         self.layers = nn.Sequential(first, between, second, between, nn.Dropout(0.1), last)
         self.shape = (horizon, outputs)
 
-    def forward(self, past, calendar=None):
+    def forward(self, past, covariates=None):
         return self.layers(past.mT).unflatten(-1, self.shape).transpose(1, 2)
 
 

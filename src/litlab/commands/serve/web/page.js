@@ -162,9 +162,12 @@ async function begin() {
   };
   find("about").textContent = about[state.kind]();
   if (state.kind === "series") {
+    const inputs = facts.covariates.filter((name) => name in facts.numbers || name in facts.categories);
+    const columns = [facts.time_column, ...facts.target.columns, ...inputs];
+    const future = inputs.length ? ` Below them ${facts.horizon} rows without ${facts.target.columns[0]}.` : "";
     find("columns").textContent =
-      `A header and at least ${facts.context_length} rows, with the columns ${[facts.time_column, ...facts.targets].join(", ")}.`;
-    find("csv").placeholder = [facts.time_column, ...facts.targets].join(",");
+      `A header and at least ${facts.context_length} rows, with the columns ${columns.join(", ")}.${future}`;
+    find("csv").placeholder = columns.join(",");
   }
   commands();
   if (!first) return;

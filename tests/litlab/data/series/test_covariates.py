@@ -1,0 +1,177 @@
+"""Columns that are told of past and future: of 20 shops in long format."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from litlab.commands.serve.readers import SeriesReader
+from litlab.data import SeriesData
+from litlab.data.series.serving import SeriesMetadata
+from tests.litlab.data.conftest import prepared, refusal
+from tests.litlab.data.series.test_datamodule import predict
+
+TOLD = ["weekday", "price", "holiday", "size", "region"]
+SETTINGS = {"series_column": "shop", "targets": ["sales"], "covariates": TOLD, "decimal": ","}
+
+
+def make_shops(days: int = 60) -> pd.DataFrame:
+    """Days of each shop: price and holidays change with the day, size and region do not."""
+    draw, parts = np.random.default_rng(0), []
+    for shop in range(20):
+        price = draw.integers(100, 900, days) / 100
+        columns = {
+            "date": pd.date_range("2024-01-01", periods=days).astype(str),
+            "shop": f"s{shop}",
+            "sales": 1e9 + 10 * (shop % 3) - 8 * price,
+            "price": price,
+            "holiday": np.where(np.arange(days) % 7 == 0, "yes", ""),
+            "size": shop % 3,
+            "region": ["north", "south"][shop % 2],
+        }
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)
+
+
+@pytest.fixture
+def shops(make, tmp_path) -> SeriesData:
+    """Data of the first 60 days, in a file with a decimal comma, after `setup`."""
+    make_shops().to_csv(tmp_path / "shops.csv", sep=";", decimal=",", index=False)
+    return prepared(make(str(tmp_path / "shops.csv"), **SETTINGS))
+
+
+@pytest.fixture
+def later(shops) -> SeriesData:
+    """What a checkpoint restores."""
+    data = SeriesData("csv", "gone.csv", time_column="gone", decimal=",")
+    data.load_state_dict(shops.state_dict())
+    return data
+
+
+def make_future(shop: str = "s7") -> Any:
+    """Of one shop 60 days with sales and three without."""
+    frame = make_shops(63).astype(object)
+    frame.loc[frame["date"] > "2024-02-29", ["sales", "size", "region"]] = None
+    return frame[frame["shop"] == shop]
+
+
+def test_what_a_batch_holds(shops):
+    known = shops.metadata
+    assert known.features[2:] == [
+        "price", "holiday is yes", "size", "region is north", "region is south",
+    ]  # fmt: skip
+    assert (known.static, shops.num_covariates) == (["size", "region"], 7)
+    assert SeriesMetadata.load(known.state_dict()) == known
+    batch = shops.samples("test")[torch.tensor([0, 30])]
+    frame, train = make_shops(), make_shops().query("date < '2024-02-12'")
+    for place, window in enumerate(batch["start"].tolist()):
+        rows = frame[window : window + 9]
+        expected = np.stack([
+            (rows["price"] - train["price"].mean()) / train["price"].std(ddof=0),
+            rows["holiday"] == "yes",
+            (rows["size"] - train["size"].mean()) / train["size"].std(ddof=0),
+            rows["region"] == "north",
+            rows["region"] == "south",
+        ], axis=1)  # fmt: skip
+        np.testing.assert_allclose(batch["covariates"][place, :, 2:], expected, atol=1e-5)
+    rows = frame.iloc[int(batch["start"][0]) :][:9]
+    raw = shops.serving().raw(batch)[1][0, :, [2, 4]]
+    np.testing.assert_allclose(raw, rows[["price", "size"]], atol=1e-5)
+
+
+def test_the_future_comes_from_rows_without_a_target(later, tmp_path):
+    batch = predict(later, make_future())
+    mean, scale = later.metadata.numbers["price"]
+    rows = make_future()[-9:]
+    np.testing.assert_allclose(
+        batch["covariates"][0, :, 2] * scale + mean, rows["price"].astype(float), rtol=1e-5
+    )
+    assert batch["covariates"][0, :, 3].tolist() == (rows["holiday"] == "yes").tolist()
+    assert batch["covariates"][0, -1, 5:].tolist() == [0, 1]  # south, as in the rows before
+    later.write_predictions([torch.full((1, 3, 1, 3), 0.5)], str(tmp_path / "out.csv"))
+    table = pd.read_csv(tmp_path / "out.csv", dtype=str)
+    assert table["date"].tolist() == ["2024-03-01", "2024-03-02", "2024-03-03"]
+    # All digits, where float32 has none of them
+    expected = later.metadata.mean[0] + 0.5 * later.metadata.scale[0]
+    assert table["sales"].astype(float).iloc[0] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame[:-1], "--input: 'price' of 2024-03-03 00:00:00 is missing in s7; "),
+        (lambda frame: frame[:-3], "--input: 'price' of 2024-03-01 00:00:00 is missing in s7; "),
+        (
+            lambda frame: frame.assign(price=[*frame["price"][:-2], None, 3.0]),
+            "--input: 'price' of 2024-03-02 00:00:00 is missing in s7; give it for the 3 rows",
+        ),
+        (lambda frame: frame.drop(columns="region"), "--input: there is no column 'region', only"),
+        (lambda frame: frame.assign(price="soon"), "--input: 63 of 63 rows can't be used"),
+    ],
+)
+def test_what_is_missing_is_named(later, change, message):
+    assert refusal(predict, later, change(make_future())).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("covariates", "message"),
+    [
+        (["sales"], "data.covariates: sales is a target or the time, too; leave it out of one"),
+        (["date"], "data.covariates: date is a target or the time, too; leave it out of one"),
+        (["prize"], "data.path: there is no column 'prize', only 'date', 'shop', 'sales', 'price'"),
+    ],
+)
+def test_covariates_that_are_none(make, covariates, message):
+    options = SETTINGS | {"covariates": covariates}
+    assert message in refusal(lambda: prepared(make(make_shops(), **options)))
+
+
+def test_rows_behind_the_last_target_are_not_trained_on(make, shops, said):
+    frame = make_shops(63)
+    frame.loc[frame["date"] > "2024-02-29", "sales"] = None
+    data = prepared(make(frame, **SETTINGS))
+    assert said[-1] == "data.path: 60 rows behind the last one with a target are left out"
+    trained = prepared(make(frame.dropna(subset="sales"), **SETTINGS)).metadata
+    assert (data.sizes, data.metadata) == (shops.sizes, trained)
+
+
+def test_unknown_categories_are_counted(later, said):
+    batch = predict(later, make_future().assign(region="west"))
+    assert said[-1].startswith("warning: --input: in 63 of 63 rows column 'region' has a category")
+    assert not batch["covariates"][..., 5:].any()
+
+
+def test_requests(later):
+    """As CSV in the form of the training file, as objects, with and without the series' name."""
+    reader, frame = SeriesReader({"facts": later.serving().facts()}, {}), make_future()
+    frame[["size", "region"]] = frame[["size", "region"]].ffill()
+    window = predict(later, frame)
+    expected = [part.numpy() for part in later.serving().raw(window)]
+    rows = frame.where(frame.notna(), None).to_dict("records")
+    unnamed = [{name: row[name] for name in row if name != "shop"} for row in rows]
+    numbers = frame.astype({"sales": float, "price": float})  # else `decimal` is for nothing
+    text = numbers.to_csv(sep=";", decimal=",", index=False)
+    for sent, name in ((rows, "s7"), (unnamed, None), (text, "s7")):
+        sample = reader.read({"series": sent})
+        assert sample.context.get("shop") == name
+        assert sample.context["times"] == ["2024-03-01", "2024-03-02", "2024-03-03"]
+        for found, value in zip(sample.inputs, expected, strict=True):
+            np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-5)
+    two = [*rows, *make_future("s8").where(make_future("s8").notna(), None).to_dict("records")]
+    for sent, message in (
+        (two, "series: there are 2 of them; send one at a time"),
+        (rows[:-1], "series: 'price' of 2024-03-03 00:00:00 is missing in s7; "),
+        (rows[:5], "series: a series needs 6 rows with a target, and s7 has 5; give more"),
+    ):
+        assert refusal(reader.read, {"series": sent}).startswith(message)
+
+
+@pytest.mark.parametrize("form", [None, "%d/%m/%Y %H:%M", "%Y-%m-%d %H:%M%z"])
+def test_the_example_is_written_as_the_training_file(make, form):
+    times = pd.date_range("2024-01-01", periods=100, freq="h", tz="UTC")
+    texts = times.strftime(form or "%Y-%m-%d %H:%M").tolist()
+    data = prepared(make(pd.DataFrame({"date": texts, "load": range(100)}), time_format=form))
+    reader = SeriesReader({"facts": data.serving().facts()}, {})
+    assert reader.read(reader.example()).inputs[0].shape == (1, 6, 1)
