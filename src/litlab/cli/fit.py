@@ -92,7 +92,7 @@ def fit_each(command: Command) -> int:
             if code > 128:  # by a signal
                 group.stop(signum=code - 128)
                 return code
-            if code and not all_runs(folder):  # refused, as all would be; one that fails counts
+            if code and not all_runs(folder):  # refused before it began; so would be the others
                 return code
         status = group.write_status("finished")
     group.print_table()
