@@ -24,7 +24,7 @@ from torch import nn
 from litlab.callbacks import NaNGuard
 from litlab.checkpointing.resume import ExactResume
 from litlab.cli.config import Command
-from litlab.cli.fit import build, build_trainer
+from litlab.cli.fit import build_experiment, build_trainer
 from litlab.runs.record import RunRecord
 from litlab.runs.run import Run
 from litlab.runs.signals import StopSignals
@@ -120,7 +120,7 @@ def ours(survives: bool) -> float:
             '--checkpoint={"monitor": "train/acc", "mode": "max"}',
             '--early_stopping={"monitor": "train/acc", "mode": "max", "patience": 9}',
         ])  # fmt: skip
-        experiment = build(command)
+        experiment = build_experiment(command)
         # The clock costs all sides the same
         experiment.model.__class__ = timed(type(experiment.model), seconds)
         with Run.start(command) as run:

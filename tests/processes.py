@@ -231,7 +231,9 @@ def serve(listener: socket.socket) -> list[Any]:
 
 def become(arguments: list[str], cwd: str, variables: dict[str, str], files: list[str]) -> None:
     os.setsid()
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
+    # The tests may run under nohup, or in the background of a script
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(cwd)

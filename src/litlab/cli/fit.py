@@ -1,7 +1,6 @@
-"""What ``fit`` does, in the order in which it happens.
+"""What ``fit`` does, in the order in which it happens; `litlab.cli.evaluate` has the other verbs.
 
-Each step is a function to step into or to put a breakpoint on; none is hidden in the hooks of a
-framework. `litlab.cli.evaluate` has the other verbs.
+Each step is a function to step into or to put a breakpoint on.
 """
 
 import sys
@@ -93,9 +92,8 @@ def fit_each(command: Command) -> int:
             if code > 128:  # by a signal
                 group.stop(signum=code - 128)
                 return code
-            if code and not all_runs(folder):  # refused, as all others would be
+            if code and not all_runs(folder):  # refused before it began; so would be the others
                 return code
-            # A fit that failed while it ran is left to the end: the others count
         status = group.write_status("finished")
     group.print_table()
     return 0 if status == "finished" else 1
@@ -186,8 +184,7 @@ def list_callbacks(configured: Namespace, own: list[Any], run: Run | None) -> li
 def test_after_fit(trainer: Trainer, experiment: Experiment) -> None:
     """Test the best checkpoint of a fit, or the last weights where none was kept."""
     is_wanted = experiment.command.config.test_after_fit and not trainer.interrupted
-    if not is_wanted or not trainer_parts.is_testable(experiment.model, experiment.data):
-        return
-    release_averages(trainer)  # of Lightning's WeightAveraging, which would be tested instead
-    best = getattr(trainer.checkpoint_callback, "best_model_path", "") or None
-    trainer.test(experiment.model, experiment.data, best, verbose=False, weights_only=True)
+    if is_wanted and trainer_parts.is_testable(experiment.model, experiment.data):
+        release_averages(trainer)  # of Lightning's WeightAveraging, which would be tested instead
+        best = getattr(trainer.checkpoint_callback, "best_model_path", "") or None
+        trainer.test(experiment.model, experiment.data, best, verbose=False, weights_only=True)

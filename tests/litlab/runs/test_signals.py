@@ -28,7 +28,9 @@ def state(folder) -> dict:
 @pytest.fixture
 def tiny(tmp_path, capsys):
     """Runs a plan in this process; returns its exit code and what it printed."""
-    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
+    # The tests may run under nohup, or in the background of a script
+    hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
 
     def tiny_run(folder: str, **plan):
@@ -38,6 +40,7 @@ def tiny(tmp_path, capsys):
 
     yield tiny_run
     signal.signal(signal.SIGHUP, hangup)
+    signal.signal(signal.SIGINT, interrupt)
 
 
 FREQUENT = {"trainer": {"val_check_interval": 3}}
