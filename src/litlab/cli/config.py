@@ -217,11 +217,12 @@ class Command(LightningCLI):
         number of classes.
         """
         model = self.config.model
-        refuse_other_task(imported(model.class_path), getattr(data, "known", None))
         for part in (model, *(model.get("init_args.metrics") or {}).values()):
             for key, value in list(part.items()):
                 name = key.rpartition(".")[2]
                 if value is None and is_fact(type(data), name):
+                    # Only now its files are opened: a trained model needs none of this
+                    refuse_other_task(imported(model.class_path), getattr(data, "known", None))
                     part[key] = getattr(data, name)
 
     def settings(self, config: Namespace | None = None) -> dict[str, Any]:

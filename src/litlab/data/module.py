@@ -159,7 +159,9 @@ class ExperimentData(LightningDataModule):
         """Refuse to train on the public set where the path is a name of nothing: it may be that of
         the user's own data, misspelled.
         """
-        if self.dataset is None and self.path != Path("data") and not self.path.exists():
+        if self.public is None or self.dataset is not None:
+            return
+        if self.path != Path("data") and not self.path.exists():
             raise UserError(
                 f"data.path: there is no {self.path}; correct it, or make that folder, to download "
                 f"{self.public.name} to it"

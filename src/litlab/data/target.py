@@ -7,7 +7,7 @@ served answers and baselines hold.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -265,9 +265,9 @@ class TargetMetadata(Metadata):
     def load(cls, state: Mapping[str, Any]) -> Self:
         columns = [Column(**column) for column in state["columns"]]
         form = FileFormat(**{**state["form"], "missing": tuple(state["form"]["missing"])})
-        return cls(
-            **{**state, "target": load_target(state["target"]), "columns": columns, "form": form}
-        )
+        known = {field.name: state[field.name] for field in fields(cls)}  # facts say more
+        loaded = {"target": load_target(state["target"]), "columns": columns, "form": form}
+        return cls(**{**known, **loaded})
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self) | {"target": self.target.state_dict()}

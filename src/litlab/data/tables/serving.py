@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from litlab.data.columns import Column, count_unknown
@@ -120,6 +121,12 @@ def measure(table: Table, where: object) -> dict[str, Any]:
             f"add --data.ignore '[{', '.join(sorted(names))}]'"
         )
     numbers = train.select_dtypes("number")
+    counting = [name for name in numbers if _counts_rows(numbers[name].dropna())]
+    if counting:
+        rank_zero_info(
+            f"warning: {where}: column {', '.join(counting)} counts the rows, and says nothing of "
+            f"new ones; leave it out with --data.ignore '[{', '.join(counting)}]'"
+        )
     counts = {name: column.value_counts() for name, column in train.select_dtypes("string").items()}
     return {
         "numbers": list(numbers),
@@ -130,6 +137,15 @@ def measure(table: Table, where: object) -> dict[str, Any]:
     }
 
 
+def _counts_rows(numbers: Cells) -> bool:
+    """Return whether numbers are those of the rows in a file, from 0 or 1 on."""
+    is_ascending = len(numbers) > 20 and (numbers.diff().iloc[1:] > 0).all()
+    return bool(
+        is_ascending and numbers.iloc[0] < 20 and (numbers % 1 == 0).all()
+        and numbers.iloc[-1] < 2 * len(numbers) + 20
+    )  # fmt: skip
+
+
 def _find_useless(cells: Cells) -> str:
     """Return why a column tells nothing; empty if it may."""
     there = cells.dropna()
@@ -138,10 +154,6 @@ def _find_useless(cells: Cells) -> str:
     if cells.dtype != "float64":
         is_name = there.nunique() > max(_LIKE_NAMES * len(there), 20) or there.is_unique
         return "has another text in (nearly) each row" if is_name else ""
-    if len(there) > 20 and there.is_unique and (there.diff().iloc[1:] > 0).all():
-        is_count = there.iloc[0] in (0, 1) and (there % 1 == 0).all()
-        if is_count and there.iloc[-1] < 2 * len(there) + 20:
-            return "counts the rows"
     deviation = there.std(ddof=0)
     is_fit = 1 / LARGEST < deviation < LARGEST
     return "" if is_fit else "has a standard deviation below 1e-16 or above 1e16"
@@ -200,8 +212,10 @@ class TabularServing(Serving):
         return numbers, inputs["categories"]
 
     def facts(self) -> dict[str, Any]:
-        """Return the metadata: the columns in order, the categories of each, the classes, ..."""
-        return self.metadata.state_dict()
+        """Return the metadata: the columns in order, the categories of each, the target, ..."""
+        known = self.metadata
+        named = {"class_names": known.class_names, "targets": known.targets}
+        return {**known.state_dict(), **named}
 
     def unit(self) -> Tensor:
         return torch.tensor(self.metadata.target_std or 1.0)
