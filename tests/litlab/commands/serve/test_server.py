@@ -55,7 +55,7 @@ runpy.run_module("auks", run_name="__main__", alter_sys=True)
 HANG = """
 stack = readers.TextReader.stack
 def hang(reader, samples):
-    time.sleep(1000 * (samples[0].context > 20))
+    time.sleep(1000 * (samples[0].context["tokens"] > 20))
     return stack(reader, samples)
 readers.TextReader.stack = hang
 """
