@@ -85,7 +85,7 @@ def fit_each(command: Command) -> int:
 
     group = RunGroup(command)
     shared_flags = Flags(command.line.pinned[1:]).drop("--seeds", "--folds")
-    with group.lock():
+    with group.folder.lock():
         for member in group.members:
             folder, flags = group.begin(member)
             code = run_fit(folder, [*shared_flags, *flags], list_modules(command.line))

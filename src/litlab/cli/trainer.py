@@ -76,18 +76,18 @@ def build_settings(experiment: Any, run: Run | None) -> tuple[Namespace, dict[st
 
     resumes = command.verb == "fit" and experiment.checkpoint is not None
     settings["callbacks"] = make_resumable(as_list(settings["callbacks"]), resumes)
-    built.learning_rates = choose(settings, "logger", LearningRateMonitor)
-    built.progress = choose(settings, "enable_progress_bar", LightningProgressBar, ProgressBar)
-    built.model_table = choose(settings, "enable_model_summary", ModelSummary, ModelTable)
+    shows_rates = lacks_display(settings, "logger", LearningRateMonitor)
+    built.learning_rates = LearningRateMonitor() if shows_rates else None
+    shows_progress = lacks_display(settings, "enable_progress_bar", LightningProgressBar)
+    built.progress = ProgressBar() if shows_progress else None
+    shows_model = lacks_display(settings, "enable_model_summary", ModelSummary)
+    built.model_table = ModelTable() if shows_model else None
     return built, settings
 
 
-def choose(settings: dict[str, Any], setting: str, kind: type, ours: type | None = None) -> Any:
-    """Return what shows something of a run; None where a setting turns it off, or the config names
-    one of its kind.
-    """
-    is_off = settings[setting] in (False, [])
-    return None if is_off or has_callback(settings["callbacks"], kind) else (ours or kind)()
+def lacks_display(settings: dict[str, Any], setting: str, kind: type[Callback]) -> bool:
+    """Return whether a setting turns a kind of display on, and the config names none of it."""
+    return settings[setting] not in (False, []) and not has_callback(settings["callbacks"], kind)
 
 
 def finish_trainer(experiment: Any, settings: dict[str, Any], run: Run | None) -> Trainer:

@@ -38,9 +38,10 @@ def check_settings(command: Any) -> None:
 def is_finished(command: Any) -> bool:
     """Return whether the run that is resumed has nothing left to do, and say so."""
     run = command.line.run
+    if read_json(run.status).get("status") != "finished":
+        return False
     # With a later end there is something left to do
-    is_longer = any(key.startswith("trainer.max_") for key in find_changes(command, run))
-    if is_longer or read_json(run.status).get("status") != "finished":
+    if any(key.startswith("trainer.max_") for key in find_changes(command, run)):
         return False
     rank_zero_info(
         f"{run.name} is finished. Train it longer with --resume {run.path} --trainer.max_epochs N"

@@ -24,7 +24,7 @@ def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
     runs: list[RunFolder] = []
     for folder, names, _ in os.walk(root):
         run = RunFolder(Path(folder))
-        # What is in a run (checkpoints, exports) is no run, and is not looked through
+        # There are no runs inside a run: its subfolders are left out
         if run.is_run() or (groups and run.is_group() and run.path != root):
             names.clear()
             runs.append(run)

@@ -8,8 +8,6 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +42,7 @@ class RunGroup:
 
     Attributes:
         members: The seeds, or the numbers of the folds.
+        folder: The folder of the group.
 
     Raises:
         UserError: If the command has a flag that makes no sense for several fits.
@@ -56,7 +55,7 @@ class RunGroup:
         check_repeatable(command, self.kind)
 
         self._root = Path(config.trainer.default_root_dir or ".") / ROOT
-        self._folder = self._choose_folder(config.experiment, command.settings())
+        self.folder = self._choose_folder(config.experiment, command.settings())
 
     def _choose_folder(self, experiment: str, settings: dict[str, Any]) -> RunFolder:
         # Two groups with the same settings are one, to which further seeds are added; folds are
@@ -92,7 +91,7 @@ class RunGroup:
         does not share with the others.
         """
         self.write_status("running")
-        folder = self._folder.path / f"{self.kind}_{member}"
+        folder = self.folder.path / f"{self.kind}_{member}"
         print(f"\n{RunFolder(folder).name}", flush=True)
         if self.kind == "seed":
             setting = f"--seed_everything={member}"
@@ -106,12 +105,6 @@ class RunGroup:
         name = signal.Signals(signum).name
         print(f"{name}: stopped; the same command continues", file=sys.stderr)
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the lock of the group, as `RunFolder.lock`."""
-        with self._folder.lock():
-            yield
-
     def write_status(self, status: str) -> str:
         """Write the status of the group, and the means over its finished runs.
 
@@ -122,11 +115,11 @@ class RunGroup:
             The status; ``failed`` where not all runs of a finished group are finished.
         """
         finished = self._list_finished()
-        members = read_json(self._folder.group)["members"]
+        members = read_json(self.folder.group)["members"]
         if status == "finished" and len(finished) < len(members):
             status = "failed"
         counts = f"{len(finished)} of {len(members)}"
-        write_json(self._folder.status, {"status": status, "members": counts, "started": now()})
+        write_json(self.folder.status, {"status": status, "members": counts, "started": now()})
         if finished:
             self._write_means(finished)
         return status
@@ -137,7 +130,7 @@ class RunGroup:
         # As in metrics.json of a run, so that `runs`, `compare` and `report` read both alike
         best = rows[0].get("best") or {}
         value = means.get(best.get("monitor", ""))
-        write_json(self._folder.metrics, {
+        write_json(self.folder.metrics, {
             "best": None if value is None else {**best, "value": value},
             "val": means,
             "test": {name: means[name] for name in rows[0]["test"] or {}},
@@ -146,19 +139,19 @@ class RunGroup:
             **{name: max(row[name] for row in rows) for name in LARGEST},
         })  # fmt: skip
         # All are of one commit and machine, as a rule: those of the newest
-        origin = read_or_note([], read_json, all_runs(self._folder.path)[0].provenance)
-        write_json(self._folder.provenance, origin | {"seed": None})
+        origin = read_or_note([], read_json, all_runs(self.folder.path)[0].provenance)
+        write_json(self.folder.provenance, origin | {"seed": None})
 
     def print_table(self) -> None:
         """Print mean and spread of each metric, and what is wrong with single runs."""
         found = spreads(self._list_finished())
         rows = [[name, *cells(spread)] for name, spread in found.items()]
         header = ["metric", "mean", "deviation", "95 % interval", "runs"]
-        show_table(header, rows, self._folder.name)
-        print_problems(map(describe, all_runs(self._folder.path)))
+        show_table(header, rows, self.folder.name)
+        print_problems(map(describe, all_runs(self.folder.path)))
 
     def _list_finished(self) -> list[dict[str, Any]]:
-        rows = map(describe, all_runs(self._folder.path))
+        rows = map(describe, all_runs(self.folder.path))
         return [row for row in rows if row["status"] == "finished" and not row["problems"]]
 
 
@@ -183,7 +176,7 @@ def check_repeatable(command: Any, kind: str) -> None:
         UserError: Names them.
     """
     config = command.config
-    # --resume auto leaves no trace in the config where there is no run yet
+    # With --resume auto and no run to resume, the config has no resume
     names = [name for name in REFUSED if config[name]] or ["resume"] * command.line.is_auto
     flags = [f"--{name}" for name in names]
     if config.seeds and config.folds:
