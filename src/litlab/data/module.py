@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from litlab.data.public import obtain
+from litlab.data.remote import find_local
 from litlab.data.sampler import EpochBatches, EpochSampler, LengthBatches
 from litlab.data.serving import Metadata, Serving
 from litlab.data.store import fill_cache
@@ -120,7 +121,7 @@ class ExperimentData(LightningDataModule):
         Raises:
             UserError: A value is missing, or does not go with another one.
         """
-        source = Path(path).expanduser() if isinstance(path, str) else path
+        source = self.find_local(path, "data.path")
         if dataset is None and path is not None:
             dataset = self._guess_kind(source)
         if dataset is None and self.public is None:
@@ -140,6 +141,12 @@ class ExperimentData(LightningDataModule):
         self.dataset, self.fallback = dataset, fallback
         self.generated = dataset == "generated"
         self.path = Path("data") if source is None else source
+        self.place = str(path) if isinstance(path, str | Path) else "frame"
+
+    def find_local(self, path: Any, setting: str) -> Any:
+        """Return where data is on this machine: what is at a URL is copied here, once."""
+        cache_dir = Path(self.hparams.get("cache_dir", "data/cache")).expanduser()
+        return find_local(path, setting, cache_dir)
 
     def _guess_kind(self, source: Any) -> str | None:
         """Return the kind of the user's own files that a path tells; None where it may be the
@@ -361,8 +368,7 @@ class ExperimentData(LightningDataModule):
                 if self.dataset
                 else f"GENERATED stand-in for {self.public.name}"
             )
-        place = self.path if isinstance(self.path, Path) else "frame"
-        return f"{self.dataset} {place}" if self.dataset else self.public.name
+        return f"{self.dataset} {self.place}" if self.dataset else self.public.name
 
     def describe(self, contents: str) -> str:
         """Return the data set in one line: where it is from, the sizes of its splits once known,
@@ -413,7 +419,9 @@ class ExperimentData(LightningDataModule):
         """Batches of what `predict_input` names."""
         if not self.restored or self.predict_input is None:
             raise UserError("predict: it needs a checkpoint and an input; set --run and --input")
-        return self._loader(self.open_input(self.predict_input), "predict")
+        source = self.find_local(self.predict_input, "--input")
+        source = str(source) if isinstance(source, Path) else source  # or a frame
+        return self._loader(self.open_input(source), "predict")
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
         trainer = self.trainer

@@ -3,24 +3,29 @@ renamed.
 """
 
 import logging
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from filelock import FileLock
+from lightning.pytorch.utilities import rank_zero_info
 from tqdm import tqdm
 
 from litlab.errors import UserError
-from litlab.util.checksums import find_damaged, write_checksums
+from litlab.util.checksums import CHECKSUMS, find_damaged, write_checksums
 from litlab.util.files import sync
+
+_UNUSED = 60  # days after which a cache is removed
 
 
 def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
     """Make sure that a cache is there, and whole; one process at a time fills the caches of a
-    folder.
+    folder. When one is filled, those that no run has used for 60 days are removed.
 
     Args:
         folder: The cache. Its name changes with what is in it, so one that is there and not damaged
@@ -31,6 +36,8 @@ def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
         UserError: The place can't be written to, or is full.
     """
     if find_damaged(folder) is None:
+        with suppress(PermissionError):  # of somebody else's
+            os.utime(folder)
         return
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -47,10 +54,20 @@ def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
             with new_folder(folder) as staging:
                 fill(staging)
                 write_checksums(staging)
+            _remove_unused(folder.parent)
     except OSError as error:
         raise UserError(
             f"data.cache_dir: {folder.parent} can't be written ({error.strerror}); name another"
         ) from error
+
+
+def _remove_unused(root: Path) -> None:
+    mark = "[0-9a-f]" * 12
+    for file in root.glob(f"[a-z]*-{mark}/{CHECKSUMS}"):
+        days = (time.time() - file.parent.stat().st_mtime) / 86_400
+        if days > _UNUSED:
+            rank_zero_info(f"{file.parent}: no run has used it for {days:.0f} days; it is removed")
+            shutil.rmtree(file.parent, ignore_errors=True)
 
 
 @contextmanager

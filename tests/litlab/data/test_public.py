@@ -1,6 +1,8 @@
 """Downloads of public files and folders of prepared data: each is complete, or does not exist."""
 
 import hashlib
+import os
+import time
 
 import pytest
 
@@ -52,3 +54,19 @@ def test_a_cache_is_not_there_before_it_is_whole(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", ".other-killed", "pets"]
     assert folder.stat().st_mode & 0o777 == 0o755  # it may be shared
     fill_cache(folder, lambda _: pytest.fail("it is there"))
+
+
+def test_caches_that_no_run_has_used_for_long_are_removed(tmp_path):
+    def use(name: str, days: int = 0) -> None:
+        fill_cache(tmp_path / name, lambda staging: (staging / "rows").write_text(name))
+        if days:
+            then = time.time() - days * 86_400
+            os.utime(tmp_path / name, (then, then))
+
+    kept = ["used-0123456789ab", "old-0123456789ab", "exported-model"]
+    for name, days in zip(kept, [100, 59, 400], strict=True):
+        use(name, days)
+    use(kept[0])  # today
+    use("older-0123456789ab", 61)
+    use("new")
+    assert {path.name for path in tmp_path.iterdir()} == {*kept, "new", ".lock"}

@@ -168,9 +168,9 @@ class TextData(OwnData):
                 "data.text_columns: they have data.target, which tells the answer; leave it out"
             )
         self.column_names = columns
-        self.files = (
-            {"train": self.path} if test_path is None else {"train": self.path, "test": test_path}
-        )
+        self.files = {"train": self.path}
+        if test_path is not None:
+            self.files["test"] = self.find_local(test_path, "data.test_path")
         # For each split what `TokenizedTexts` takes, and the ``texts``
         self._parts: dict[str, Any] = {}
         # For each split the numbers of the texts in each batch
