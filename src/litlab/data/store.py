@@ -37,7 +37,7 @@ def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
     """
     if find_damaged(folder) is None:
         with suppress(PermissionError):  # of somebody else's
-            os.utime(folder)
+            os.utime(folder / CHECKSUMS)
         return
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
 def _remove_unused(root: Path) -> None:
     mark = "[0-9a-f]" * 12
     for file in root.glob(f"[a-z]*-{mark}/{CHECKSUMS}"):
-        days = (time.time() - file.parent.stat().st_mtime) / 86_400
+        days = (time.time() - file.stat().st_mtime) / 86_400
         if days > _UNUSED:
             rank_zero_info(f"{file.parent}: no run has used it for {days:.0f} days; it is removed")
             shutil.rmtree(file.parent, ignore_errors=True)

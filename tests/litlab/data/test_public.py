@@ -10,6 +10,7 @@ from litlab.data import PublicFile
 from litlab.data.public import Unavailable
 from litlab.data.store import fill_cache
 from litlab.errors import UserError
+from litlab.util.checksums import CHECKSUMS
 
 
 def test_a_file_is_downloaded_once_and_what_is_damaged_is_neither_taken_nor_replaced(tmp_path):
@@ -61,13 +62,13 @@ def test_caches_that_no_run_has_used_for_long_are_removed(tmp_path):
         fill_cache(tmp_path / name, lambda staging: (staging / "rows").write_text(name))
         if days:
             then = time.time() - days * 86_400
-            os.utime(tmp_path / name, (then, then))
+            os.utime(tmp_path / name / CHECKSUMS, (then, then))
 
     kept = ["used-0123456789ab", "old-0123456789ab", "exported-model"]
     for name, days in zip(kept, [59, 58, 400], strict=True):
         use(name, days)
     use("older-0123456789ab", 61)
-    os.utime(tmp_path / kept[0], (0, 0))
+    os.utime(tmp_path / kept[0] / CHECKSUMS, (0, 0))
     use(kept[0])  # today
     use("new")
     assert {path.name for path in tmp_path.iterdir()} == {*kept, "new", ".lock"}

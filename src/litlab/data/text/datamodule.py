@@ -1,10 +1,10 @@
 """Texts and their classes, for training, evaluation and prediction."""
 
 import hashlib
-import random
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from litlab.data.files import Frame, Source, UserFile, check_file, name_source
 from litlab.data.generated import TEXT_CLASSES, make_corpus
+from litlab.data.images.augment import uniform
 from litlab.data.own import OwnData, Table
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS
@@ -27,7 +27,6 @@ from litlab.data.text.serving import TextMetadata, TextServing
 from litlab.data.text.tokenizer import (
     KINDS,
     PADDING,
-    cut_text,
     encode,
     load_tokenizer,
     train_tokenizer,
@@ -36,7 +35,7 @@ from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 
 TEXT = "text, joined"  # the column of whole texts
-_VERSION = 7  # raise it when what is kept of the same texts would come out different
+_VERSION = 8  # raise it when what is kept of the same texts would come out different
 _PREPARATION = ("columns", "text_columns", "tokenizer", "vocab_size")
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
@@ -61,7 +60,8 @@ class TokenizedTexts(Dataset[Any]):
         self.part, lengths = part, part["lengths"]
         self.both_ends, self.padding = known.both_ends, known.padding
         self.most = known.max_tokens if split == "train" else known.longest
-        self.texts = part["ids"].split(lengths.tolist())
+        self.whole = lengths
+        self.begins = lengths.cumsum(0) - lengths
         self.lengths = lengths.clamp(max=self.most).numpy()
         longer = int((lengths > known.max_tokens).sum())
         if longer:
@@ -82,18 +82,22 @@ class TokenizedTexts(Dataset[Any]):
             labels, that dict and int64 (batch,).
         """
         numbers = index % len(self)
-        pairs = zip(numbers.tolist(), index.tolist(), strict=True)
-        pieces = [self._cut(self.texts[number], draw) for number, draw in pairs]
-        inputs = {"ids": pad_sequence(pieces, batch_first=True, padding_value=self.padding).long()}
-        return (inputs, self.part["labels"][numbers]) if "labels" in self.part else inputs
+        whole = self.whole[numbers]
+        lengths = whole.clamp(max=self.most)[:, None]
+        surplus = whole[:, None] - lengths  # tokens that are not read
+        steps = torch.arange(int(lengths.max()))
 
-    def _cut(self, ids: Tensor, draw: int) -> Tensor:
-        is_cropped = self.both_ends and getattr(self.sampler, "train", False)
-        if not is_cropped or len(ids) <= self.most:
-            return cut_text(ids, self.most, self.both_ends)
-        chance = random.Random(f"{self.sampler.seed} {self.sampler.epoch} {draw}")
-        start = chance.randint(0, len(ids) - self.most)
-        return ids[start : start + self.most]
+        # A piece from anywhere in training, or beginning and end; else the beginning
+        skipped = torch.zeros_like(surplus)
+        if self.both_ends and getattr(self.sampler, "train", False):
+            (draws,) = uniform(index, self.sampler.seed, self.sampler.epoch, "piece")
+            skipped = (draws[:, None] * (surplus + 1)).long()
+        elif self.both_ends:
+            skipped = surplus * (steps >= self.most // 2)
+        places = self.begins[numbers, None] + skipped + steps
+        ids = self.part["ids"][places.clamp(max=len(self.part["ids"]) - 1)].long()
+        inputs = {"ids": ids.masked_fill(steps >= lengths, self.padding)}
+        return (inputs, self.part["labels"][numbers]) if "labels" in self.part else inputs
 
 
 class TextData(OwnData):
@@ -251,10 +255,8 @@ class TextData(OwnData):
         for split, part in parts.items():
             if len(part):
                 texts, labels = part[TEXT].tolist(), torch.from_numpy(table.target.encode(part))
-                splits[split] = encode(tokens["tokenizer"], texts) | {
-                    "texts": texts,
-                    "labels": labels,
-                }
+                encoded = encode(tokens["tokenizer"], texts)
+                splits[split] = {**encoded, **_pack(texts), "labels": labels}
         known = TargetMetadata(**self.describe_columns(table)).state_dict()
         metadata = {**known, "generated": self.generated, **tokens}
         torch.save({"metadata": metadata, "splits": splits}, folder / "texts.pt")
@@ -301,7 +303,7 @@ class TextData(OwnData):
     def samples(self, split: str) -> TokenizedTexts:
         part = self._parts[split]
         if self.metadata.tokenizer != self._tokenizer:  # a checkpoint's, of other texts
-            part = part | encode(self.metadata.tokenizer, part["texts"])
+            part = part | encode(self.metadata.tokenizer, self._unpack(split))
         return TokenizedTexts(part, self.metadata, split)
 
     def labels(self, split: str) -> Tensor | None:
@@ -360,7 +362,11 @@ class TextData(OwnData):
 
     def text(self, split: str, index: int) -> str:
         """One raw text, by its number in a split."""
-        return self._parts[split]["texts"][index]
+        begin, end = self._parts[split]["bounds"][index : index + 2]
+        return bytes(self._parts[split]["bytes"][begin:end].numpy()).decode()
+
+    def _unpack(self, split: str) -> list[str]:
+        return [self.text(split, index) for index in range(self.sizes[split])]
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a guess, and of a linear model on the words and pairs of words."""
@@ -381,10 +387,22 @@ class TextData(OwnData):
             "labels": ("TF-IDF + logistic", OneVsRestClassifier(LogisticRegression())),
         }
         name, method = methods[target.task]
-        model = make_pipeline(words, method).fit(train["texts"], learned)
+        model = make_pipeline(words, method).fit(self._unpack("train"), learned)
         ask = model.predict_proba if target.task == "labels" else model.predict
-        predicted = np.asarray(ask(test["texts"])).reshape(truth.shape)
+        predicted = np.asarray(ask(self._unpack("test"))).reshape(truth.shape)
         return target.score_guess(learned, truth) | {name: target.score(predicted, truth)}
+
+
+def _pack(texts: list[str]) -> dict[str, Tensor]:
+    """Return texts as one tensor of bytes, which a process maps from the cache, and where each
+    begins and ends.
+    """
+    encoded = [text.encode() for text in texts]
+    bounds = torch.tensor([0, *accumulate(map(len, encoded))])
+    return {
+        "bytes": torch.frombuffer(bytearray(b"".join(encoded)), dtype=torch.uint8),
+        "bounds": bounds,
+    }
 
 
 def join_texts(rows: Frame, columns: list[str]) -> Frame:
