@@ -48,6 +48,7 @@ def describe(serving: Serving, run: str | None, checkpoint: str) -> dict[str, An
     folder = RunFolder(Path(run)) if run else None
     return {
         "version": VERSION,
+        "serving": f"{type(serving).__module__}.{type(serving).__qualname__}",
         "kind": serving.kind,
         "inputs": [spec.as_dict() for spec in serving.inputs],
         "outputs": [spec.as_dict() for spec in serving.outputs],

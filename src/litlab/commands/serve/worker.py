@@ -56,7 +56,7 @@ def warm_up(model: Model, batcher: Batcher, seconds: float) -> None:
         UserError: The model can't answer it.
     """
     try:
-        answer = batcher.submit(model.reader.example()).result(seconds)
+        answer = batcher.submit(model.sample_request()).result(seconds)
     except TimeoutError:
         answer = TimeoutError(f"no answer within {seconds:g} seconds")
     if isinstance(answer, Exception):

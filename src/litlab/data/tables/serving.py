@@ -17,10 +17,11 @@ from litlab.data.files import (
     Frame,
 )
 from litlab.data.own import Table
-from litlab.data.serving import BATCH, Serving, TensorSpec
+from litlab.data.serving import BATCH, Sample, Serving, TensorSpec, make_times, read_rows
 from litlab.data.target import LARGEST, TargetMetadata
 from litlab.errors import UserError
 
+MOST_ROWS = 1_000  # that are sent
 _LIKE_NAMES = 0.9  # share of different texts from which on they are names of the rows
 _PARTS = ("year", "month", "weekday", "days")  # of a date
 
@@ -171,7 +172,7 @@ class TabularServing(Serving):
         metadata: Metadata of the checkpoint.
     """
 
-    kind = "rows"
+    kind, field, metadata_type = "rows", "rows", TabularMetadata
     mean: Tensor
     std: Tensor
     indicated: Tensor
@@ -211,17 +212,25 @@ class TabularServing(Serving):
         numbers[:, self.indicated] = numbers[:, self.indicated].masked_fill(flags > 0, torch.nan)
         return numbers, inputs["categories"]
 
-    def facts(self) -> dict[str, Any]:
-        """Return the metadata: the columns in order, the categories of each, the target, ..."""
+    def read(self, sent: Any) -> Sample:
+        """Read one row or more."""
         known = self.metadata
-        named = {"class_names": known.class_names, "targets": known.targets}
-        return {**known.state_dict(), **named}
+        names = [column.name for column in known.columns]
+        rows = known.read(read_rows(sent, names, known.form, "rows", MOST_ROWS), "rows")
+        if isinstance(sent, list) and len(rows) < len(sent):  # each is to get an answer
+            raise UserError("rows: in one of them everything is null; give a value")
+        return Sample(known.lay_out(rows))
 
-    def unit(self) -> Tensor:
-        return torch.tensor(self.metadata.target_std or 1.0)
+    def sample_request(self) -> list[dict[str, Any]]:
+        """Return a row of means and most frequent categories."""
+        known = self.metadata
+        values = dict(zip(known.numbers, known.mean, strict=True))
+        values |= {name: texts[0] for name, texts in known.categories.items()}
+        for column in known.columns:
+            if column.kind == "time":
+                (values[column.name],) = make_times(column.zone, known.form)
+        return [{column.name: values[column.name] for column in known.columns}]
 
-    def example(self) -> tuple[Tensor, ...]:
-        """Return two rows of mean numbers and unknown categories."""
-        return self.mean.repeat(2, 1), torch.zeros(
-            2, len(self.metadata.categories), dtype=torch.int64
-        )
+    def answer(self, outputs: Mapping[str, np.ndarray], context: dict[str, Any]) -> dict[str, Any]:
+        rows = next(iter(outputs.values()))
+        return {"rows": [self.metadata.target.answer(row) for row in rows]}

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 from litlab.commands.serve.batcher import Batcher
-from litlab.commands.serve.readers import SeriesReader
 from litlab.commands.serve.worker import warm_up
+from litlab.data.series.serving import SeriesServing
 from litlab.errors import UserError
 
 
@@ -124,8 +124,8 @@ def test_an_example_is_answered(models, served, monkeypatch):
 def test_examples_of_series_have_any_step(models, freq, rows):
     manifest = models("series").manifest
     facts = manifest["facts"] | {"freq": freq, "context_length": rows}
-    reader = SeriesReader({**manifest, "facts": facts}, {})
-    assert len(reader.read(reader.example()).inputs[0][0]) == rows
+    serving = SeriesServing.load(facts, {})
+    assert len(serving.read(serving.sample_request()).inputs[0][0]) == rows
 
 
 def test_an_answer_that_is_no_number_is_refused(example, models, client, monkeypatch):
