@@ -2,7 +2,6 @@
 
 import copy
 import math
-import shutil
 import time
 from argparse import Namespace
 from dataclasses import asdict
@@ -25,8 +24,7 @@ from litlab.commands.export.graph import trace, write_graph
 from litlab.commands.export.parity import compare
 from litlab.commands.export.quantize import check_kind, quantize
 from litlab.data.serving import Serving
-from litlab.data.store import new_folder
-from litlab.util.files import check_replaceable, record_digests
+from litlab.data.store import replace_folder
 from litlab.util.text import print_table
 
 # Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The
@@ -55,7 +53,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
     data.prepare_data()  # which nothing else has done where there is no test
     data.setup()
 
-    with new_folder(target) as folder:
+    with replace_folder(target) as folder:
         # Quantize, trace and write.
         module: nn.Module = reference
         # It can't be copied
@@ -92,9 +90,6 @@ def export_run(options: Namespace, settings: list[str]) -> None:
             replace_network(experiment.model, data, serving, run)
             manifest["metrics"]["exported"] = test_model(trainer, experiment)
         write_folder(folder, serving, run, manifest)
-        record_digests(folder)
-        check_replaceable(target)
-        shutil.rmtree(target, ignore_errors=True)  # an earlier export
     remember(target)
     print_report(manifest)
     print(f"Exported: {target}")
