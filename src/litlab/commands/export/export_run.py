@@ -25,6 +25,7 @@ from litlab.commands.export.parity import compare
 from litlab.commands.export.quantize import check_kind, quantize
 from litlab.data.serving import Serving
 from litlab.data.store import replace_folder
+from litlab.metrics import StageMetrics
 from litlab.util.text import print_table
 
 # Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The
@@ -86,7 +87,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
             "exported": measure_speed(run, serving),
         }
         manifest["metrics"] = {"run": metrics}
-        if hasattr(experiment.model, "test_metrics"):
+        if isinstance(getattr(experiment.model, "test_metrics", None), StageMetrics):
             replace_network(experiment.model, data, serving, run)
             manifest["metrics"]["exported"] = test_model(trainer, experiment)
         write_folder(folder, serving, run, manifest)
