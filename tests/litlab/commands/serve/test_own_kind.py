@@ -23,7 +23,6 @@ from litlab.commands.export.folder import write_manifest
 from litlab.errors import UserError
 from tests.conftest import command
 from tests.litlab.commands.serve.test_server import fork_server, wait_for_port
-from tests.processes import Python
 
 FIT = [
     "fit", "--experiment=seg", "--model=Segmenter", "--model.optimizer=torch.optim.AdamW",
@@ -203,12 +202,19 @@ def test_a_foreign_manifest_is_refused_by_the_server(exported):
     )
 
 
-def test_what_a_kind_does_not_define_is_said(at, run):
-    """What stands between is asked for where something is exported or served, not before."""
-    flags = [flag.replace("=Shapes", "=Unserved").replace("=seg", "=unserved") for flag in FIT]
-    assert run(*flags, "--trainer.max_epochs=1").code == 0
-    for words in (["export", "--format=onnx"], ["serve", "--port=0"]):
-        server = Python("-m", "auks", *words, "--run=unserved", cwd=at, merge=True)
-        assert server.wait() == 2
-        line = server.printed()[0].splitlines()[-1]
-        assert line == "error: export: Unserved has no serving(); use a DataModule that has one"
+@pytest.mark.parametrize(
+    ("data", "refusal"),
+    [
+        ("Unserved", "export: Unserved has no serving(); use a DataModule that has one"),
+        ("Plain", "--run: Plain has no serving(), without which nothing is exported or served"),
+    ],
+)
+def test_data_without_serving_is_refused(at, run, data, refusal):
+    """Where something is to be exported or served, not before."""
+    words = [word.replace("=Shapes", f"={data}").replace("=seg", f"={data}") for word in FIT]
+    assert run(*words, "--trainer.max_epochs=1").code == 0
+    done = run("export", "--format=onnx", f"--run={data}")
+    server = fork_server("--run", data, cwd=at)
+    assert (done.code, server.wait()) == (2, 2)
+    for printed in (done.err, server.printed()[0]):
+        assert printed.splitlines()[-1].startswith(f"error: {refusal}")

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from lightning.pytorch import LightningDataModule
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader
 from torchmetrics.classification import BinaryJaccardIndex
 
 from auks.shapes import Shapes
@@ -48,3 +50,16 @@ class Unserved(Shapes):
 
     def transform(self, batch: dict[str, Tensor], epoch: int | None) -> Any:
         return batch["image"].float() / 255, batch["target"]
+
+
+class Plain(LightningDataModule):
+    """Batches, and nothing else."""
+
+    def __init__(self, path: str, batch_size: int = 1) -> None:
+        super().__init__()
+        self.shapes = Unserved(path, batch_size=batch_size)
+
+    def train_dataloader(self) -> Any:
+        return DataLoader(list(self.shapes.batches("train")), batch_size=None)
+
+    val_dataloader = test_dataloader = train_dataloader
