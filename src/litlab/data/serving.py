@@ -4,7 +4,7 @@ it.
 
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -71,7 +71,7 @@ class TensorSpec:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry of a manifest."""
-        return {**asdict(self), "shape": list(self.shape)}
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,11 @@ class Serving(nn.Module, ABC):
         super().__init__()
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.most = dict(most or {})
+
+    def register_numbers(self, dtype: torch.dtype = torch.float64, **values: Any) -> None:
+        """Keep numbers that the graph computes with."""
+        for name, numbers in values.items():
+            self.register_buffer(name, torch.as_tensor(numbers, dtype=dtype))
 
     @property
     def names(self) -> list[str]:
@@ -220,22 +225,16 @@ class Serving(nn.Module, ABC):
 
 
 def read_rows(
-    sent: Any,
-    columns: Sequence[str],
-    form: FileFormat,
-    setting: str,
-    most: int,
-    also: Iterable[str] = (),
+    sent: Any, metadata: Any, setting: str, most: int, optional: str | None = None
 ) -> Frame:
     """Read rows that were sent: the text of a CSV file, or a list of objects.
 
     Args:
         sent: The rows.
-        columns: What each object must have; what else there is is left out.
-        form: How the cells of the file are written.
+        metadata: Its columns are what each object must have; what else there is is left out.
         setting: What messages call them.
         most: Most rows.
-        also: Columns that are read if the first row has them.
+        optional: A column that is read if the first row has it.
 
     Returns:
         The cells, as of `read_cells`.
@@ -252,6 +251,7 @@ def read_rows(
     if count > most:
         raise UserError(f"{setting}: it has {count:,} rows; send at most {most:,}")
     if not is_file:
+        columns = [column.name for column in metadata.columns if column.name != optional]
         for number, row in enumerate(content):
             place = f"{setting}[{number}]"
             if not isinstance(row, dict):
@@ -261,10 +261,11 @@ def read_rows(
                 raise UserError(
                     f"{place}: it has no {lacking[0]!r}; null stands for a value that is missing"
                 )
+        if optional in content[0]:
+            columns.append(optional)
         # 3 stays 3, where others are missing, too
-        names = [*columns, *(column for column in also if column in content[0])]
-        content = pd.DataFrame(content, columns=names, dtype=object)
-    return read_cells(content, form, setting=setting)
+        content = pd.DataFrame(content, columns=columns, dtype=object)
+    return read_cells(content, metadata.form, setting=setting)
 
 
 def make_times(zone: str | None, form: FileFormat, count: int = 1, freq: str = "D") -> list[str]:

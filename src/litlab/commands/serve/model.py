@@ -25,10 +25,6 @@ class Model:
     def __init__(self, manifest: Mapping[str, Any], serving: Serving, run: Run) -> None:
         self.manifest, self.serving, self.run = manifest, serving, run
 
-    def sample_request(self) -> Fields:
-        """Return a request that is made up."""
-        return {self.serving.field: self.serving.sample_request()}
-
     def answer(self, requests: Sequence[Fields]) -> list[Answer]:
         """Return the answer to each request; an exception is that of one request, and does not
         touch the others.

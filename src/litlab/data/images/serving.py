@@ -28,16 +28,13 @@ class ImageServing(Serving):
     shift: Tensor
 
     def __init__(self, metadata: ImageMetadata) -> None:
-        what = (
-            f"images, {'grey' if metadata.image_shape[0] == 1 else 'red, green, blue'}, from 0 to "
-            "255"
-        )
+        colours = "grey" if metadata.image_shape[0] == 1 else "red, green, blue"
+        what = f"images, {colours}, from 0 to 255"
         image = TensorSpec("image", "uint8", (BATCH, *metadata.image_shape), what)
         super().__init__([image], [metadata.target.spec()])
         self.metadata = metadata
         mean, std = torch.tensor([metadata.mean, metadata.std])[..., None, None]
-        self.register_buffer("scale", 1 / (255 * std))
-        self.register_buffer("shift", -mean / std)
+        self.register_numbers(torch.float32, scale=1 / (255 * std), shift=-mean / std)
 
     def encode(self, *raw: Tensor) -> Tensor:
         """Return images of mean 0 and deviation 1 per channel, float32 of the same shape."""

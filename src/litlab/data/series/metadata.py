@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.columns import count_unknown
-from litlab.data.files import FileFormat, Frame, Policy
+from litlab.data.files import Frame
 from litlab.data.target import TargetMetadata
 
 CALENDAR = ("minute", "hour", "weekday", "day", "month")
@@ -56,15 +55,6 @@ class SeriesMetadata(TargetMetadata):
     season: int
     naive_error: list[float]
     generated: bool
-
-    def read(
-        self, raw: Frame, where: str, form: FileFormat | None = None, bad_rows: Policy = "error"
-    ) -> Frame:
-        """Read rows as `TargetMetadata.read`; say which categories are new."""
-        rows = super().read(raw, where, form, bad_rows)
-        for name, texts in self.categories.items():
-            count_unknown(rows[name], texts, where)
-        return rows
 
     @property
     def needed(self) -> list[str]:

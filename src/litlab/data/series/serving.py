@@ -29,36 +29,29 @@ class SeriesServing(Serving):
     spread: Tensor
 
     def __init__(self, metadata: SeriesMetadata) -> None:
-        rows, horizon, columns = metadata.context_length, metadata.horizon, len(metadata.targets)
-        inputs = [
-            TensorSpec(
-                "past", "float64", (BATCH, rows, columns), "the last rows, a column for each target"
-            )
-        ]
+        count, horizon, columns = metadata.context_length, metadata.horizon, len(metadata.targets)
+        what = "the last rows, a column for each target"
+        inputs = [TensorSpec("past", "float64", (BATCH, count, columns), what)]
         if metadata.covariates:
             what = f"of past and future rows: {', '.join(metadata.features)}"
-            shape = (BATCH, rows + horizon, metadata.num_covariates)
+            shape = (BATCH, count + horizon, metadata.num_covariates)
             inputs.append(TensorSpec("covariates", "float64", shape, what))
-        meanings = {
+        outputs = {
             "forecast": "the rows that follow, in the units of the past",
             "lower": "lower end of the interval; NaN where the run has none",
             "upper": "upper end of the interval; NaN where the run has none",
         }
         shape = (BATCH, horizon, columns)
         super().__init__(
-            inputs, [TensorSpec(name, "float64", shape, what) for name, what in meanings.items()]
+            inputs, [TensorSpec(name, "float64", shape, what) for name, what in outputs.items()]
         )
         self.metadata = metadata
         # Angles and categories stay as they are
         scales = [metadata.numbers.get(name, [0.0, 1.0]) for name in metadata.features]
-        numbers = {
-            "mean": metadata.mean,
-            "scale": metadata.scale,
-            "centre": [mean for mean, _ in scales],
-            "spread": [scale for _, scale in scales],
-        }
-        for name, values in numbers.items():
-            self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
+        centre, spread = np.array(scales).reshape(-1, 2).T
+        self.register_numbers(
+            mean=metadata.mean, scale=metadata.scale, centre=centre, spread=spread
+        )
 
     def encode(self, past: Tensor, covariates: Tensor | None = None) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the scaled window and the scaled covariates where there are some, float32."""
@@ -101,9 +94,8 @@ class SeriesServing(Serving):
         known = self.metadata
         count, name = known.context_length, known.series_column
         # A series needs no name, but where that is a covariate
-        also: Any = {name} - {*known.covariates, None}
-        columns = [column.name for column in known.columns if column.name not in also]
-        cells = read_rows(sent, columns, known.form, "series", MOST_ROWS, also)
+        optional = None if name in known.covariates else name
+        cells = read_rows(sent, known, "series", MOST_ROWS, optional)
         is_named = name in cells
         if name and not is_named:
             cells[name] = "the series"
@@ -127,14 +119,12 @@ class SeriesServing(Serving):
         told = {name: mean for name, (mean, _) in known.numbers.items()}
         told |= {name: texts[0] for name, texts in known.categories.items()}
         zone = next(column.zone for column in known.columns if column.kind == "time")
-        count = known.context_length + known.horizon
-        waves = np.sin(np.arange(count))[:, None] * known.scale + known.mean
-        values = waves.astype(object)
-        values[known.context_length :] = None  # of the future
-        times = make_times(zone, known.form, count, known.freq)
+        waves = np.sin(np.arange(known.context_length))[:, None] * known.scale + known.mean
+        rows = [*waves.tolist(), *[[None] * known.num_targets] * known.horizon]
+        times = make_times(zone, known.form, len(rows), known.freq)
         return [
-            {**dict(zip(known.targets, row, strict=True)), **told, known.time_column: time}
-            for row, time in zip(values.tolist(), times, strict=True)
+            {known.time_column: time, **told, **dict(zip(known.targets, row, strict=True))}
+            for time, row in zip(times, rows, strict=True)
         ]
 
     def answer(self, outputs: Mapping[str, np.ndarray], context: dict[str, Any]) -> dict[str, Any]:

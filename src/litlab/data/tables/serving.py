@@ -2,7 +2,7 @@
 the file.
 """
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
-from litlab.data.columns import Column, count_unknown
+from litlab.data.columns import Column
 from litlab.data.files import (
     Cells,
     Frame,
@@ -47,10 +47,8 @@ class TabularMetadata(TargetMetadata):
     categories: dict[str, list[str]]
 
     def read(self, raw: Frame, where: str, *options: Any) -> Frame:
-        """Read rows as `TargetMetadata.read`, their dates split; say which categories are new."""
+        """Read rows as `TargetMetadata.read`, their dates split."""
         rows = super().read(raw, where, *options)
-        for name, texts in self.categories.items():
-            count_unknown(rows[name], texts, where)
         return split_dates(rows, {column.name: column for column in self.columns})
 
     @property
@@ -160,10 +158,6 @@ def _find_useless(cells: Cells) -> str:
     return "" if is_fit else "has a standard deviation below 1e-16 or above 1e16"
 
 
-def _make_spec(name: str, dtype: str, columns: Sized, what: str) -> TensorSpec:
-    return TensorSpec(name, dtype, (BATCH, len(columns)), what)
-
-
 class TabularServing(Serving):
     """Standardises numbers, and notes which are missing; without numbers or categories that input
     has no columns.
@@ -178,22 +172,16 @@ class TabularServing(Serving):
     indicated: Tensor
 
     def __init__(self, metadata: TabularMetadata) -> None:
+        numbers, categories = (BATCH, len(metadata.numbers)), (BATCH, len(metadata.categories))
+        what = "places in `categories`, from 1; 0 for another one"
         inputs = [
-            _make_spec(
-                "numbers", "float64", metadata.numbers, "columns `numbers`, NaN where missing"
-            ),
-            _make_spec(
-                "categories",
-                "int64",
-                metadata.categories,
-                "places in `categories`, from 1; 0 for another one",
-            ),
+            TensorSpec("numbers", "float64", numbers, "columns `numbers`, NaN where missing"),
+            TensorSpec("categories", "int64", categories, what),
         ]
         super().__init__(inputs, [metadata.target.spec()])
         self.metadata = metadata
-        self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
-        self.register_buffer("std", torch.tensor(metadata.std, dtype=torch.float64))
-        self.register_buffer("indicated", torch.tensor(metadata.indicated, dtype=torch.int64))
+        self.register_numbers(mean=metadata.mean, std=metadata.std)
+        self.register_numbers(torch.int64, indicated=metadata.indicated)
 
     def encode(self, numbers: Tensor, categories: Tensor) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return numbers, float32 (batch, column), and categories, int64 (batch, column)."""
@@ -215,8 +203,7 @@ class TabularServing(Serving):
     def read(self, sent: Any) -> Sample:
         """Read one row or more."""
         known = self.metadata
-        names = [column.name for column in known.columns]
-        rows = known.read(read_rows(sent, names, known.form, "rows", MOST_ROWS), "rows")
+        rows = known.read(read_rows(sent, known, "rows", MOST_ROWS), "rows")
         if isinstance(sent, list) and len(rows) < len(sent):  # each is to get an answer
             raise UserError("rows: in one of them everything is null; give a value")
         return Sample(known.lay_out(rows))

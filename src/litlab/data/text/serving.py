@@ -101,9 +101,3 @@ class TextServing(Serving):
         texts = [torch.from_numpy(sample.inputs[0][0]) for sample in samples]
         padding = self.metadata.padding
         return [pad_sequence(texts, batch_first=True, padding_value=padding).numpy()]
-
-    def example(self) -> tuple[Tensor, ...]:
-        """Return a text twice, the second of which ends in padding."""
-        (ids,) = super().example()
-        ids[1, -1] = self.metadata.padding
-        return (ids,)
