@@ -49,9 +49,8 @@ class SeriesServing(Serving):
         # Angles and categories stay as they are
         scales = [metadata.numbers.get(name, [0.0, 1.0]) for name in metadata.features]
         centre, spread = np.array(scales).reshape(-1, 2).T
-        self.register_numbers(
-            mean=metadata.mean, scale=metadata.scale, centre=centre, spread=spread
-        )
+        self.register_numbers(mean=metadata.mean, scale=metadata.scale)
+        self.register_numbers(centre=centre, spread=spread)
 
     def encode(self, past: Tensor, covariates: Tensor | None = None) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the scaled window and the scaled covariates where there are some, float32."""
@@ -80,10 +79,6 @@ class SeriesServing(Serving):
     def target(self, batch: dict[str, Tensor]) -> Tensor:
         """Return the scaled future."""
         return batch["future"]
-
-    def unit(self) -> Tensor:
-        """Return the standard deviation of each column, (column,)."""
-        return self.scale
 
     def read(self, sent: Any) -> Sample:
         """Read the last rows of a series; and where columns are told of the future, those that
@@ -131,10 +126,10 @@ class SeriesServing(Serving):
         """Return times, past and forecast; the ends of the interval are null where the run has
         none.
         """
-        answer = dict(context)
-        for name, values in outputs.items():
-            answer[name] = self._name_columns(values[0]) if np.isfinite(values).all() else None
-        return answer
+        return context | {
+            name: self._name_columns(values[0]) if np.isfinite(values).all() else None
+            for name, values in outputs.items()
+        }
 
     def _name_columns(self, values: np.ndarray) -> dict[str, list[float]]:
         return dict(zip(self.metadata.targets, values.T.tolist(), strict=True))

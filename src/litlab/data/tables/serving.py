@@ -12,10 +12,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from litlab.data.columns import Column
-from litlab.data.files import (
-    Cells,
-    Frame,
-)
+from litlab.data.files import Cells, Frame
 from litlab.data.own import Table
 from litlab.data.serving import BATCH, Sample, Serving, TensorSpec, make_times, read_rows
 from litlab.data.target import LARGEST, TargetMetadata
