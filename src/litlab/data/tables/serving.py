@@ -89,7 +89,7 @@ def split_dates(rows: Frame, columns: Mapping[str, Column]) -> Frame:
         if column.kind == "time":
             times = rows[name].dt
             days = rows[name].dt.tz_localize(None).astype("datetime64[s]").astype("int64") / 86_400
-            parts = (times.year, times.month, times.weekday, days.where(rows[name].notna()))
+            parts = (times.year, times.month, times.day_of_week, days.where(rows[name].notna()))
             for part, values in zip(_PARTS, parts, strict=True):
                 rows[f"{name} {part}"] = values.astype("float64")
             rows = rows.drop(columns=name)
@@ -108,14 +108,16 @@ def measure(table: Table, where: object) -> dict[str, Any]:
     """
     train = table.inputs[table.split == "train"]
     useless = {name: reason for name in train if (reason := _find_useless(train[name]))}
-    if useless:
-        reasons = ", ".join(f"{name} {reason}" for name, reason in useless.items())
-        # Of a part of a date the date
-        names = {name if name in table.columns else name.rpartition(" ")[0] for name in useless}
+    # Dates of one year still differ in the month, but constant ones in nothing
+    dates = {name: name.removesuffix(f" {_PARTS[-1]}") for name in useless}
+    wrong = {date: useless[name] for name, date in dates.items() if date in table.columns}
+    if wrong:
+        reasons = ", ".join(f"{name} {reason}" for name, reason in wrong.items())
         raise UserError(
             f"{where}: nothing can be learned from these columns, in the training rows: {reasons}; "
-            f"add --data.ignore '[{', '.join(sorted(names))}]'"
+            f"add --data.ignore '[{', '.join(sorted(wrong))}]'"
         )
+    train = train.drop(columns=list(useless))
     numbers = train.select_dtypes("number")
     counting = [name for name in numbers if _counts_rows(numbers[name].dropna())]
     if counting:
