@@ -108,6 +108,7 @@ def test_model(trainer: Trainer, experiment: Experiment) -> Metrics:
     return take_finite(trainer.callback_metrics)
 
 
+@torch.inference_mode()  # as the test before, or its tensors could not be changed
 def test_exported(
     metrics: StageMetrics, batches: Iterable[Any], serving: Serving, run: Run
 ) -> Metrics:

@@ -43,7 +43,7 @@ class TabularMetadata(TargetMetadata):
     indicated: list[int]
     categories: dict[str, list[str]]
 
-    def read(self, raw: Frame, where: str, *options: Any) -> Frame:
+    def read(self, raw: Frame, where: str, *options: Any) -> Frame:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Read rows as `TargetMetadata.read`, their dates split."""
         rows = super().read(raw, where, *options)
         return split_dates(rows, {column.name: column for column in self.columns})

@@ -46,7 +46,7 @@ class Segmenter(ExperimentModule):
 class Unserved(Shapes):
     """Nothing stands between a model of these and those who ask it."""
 
-    serving = ExperimentData.serving
+    serving = ExperimentData.serving  # pyright: ignore[reportAssignmentType]
 
     def transform(self, batch: dict[str, Tensor], epoch: int | None) -> Any:
         return batch["image"].float() / 255, batch["target"]
@@ -60,6 +60,7 @@ class Plain(LightningDataModule):
         self.shapes = Unserved(path, batch_size=batch_size)
 
     def train_dataloader(self) -> Any:
-        return DataLoader(list(self.shapes.batches("train")), batch_size=None)
+        batches: Any = list(self.shapes.batches("train"))
+        return DataLoader(batches, batch_size=None)
 
     val_dataloader = test_dataloader = train_dataloader

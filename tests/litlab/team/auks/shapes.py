@@ -22,8 +22,9 @@ class ShapesMetadata(Metadata):
     size: list[int]  # height and width
 
 
-def read_images(files: list[Any]) -> np.ndarray:
-    return np.stack([np.asarray(Image.open(file).convert("L"))[None] for file in files])
+def read_images(files: list[Any]) -> Any:
+    images = [np.asarray(Image.open(file).convert("L"))[None] for file in files]
+    return torch.tensor(np.stack(images))
 
 
 def draw(mask: np.ndarray) -> bytes:
@@ -51,7 +52,7 @@ class ShapesServing(Serving):
             raise UserError("image: it can't be read; send a file in base64") from error
         if list(images.shape[2:]) != self.metadata.size:
             raise UserError(f"image: it is of another size; send one of {self.metadata.size}")
-        return Sample([images])
+        return Sample([images.numpy()])
 
     def sample_request(self) -> bytes:
         return draw(np.zeros([1, *self.metadata.size]))
@@ -67,7 +68,7 @@ class Shapes(ExperimentData):
 
     def __init__(self, path: str, **loader: Any) -> None:
         super().__init__(**loader)
-        self.dataset, self.path = "folder", Path(path)
+        self.choose_source("folder", path)
 
     def open(self, stage: str | None) -> ShapesMetadata:
         folders = {split: self.path / split / "images" for split in ("train", "val", "test")}
@@ -78,7 +79,7 @@ class Shapes(ExperimentData):
     def samples(self, split: str) -> StackDataset:
         files = self.files[split]
         masks = read_images([file.parents[1] / "masks" / file.name for file in files]) // 255
-        return StackDataset(image=torch.tensor(read_images(files)), target=torch.tensor(masks))
+        return StackDataset(image=read_images(files), target=masks)
 
     def transform(self, batch: dict[str, Tensor], epoch: int | None) -> Any:
         if epoch is not None:  # half of the training images are mirrored, and their masks
@@ -92,7 +93,7 @@ class Shapes(ExperimentData):
 
     def open_input(self, source: str) -> StackDataset:
         self.inputs = sorted(Path(source).glob("*.png"))
-        return StackDataset(image=torch.tensor(read_images(self.inputs)))
+        return StackDataset(image=read_images(self.inputs))
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         for file, mask in zip(self.inputs, torch.cat(outputs), strict=True):
