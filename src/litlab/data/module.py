@@ -68,6 +68,8 @@ class ExperimentData(LightningDataModule):
     item = "samples"  # what they are, for messages
     kind = "data"  # what is made up where nothing else is there
     metadata_type: ClassVar[type[Metadata]] = Metadata
+    # How the names of files end that `write_predictions` writes; "": it fills a folder
+    output_suffixes: ClassVar[tuple[str, ...]] = (".csv", ".parquet")
     shares_samples = True  # among processes: no sampler of Lightning's is needed
 
     public: ClassVar[Any] = None  # the public set that a subclass is named for, see `obtain`

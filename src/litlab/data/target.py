@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.columns import Column, read_columns
+from litlab.data.columns import Column, count_unknown, read_columns
 from litlab.data.files import FileFormat, Frame, Policy, check_columns
 from litlab.data.serving import BATCH, Metadata, TensorSpec
 from litlab.errors import UserError
@@ -166,7 +166,7 @@ class Numbers(Target):
         return rows[self.columns].to_numpy("float64", copy=True)
 
     def spec(self) -> TensorSpec:
-        what = "columns `targets`, in the units of the file"
+        what = "`columns` of the target, in the units of the file"
         return TensorSpec("predicted", "float64", (BATCH, len(self.columns)), what)
 
     def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
@@ -275,7 +275,8 @@ class TargetMetadata(Metadata):
     def read(
         self, raw: Frame, where: str, form: FileFormat | None = None, bad_rows: Policy = "error"
     ) -> Frame:
-        """Read cells as the training file's were read; columns that it did not have are left out.
+        """Read cells as the training file's were read, and say which categories are new; columns
+        that it did not have are left out.
 
         Args:
             raw: As of `read_cells`.
@@ -286,7 +287,10 @@ class TargetMetadata(Metadata):
         columns = {column.name: column for column in self.columns}
         check_columns(raw, where, dict.fromkeys(columns, "the training file has it"))
         options: Any = {"needed": self.needed, "bad_rows": bad_rows}
-        return read_columns(raw, columns, form or self.form, where, **options)
+        rows = read_columns(raw, columns, form or self.form, where, **options)
+        for name, texts in getattr(self, "categories", {}).items():
+            count_unknown(rows[name], texts, where)
+        return rows
 
     @property
     def needed(self) -> list[str]:

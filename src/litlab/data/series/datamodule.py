@@ -19,8 +19,9 @@ from litlab.data.own import OwnData
 from litlab.data.predictions import check_finite, write_predictions
 from litlab.data.public import PublicFile
 from litlab.data.series.measure import measure
+from litlab.data.series.metadata import CALENDAR, SeriesMetadata
 from litlab.data.series.regular import Gaps, Series, read_last_rows, read_series
-from litlab.data.series.serving import CALENDAR, SeriesMetadata, SeriesServing
+from litlab.data.series.serving import SeriesServing
 from litlab.data.series.windows import Windows, find_starts, fit_ridge, split_rows
 from litlab.data.target import Numbers
 from litlab.errors import UserError

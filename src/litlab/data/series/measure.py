@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.regular import Series
-from litlab.data.series.serving import SeriesMetadata
 from litlab.data.target import fit_numbers, sort_classes
 
 _SEASONS = {"B": 5, "D": 7, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}

@@ -12,7 +12,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from pandas.tseries.frequencies import to_offset
 
 from litlab.data.files import Cells, FileFormat, Frame, Policy, drop_bad_rows
-from litlab.data.series.serving import SeriesMetadata
+from litlab.data.series.metadata import SeriesMetadata
 from litlab.errors import UserError
 from litlab.util.text import some
 

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from litlab.commands.serve.readers import SeriesReader
 from litlab.data import SeriesData
-from litlab.data.series.serving import SeriesMetadata
+from litlab.data.series.metadata import SeriesMetadata
+from litlab.data.series.serving import SeriesServing
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.series.test_datamodule import predict
 
@@ -145,7 +145,7 @@ def test_unknown_categories_are_counted(later, said):
 
 def test_requests(later):
     """As CSV in the form of the training file, as objects, with and without the series' name."""
-    reader, frame = SeriesReader({"facts": later.serving().facts()}, {}), make_future()
+    serving, frame = SeriesServing.load(later.serving().facts(), {}), make_future()
     frame[["size", "region"]] = frame[["size", "region"]].ffill()
     window = predict(later, frame)
     expected = [part.numpy() for part in later.serving().raw(window)]
@@ -154,7 +154,7 @@ def test_requests(later):
     numbers = frame.astype({"sales": float, "price": float})  # else `decimal` is for nothing
     text = numbers.to_csv(sep=";", decimal=",", index=False)
     for sent, name in ((rows, "s7"), (unnamed, None), (text, "s7")):
-        sample = reader.read({"series": sent})
+        sample = serving.read(sent)
         assert sample.context.get("shop") == name
         assert sample.context["times"] == ["2024-03-01", "2024-03-02", "2024-03-03"]
         for found, value in zip(sample.inputs, expected, strict=True):
@@ -165,7 +165,7 @@ def test_requests(later):
         (rows[:-1], "series: 'price' of 2024-03-03 00:00:00 is missing in s7; "),
         (rows[:5], "series: a series needs 6 rows with a target, and s7 has 5; give more"),
     ):
-        assert refusal(reader.read, {"series": sent}).startswith(message)
+        assert refusal(serving.read, sent).startswith(message)
 
 
 @pytest.mark.parametrize("form", [None, "%d/%m/%Y %H:%M", "%Y-%m-%d %H:%M%z"])
@@ -173,5 +173,5 @@ def test_the_example_is_written_as_the_training_file(make, form):
     times = pd.date_range("2024-01-01", periods=100, freq="h", tz="UTC")
     texts = times.strftime(form or "%Y-%m-%d %H:%M").tolist()
     data = prepared(make(pd.DataFrame({"date": texts, "load": range(100)}), time_format=form))
-    reader = SeriesReader({"facts": data.serving().facts()}, {})
-    assert reader.read(reader.example()).inputs[0].shape == (1, 6, 1)
+    serving = SeriesServing.load(data.serving().facts(), {})
+    assert serving.read(serving.sample_request()).inputs[0].shape == (1, 6, 1)
