@@ -2,15 +2,16 @@
 them best.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.data import Dataset
 
 from litlab.data.series.regular import Series
-from litlab.data.split import SPLITS, Split
+from litlab.data.split import SPLITS
 from litlab.errors import UserError
 
 
@@ -66,25 +67,6 @@ def _view(rows: Tensor, length: int) -> Tensor:
     return rows.unfold(0, length, 1).transpose(1, 2)
 
 
-def split_rows(times: np.ndarray, split: Split, ends: Sequence[int]) -> np.ndarray:
-    """Divide rows by time: all series are cut at the same one.
-
-    Args:
-        times: Time of each row, datetime64.
-        split: What decides.
-        ends: Rows where train, val and test end, in place of that; empty for a split of the user's.
-
-    Returns:
-        The split of each row, str of shape (row,); empty where it is left out.
-    """
-    import pandas as pd
-
-    if ends:
-        return np.array([*SPLITS, ""])[np.searchsorted(ends, np.arange(len(times)), side="right")]
-    different, place = np.unique(times, return_inverse=True)
-    return split.divide(pd.DataFrame({split.time: different}))[place]
-
-
 def find_starts(
     series: Series, split: np.ndarray, context_length: int, horizon: int
 ) -> dict[str, Tensor]:
@@ -95,7 +77,7 @@ def find_starts(
 
     Args:
         series: The series.
-        split: As of `split_rows`.
+        split: The split of each row, str of shape (row,).
         context_length: Rows of the past.
         horizon: Rows to forecast.
 
@@ -186,8 +168,7 @@ def _sum_products(
         part = rows[windows[0] : windows[-1] + length].double().cpu()
         for lag in range(length):
             # Entry (i, i + lag) is the sum over all windows s of row s + i times row s + i + lag.
-            running = (part[: len(part) - lag] * part[lag:]).sum(1).cumsum(0)
-            running = torch.cat([running.new_zeros(1), running])
+            running = pad((part[: len(part) - lag] * part[lag:]).sum(1).cumsum(0), (1, 0))
             products.diagonal(lag).add_(running[len(windows) :] - running[: length - lag])
     products += products.triu(1).T
 

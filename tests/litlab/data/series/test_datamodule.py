@@ -242,7 +242,7 @@ def test_forms_of_times(make, times):
     assert data.series.times.tz_localize(None).equals(HOURS.as_unit(data.series.times.unit))
     later = restore(data)
     predict(later, frame_of(times[:50]))
-    following = later._predicted.times[-3:].tz_localize(None)
+    following = later._predicted.index.get_level_values(1)[-3:].tz_localize(None)
     assert following.astype(str).tolist() == HOURS[50:53].astype(str).tolist()
 
 
