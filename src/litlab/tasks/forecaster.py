@@ -78,7 +78,7 @@ class Forecaster(ExperimentModule):
             )
         self.network = network
         self.horizon, self.num_targets = horizon, num_targets
-        self.loss, self.quantiles = LOSSES[loss], quantiles
+        self.point_loss, self.quantiles = LOSSES[loss], quantiles
         self.coverage, self.conformal = coverage, Conformal(coverage)
         # Added up at once: forecasts of many steps and channels would take much memory.
         self.set_metrics({"errors": ForecastMetrics(num_targets)}, flush_every=1)
@@ -99,15 +99,12 @@ class Forecaster(ExperimentModule):
             )
         return outputs.float() if self.training else outputs.float().sort(dim=-1).values
 
-    def training_loss(self, outputs: Tensor, future: Tensor) -> Tensor:
-        """Return the mean training loss, shape (); extend it for a loss of your own.
-
-        Args:
-            outputs: What the network returns, (batch, horizon, channel, outputs).
-            future: The truth, (batch, horizon, channel), in scaled units.
+    def loss(self, outputs: Tensor, future: Tensor) -> Tensor:
+        """Return the mean loss, shape (), of what the network returns, (batch, horizon, channel,
+        outputs), and the truth, (batch, horizon, channel), in scaled units.
         """
         if self.quantiles is None:
-            return self.loss(outputs.squeeze(-1), future.expand(outputs.shape[:-1]))
+            return self.point_loss(outputs.squeeze(-1), future.expand(outputs.shape[:-1]))
         error = future.unsqueeze(-1) - outputs
         quantiles = torch.tensor(self.quantiles).to(error.device, non_blocking=True)
         return torch.maximum(quantiles * error, (quantiles - 1) * error).mean()
@@ -129,8 +126,7 @@ class Forecaster(ExperimentModule):
         """
         if metrics is self.val_metrics:
             self.conformal.update(outputs[..., 0], outputs[..., -1], target)
-        loss = Forecaster.training_loss(self, outputs, target)  # without what a subclass adds
-        predicted = self.calibrate(outputs)
+        loss, predicted = self.loss(outputs, target), self.calibrate(outputs)
         metrics.add(loss, predicted, target)
         return {
             "loss": loss,
@@ -192,9 +188,8 @@ class Forecaster(ExperimentModule):
         scaled units.
         """
         future = batch["future"].float()
-        return Forecaster.training_loss(
-            self, future.new_zeros(*future.shape, len(self.quantiles or [1])), future
-        ).item()
+        guess = future.new_zeros(*future.shape, len(self.quantiles or [1]))
+        return self.loss(guess, future).item()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the calibration: that of the weights that were validated, which with EMA are the

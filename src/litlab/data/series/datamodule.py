@@ -137,10 +137,12 @@ class SeriesData(OwnData):
         if targets is None and self.dataset != "csv":
             columns = self.public.columns if self.public else SERIES_COLUMNS
             self.settings.targets = [name for name in columns if name not in covariates]
-        twice = {*covariates} & {*(targets or []), time_column}
+        named = [*covariates, *(targets or []), time_column]
+        twice = [name for name in named if named.count(name) > 1]
         if twice:
             raise UserError(
-                f"data.covariates: {twice.pop()} is a target or the time, too; leave it out of one"
+                f"data.covariates, data.targets: {twice[0]} is named twice, or is the time column, "
+                "too; name it once"
             )
 
     # ---- what models and messages are told

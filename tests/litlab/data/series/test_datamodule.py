@@ -233,7 +233,9 @@ SECONDS = (HOURS - pd.Timestamp(0)) // pd.Timedelta("1s")
         HOURS.strftime("%Y-%m-%d %H:%M UTC"), HOURS.strftime("%Y-%m-%dT%H:%M:%SZ"),
         (HOURS + pd.Timedelta("5h30min")).strftime("%Y-%m-%d %H:%M+05:30"),
         HOURS.strftime("%m/%d/%Y %I:%M %p"), HOURS.strftime("%Y-%m-%d %I:%M:%S %p"),
-        HOURS.strftime("%b %d, %Y %I %p"),
+        HOURS.strftime("%b %d, %Y %I %p"), HOURS.strftime("%d %B %Y %H:%M UTC"),
+        HOURS.strftime("%Y-%m-%d %H:%M:%S+00"), HOURS.strftime("%m/%d/%Y %I:%M %p GMT"),
+        (HOURS - pd.Timedelta("3h30min")).strftime("%b %d, %Y %H:%M -0330"),
     ],
 )  # fmt: skip
 def test_forms_of_times(make, times):
