@@ -120,7 +120,8 @@ class MultilabelClassifier(ExperimentModule):
 
 def choose_thresholds(curve: MultilabelPrecisionRecallCurve) -> list[float]:
     """Return the threshold with the best F1 of each label; the middle one of equal ones."""
-    precision, recall, thresholds = curve.compute()
+    computed: Any = curve.compute()
+    precision, recall, thresholds = computed
     f1 = (2 * precision * recall / (precision + recall)).nan_to_num(0.0)  # 0 / 0 where none is true
     best = f1[:, :-1] >= f1[:, :-1].amax(dim=1, keepdim=True) - 1e-9
     thresholds = thresholds.clamp(0.01, 0.99).cpu()

@@ -35,12 +35,14 @@ class Windows(Dataset[dict[str, Tensor]]):
         values = rows["past"]
         self.device = values.device
         self.starts = starts.to(self.device)
-        self.views = {
-            "past": _view(values, context_length),
-            "future": _view(values[context_length:], horizon),
-        }
+        parts = {"past": (values, context_length), "future": (values[context_length:], horizon)}
         if "covariates" in rows:
-            self.views["covariates"] = _view(rows["covariates"], context_length + horizon)
+            parts["covariates"] = rows["covariates"], context_length + horizon
+        # (window, length, column): the window that begins at each row, in the memory of the rows
+        self.views = {
+            name: part.unfold(0, length, 1).transpose(1, 2)
+            for name, (part, length) in parts.items()
+        }
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -58,13 +60,6 @@ class Windows(Dataset[dict[str, Tensor]]):
         return {name: view.index_select(0, start) for name, view in self.views.items()} | {
             "start": start
         }
-
-
-def _view(rows: Tensor, length: int) -> Tensor:
-    """(window, length, column): the window that begins at each row. It shares the memory of the
-    rows.
-    """
-    return rows.unfold(0, length, 1).transpose(1, 2)
 
 
 def find_starts(
@@ -98,7 +93,7 @@ def find_starts(
     starts = {}
     for name in SPLITS:
         is_in = is_whole & (split[future] == name) & (split[last] == name)
-        rows = first[is_in if name == "train" else is_in & is_true]
+        rows = first[is_in & (is_true | (name == "train"))]
         if len(rows):
             starts[name] = torch.from_numpy(rows)
         elif name == "train" or name in split:
