@@ -195,8 +195,8 @@ class ExperimentModule(LightningModule):
         """Return a target as the loss takes it."""
         return target
 
-    def convert(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return outputs of the network and a target as metrics take them."""
+    def convert(self, outputs: Tensor, target: Tensor) -> tuple[Any, Tensor]:
+        """Return outputs of the network, or None, and a target as metrics take them."""
         return outputs, target
 
     def training_outputs(self, batch: Any) -> tuple[Tensor, Tensor | None, Tensor]:

@@ -109,10 +109,11 @@ class Forecaster(ExperimentModule):
         quantiles = torch.tensor(self.quantiles).to(error.device, non_blocking=True)
         return torch.maximum(quantiles * error, (quantiles - 1) * error).mean()
 
-    def training_outputs(self, batch: Batch) -> tuple[Tensor, None, Tensor]:
-        """Return the loss and the truth; errors of the training are not counted."""
-        outputs, future = self.evaluation_outputs(batch)
-        return self.training_loss(outputs, future), None, future
+    def convert(self, outputs: Tensor, target: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Return forecast and ends of its interval, and the truth; errors of the training are not
+        counted.
+        """
+        return None if self.training else self.calibrate(outputs), target
 
     def evaluation_outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return what the network returns, (batch, horizon, channel, outputs), and the truth
@@ -126,12 +127,9 @@ class Forecaster(ExperimentModule):
         """
         if metrics is self.val_metrics:
             self.conformal.update(outputs[..., 0], outputs[..., -1], target)
-        loss, predicted = self.loss(outputs, target), self.calibrate(outputs)
-        metrics.add(loss, predicted, target)
-        return {
-            "loss": loss,
-            **dict(zip(("forecast", "lower", "upper"), predicted.unbind(dim=-1), strict=True)),
-        }
+        shown = super().evaluate(metrics, outputs, target)
+        names = "forecast", "lower", "upper"
+        return shown | dict(zip(names, shown["predicted"].unbind(dim=-1), strict=True))
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon,
