@@ -28,7 +28,8 @@ Zone = Literal["UTC", "wall"]
 _MOST = {"input": 1, "series": 0, "target": 20}  # different numbers that stand for categories
 _WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A")
 _SPACES = "\u00a0\u202f\u2009"  # between groups of digits
-_OFFSET = r"(:\d\d(?:\.\d+)?)\s*(?:Z|UTC|GMT|[+-]\d\d:?\d\d)$"  # behind a time of day, its group
+# Behind a time of day, perhaps with AM or PM: the first group
+_OFFSET = r"(:\d\d(?:\.\d+)?(?:\s*[AaPp]\.?[Mm]\.?)?)\s*(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$"
 _CURRENCY = "[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
 _UNITS = (
     "%|[kmcµ]?[mgl]|km/h|mph|lbs?|oz|ft|in|mi|°[CF]|[smhd]|ms|min|[kMGT]?B|[km]?[WVA]|[kMG]?Hz|px"
@@ -418,10 +419,8 @@ def read_times(
         return local, None
     if zone == "wall" or (zone == "any" and local.dt.time.nunique() == 1):
         return local.where(has_offset), "wall"
-    texts = texts.str.replace(r"\s*(?:UTC|GMT)$", "Z", regex=True).where(has_offset)
-    if form.time_format is None:
-        return pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True), "UTC"
-    offset = texts.str.extract(r"(Z|[+-]\d\d:?\d\d)$")[0].replace("Z", "+00:00")
+    offset = texts.where(has_offset).str.extract(_OFFSET)[1]
+    offset = offset.str.replace("Z|UTC|GMT", "+00:00", regex=True)
     written = local.dt.strftime("%Y-%m-%dT%H:%M:%S.%f") + offset
     return pd.to_datetime(written, format="ISO8601", errors="coerce", utc=True), "UTC"
 

@@ -154,13 +154,9 @@ class OwnData(ExperimentData):
         of_task = {"classification": "category", "regression": "number", "labels": "category"}
         apart = dict.fromkeys(self.targets, of_task.get(str(self.task), "target"))
         apart |= self.split.columns
-        remedy = "correct it, or the setting that names it"
-        check_columns(raw, where, dict.fromkeys([*kinds, *apart], remedy))
         inputs = [name for name in kinds if name not in apart and name != self.id_column]
         kinds = {name: kinds[name] for name in inputs} | apart
-        columns = {
-            name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()
-        }
+        columns = self.fit_columns(raw, kinds, where)
 
         # All cells are read before a bad row is left out, so that one message has all of them. A
         # sample may have no label at all, and a text may be that of one column of several
@@ -186,6 +182,13 @@ class OwnData(ExperimentData):
             target = fit_labels(train, self.targets, self.label_separator, where)
         known = {name: columns[name] for name in inputs}
         return Table(rows[inputs], rows[self.targets], split, known, target)
+
+    def fit_columns(self, raw: Frame, kinds: dict[str, Any], where: str) -> dict[str, Column]:
+        """Decide what the cells of some columns mean, see `fit_column`; refuse a file without
+        them.
+        """
+        check_columns(raw, where, dict.fromkeys(kinds, "correct it, or the setting that names it"))
+        return {name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()}
 
     def describe_columns(self, table: Table) -> dict[str, Any]:
         """Return what `TargetMetadata` has of a table."""

@@ -118,8 +118,9 @@ def test_what_is_missing_is_named(later, change, message):
 @pytest.mark.parametrize(
     ("covariates", "message"),
     [
-        (["sales"], "data.covariates: sales is a target or the time, too; leave it out of one"),
-        (["date"], "data.covariates: date is a target or the time, too; leave it out of one"),
+        (["sales"], "data.covariates, data.targets: sales is named twice, or is the time column, "),
+        (["date"], "data.covariates, data.targets: date is named twice, or is the time column, "),
+        (["price", "price"], "data.covariates, data.targets: price is named twice, "),
         (["prize"], "data.path: there is no column 'prize', only 'date', 'shop', 'sales', 'price'"),
     ],
 )
@@ -135,6 +136,33 @@ def test_rows_behind_the_last_target_are_not_trained_on(make, shops, said):
     assert said[-1] == "data.path: 60 rows behind the last one with a target are left out"
     trained = prepared(make(frame.dropna(subset="sales"), **SETTINGS)).metadata
     assert (data.sizes, data.metadata) == (shops.sizes, trained)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "column", "first"),
+    [
+        ([59], "visits", "2024-02-29"),
+        ([58, 59], "sales", "2024-02-28"),
+        ([59], "price", "2024-03-01"),
+    ],
+)
+def test_the_forecast_begins_where_a_target_ends(make, tmp_path, lacking, column, first):
+    """Of two targets; a price is interpolated, also from the days after the last target."""
+    frame = make_shops(63)[:63].assign(visits=np.arange(63) ** 1.5)
+    data = prepared(
+        make(frame, targets=["sales", "visits"], covariates=["price"], gaps="interpolate")
+    )
+    later = SeriesData("csv", "gone.csv", gaps="interpolate")
+    later.load_state_dict(data.state_dict())
+    frame.loc[60:, ["sales", "visits"]] = None
+    frame.loc[lacking, column] = None
+    batch = predict(later, frame)
+    place = frame.index[frame["date"] == first][0]
+    expected = (frame["visits"][place - 6 : place] - data.mean[1]) / data.scale[1]
+    np.testing.assert_allclose(batch["past"][0, :, 1], expected, rtol=1e-4)
+    later.write_predictions([torch.zeros(1, 3, 2, 3)], str(tmp_path / "out.csv"))
+    days = pd.date_range(first, periods=3).astype(str).tolist()
+    assert pd.read_csv(tmp_path / "out.csv")["date"].tolist() == days
 
 
 def test_unknown_categories_are_counted(later, said):
