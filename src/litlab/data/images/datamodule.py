@@ -115,7 +115,6 @@ class ImageData(OwnData):
     own_flags = "--data.dataset folder --data.path DIR"
 
     _serving: Any = None
-    parts: dict[str, Any]  # images of each split, after `setup`
 
     def __init__(
         self,
@@ -153,6 +152,7 @@ class ImageData(OwnData):
                 "--data.cache none"
             )
         self.augment, self.transforms = augment, transform
+        self.parts: dict[str, Any] = {}  # images of each split, after `setup`
 
     def _guess_kind(self, source: Any) -> str | None:
         # Folders of classes may have anything beside them
@@ -184,7 +184,8 @@ class ImageData(OwnData):
     def _list_table(self, source: UserFile, setting: str) -> Listing:
         folder = Path()
         if isinstance(source, Path):
-            folder, parquet = source.parent, list_parquet(source, self.file_column)
+            folder, is_parquet = source.parent, source.is_dir() or source.suffix == ".parquet"
+            parquet = list_parquet(source, self.file_column) if is_parquet else None
             if parquet is not None:
                 return parquet
         return list_table(self.read_cells(source, setting), folder, self.file_column)
@@ -195,14 +196,13 @@ class ImageData(OwnData):
 
         if cache is not None:
             facts = pd.read_parquet(cache / "facts.parquet")
-            return Listing(facts, None, facts.index, [], facts["given"].to_numpy())
-        images, labels, given = (
-            make_images(self.num_classes, self.image_shape)
-            if self.generated
-            else self.public.read(self.path)
-        )
+            return Listing(facts, None, [*facts.index], [], facts["given"].to_numpy())
+        if self.generated or self.public is None:
+            images, labels, given = make_images(self.num_classes, self.image_shape)
+        else:
+            images, labels, given = self.public.read(self.path)
         cells = pd.DataFrame({self.targets[0]: np.array(self.class_names)[labels]})
-        return Listing(cells, images, cells.index, [], given)
+        return Listing(cells, images, [*cells.index], [], given)
 
     @cached_property
     def _table(self) -> Table:
@@ -222,14 +222,13 @@ class ImageData(OwnData):
         settings, depth = self.settings, None
         if self.is_own:
             described = self.describe_columns(self._table)
-            images, count = self.listing.images, len(self.listing.names)
-            is_resized = settings.image_size is not None
-            shape, is_deep = examine(images, count, is_resized=is_resized)
+            count, is_resized = len(self.listing.names), settings.image_size is not None
+            shape, is_deep = examine(self.listing.images, count, is_resized=is_resized)
             depth = self._find_depth() if is_deep else None
         else:
             self.check_public()
             public = self.public or _MADE_UP
-            described = {"target": Classes(self.targets, list(public.class_names))}
+            described: dict[str, Any] = {"target": Classes(self.targets, list(public.class_names))}
             shape = public.shape
 
         # What is set counts. Nobody chose the size of a public set: new images are fitted to it
@@ -249,15 +248,15 @@ class ImageData(OwnData):
 
     def _find_depth(self) -> int:
         """Return the bits that are in use, by all images: looked for once."""
-        listing = self.listing
-        folder = self.cache_dir / compute_mark("depth", listing.names, listing.status)
+        images, names = self.listing.images, self.listing.names
+        folder = self.cache_dir / compute_mark("depth", names, self.listing.status)
+        depth = Path("depth.txt")
 
         def fill(folder: Path) -> None:
-            depth = measure_depth(listing.images, len(listing.names))
-            (folder / "depth").write_text(str(depth))
+            (folder / depth).write_text(str(measure_depth(images, len(names))))
 
         fill_cache(folder, fill)
-        return int((folder / "depth").read_text())
+        return int((folder / depth).read_text())
 
     @property
     def description(self) -> str:
@@ -275,8 +274,8 @@ class ImageData(OwnData):
             return compute_mark(*marks, self.source_name)
         sizes = [status.partition(" ")[0] for status in self.listing.status]
         table = self._table
-        rows = table.inputs.join(table.outcomes).assign(**{"": table.split})
-        return compute_mark(*marks, sizes, rows.to_csv(index=False))
+        cells = table.inputs.to_csv(), table.outcomes.to_csv()
+        return compute_mark(*marks, sizes, *cells, table.split.tolist())
 
     # ---- from files to memory
 
@@ -311,7 +310,7 @@ class ImageData(OwnData):
             digests[row] = int.from_bytes(digest, "big")
             if stored is not None:
                 stored[row] = image
-        if self.bad_rows == "error" and problems:
+        if problems and self.bad_rows == "error":
             self._drop_bad_images(problems)  # before anything is kept
         facts = pd.DataFrame({"digest": digests})
         facts["problem"] = pd.Series(problems, dtype=object)
@@ -324,52 +323,46 @@ class ImageData(OwnData):
         drop_bad_images(self.listing.names, problems, self._surveyed, policy, "data.path")
 
     def open(self, stage: str | None) -> ImageMetadata:
-        # The samples of each split
-        numbers, split = self._usable
-        targets = self.known.target.encode(self._table.outcomes)
-        folder, images = self.cache_folder(), self.listing.images
-        make: Any = partial(LazyImages, form=self._surveyed)
-        if folder is not None and not self.is_lazy:
-            images = torch.from_numpy(np.load(folder / "images.npy", mmap_mode="c"))
-            make = StoredImages
-        self.parts = {}
-        for name in SPLITS:
-            rows = np.flatnonzero(split == name)
-            if len(rows):
-                chosen = torch.from_numpy(numbers[rows]), torch.from_numpy(targets[rows])
-                self.parts[name] = make(images, *chosen)
-        self.sizes = {name: len(part) for name, part in self.parts.items()}
-
-        mean, std = self._choose_colours(images)
+        if not self.parts:
+            self._divide()
+        mean, std = self._choose_colours()
         if self.is_lazy:
             self.parts["train"].transforms = self.transforms
         return replace(self._surveyed, mean=mean, std=std, generated=self.generated)
 
-    @cached_property
-    def _usable(self) -> tuple[np.ndarray, np.ndarray]:
-        """The number of the image of each row of the table, int64, and its split: empty where it
-        can't be used. Of these, and of copies, is told.
-        """
+    def _divide(self) -> None:
+        """Give each split its images; tell of those that can't be used, and of copies."""
         import pandas as pd
 
         folder, listing, table = self.cache_folder(), self.listing, self._table
+        images, digests, split = listing.images, listing.digests, table.split
+        kind: Any = partial(LazyImages, form=self._surveyed)
         numbers = listing.cells.index.get_indexer(table.outcomes.index)
-        split, digests = table.split, listing.digests
-        if folder is not None and self.is_own:
+        if folder is not None:
             facts = pd.read_parquet(folder / "facts.parquet")
             problems = facts["problem"].dropna()
             self._drop_bad_images(problems.to_dict())
             split = np.where(np.isin(numbers, problems.index), "", split)
             digests = facts["digest"].to_numpy()
-        if digests is not None:
+            if not self.is_lazy:
+                images = torch.from_numpy(np.load(folder / "images.npy", mmap_mode="c"))
+                kind = StoredImages
+        if digests is not None and self.is_own:
             names = np.array(listing.names, object)[numbers]
             told = {"name": names, "digest": digests[numbers], "split": split}
             warn_of_copies(table.outcomes.assign(**told), self.targets, self.source_name)
-        return numbers, split
 
-    def _choose_colours(self, images: Any) -> list[list[float]]:
+        targets = self.known.target.encode(table.outcomes)
+        for name in SPLITS:
+            rows = np.flatnonzero(split == name)
+            if len(rows):
+                of_split = torch.from_numpy(numbers[rows]), torch.from_numpy(targets[rows])
+                self.parts[name] = kind(images, *of_split)
+                self.sizes[name] = len(rows)
+
+    def _choose_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
-        normalize = self.settings.normalize or "data"
+        normalize = self.settings.normalize
         if normalize != "data":
             return _IMAGENET if normalize == "imagenet" else normalize
         if self.metadata is not None:  # measured once: each stage has its setup
@@ -378,11 +371,11 @@ class ImageData(OwnData):
         rows = train.rows[:: 1 + len(train) // _MEASURED].numpy()
         problems: dict[int, str] = {}
         if self.is_lazy:
-            decoded = decode_good(images, self._surveyed, rows, problems)
+            decoded = decode_good(train.images, self._surveyed, rows, problems)
             mean, std = measure_colours(image for _, image in decoded)
             self._drop_bad_images(problems)
         else:
-            mean, std = measure_colours(images[rows].numpy())
+            mean, std = measure_colours(train.images[rows].numpy())
         if max(std) < _FLAT / 255:
             rank_zero_info(
                 f"warning: {self.source_name}: the images are almost of one value; look "

@@ -94,14 +94,12 @@ def list_folder(root: Path, file_column: str, target: str) -> Listing:
     if not root.is_dir():
         raise UserError(f"data.path: there is no folder {root}; name one that has train/<class>/")
     files = [file for split in SPLITS for file in find_images(root / split, "*/**")]
-    parts = [file.relative_to(root).parts for file in files]
-    given = np.array([split for split, *_ in parts])
+    names = [file.relative_to(root).as_posix() for file in files]
+    given, classes = np.array([name.split("/")[:2] for name in names]).reshape(-1, 2).T
     if "train" not in given:
         raise UserError(f"data.path: there are no images in {root}/train/<class>/; put some there")
-    names = ["/".join(part) for part in parts]
     # Classes they are, even if they are called by numbers
-    classes = pd.Categorical([part[1] for part in parts])
-    cells = pd.DataFrame({file_column: names, target: classes}, names)
+    cells = pd.DataFrame({file_column: names, target: pd.Categorical(classes)}, names)
     return list_table(cells, root, file_column, given)
 
 
@@ -194,17 +192,14 @@ def list_parquet(root: Path, file_column: str) -> Listing | None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    files = find_files(root, "*.parquet")
-    tables, column = [], None
+    files, column, tables = find_files(root, "*.parquet"), "", []
     for name, file in files.items():
-        if file.suffix != ".parquet":
-            return None
         try:
             schema: Any = parquet.read_schema(file)
-            found = [cell.name for cell in schema if re.fullmatch(_IMAGE_TYPE, str(cell.type))]
-            if not found:
+            images = [cell.name for cell in schema if re.fullmatch(_IMAGE_TYPE, str(cell.type))]
+            if not images:
                 return None
-            column = found[0]
+            column = images[0]
             nested = [cell.name for cell in schema if pa.types.is_nested(cell.type)]
             others = [other for other in schema.names if other not in (column, *nested)]
             cells = parquet.read_table(file, columns=others).to_pandas(integer_object_nulls=True)
@@ -216,19 +211,14 @@ def list_parquet(root: Path, file_column: str) -> Listing | None:
         for label, feature in notes.get("info", {}).get("features", {}).items():
             if label in cells and "names" in feature:
                 cells[label] = cells[label].map(dict(enumerate(feature["names"])))
-        cells[file_column] = [f"{name}:{row}" for row in range(len(cells))]
-        tables.append(cells)
-    if column is None:
+        tables.append(cells.assign(**{file_column: [f"{name}:{row}" for row in range(len(cells))]}))
+    if not tables:
         return None
-    numbers = np.repeat(range(len(tables)), [len(cells) for cells in tables])
+    numbers = np.repeat(range(len(tables)), [*map(len, tables)])
     cells = read_cells(pd.concat(tables))
-    return Listing(
-        cells,
-        ParquetImages([*files.values()], column),
-        cells[file_column].tolist(),
-        [*map(read_status, files.values())],
-        read_splits(root, [*files], numbers),
-    )
+    names, status = cells[file_column].tolist(), [*map(read_status, files.values())]
+    images = ParquetImages([*files.values()], column)
+    return Listing(cells, images, names, status, read_splits(root, [*files], numbers))
 
 
 # What tells whether images are the same

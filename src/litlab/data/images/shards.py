@@ -7,8 +7,10 @@ were read. Nothing in shards or index can run code, whoever has written them.
 """
 
 import json
+import re
 import tarfile
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
@@ -155,16 +157,11 @@ def list_shards(root: Path, cache_dir: Path, file_column: str, target: str) -> L
         cells[target] = cells.pop("cls").astype("category")
     cells[file_column] = index["tar"] + ": " + index["key"]
     names = cells[file_column].tolist()
-    index["tar"] = index["tar"].factorize()[0]
-    places = index[["tar", "begin", "size", "checksum"]].to_numpy("int64")
-    return Listing(
-        read_cells(cells),
-        TarImages([*tars.values()], places),
-        names,
-        status,
-        read_splits(root, [*tars], places[:, 0]),
-        digests=places[:, 3] << 32 | places[:, 2],
-    )
+    numbers = index["tar"].factorize()[0]
+    places = index.assign(tar=numbers)[["tar", "begin", "size", "checksum"]].to_numpy("int64")
+    images, given = TarImages([*tars.values()], places), read_splits(root, [*tars], numbers)
+    digests = places[:, 3] << 32 | places[:, 2]
+    return Listing(read_cells(cells), images, names, status, given, digests)
 
 
 def write_index(tars: Mapping[str, Path], folder: Path) -> None:
@@ -182,33 +179,30 @@ def write_index(tars: Mapping[str, Path], folder: Path) -> None:
 
     rows = []
     for tar, file in progress_bar(tars.items(), desc="reading shards", unit="shard"):
-        samples: dict[str, dict[str, Any]] = {}
+        images, told = {}, defaultdict[str, dict[str, Any]](dict)
         with _explain_unreadable(file), tarfile.open(file, "r:") as archive:
-            for member in filter(tarfile.TarInfo.isfile, archive):
+            for member in archive:
                 # A sample is what has the same name up to the first dot
-                place, _, name = member.name.rpartition("/")
-                stem, _, suffix = name.partition(".")
-                suffix = suffix.lower()
-                if not stem:
+                match = re.fullmatch(r"((?:.*/)?[^/.]+)\.([^/]+)", member.name)
+                if match is None or not member.isfile():
                     continue
-                sample = samples.setdefault(f"{place}/{stem}", {"tar": tar, "cells": {}})
+                sample, suffix = match[1], match[2].lower()
                 stream: Any = archive.extractfile(member)
                 content = stream.read()
                 if suffix == "json":
-                    told = json.loads(content).items()
-                    sample["cells"] |= {
-                        name: cell for name, cell in told if not isinstance(cell, list | dict)
-                    }
+                    for column, cell in json.loads(content).items():
+                        if not isinstance(cell, list | dict):
+                            told[sample][column] = cell
                 elif suffix == "cls":
-                    sample["cells"]["cls"] = content.decode().strip()
-                elif "." not in suffix and is_image(name):
-                    sample |= {"begin": member.offset_data, "size": member.size}
-                    sample |= {"checksum": zlib.crc32(content), "key": name}
-        found = [sample for sample in samples.values() if "key" in sample]
-        if not found:
+                    told[sample]["cls"] = content.decode().strip()
+                elif "." not in suffix and is_image(member.name):
+                    place = member.offset_data, member.size, zlib.crc32(content)
+                    images[sample] = tar, member.name, *place
+        if not images:
             raise UserError(f"data.path: there are no images in {file}; delete it")
-        rows += [{**sample, "cells": json.dumps(sample["cells"])} for sample in found]
-    pd.DataFrame(rows).to_parquet(folder / INDEX, write_page_checksum=True)
+        rows += [(*image, json.dumps(told[sample])) for sample, image in images.items()]
+    index = pd.DataFrame(rows, columns=["tar", "key", "begin", "size", "checksum", "cells"])
+    index.to_parquet(folder / INDEX, write_page_checksum=True)
 
 
 def write_shards(data: Any, folder: Path, size: int) -> None:
