@@ -75,12 +75,14 @@ class ImageData(OwnData):
         path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it.
             `csv`: the CSV, Parquet, Excel or JSON lines file, or a frame; its file names are
             relative to its folder. Or Parquet that holds the images, one file, or a folder of
-            train-*.parquet and test-*.parquet. `shards`: the folder of tar files, as the command
-            ``shards`` or WebDataset writes them. Public: folder to download to (`data` where null).
+            train-*.parquet and test-*.parquet. `shards`: the folder of tar files, or a single one,
+            as the command ``shards`` or WebDataset writes them. Public: folder to download to
+            (`data` where null).
         file_column: Column of the image file names.
         image_size: Height and width that all images get; null takes them as they are, and they must
             be alike.
-        mode: RGB or L (grey); null: L where none of 100 images has colours.
+        mode: RGB or L (grey); null: L where none of 100 images has colours; others that have some
+            can't be used then.
         resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it
             with black.
         normalize: What images are brought to mean 0 and deviation 1 by: `data`: mean and deviation
@@ -159,7 +161,7 @@ class ImageData(OwnData):
         if isinstance(source, Path) and not any(source.glob("train/*/")):
             for kind, suffix in (("shards", ".tar"), ("csv", ".parquet")):
                 inside = any(any(source.glob(place + suffix)) for place in ("*", "*/*"))
-                if inside or source.suffix == suffix:
+                if inside or source.suffix.lower() == suffix:
                     return kind
         return super()._guess_kind(source)
 
@@ -364,7 +366,15 @@ class ImageData(OwnData):
         """Return mean and deviation of each channel that images are normalised by."""
         normalize = self.settings.normalize
         if normalize != "data":
-            return _IMAGENET if normalize == "imagenet" else normalize
+            colours = _IMAGENET if normalize == "imagenet" else normalize
+            channels = self._surveyed.image_shape[0]
+            if {*map(len, colours)} != {channels}:
+                raise UserError(
+                    f"data.normalize: it has means and deviations of {len(colours[0])} channels, "
+                    f"and the images have {channels}; set --data.mode "
+                    f"{'RGB' if channels == 1 else 'L'}, or as many as there are"
+                )
+            return colours
         if self.metadata is not None:  # measured once: each stage has its setup
             return [self.metadata.mean, self.metadata.std]
         train = self.parts["train"]

@@ -87,14 +87,6 @@ def open_image(source: Source) -> Picture:
     return Image.open(stream, formats=[*find_kinds().values()])
 
 
-def load_upright(image: Picture) -> Picture:
-    """Decode an opened image as it is to be seen, whichever way the camera was held."""
-    image.load()
-    with suppress(Exception):  # of broken EXIF data anything is thrown
-        ImageOps.exif_transpose(image, in_place=True)
-    return image
-
-
 def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int, int, int], bool]:
     """Look at 100 images, to know what all are like.
 
@@ -128,8 +120,7 @@ def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int,
         found = [f"{height} x {width}" for height, width in sizes]
         raise UserError(
             f"data.image_size: the images are of {len(sizes)} sizes, as {found[0]} and {found[1]} "
-            "pixels; set the "
-            "height and width that all get, such as --data.image_size '[224, 224]'"
+            "pixels; set the height and width that all get, such as --data.image_size '[224, 224]'"
         )
     return (channels, *size), is_deep
 
@@ -241,7 +232,10 @@ def decode(source: Source, form: ImageMetadata, change: Change | None = None) ->
                 # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, for less work.
                 longest = 2 * max(form.image_shape)
                 opened.draft(None, (longest, longest))
-            image = _make_plain(load_upright(opened), form)
+            opened.load()
+            with suppress(Exception):  # of broken EXIF data anything is thrown
+                ImageOps.exif_transpose(opened, in_place=True)
+            image = _make_plain(opened, form)
     except UnidentifiedImageError:
         return "HEIC, which pip install pillow-heif reads" if _is_heic(source) else "not an image"
     except Exception as error:  # Pillow's readers can raise anything for a damaged file
