@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
-from litlab.data.files import UserFile, check_file, name_source
+from litlab.data.files import UserFile, check_columns, check_file, name_source
 from litlab.data.generated import make_images
 from litlab.data.images.augment import Augment, augment_batch
 from litlab.data.images.decode import (
@@ -209,11 +209,17 @@ class ImageData(OwnData):
     @cached_property
     def _table(self) -> Table:
         """Which of the images is in which split, and what is to be predicted of it."""
-        listing, where = self.listing, name_source(self.path, "data.path")
-        if self.settings.test_fraction is None and listing.given is None:
+        cells, given = self.listing.cells, self.listing.given
+        if not self.is_own:  # classes in the order of the labels
+            remedy = "leave out the setting that names it"
+            check_columns(cells, self.source_name, dict.fromkeys(self.split.columns, remedy))
+            target = self._surveyed.target
+            split = self.split.divide(cells, target.encode(cells), given)
+            return Table(cells[[]], cells, split, {}, target)
+        if self.settings.test_fraction is None and given is None:
             self.split = replace(self.split, test=0.1)
-        inputs = {self.file_column: "text"} if self.is_own else {}
-        return self.fit_table(listing.cells, inputs, where, listing.given)
+        where = name_source(self.path, "data.path")
+        return self.fit_table(cells, {self.file_column: "text"}, where, given)
 
     def survey(self) -> ImageMetadata:
         """Return what is known before `setup`: all but the colours."""
