@@ -186,8 +186,7 @@ class ImageData(OwnData):
     def _list_table(self, source: UserFile, setting: str) -> Listing:
         folder = Path()
         if isinstance(source, Path):
-            folder, is_parquet = source.parent, source.is_dir() or source.suffix == ".parquet"
-            parquet = list_parquet(source, self.file_column) if is_parquet else None
+            folder, parquet = source.parent, list_parquet(source, self.file_column)
             if parquet is not None:
                 return parquet
         return list_table(self.read_cells(source, setting), folder, self.file_column)

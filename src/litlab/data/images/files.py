@@ -123,9 +123,12 @@ def list_table(
 # Files that hold many images
 
 
-def find_files(root: Path, pattern: str) -> dict[str, Path]:
-    """Return the files in a folder, at any depth, or the file itself, by their relative names."""
-    files, folder = ([root], root.parent) if root.is_file() else (root.rglob(pattern), root)
+def find_files(root: Path, suffix: str) -> dict[str, Path]:
+    """Return the files of a kind in a folder, at any depth, by their names in it; or the file
+    itself, if it is one.
+    """
+    is_one = root.is_file() and root.suffix.lower() == suffix
+    files, folder = ([root], root.parent) if is_one else (root.rglob(f"*{suffix}"), root)
     return {file.relative_to(folder).as_posix(): file for file in sorted(files)}
 
 
@@ -192,7 +195,7 @@ def list_parquet(root: Path, file_column: str) -> Listing | None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    files, column, tables = find_files(root, "*.parquet"), "", []
+    files, column, tables = find_files(root, ".parquet"), "", []
     for name, file in files.items():
         try:
             schema: Any = parquet.read_schema(file)

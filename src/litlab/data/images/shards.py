@@ -134,7 +134,7 @@ def list_shards(root: Path, cache_dir: Path, file_column: str, target: str) -> L
     from pyarrow import parquet
 
     # The index is read where it is, or made
-    tars = find_files(root, "*.tar")
+    tars = find_files(root, ".tar")
     if not tars:
         raise UserError(f"data.path: there are no shards (*.tar) in {root}; name a folder of some")
     status = [*map(read_status, tars.values())]
@@ -242,7 +242,7 @@ def write_shards(data: Any, folder: Path, size: int) -> None:
                     member = tarfile.TarInfo(f"{number:09}{end}")
                     member.size = len(written)
                     archive.addfile(member, BytesIO(written))
-    write_index(find_files(folder, "*.tar"), folder)
+    write_index(find_files(folder, ".tar"), folder)
 
 
 @contextmanager
