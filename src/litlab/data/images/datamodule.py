@@ -344,9 +344,11 @@ class ImageData(OwnData):
         folder, listing, table = self.cache_folder(), self.listing, self._table
         images, digests, split = listing.images, listing.digests, table.split
         kind: Any = partial(LazyImages, form=self._surveyed)
+        # Rows that were bad are not in the table
         numbers = listing.cells.index.get_indexer(table.outcomes.index)
         if folder is not None:
             facts = pd.read_parquet(folder / "facts.parquet")
+            # Images that can't be decoded are in no split
             problems = facts["problem"].dropna()
             self._drop_bad_images(problems.to_dict())
             split = np.where(np.isin(numbers, problems.index), "", split)
@@ -385,6 +387,7 @@ class ImageData(OwnData):
         train = self.parts["train"]
         rows = train.rows[:: 1 + len(train) // _MEASURED].numpy()
         problems: dict[int, str] = {}
+        # Of images that are not in memory, those are decoded that are needed here
         if self.is_lazy:
             decoded = decode_good(train.images, self._surveyed, rows, problems)
             mean, std = measure_colours(image for _, image in decoded)
@@ -411,6 +414,7 @@ class ImageData(OwnData):
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         if self.dataset != "shards" or split == "predict":
             return super().sampler(samples, split)
+        # How many samples of this split each shard has
         shards = self.listing.images.places[samples.rows, 0]
         sizes = np.unique(shards, return_counts=True)[1].tolist()
         together = self.settings.shuffle_shards

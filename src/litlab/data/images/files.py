@@ -203,6 +203,7 @@ def list_parquet(root: Path, file_column: str) -> Listing | None:
             if not images:
                 return None
             column = images[0]
+            # Images are read later, and boxes and the like not at all
             nested = [cell.name for cell in schema if pa.types.is_nested(cell.type)]
             others = [other for other in schema.names if other not in (column, *nested)]
             cells = parquet.read_table(file, columns=others).to_pandas(integer_object_nulls=True)
@@ -263,6 +264,7 @@ def warn_of_copies(rows: Frame, targets: list[str], where: str) -> None:
             f"warning: {where}: {first} and {second} are the same picture, and "
             f"{different['digest'].nunique() - 1:,} others are like it; delete what is wrong"
         )
+    # Whatever their targets are
     is_train = copies["split"] == "train"
     seen = (~is_train & copies["digest"].isin(copies["digest"][is_train])).sum()
     if seen:

@@ -143,6 +143,7 @@ def list_shards(root: Path, cache_dir: Path, file_column: str, target: str) -> L
         cache = cache_dir / compute_mark("index", root.absolute(), [*tars], status)
         fill_cache(cache, partial(write_index, tars))
         beside = cache / INDEX
+    # Its pages have checksums, too
     with _explain_unreadable(root):
         index = parquet.read_table(beside, page_checksum_verification=True).to_pandas()
     if index["tar"].unique().tolist() != [*tars]:
@@ -226,6 +227,7 @@ def write_shards(data: Any, folder: Path, size: int) -> None:
         if split == "train":
             order = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
         (folder / split).mkdir()
+        # A shard is full once it has so many bytes
         shards, archive = count(), None
         with ExitStack() as stack:
             for number, row in enumerate(progress_bar(part.rows[order].tolist(), desc=split)):

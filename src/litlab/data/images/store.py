@@ -72,6 +72,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
                 but in prediction
             target: Those of the samples.
         """
+        # Whole batches: one call for the images, one for the targets
         index = index.to(self.device, non_blocking=True)
         samples = index % len(self)
         batch = {"image": self.take(self.rows.index_select(0, samples), index), "index": index}
@@ -87,6 +88,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         """Copy the samples to a device, in order, with so many pixels added by reflection on each
         side.
         """
+        # In blocks, as padding is done in float32
         images = torch.cat(
             [reflect_pad(self.images[rows], pad) for rows in self.rows.split(_BLOCK)]
         )
@@ -155,6 +157,7 @@ def find_nearest_mean(train: StoredImages, test: StoredImages) -> np.ndarray:
     """Return the class whose mean training image is nearest to each test image (Rocchio 1971),
     int64 of shape (image,).
     """
+    # Sums of each class, then distances, a block of images at a time
     labels = train.targets
     sums = torch.zeros(1 + int(labels.max()), train.images[0].numel())
     for some, images in zip(labels.split(_BLOCK), _flatten(train), strict=True):
