@@ -36,7 +36,7 @@ def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, m
     ]
 
 
-def test_all_that_is_wrong_is_told_at_once(make, pets, said):
+def test_all_that_is_wrong_is_told_at_once(make, pets):
     cats = pets / "train/cat"
     (cats / "03.png").write_bytes((cats / "03.png").read_bytes()[:60])
     (cats / "04.png").write_bytes(b"rubbish")
@@ -51,10 +51,6 @@ def test_all_that_is_wrong_is_told_at_once(make, pets, said):
         " and 2 more",
     ):
         assert part in message
-    data = prepared(make(pets, bad_rows="drop", image_size=[8, 6], mode="RGB"))
-    assert sum(data.sizes.values()) == 34
-    assert said[-1].startswith("data.path: 4 of 38 images can't be used")
-    assert data.samples("train").targets.bincount().sum() == data.sizes["train"]
 
 
 def test_changes_of_equal_size_and_date_are_seen(pets, make):
