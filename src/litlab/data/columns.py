@@ -29,6 +29,9 @@ _MOST = {"input": 1, "series": 0, "target": 20}  # different numbers that stand 
 _WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A")
 _SPACES = "\u00a0\u202f\u2009"  # between groups of digits
 _OFFSET = r"(:\d\d(?:\.\d+)?)\s*(?:Z|UTC|GMT|[+-]\d\d:?\d\d)$"  # behind a time of day, its group
+# A time of day; a number that is no month of a year, as 2010.05 is
+_NO_DATE = r"\d\d?:|\d{4}\.(?!(?:0[1-9]|1[0-2])$)\d+$"
+_NEEDLESS = r"\s+(?!\d)|(?<![\d\s])\s+|\b0+(?=\d)"  # spaces but between numbers, zeros in front
 _CURRENCY = "[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
 _UNITS = (
     "%|[kmcµ]?[mgl]|km/h|mph|lbs?|oz|ft|in|mi|°[CF]|[smhd]|ms|min|[kMGT]?B|[km]?[WVA]|[kMG]?Hz|px"
@@ -140,6 +143,7 @@ def read_columns(
     import pandas as pd
 
     values, problems = {}, {}
+    _warn_of_points(raw[[name for name in columns if columns[name].kind == "number"]], form, where)
     for name, column in columns.items():
         cells = raw[name]
         values[name] = column.read(cells, form, where)
@@ -220,7 +224,7 @@ def warn_of_likeness(texts: Cells, name: str, where: str) -> None:
     alike: dict[str, list[str]] = {}
     for text in counts.index:
         plain = unicodedata.normalize("NFKC", text).casefold()
-        alike.setdefault(re.sub(r"\s+|\b0+(?=\d)", "", plain), []).append(text)
+        alike.setdefault(re.sub(_NEEDLESS, "", plain), []).append(text)
     pairs = [group for group in alike.values() if len(group) > 1]
     if pairs:
         shown = " and ".join(f"{text!r} ({counts[text]:,})" for text in pairs[0])
@@ -239,19 +243,24 @@ def refuse_dates(rows: Frame, columns: Mapping[str, Column], where: str) -> None
     """
     import pandas as pd
 
+    dates = {}
     for name, column in columns.items():
-        different = rows[name].dropna().unique()[:1000]
+        different = pd.Series(rows[name].dropna().unique()[:1000])
         if column.kind != "category" or len(different) <= _MOST["target"]:
             continue
+        # As 2024-01-31 and 9-Sep-03
+        has_date = different.str.count(r"\d|[A-Za-z]{3}").ge(4) & ~different.str.match(_NO_DATE)
         with warnings.catch_warnings(action="ignore"):
-            parse: Any = partial(pd.to_datetime, different, errors="coerce", format="mixed")
-            has_digits = pd.Series(different).str.count(r"\d").ge(4).mean() > 0.9
-            are_dates = has_digits and parse().notna().mean() > 0.9
-        if are_dates:
-            raise UserError(
-                f"{where}: column {name!r} holds dates, as {different[0]!r}; set --data.dates "
-                f"'[{name}]' to use them, or --data.ignore '[{name}]' to leave them out"
-            )
+            times = pd.to_datetime(different, errors="coerce", format="mixed")
+        if (has_date & times.notna()).mean() > 0.9:
+            dates[name] = different[0]
+    if dates:
+        shown = some([f"{name!r} (as {example!r})" for name, example in dates.items()])
+        names = ", ".join(dates)
+        raise UserError(
+            f"{where}: columns of categories hold dates: {shown}; set --data.dates '[{names}]' to "
+            f"use them, or --data.ignore '[{names}]' to leave them out"
+        )
 
 
 def count_unknown(texts: Cells, values: Sequence[str], where: str) -> int:
@@ -322,6 +331,24 @@ def _remove_groups(text: str, form: FileFormat) -> str:
     return text.replace(sign, "") if re.fullmatch(groups, text) else text
 
 
+def _warn_of_points(cells: Frame, form: FileFormat, where: str) -> None:
+    """Warn where each point in the numbers of a file has three digits behind it: between thousands
+    it would be read, too, and nothing would tell.
+    """
+    grouped = {}
+    for name, texts in cells.select_dtypes(["object", "string"]).items():
+        pointed = [text for text in texts if isinstance(text, str) and "." in text]
+        if not all(re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", text) for text in pointed):
+            return
+        grouped |= {repr(name): pointed[0]} if pointed else {}
+    if grouped and form.decimal == "." and form.thousands is None:
+        rank_zero_info(
+            f"warning: {where}: column {some([*grouped])} has three digits behind every point, as "
+            f"in {next(iter(grouped.values()))}; if that stands between thousands, set --data.thousands "
+            ". --data.decimal ,"
+        )
+
+
 def _check_written(
     texts: Cells, numbers: Cells, form: FileFormat, where: str, is_sure: bool
 ) -> None:
@@ -332,11 +359,6 @@ def _check_written(
     is_grouped = pointed.str.fullmatch(rf"[+-]?[1-9]\d{{0,2}}\{form.decimal}\d{{3}}").all()
     column = f"{where}: column {texts.name!r}"
     if not len(wrong):
-        if form.decimal == "." and len(pointed) and is_grouped:  # read, and nothing would tell
-            rank_zero_info(
-                f"warning: {column} has three digits behind every point, as in {pointed.iloc[0]}; "
-                "if that stands between thousands, set --data.thousands . --data.decimal ,"
-            )
         return
 
     example, other = wrong.iloc[0], "," if form.decimal == "." else "."
@@ -379,7 +401,7 @@ def read_times(
     cells: Cells, form: FileFormat, where: str, zone: Zone | Literal["any"] | None = "any"
 ) -> tuple[Cells, Zone | None]:
     """Read cells as times: any form of ISO 8601, dates whose parts can't be confused, seconds or
-    milliseconds since 1970, or the days of a spreadsheet.
+    milliseconds since 1970, the days of a spreadsheet, or years with months as fractions.
 
     Args:
         cells: Texts, numbers or times.
@@ -438,15 +460,22 @@ def _read_clock_numbers(texts: Cells) -> Cells | None:
     ):
         if len(there) and there.str.fullmatch(pattern).all():
             return pd.to_datetime(pd.to_numeric(texts), unit=unit, origin=origin).dt.round("ms")
+    # Years with months as fractions: 1949.5 is July, 1949.083 February
+    if there.str.fullmatch(r"[12]\d{3}(\.\d+)?").all() and there.str.contains(".", regex=False).any():
+        months = 12 * pd.to_numeric(there) - 12 * 1970
+        if months.sub(months.round()).abs().max() < 0.045:  # as of 1949.08
+            times = months.round().to_numpy("int64").astype("datetime64[M]").astype("datetime64[s]")
+            return pd.Series(times, there.index).reindex(texts.index)
     return None
 
 
 def _parse_times(texts: Cells, time_format: str | None, where: str) -> Cells:
     import pandas as pd
 
-    times = pd.to_datetime(texts, format=time_format or "ISO8601", errors="coerce")
     if time_format:
-        return times
+        return pd.to_datetime(texts, format=time_format, errors="coerce")
+    texts = texts.mask(texts.str.match(_NO_DATE))
+    times = pd.to_datetime(texts, format="ISO8601", errors="coerce")
     others = texts[times.isna()]
     parse: Any = partial(pd.to_datetime, others, format="mixed", errors="coerce")
     with warnings.catch_warnings(action="ignore"):  # that each is parsed by itself

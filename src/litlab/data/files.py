@@ -103,13 +103,22 @@ def read_cells(
                 frame, first = _name_columns(frame, names, where)
         except (ValueError, OSError, EOFError, ImportError) as error:
             # pandas' errors of parsing are ValueErrors
-            raise UserError(f"{where}: it can't be read ({first_line(error)})") from error
+            is_uneven = isinstance(error, pd.errors.ParserError)
+            advice = (
+                "; delete what stands above the names of the columns, or use --data.bad_rows drop "
+                "for rows with too many cells"
+            )
+            raise UserError(
+                f"{where}: it can't be read ({first_line(error)})" + advice * is_uneven
+            ) from error
     frame.index = pd.RangeIndex(first, first + len(frame))
 
     frame = frame.rename(columns=lambda name: str(name).strip())
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
-        raise UserError(f"{where}: two columns are called {twice[0]!r}; rename one")
+        raise UserError(
+            f"{where}: two columns are called {twice[0]!r}; row 1 has the names: rename one, or add it"
+        )
     for name, cells in frame.select_dtypes(["object", "string"]).items():
         if cells.dtype == "string":
             stripped = cells.str.strip()
@@ -144,9 +153,11 @@ def _read_file(
 
         # Else pandas would make floats of whole numbers where one is missing
         return pyarrow.parquet.read_table(file).to_pandas(integer_object_nulls=True), 1
-    if suffix == ".jsonl":
-        lines = Path(file).read_text("utf-8-sig").splitlines()
-        return pd.DataFrame([json.loads(line) for line in lines if line.strip()], dtype=object), 1
+    if suffix in (".json", ".jsonl"):
+        text = Path(file).read_text("utf-8-sig").strip()
+        if not text.startswith("["):  # an object a line
+            text = "[" + ",\n".join(filter(str.strip, text.split("\n"))) + "]"
+        return pd.DataFrame(json.loads(text), dtype=object), 1
     if suffix == ".xlsx":
         return _read_excel(file, where), None
     return _read_csv(file, form, where, bad_rows), None

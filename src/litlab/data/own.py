@@ -155,7 +155,8 @@ class OwnData(ExperimentData):
         apart = dict.fromkeys(self.targets, of_task.get(str(self.task), "target"))
         apart |= self.split.columns
         remedy = "correct it, or the setting that names it"
-        check_columns(raw, where, dict.fromkeys([*kinds, *apart], remedy))
+        remedies = dict.fromkeys([*kinds, *apart], remedy)
+        check_columns(raw, where, remedies | dict.fromkeys(self.targets, "set --data.target"))
         inputs = [name for name in kinds if name not in apart and name != self.id_column]
         kinds = {name: kinds[name] for name in inputs} | apart
         columns = {

@@ -114,7 +114,14 @@ class TabularData(OwnData):
         kinds |= dict.fromkeys(settings["dates"], "time")
         table = self.fit_table(raw, kinds, where)
         refuse_dates(table.inputs, table.columns, where)
-        return replace(table, inputs=split_dates(table.inputs, table.columns))
+        # Of a date that is in one year or month only the days tell
+        inputs = split_dates(table.inputs, table.columns)
+        train = inputs[table.split == "train"]
+        parts = [
+            name for name in inputs.columns.difference(table.columns) if not name.endswith(" days")
+        ]
+        constant = [name for name in parts if train[name].nunique() < 2]
+        return replace(table, inputs=inputs.drop(columns=constant))
 
     # ---- what models and messages are told; before `setup`, too
 
@@ -138,16 +145,18 @@ class TabularData(OwnData):
     # ---- from a table to memory
 
     def open(self, stage: str | None) -> TabularMetadata:
-        table = self._table
-        counts = {split: int((table.split == split).sum()) for split in SPLITS}
+        counts = {split: int((self._table.split == split).sum()) for split in SPLITS}
         self.sizes = {split: count for split, count in counts.items() if count}
-        metadata = TabularMetadata(
-            **self.describe_columns(table), **measure(table, self.source_name)
-        )
-        if stage in ("fit", None):
-            from litlab.data.tables.baselines import warn_of_leaks
+        return self._measured
 
-            warn_of_leaks(table.rows("train"), table.rows("test"), self.targets, self.source_name)
+    @cached_property
+    def _measured(self) -> TabularMetadata:
+        """What the training rows say; warnings come once, however often the data are opened."""
+        from litlab.data.tables.baselines import warn_of_leaks
+
+        table, where = self._table, name_source(self.path, "data.path")
+        metadata = TabularMetadata(**self.describe_columns(table), **measure(table, where))
+        warn_of_leaks(table.rows("train"), table.rows("test"), self.targets, where)
         return metadata
 
     def samples(self, split: str) -> EncodedRows:

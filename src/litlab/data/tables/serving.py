@@ -93,7 +93,7 @@ def split_dates(rows: Frame, columns: Mapping[str, Column]) -> Frame:
         if column.kind == "time":
             times = rows[name].dt
             days = rows[name].dt.tz_localize(None).astype("datetime64[s]").astype("int64") / 86_400
-            parts = (times.year, times.month, times.weekday, days.where(rows[name].notna()))
+            parts = (times.year, times.month, times.day_of_week, days.where(rows[name].notna()))
             for part, values in zip(_PARTS, parts, strict=True):
                 rows[f"{name} {part}"] = values.astype("float64")
             rows = rows.drop(columns=name)

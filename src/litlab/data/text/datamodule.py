@@ -332,6 +332,11 @@ class TextData(OwnData):
         """Read texts to predict: a .txt file with one text per line; else a table."""
         if not str(source).endswith(".txt"):
             return super().read_cells(source, setting)
+        if setting != "--input":
+            raise UserError(
+                f"{setting}: {source} is a .txt, which has a text a line and no target; name a table "
+                ".csv or .tsv"
+            )
         import pandas as pd
 
         lines = check_file(source, "--input").read_text("utf-8-sig").split("\n")
