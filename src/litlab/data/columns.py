@@ -81,8 +81,7 @@ class Column:
         """Return where cells are missing, bool: empty ones, words that the user names, and among
         numbers and times NA and its like.
         """
-        is_among_numbers = self.kind in ("number", "time") or self.is_numeric
-        return _is_missing(cells, form, is_among_numbers)
+        return _is_missing(cells, form, self.kind in ("number", "time") or self.is_numeric)
 
 
 def fit_column(cells: Cells, kind: Kind | Guess, form: FileFormat, where: str) -> Column:
@@ -100,9 +99,10 @@ def fit_column(cells: Cells, kind: Kind | Guess, form: FileFormat, where: str) -
         UserError: The cells are written in another way than `form` says.
     """
     name = str(cells.name)
+    is_there = ~_is_missing(cells, form, is_among_numbers=True)
     if kind in ("order", *_MOST):
         numbers = read_numbers(cells, form, where, is_sure=False)
-        wrong = _find_wrong(cells, numbers, form)
+        wrong = numbers.isna() & is_there
         if kind == "order":
             kind = "time" if wrong.any() else "number"
         else:
@@ -111,9 +111,9 @@ def fit_column(cells: Cells, kind: Kind | Guess, form: FileFormat, where: str) -
     if kind == "time":
         return Column(name, kind, read_times(cells, form, where)[1])
     if kind == "category":
-        is_numeric = not _find_wrong(cells, parse_numbers(cells, form), form).any()
+        is_numeric = bool(parse_numbers(cells, form)[is_there].notna().all())
         column = Column(name, kind, is_numeric=is_numeric)
-        warn_of_likeness(column.read(cells, form, where), name, where)
+        warn_of_likeness(column.read(cells, form, where), where)
         return column
     return Column(name, kind)
 
@@ -161,10 +161,6 @@ def _is_missing(cells: Cells, form: FileFormat, is_among_numbers: bool = False) 
     return cells.isna() | (cells.isin(words) if cells.dtype in ("object", "string") else False)
 
 
-def _find_wrong(cells: Cells, numbers: Cells, form: FileFormat) -> Cells:
-    return numbers.isna() & ~_is_missing(cells, form, is_among_numbers=True)
-
-
 # Texts and categories
 
 
@@ -195,6 +191,12 @@ def read_texts(cells: Cells, form: FileFormat, is_category: bool = True) -> Cell
     return texts.astype(kind)
 
 
+def _read_plain(cells: Cells, form: FileFormat) -> Cells:
+    """Return numbers or times as they are written."""
+    texts = read_texts(cells, FileFormat(), is_category=False)
+    return texts.mask(_is_missing(cells, form, is_among_numbers=True))
+
+
 def _write_text(cell: Any) -> str:
     import numpy as np
 
@@ -218,7 +220,7 @@ def _write_category(cell: Any, form: FileFormat) -> str:
     return "-" * (sign == "-") + whole + f".{fraction}" * bool(fraction)
 
 
-def warn_of_likeness(texts: Cells, name: str, where: str) -> None:
+def warn_of_likeness(texts: Cells, where: str) -> None:
     """Warn of categories that look the same: in other case, with zeros in front, with spaces."""
     counts = texts.value_counts()
     alike: dict[str, list[str]] = {}
@@ -230,8 +232,8 @@ def warn_of_likeness(texts: Cells, name: str, where: str) -> None:
         shown = " and ".join(f"{text!r} ({counts[text]:,})" for text in pairs[0])
         more = f", and {len(pairs) - 1} more like that" if len(pairs) > 1 else ""
         rank_zero_info(
-            f"warning: {where}: column {name!r} has {shown}{more}: they count as different; write "
-            "them alike if they are the same"
+            f"warning: {where}: column {texts.name!r} has {shown}{more}: they count as different; "
+            "write them alike if they are the same"
         )
 
 
@@ -263,15 +265,14 @@ def refuse_dates(rows: Frame, columns: Mapping[str, Column], where: str) -> None
         )
 
 
-def count_unknown(texts: Cells, values: Sequence[str], where: str) -> int:
-    """Say how many cells hold a category that training did not know; return how many."""
+def count_unknown(texts: Cells, values: Sequence[str], where: str) -> None:
+    """Say how many cells hold a category that training did not know."""
     unknown = texts[texts.notna() & ~texts.isin(values)]
     if len(unknown):
         rank_zero_info(
             f"warning: {where}: in {len(unknown):,} of {len(texts):,} rows column {texts.name!r} "
             f"has a category that training did not know ({some(unknown.unique().tolist())})"
         )
-    return len(unknown)
 
 
 # Numbers
@@ -291,9 +292,7 @@ def read_numbers(cells: Cells, form: FileFormat, where: str, is_sure: bool = Tru
     """
     numbers = parse_numbers(cells, form)
     if cells.dtype in ("object", "string"):
-        texts = read_texts(cells, FileFormat(), is_category=False)
-        missing = _is_missing(cells, form, is_among_numbers=True)
-        _check_written(texts.mask(missing), numbers, form, where, is_sure)
+        _check_written(_read_plain(cells, form), numbers, form, where, is_sure)
     return numbers
 
 
@@ -344,8 +343,8 @@ def _warn_of_points(cells: Frame, form: FileFormat, where: str) -> None:
     if grouped and form.decimal == "." and form.thousands is None:
         rank_zero_info(
             f"warning: {where}: column {some([*grouped])} has three digits behind every point, as "
-            f"in {next(iter(grouped.values()))}; if that stands between thousands, set --data.thousands "
-            ". --data.decimal ,"
+            f"in {next(iter(grouped.values()))}; if that stands between thousands, set "
+            "--data.thousands . --data.decimal ,"
         )
 
 
@@ -420,9 +419,7 @@ def read_times(
     """
     import pandas as pd
 
-    texts = read_texts(cells, FileFormat(), is_category=False).mask(
-        _is_missing(cells, form, is_among_numbers=True)
-    )
+    texts = _read_plain(cells, form)
     numbers = _read_clock_numbers(texts)
     if numbers is not None:
         return numbers, None
@@ -461,8 +458,9 @@ def _read_clock_numbers(texts: Cells) -> Cells | None:
         if len(there) and there.str.fullmatch(pattern).all():
             return pd.to_datetime(pd.to_numeric(texts), unit=unit, origin=origin).dt.round("ms")
     # Years with months as fractions: 1949.5 is July, 1949.083 February
-    if there.str.fullmatch(r"[12]\d{3}(\.\d+)?").all() and there.str.contains(".", regex=False).any():
-        months = 12 * pd.to_numeric(there) - 12 * 1970
+    if there.str.fullmatch(r"[12]\d{3}(\.\d+)?").all() and "." in "".join(there):
+        years: Any = pd.to_numeric(there)
+        months = 12 * (years - 1970)
         if months.sub(months.round()).abs().max() < 0.045:  # as of 1949.08
             times = months.round().to_numpy("int64").astype("datetime64[M]").astype("datetime64[s]")
             return pd.Series(times, there.index).reindex(texts.index)
@@ -480,8 +478,8 @@ def _parse_times(texts: Cells, time_format: str | None, where: str) -> Cells:
     parse: Any = partial(pd.to_datetime, others, format="mixed", errors="coerce")
     with warnings.catch_warnings(action="ignore"):  # that each is parsed by itself
         day_first, month_first = parse(dayfirst=True), parse(dayfirst=False)
-    is_year_first = others.str.match(r"\d{4}\D").fillna(False).astype(bool)
-    unclear = others[day_first.notna() & (day_first != month_first) & ~is_year_first]
+    is_unclear = day_first.notna() & (day_first != month_first)
+    unclear = others[is_unclear & ~others.str.match(r"\d{4}\D")]
     if len(unclear):
         raise UserError(
             f"{where}: {unclear.iloc[0]!r} in column {texts.name!r} could be day or month first; "

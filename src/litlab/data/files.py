@@ -117,7 +117,7 @@ def read_cells(
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise UserError(
-            f"{where}: two columns are called {twice[0]!r}; row 1 has the names: rename one, or add it"
+            f"{where}: two columns are called {twice[0]!r}; rename one, or add a row of names"
         )
     for name, cells in frame.select_dtypes(["object", "string"]).items():
         if cells.dtype == "string":
@@ -127,7 +127,7 @@ def read_cells(
                 _strip(cell, f"{where}: row {row}: {name!r}") for row, cell in cells.items()
             ]
             stripped = pd.Series(stripped, cells.index, dtype=object)
-        frame[name] = stripped.where(stripped.ne("").fillna(True).astype(bool))
+        frame[name] = stripped.replace("", float("nan"))
     frame = frame.dropna(how="all")
     if frame.empty:
         raise UserError(f"{where}: there are no rows; give one for each sample")
@@ -184,13 +184,11 @@ def _read_csv(source: Path | bytes, form: FileFormat, where: str, bad_rows: Poli
     # A first line such as sep=; is Excel's; else the delimiter is what cuts it into most cells
     first = read("\x00", nrows=1).iloc[0, 0]
     told = re.fullmatch(r"sep=(.)", first.strip())
-    if told:
-        frame = read(told[1], skiprows=1)
-        frame.index += 1
-    else:
-        sign = form.delimiter or max(_DELIMITERS, key=lambda sign: read(sign, nrows=1).shape[1])
-        frame = read(sign)
-    _check_quotes(frame, told[1] if told else sign, where)
+    sign = told[1] if told else form.delimiter
+    sign = sign or max(_DELIMITERS, key=lambda sign: read(sign, nrows=1).shape[1])
+    frame = read(sign, skiprows=int(bool(told)))
+    frame.index += bool(told)
+    _check_quotes(frame, sign, where)
     return frame
 
 
@@ -252,11 +250,11 @@ def _name_columns(frame: Frame, names: list[str] | None, where: str) -> tuple[Fr
 
     header = ["" if cell is None else str(cell).strip() for cell in frame.iloc[0]]
     frame = frame.iloc[1:]
-    for place in [place for place, name in enumerate(header) if place and not name]:
-        if not frame.iloc[:, place].isin(["", None]).all():
+    for place, name in enumerate(header):
+        if place and not name and not frame.iloc[:, place].isin(["", None]).all():
             rank_zero_info(f"warning: {where}: column {place + 1} has no name and is left out")
-    named = [place for place, name in enumerate(header) if name]
-    return frame.iloc[:, named].set_axis([header[place] for place in named], axis=1), first + 1
+    is_named = [bool(name) for name in header]
+    return frame.set_axis(header, axis=1).loc[:, is_named], first + 1
 
 
 def check_file(path: str | Path, setting: str) -> Path:

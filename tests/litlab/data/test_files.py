@@ -68,7 +68,7 @@ def test_cells_and_rows():
     ("content", "message"),
     [
         (b"a,b\n", "data.path: there are no rows; give one for each sample"),
-        (b"a,b, a\n1,2,3\n", "data.path: two columns are called 'a'; row 1 has the names"),
+        (b"a,b, a\n1,2,3\n", "data.path: two columns are called 'a'; rename one, or add"),
         (b"a,b\n1,2\n3,4,5\n", "data.path: it can't be read (Error tokenizing data. C error: "
                                 "Expected 2 fields in line 3, saw 3); delete what stands above"),
         (b"# by hand\na,b\n1,2\n", "data.path: it can't be read (Error tokenizing data. C error: "

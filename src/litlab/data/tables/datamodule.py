@@ -114,14 +114,11 @@ class TabularData(OwnData):
         kinds |= dict.fromkeys(settings["dates"], "time")
         table = self.fit_table(raw, kinds, where)
         refuse_dates(table.inputs, table.columns, where)
-        # Of a date that is in one year or month only the days tell
+        # Where all dates are of one year, its number says nothing, and the days do
         inputs = split_dates(table.inputs, table.columns)
-        train = inputs[table.split == "train"]
-        parts = [
-            name for name in inputs.columns.difference(table.columns) if not name.endswith(" days")
-        ]
-        constant = [name for name in parts if train[name].nunique() < 2]
-        return replace(table, inputs=inputs.drop(columns=constant))
+        varies = inputs[table.split == "train"].nunique() > 1
+        is_part = ~varies.index.isin([*table.columns]) & ~varies.index.str.endswith(" days")
+        return replace(table, inputs=inputs.loc[:, varies | ~is_part])
 
     # ---- what models and messages are told; before `setup`, too
 
@@ -145,8 +142,7 @@ class TabularData(OwnData):
     # ---- from a table to memory
 
     def open(self, stage: str | None) -> TabularMetadata:
-        counts = {split: int((self._table.split == split).sum()) for split in SPLITS}
-        self.sizes = {split: count for split, count in counts.items() if count}
+        self.sizes = {split: len(rows) for split, rows in self.table.items() if len(rows)}
         return self._measured
 
     @cached_property

@@ -22,7 +22,7 @@ RNG = np.random.default_rng(0)
         # Has another text in each
         ({"built": [f"{n}-01-01" for n in range(2000, 2100)],
           "sold": [f"{n % 28 + 1}-Sep-03" for n in range(100)]}, {},
-         "dates: 'built' (as '2000-01-01'), 'sold' (as '1-Sep-03'); set --data.dates '[built, sold]' "),
+         "'built' (as '2000-01-01'), 'sold' (as '1-Sep-03'); set --data.dates '[built, sold]' "),
         ({"at": [f"{n % 24}:{n // 2:02}" for n in range(100)]}, {}, "at has another text in (near"),
         ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon), "
                                                                          "row 5"),

@@ -92,8 +92,8 @@ def test_parts_of_a_date_that_are_constant_are_left_out(make, days, parts):
     data = prepared(make(frame, dates=["sold"]))
     assert data.known.numbers == ["size", "age", *(f"sold {part}" for part in parts)]
     numbers, _ = data.known.lay_out(data.read_input(frame.assign(sold="2025-01-02")))
-    assert numbers[0, 2:].tolist() == [{"year": 2025, "month": 1, "weekday": 3, "days": 20_090}[part]
-                                       for part in parts]  # fmt: skip
+    new = {"year": 2025, "month": 1, "weekday": 3, "days": 20_090}
+    assert numbers[0, 2:].tolist() == [new[part] for part in parts]
     constant = make(frame.assign(sold="2024-05-01"), dates=["sold"])
     assert "sold days is constant; add --data.ignore '[sold]'" in refusal(prepared, constant)
 
