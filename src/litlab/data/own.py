@@ -155,7 +155,9 @@ class OwnData(ExperimentData):
         apart |= self.split.columns
         remedy = "correct it, or the setting that names it"
         remedies = dict.fromkeys([*kinds, *apart], remedy)
-        check_columns(raw, where, remedies | dict.fromkeys(self.targets, "set --data.target"))
+        check_columns(
+            raw, where, remedies | dict.fromkeys(self.targets, "correct it, or set --data.target")
+        )
         inputs = [name for name in kinds if name not in apart and name != self.id_column]
         kinds = {name: kinds[name] for name in inputs} | apart
         columns = {

@@ -82,7 +82,7 @@ def test_copies_of_training_rows_in_the_test_are_told(make, said):
 def test_a_column_that_gives_the_class_away_is_told(make, said, column, is_leak):
     frame = make_houses().assign(kind=np.repeat(["flat", "house"], 50), id=column)
     data = prepared(make(frame, target="kind", ignore=["size", "price"]), "fit")
-    data.setup("test")  # it is said once
+    data.setup("fit")  # it is said once
     warnings = [
         line
         for line in said
