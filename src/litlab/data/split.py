@@ -98,17 +98,18 @@ class Split:
 
         if self.cut:
             return self._cut(rows[self.time], given)
+        groups = rows[self.group].to_numpy(object) if self.group else None
         split = split_samples(
             given,
             self.val,
             0.0 if has_test else self.test,
             labels=labels,
-            groups=rows[self.group].to_numpy(object) if self.group else None,
+            groups=groups,
             times=rows[self.time].to_numpy() if self.time else None,
             fold=self.fold,
         )
-        if self.group:
-            check_groups(rows[self.group].to_numpy(object), split)
+        if groups is not None:
+            check_groups(groups, split)
         return split
 
     def _cut(self, times: Cells, given: np.ndarray) -> np.ndarray:
