@@ -352,6 +352,8 @@ class ExperimentData(LightningDataModule):
 
     def __getattr__(self, name: str) -> Any:
         """Return what the metadata says: ``data.num_classes`` is ``data.known.num_classes``."""
+        if hasattr(type(self), name):  # a property has raised this error: it raises it again
+            return object.__getattribute__(self, name)
         if is_fact(type(self), name):
             return getattr(self.known, name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")

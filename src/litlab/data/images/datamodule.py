@@ -21,6 +21,7 @@ from litlab.data.images.decode import (
     decode_good,
     drop_bad_images,
     examine,
+    is_image,
     measure_depth,
 )
 from litlab.data.images.files import (
@@ -72,7 +73,8 @@ class ImageData(OwnData):
     Args:
         dataset: `folder`, `csv` or `shards` for your own images, `generated` for made-up ones;
             null: what `path` tells, or the public data set that the class is named for.
-        path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it.
+        path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it;
+            or <class>/ alone, split by the fractions below.
             `csv`: the CSV, Parquet, Excel or JSON lines file, or a frame; its file names are
             relative to its folder. Or Parquet that holds the images, one file, or a folder of
             train-*.parquet and test-*.parquet. `shards`: the folder of tar files, or a single one,
@@ -163,6 +165,8 @@ class ImageData(OwnData):
                 inside = any(any(source.glob(place + suffix)) for place in ("*", "*/*"))
                 if inside or source.suffix.lower() == suffix:
                     return kind
+            if any(is_image(file.name) for file in source.glob("*/*")):
+                return "folder"
         return super()._guess_kind(source)
 
     @property
@@ -189,7 +193,8 @@ class ImageData(OwnData):
             folder, parquet = source.parent, list_parquet(source, self.file_column)
             if parquet is not None:
                 return parquet
-        return list_table(self.read_cells(source, setting), folder, self.file_column)
+        cells, where = self.read_cells(source, setting), name_source(source, setting)
+        return list_table(cells, where, folder, self.file_column)
 
     def _list_public(self, cache: Path | None) -> Listing:
         """List public or made-up images, from the cache if there is one: then without images."""
@@ -479,7 +484,7 @@ class ImageData(OwnData):
         else:
             files = find_images(path) if path.is_dir() else [check_file(path, "--input")]
             cells = pd.DataFrame({self.file_column: files})
-            listing = list_table(cells, Path(), self.file_column)
+            listing = list_table(cells, "--input", Path(), self.file_column)
         images, names = listing.images, listing.names
         if not names:
             raise UserError(f"--input {source}: there are no images in it; name a folder or a file")

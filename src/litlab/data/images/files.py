@@ -20,7 +20,7 @@ from litlab.data.images.decode import Images, is_image
 from litlab.data.split import SPLIT_NAMES, SPLITS
 from litlab.errors import UserError, first_line
 
-TABLES = (".csv", ".gz", ".parquet", ".jsonl", ".xlsx")
+TABLES = (".csv", ".tsv", ".gz", ".parquet", ".json", ".jsonl", ".xlsx")
 _THUMBNAILS = {"@eaDir", "__MACOSX"}  # folders that storage boxes and archives add
 # Types of columns that hold image files, as Arrow calls them
 _IMAGE_TYPE = r"(large_)?binary|struct<.*\bbytes: (large_)?binary.*>"
@@ -79,7 +79,8 @@ def find_images(folder: Path, pattern: str = "**") -> list[Path]:
 
 
 def list_folder(root: Path, file_column: str, target: str) -> Listing:
-    """List <root>/train/<class>/, and val/<class>/ and test/<class>/ where they exist.
+    """List <root>/train/<class>/, and val/<class>/ and test/<class>/ where they exist; or, where
+    there is none of the three, <root>/<class>/.
 
     Args:
         root: The folder.
@@ -93,28 +94,33 @@ def list_folder(root: Path, file_column: str, target: str) -> Listing:
 
     if not root.is_dir():
         raise UserError(f"data.path: there is no folder {root}; name one that has train/<class>/")
-    files = [file for split in SPLITS for file in find_images(root / split, "*/**")]
+    folders = [folder for name in SPLITS if (folder := root / name).is_dir()]
+    files = [file for folder in folders or [root] for file in find_images(folder, "*/**")]
     names = [file.relative_to(root).as_posix() for file in files]
     given, classes = np.array([name.split("/")[:2] for name in names]).reshape(-1, 2).T
-    if "train" not in given:
-        raise UserError(f"data.path: there are no images in {root}/train/<class>/; put some there")
+    if not folders:
+        given, classes = None, given
+    if not names or (given is not None and "train" not in given):
+        place = "train/<class>" if folders else "<class>"
+        raise UserError(f"data.path: there are no images in {root}/{place}/; put some there")
     # Classes they are, even if they are called by numbers
     cells = pd.DataFrame({file_column: names, target: pd.Categorical(classes)}, names)
-    return list_table(cells, root, file_column, given)
+    return list_table(cells, str(root), root, file_column, given)
 
 
 def list_table(
-    cells: Frame, folder: Path, file_column: str, given: np.ndarray | None = None
+    cells: Frame, where: str, folder: Path, file_column: str, given: np.ndarray | None = None
 ) -> Listing:
     """List the images that a table names, one a row.
 
     Args:
         cells: As of `read_cells`.
+        where: What messages call the table.
         folder: What their names are relative to.
         file_column: The column of the names.
         given: As of `Listing`.
     """
-    check_columns(cells, "data.path", {file_column: "set data.file_column"})
+    check_columns(cells, where, {file_column: "set data.file_column"})
     files = [folder / str(name) for name in cells[file_column]]
     status = [*map(read_status, files)]
     return Listing(cells, np.array(files, object), [*map(str, files)], status, given)

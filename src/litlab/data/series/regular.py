@@ -126,7 +126,9 @@ def read_series(
         counts = [f"{name or 'the series'} has {size:,}" for name, size in short.items()]
         summary = f"{where}: a series needs {least:,} rows with a target, and {some(counts)}"
         if len(short) == len(sizes):
-            raise UserError(f"{summary}; give more")
+            raise UserError(
+                f"{summary}; give more, or a smaller --data.context_length or --data.horizon"
+            )
         rank_zero_info(f"warning: {summary}; what is too short is left out")
     table = table[is_whole | is_next].drop(index=short.index, level=0)
     return Series(table, made_up, replace(known, freq=freq, static=static))
@@ -187,7 +189,7 @@ def _lay_on_grid(
     if wrong.mean() > _MOST_WRONG:
         raise UserError(
             f"{where}: {wrong.mean():.0%} of the times are there twice or off the step of {freq}, "
-            f"the first in row {wrong.idxmax()}; correct them, or set freq, or series_column where "
+            f"the first in row {wrong.idxmax()}; correct them, or set --data.freq, or --data.series_column where "
             "there are several series"
         )
     problem = (

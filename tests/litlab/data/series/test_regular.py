@@ -127,7 +127,7 @@ def test_too_much_is_never_made_up(read, options):
         )
     assert refusal(read, np.repeat(hours(50), 2), **options) == (
         "data.path: 50% of the times are there twice or off the step of h, the first in row 2; "
-        "correct them, or set freq, or series_column where there are several series"
+        "correct them, or set --data.freq, or --data.series_column where there are several series"
     )
 
 
