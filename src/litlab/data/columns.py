@@ -105,10 +105,11 @@ def fit_column(cells: Cells, kind: Kind | Guess, form: FileFormat, where: str) -
         numbers = read_numbers(cells, form, where, is_sure=False)
         wrong = numbers.isna() & is_there
         if kind == "order":
-            kind = "time" if wrong.any() else "number"
+            found: Kind = "time" if wrong.any() else "number"
         else:
             is_number = numbers.notna().sum() > wrong.sum() and cells.dtype != "category"
-            kind = "number" if is_number and numbers.nunique() > _MOST[kind] else "category"
+            found = "number" if is_number and numbers.nunique() > _MOST[kind] else "category"
+        kind = found
     if kind == "time":
         return Column(name, kind, read_times(cells, form, where)[1])
     if kind == "category":
@@ -116,7 +117,7 @@ def fit_column(cells: Cells, kind: Kind | Guess, form: FileFormat, where: str) -
         column = Column(name, kind, is_numeric=is_numeric)
         warn_of_likeness(column.read(cells, form, where), where)
         return column
-    return Column(name, kind)
+    return Column(name, "text" if kind == "text" else "number")
 
 
 def read_columns(
@@ -316,8 +317,9 @@ def parse_numbers(cells: Cells, form: FileFormat) -> Cells:
         plain = plain.str.replace(".", "?").str.replace(",", ".")
     if not is_text:  # a number of Excel or JSON is written in no way
         plain = plain.where(cells.map(lambda cell: isinstance(cell, str)), texts)
-    numbers = pd.to_numeric(plain, errors="coerce").astype("float64")
-    return numbers.where(np.isfinite(numbers))
+    parsed: Cells = pd.to_numeric(plain, errors="coerce")
+    parsed = parsed.astype("float64")
+    return parsed.where(np.isfinite(parsed))
 
 
 def _remove_groups(text: str, form: FileFormat) -> str:
@@ -455,7 +457,8 @@ def _read_clock_numbers(texts: Cells) -> Cells | None:
         (r"[2-7]\d{4}(\.\d+)?", "D", "1899-12-30"),  # of a spreadsheet, 1954 to 2119
     ):
         if len(there) and there.str.fullmatch(pattern).all():
-            return pd.to_datetime(pd.to_numeric(texts), unit=unit, origin=origin).dt.round("ms")
+            numbers: Any = pd.to_numeric(texts)
+            return pd.to_datetime(numbers, unit=unit, origin=origin).dt.round("ms")
     # Years with months as fractions: 1949.5 is July, 1949.083 February
     if there.str.fullmatch(r"[12]\d{3}(\.\d+)?").all() and "." in "".join(there):
         years: Any = pd.to_numeric(there)

@@ -83,14 +83,14 @@ class Split:
         """
         if self.column is not None:
             words = rows[self.column].astype(str).str.lower()
-            given = words.map(SPLIT_NAMES).to_numpy(object)
-            wrong = rows[self.column][[split not in SPLITS for split in given]]
+            names: Cells = words.map(SPLIT_NAMES)
+            wrong, given = rows[self.column][names.isna()], names.to_numpy(object)
             if len(wrong):
                 raise UserError(
                     f"data.split_column: row {wrong.index[0]} says {wrong.iloc[0]!r}; write train, "
                     "val or test"
                 )
-            if "train" not in given:
+            if not names.eq("train").any():
                 raise UserError("data.split_column: no row is for train; mark the training rows")
         if given is None:
             given = np.full(len(rows), "train")
@@ -142,7 +142,7 @@ def check_groups(groups: np.ndarray, split: np.ndarray) -> None:
     """Refuse a group that is in two splits."""
     import pandas as pd
 
-    of_group = pd.Series(split[split != ""]).groupby(groups[split != ""])
+    of_group: Any = pd.Series(split[split != ""]).groupby(groups[split != ""])
     several = of_group.nunique()
     several = several[several > 1]
     if len(several):

@@ -91,7 +91,8 @@ def export_run(options: Namespace, settings: list[str]) -> None:
         manifest["metrics"] = {"run": metrics}
         test_metrics = getattr(experiment.model, "test_metrics", None)
         if metrics and isinstance(test_metrics, StageMetrics):
-            batches = islice(data.test_dataloader(), trainer.num_test_batches[0])
+            count: Any = trainer.num_test_batches[0]
+            batches = islice(data.test_dataloader(), count)
             exported = test_exported(test_metrics, batches, serving, run)
             manifest["metrics"]["exported"] = exported
         write_folder(folder, serving, run, manifest)

@@ -189,8 +189,8 @@ def _lay_on_grid(
     if wrong.mean() > _MOST_WRONG:
         raise UserError(
             f"{where}: {wrong.mean():.0%} of the times are there twice or off the step of {freq}, "
-            f"the first in row {wrong.idxmax()}; correct them, or set --data.freq, or --data.series_column where "
-            "there are several series"
+            f"the first in row {wrong.idxmax()}; correct them, or set --data.freq, or "
+            "--data.series_column where there are several series"
         )
     problem = (
         f"is there twice or off the step of {freq}; where clocks were put back, add UTC offsets"

@@ -346,7 +346,7 @@ class TextData(OwnData):
             )
         import pandas as pd
 
-        lines = check_file(source, "--input").read_text("utf-8-sig").split("\n")
+        lines = check_file(str(source), "--input").read_text("utf-8-sig").split("\n")
         texts = pd.Series(lines, range(1, 1 + len(lines))).str.strip()
         texts = texts[texts != ""]
         if texts.empty:
