@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 from litlab.data.text.tokenizer import train_tokenizer
 from project.callbacks.attention_plot import AttentionPlot
 from project.models.transformer_classifier import TransformerClassifier
+from project.networks.text_transformer import TextTransformer
 from tests.litlab.callbacks.tiny import make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
@@ -35,9 +36,9 @@ class Texts(LightningDataModule):
 
 def draw(folder, pooling=("attention",), compiled=False, **settings):
     settings = {"embed_dim": 8, "num_heads": 2, "dim_feedforward": 8, **settings}
-    model = TransformerClassifier(
-        vocab_size=5, num_classes=2, pooling=pooling, **{"max_tokens": 5, **settings}
-    )
+    settings = {"max_tokens": 5, **settings}
+    network = TextTransformer(vocab_size=5, num_classes=2, pooling=pooling, **settings)
+    model = TransformerClassifier(network, max_tokens=settings["max_tokens"], num_classes=2)
     network = model.network
     with torch.no_grad():  # fire alone has a score in the pooling, if there is nothing before it
         network.embedding.weight.zero_()[FIRE, 0] = network.embedding.weight[3:, 1] = 9.0

@@ -46,7 +46,9 @@ from tests.project.callbacks.test_text_samples import Reader, Texts
 from tests.project.callbacks.tiny_series import TinyForecaster, TinySeries
 from project.callbacks.forecast_plots import ForecastPlots
 from project.callbacks.text_samples import TextSamples
+from functools import partial
 from project.models.lstm_forecaster import LSTMForecaster
+from project.networks.segment_rnn import SegmentRNN
 from tests.litlab.tasks import tiny_series
 
 
@@ -69,7 +71,9 @@ def test(model, data, *callbacks):
 test(Reader(), Shared(), TextSamples(5), Baselines())
 test(TinyForecaster(), TinySeries(21), ForecastPlots(3))
 data = tiny_series.TinySeries(windows=20)
-model = LSTMForecaster(context_length=12, horizon=6, num_targets=2, hidden_size=4, skip="ridge")
+sizes = {"horizon": 6, "num_targets": 2}
+network = partial(SegmentRNN, context_length=12, hidden_size=4, skip="ridge", **sizes)
+model = LSTMForecaster(network, **sizes)
 make_trainer(folder, use_distributed_sampler=False, **strategy).fit(model, data)
 """
 SAVE = """
