@@ -4,10 +4,10 @@ import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
 
-from project.callbacks import forecast_plots as module
-from project.callbacks.forecast_plots import ForecastPlots
+from litlab.callbacks import forecast_plots as module
+from litlab.callbacks.forecast_plots import ForecastPlots
 from tests.litlab.callbacks.tiny import make_trainer
-from tests.project.callbacks.tiny_series import TinyForecaster, TinySeries
+from tests.litlab.callbacks.tiny_series import TinyForecaster, TinySeries
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 

@@ -9,7 +9,7 @@ from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
 from litlab.data.text.tokenizer import train_tokenizer
-from project.callbacks.attention_plot import AttentionPlot
+from litlab.callbacks.attention_plot import AttentionPlot
 from project.models.transformer_classifier import TransformerClassifier
 from project.networks.text_transformer import TextTransformer
 from tests.litlab.callbacks.tiny import make_trainer

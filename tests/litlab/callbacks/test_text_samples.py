@@ -7,7 +7,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
 from litlab.errors import UserError
-from project.callbacks.text_samples import TextSamples
+from litlab.callbacks.text_samples import TextSamples
 from tests.litlab.callbacks.tiny import Tiny, make_trainer
 
 pytestmark = pytest.mark.filterwarnings(

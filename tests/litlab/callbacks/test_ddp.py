@@ -42,10 +42,10 @@ result = {
 }
 """
 TABLES = """
-from tests.project.callbacks.test_text_samples import Reader, Texts
-from tests.project.callbacks.tiny_series import TinyForecaster, TinySeries
-from project.callbacks.forecast_plots import ForecastPlots
-from project.callbacks.text_samples import TextSamples
+from tests.litlab.callbacks.test_text_samples import Reader, Texts
+from tests.litlab.callbacks.tiny_series import TinyForecaster, TinySeries
+from litlab.callbacks.forecast_plots import ForecastPlots
+from litlab.callbacks.text_samples import TextSamples
 from functools import partial
 from project.models.lstm_forecaster import LSTMForecaster
 from project.networks.segment_rnn import SegmentRNN
@@ -84,7 +84,7 @@ with open(f"{folder}/rank{trainer.global_rank}.json", "w") as file:
     json.dump(result, file)
 """
 HAS_TABLES = all(
-    map(find_spec, ("project.callbacks.text_samples", "project.callbacks.forecast_plots"))
+    map(find_spec, ("litlab.callbacks.text_samples", "project.callbacks.forecast_plots"))
 )
 
 

@@ -4,8 +4,8 @@ import torch
 from PIL import Image
 
 from litlab.data import ImageData
-from project.callbacks import image_plots as module
-from project.callbacks.image_plots import ImagePlots
+from litlab.callbacks import image_plots as module
+from litlab.callbacks.image_plots import ImagePlots
 from tests.litlab.callbacks.tiny import Tiny, make_trainer
 
 

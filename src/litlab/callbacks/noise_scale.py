@@ -1,19 +1,24 @@
 """The gradient noise scale: which batch size a training could make use of."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.seed import isolate_rng
+from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
+from torchmetrics import Metric
 
-from litlab.errors import UserError
+from litlab.callbacks.samples import refuse
+from litlab.metrics import load_metric_states, metric_states
 from litlab.types import PositiveInt
+from litlab.util.ranks import divides_model
 
 MICRO_BATCHES = 8
 DECAY = 0.9  # of the averages, from one measurement to the next
@@ -29,10 +34,10 @@ class Point(NamedTuple):
         trace: Trace of the covariance of the samples' gradients.
     """
 
-    step: int
-    batch: int
-    grad_sq: float
-    trace: float
+    step: int = 0
+    batch: int = 0
+    grad_sq: float = 0.0
+    trace: float = 0.0
 
     @property
     def noise_scale(self) -> float:
@@ -51,16 +56,19 @@ class GradientNoiseScale(Callback):
 
     Logged every `every_n_steps` steps, before the step: ``noise_scale/simple`` in samples, and its
     two parts ``noise_scale/trace`` and ``noise_scale/grad_sq``. A fit ends with a line. A
-    measurement computes the training loss of the batch once more; the training goes on as if there
-    were none. Where a batch holds samples that are alike, such as texts of about the same length,
-    the noise scale is too low.
+    measurement computes the training loss of the batch once more, by the model's ``batch_loss`` or
+    else by its ``training_step``; the training goes on as if there were none: buffers, metrics,
+    random numbers and ``self.log`` do not notice it. What else a ``training_step`` changes is
+    changed once more for each micro-batch. Where a batch holds samples that are alike, such as
+    texts of about the same length, the noise scale is too low.
 
     Args:
         every_n_steps: Optimizer steps from one measurement to the next; the first step is not
             measured.
 
     Raises:
-        UserError: In a fit, if the model has no ``batch_loss``, or its weights are sharded.
+        UserError: In a fit, if the model optimizes manually, its weights are sharded, or tensors of
+            a batch differ in the number of samples.
     """
 
     def __init__(self, every_n_steps: PositiveInt = 50) -> None:
@@ -68,17 +76,13 @@ class GradientNoiseScale(Callback):
         self.points: list[Point] = []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not hasattr(pl_module, "batch_loss"):
-            raise UserError(
-                "trainer.callbacks: GradientNoiseScale needs model.batch_loss(batch), which "
-                f"returns the mean loss and logs nothing, and {type(pl_module).__name__} does not "
-                "have it; add it, or leave the callback out"
-            )
-        if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-            raise UserError(
-                f"trainer.strategy: {type(trainer.strategy).__name__} shards the weights, and "
-                "GradientNoiseScale in trainer.callbacks needs whole gradients; use ddp or one "
-                "device, or leave the callback out"
+        if not pl_module.automatic_optimization:
+            raise refuse(self, "the model optimizes manually; use automatic optimization")
+        if divides_model(trainer.strategy):
+            raise refuse(
+                self,
+                f"trainer.strategy {type(trainer.strategy).__name__} shards the weights, and it "
+                "takes whole gradients; use ddp or one device",
             )
 
     def on_train_batch_start(
@@ -87,49 +91,55 @@ class GradientNoiseScale(Callback):
         step = trainer.global_step
         if step == 0 or step % self.every_n_steps or batch_idx % trainer.accumulate_grad_batches:
             return
-        samples = len(next(part for part in tree_leaves(batch) if isinstance(part, Tensor)))
-
-        # Compiled code would be compiled again for micro-batches. Batch norms must not notice them.
-        buffers = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
+        sizes = {part.shape[:1] for part in tree_leaves(batch) if isinstance(part, Tensor)}
+        if len(sizes) != 1 or not (size := sizes.pop()):
+            raise refuse(
+                self,
+                "it divides a training batch into parts, for which all of its tensors must be "
+                "(batch, ...); return such batches",
+            )
+        samples = size[0]
+        # Compiled code would be compiled again for micro-batches
         with (
             isolate_rng(),
             torch.compiler.set_stance("force_eager"),
             trainer.precision_plugin.train_step_context(),
+            keep_state(pl_module),
         ):
-            estimates = estimate_noise(pl_module, batch, samples)
-        for buffer, before in buffers:
-            buffer.copy_(before)
+            estimates = estimate_noise(pl_module, batch, samples, batch_idx)
 
         # Average over ranks, and over measurements without a bias to the first ones.
         grad_sq, trace = trainer.strategy.reduce(estimates, reduce_op="mean").tolist()
         if not math.isfinite(grad_sq + trace):
             return
-        last = self.points[-1] if self.points else Point(0, 0, 0.0, 0.0)
+        last = self.points[-1] if self.points else Point()
         weight = (1 - DECAY) / (1 - DECAY ** (len(self.points) + 1))
         grad_sq = last.grad_sq + weight * (grad_sq - last.grad_sq)
         trace = last.trace + weight * (trace - last.trace)
-        point = Point(
-            step, samples * trainer.world_size * trainer.accumulate_grad_batches, grad_sq, trace
-        )
+        batch_size = samples * trainer.world_size * trainer.accumulate_grad_batches
+        point = Point(step, batch_size, grad_sq, trace)
         self.points.append(point)
         values = {"simple": point.noise_scale, "grad_sq": grad_sq, "trace": trace}
+        values = {f"noise_scale/{name}": value for name, value in values.items()}
         for logger in trainer.loggers:
-            logger.log_metrics(
-                {f"noise_scale/{name}": value for name, value in values.items()}, step=step
-            )
+            logger.log_metrics(values, step=step)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self.points:
-            # Equation 2.11 of the paper: it takes S (1 + N / B) steps to a loss, where S is the
-            # fewest.
-            point = self.points[-1]
-            saved = point.noise_scale / (point.noise_scale + point.batch) / 2
+        if not self.points:
             rank_zero_info(
-                f"gradient noise scale: {point.noise_scale:,.0f} samples at the end, with batches "
-                f"of {point.batch:,}; twice the batch takes about {saved:.0%} fewer steps and "
-                f"{1 - 2 * saved:.0%} more samples to the same loss, by the model of McCandlish et "
-                "al. (2018)"
+                "GradientNoiseScale: nothing was measured; it takes more than "
+                f"{self.every_n_steps} steps, finite gradients and batches of 4 samples or more"
             )
+            return
+        # Equation 2.11 of the paper: it takes S (1 + N / B) steps to a loss, where S is the fewest.
+        point = self.points[-1]
+        saved = point.noise_scale / (point.noise_scale + point.batch) / 2
+        rank_zero_info(
+            f"gradient noise scale: {point.noise_scale:,.0f} samples at the end, with batches "
+            f"of {point.batch:,}; twice the batch takes about {saved:.0%} fewer steps and "
+            f"{1 - 2 * saved:.0%} more samples to the same loss, by the model of McCandlish et "
+            "al. (2018)"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return {"points": [tuple(point) for point in self.points]}
@@ -138,7 +148,34 @@ class GradientNoiseScale(Callback):
         self.points = [Point(*values) for values in state_dict["points"]]
 
 
-def estimate_noise(model: Any, batch: Any, samples: int) -> Tensor:
+@contextmanager
+def keep_state(model: LightningModule) -> Iterator[None]:
+    """Leave buffers, metrics and what is logged as they are, whatever training steps do."""
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    states = metric_states(model)
+    model.log = lambda *_, **__: None  # which `log_dict` calls
+    try:
+        yield
+    finally:
+        del model.log
+    for buffer, before in buffers:
+        buffer.copy_(before)
+    for part in model.modules():
+        if isinstance(part, Metric):
+            part.reset()
+    load_metric_states(model, states, model.device)
+
+
+def compute_loss(model: Any, batch: Any, batch_idx: int) -> Tensor:
+    """Return the mean training loss of a batch."""
+    if hasattr(model, "batch_loss"):
+        return model.batch_loss(batch)
+    takes_index = is_param_in_hook_signature(model.training_step, "batch_idx", min_args=2)
+    outputs = model.training_step(batch, *[batch_idx][:takes_index])
+    return outputs["loss"] if isinstance(outputs, dict) else outputs
+
+
+def estimate_noise(model: Any, batch: Any, samples: int, batch_idx: int = 0) -> Tensor:
     """Estimate the squared norm of the true gradient, and the trace of the covariance of the
     samples' gradients.
 
@@ -146,9 +183,10 @@ def estimate_noise(model: Any, batch: Any, samples: int) -> Tensor:
     all of them as the large one.
 
     Args:
-        model: Has ``batch_loss``; its trainable parameters count.
+        model: As of `compute_loss`; its trainable parameters count.
         batch: Tensors of shape (batch, ...), however nested.
         samples: How many it holds.
+        batch_idx: Its number.
 
     Returns:
         Both, shape (2,); the first may be negative. NaN for fewer than 4 samples.
@@ -165,9 +203,8 @@ def estimate_noise(model: Any, batch: Any, samples: int) -> Tensor:
     # Of gradients, of their norms
     mean, mean_square = torch.zeros((), device=device), torch.zeros((), device=device)
     for rows in torch.randperm(samples, device=device).split(size)[:count]:
-        loss = model.batch_loss(
-            apply_to_collection(batch, Tensor, torch.index_select, dim=0, index=rows)
-        )
+        part = apply_to_collection(batch, Tensor, torch.index_select, dim=0, index=rows)
+        loss = compute_loss(model, part, batch_idx)
         parts = torch.autograd.grad(loss, parameters, materialize_grads=True)
         gradient = torch.cat([part.flatten().float() for part in parts])
         mean = mean + gradient / count

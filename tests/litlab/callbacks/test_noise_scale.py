@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import nn
 
-from project.callbacks.noise_scale import GradientNoiseScale, estimate_noise
+from litlab.callbacks.noise_scale import GradientNoiseScale, estimate_noise
 from tests.litlab.checkpointing.in_process import fit
 
 pytestmark = [
