@@ -17,7 +17,7 @@ def _few_pictures(monkeypatch) -> None:
     """Draws 4 of the images of a test: 32 of them take a second, in each of many runs."""
     from litlab.callbacks import image_plots
 
-    pick = image_plots.pick_evenly
+    pick = image_plots.EvenPick
     monkeypatch.setattr(
-        image_plots, "pick_evenly", lambda images, *others: pick(min(4, images), *others)
+        image_plots, "EvenPick", lambda images, trainer: pick(min(4, images), trainer)
     )

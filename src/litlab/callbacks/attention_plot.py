@@ -116,8 +116,8 @@ class AttentionPlot(Callback):
         folder = run_folder(trainer)  # on every rank
         if not self._texts:
             rank_zero_info(
-                "AttentionPlot: no module of the network offers its attention_weights, so there "
-                "is no picture of them"
+                "AttentionPlot: no module of the network has attention_weights, or none of the "
+                "texts came to it; there is no picture"
             )
         if not self._texts or not trainer.is_global_zero:
             return
@@ -125,8 +125,7 @@ class AttentionPlot(Callback):
 
         metadata = data_with(self, trainer, "metadata").metadata
         tokenizer = Tokenizer.from_str(metadata.tokenizer)
-        sizes = (getattr(part, "tokens_per_key", 1) for part in pl_module.modules())
-        size = max(sizes)
+        size = max(getattr(part, "tokens_per_key", 1) for part in pl_module.modules())
         figure, grid = make_axes(len(self._texts), 1, 12, 1.8 * len(self._texts))
         for axes, (ids, row, *weights) in zip(grid.flat, self._texts, strict=True):
             # The mean over the tokens of the text
@@ -135,20 +134,18 @@ class AttentionPlot(Callback):
             strips = torch.cat([part[:, :keys, :keys].mean(dim=1) for part in weights]).cpu()
             self.strips.append(strips)
 
-            words = [tokenizer.decode([token]) for token in ids[:length].tolist()]
             shown = strips[:, :MOST_TOKENS]
-            labels = [" ".join(words[key * size :][:size]) for key in range(shown.shape[1])]
+            count = shown.shape[1]
+            words = [tokenizer.decode(tokens.tolist()) for tokens in ids[:length].split(size)]
+            heads = [
+                f"{name} {head}"
+                for name, part in zip(self._names, weights, strict=True)
+                for head in range(1, len(part) + 1)
+            ]
             axes.imshow(shown, cmap="Blues", vmin=0, aspect="auto")
-            axes.set_xticks(range(len(labels)), labels, rotation=90)
-            axes.set_yticks(range(len(shown)), self._label_strips(weights))
+            axes.set_xticks(range(count), words[:count], rotation=90)
+            axes.set_yticks(range(len(heads)), heads)
             axes.set_xlim(-0.5, MOST_TOKENS - 0.5)
             axes.grid(False)
             self._outputs.set_title(axes, row)
         publish_figure(trainer, folder, "attention", figure)
-
-    def _label_strips(self, weights: list[Tensor]) -> list[str]:
-        labels = []
-        for name, part in zip(self._names, weights, strict=True):
-            heads = [f"{name} {number + 1}" for number in range(len(part))]
-            labels += heads if len(heads) > 1 else [name]
-        return labels

@@ -1,6 +1,5 @@
 """Forecasts of a test: pictures, errors by horizon step and target, and over time."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +21,6 @@ from litlab.types import PositiveInt
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-BLUE = "#1f77b4"
 
 
 class ForecastPlots(Callback):
@@ -93,7 +90,7 @@ class ForecastPlots(Callback):
         *_: Any,
         **__: Any,
     ) -> None:
-        forecast = from_test_step(self, pl_module, outputs, "forecast", "(batch, horizon, channel)")
+        forecast = from_test_step(self, pl_module, outputs, "forecast")
         names = ("past", "future", "start")
         if not isinstance(batch, dict) or not batch.keys() >= {*names}:
             raise refuse(self, f"a test batch must be a dict with {', '.join(names)}; add them")
@@ -106,17 +103,15 @@ class ForecastPlots(Callback):
         # device and without waiting for it
         error = (forecast - future).float()
         covered = ((lower <= future) & (future <= upper)).to(error)
-        covered = covered.masked_fill((lower + upper).isnan(), torch.nan)
+        covered = covered.where(lower <= upper, torch.nan)  # not where there is no interval
         measures = torch.stack([error.square(), error.abs(), covered], dim=1)
         self._sums = [sum(self._sums, measures.sum(dim=0, keepdim=True, dtype=WIDEST))]
         self._means.append(measures.mean(dim=2))
-
         self._starts.append(start)
 
         chosen = self._pick(start)
-        if len(chosen):
-            rows = torch.cat([past, future, forecast, lower, upper], dim=1)
-            self._drawn += zip(start[chosen], rows[chosen], strict=True)
+        rows = torch.cat([part[chosen] for part in (past, future, forecast, lower, upper)], dim=1)
+        self._drawn += zip(start[chosen], rows, strict=True)
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank, like gathering
@@ -124,19 +119,20 @@ class ForecastPlots(Callback):
         sums, starts, means = (gather_batches(trainer, part) for part in parts)
         if not trainer.is_global_zero or not len(starts):
             return
-        from pandas import DataFrame, MultiIndex
+        from pandas import DataFrame
 
         data = self._data
         names, aim = list(data.target_names), getattr(pl_module, "coverage", None)
         mean, scale, naive = (
-            torch.as_tensor(values, dtype=torch.float64)
-            for values in (data.mean, data.scale, data.naive_error)
+            torch.as_tensor(getattr(data, name), dtype=torch.float64)
+            for name in ("mean", "scale", "naive_error")
         )
         targets = spread_evenly(self.targets, len(names)).tolist()
         shown = [names[i] for i in targets]
 
         # Some windows of some targets
-        length = self._past + sums.shape[2]
+        steps = sums.double().sum(dim=0) / len(starts)  # (measure, horizon, channel)
+        length = self._past + steps.shape[1]
         windows = [
             (data.times[start:][:length], (rows.cpu() * scale + mean)[:, targets].T.numpy())
             for start, rows in self._drawn
@@ -144,37 +140,33 @@ class ForecastPlots(Callback):
         publish_figure(trainer, folder, "forecasts", draw_forecasts(windows, shown, aim))
 
         # Errors by horizon step
-        steps = sums.double().sum(dim=0) / len(starts)  # (measure, horizon, channel)
         lines = torch.cat([steps.mean(dim=2, keepdim=True), steps[:, :, targets]], dim=2)
-        figure = draw_error_by_step(*lines[1:], [f"mean of {len(names)}", *shown], aim)
+        figure = draw_error_by_step(lines[1:], [f"mean of {len(names)}", *shown], aim)
         publish_figure(trainer, folder, "error_by_step", figure)
-        keys = MultiIndex.from_product(
-            [range(1, steps.shape[1] + 1), names], names=["step", "target"]
-        )
-        columns = name_measures(steps, naive)
-        table = DataFrame({name: part.flatten() for name, part in columns.items()}, keys)
-        table.insert(2, "mae_units", (columns["mae"] * scale).flatten())
-        publish_table(trainer, folder, "forecast_metrics", table.reset_index())
+        squared, absolute, covered = steps
+        columns = {
+            "step": torch.arange(1, len(absolute) + 1).repeat_interleave(len(names)),
+            "target": names * len(absolute),
+            "mse": squared.flatten(),
+            "mae": absolute.flatten(),
+            "mae_units": (absolute * scale).flatten(),
+            "mase": (absolute / naive).flatten(),
+            "coverage": covered.flatten(),
+        }
+        publish_table(trainer, folder, "forecast_metrics", DataFrame(columns))
 
         # Errors by time, of windows in the order of their origins
         origins = data.times[starts + self._past - 1]
-        columns = name_measures(means.double().unbind(dim=1), naive)
-        table = DataFrame({name: part.mean(dim=1) for name, part in columns.items()})
+        squared, absolute, covered = means.double().unbind(dim=1)
+        measures = torch.stack([squared, absolute, absolute / naive, covered]).mean(dim=2).T
         order = np.lexsort([starts, origins])
-        periods = []
-        for rows in np.array_split(order, min(self.periods, len(order))):
-            first, last = (str(origins[row]).replace("T", " ") for row in rows[[0, -1]])
-            period = {"first_origin": first, "last_origin": last, "windows": len(rows)}
-            periods.append({**period, **table.iloc[rows].mean()})
-        publish_table(trainer, folder, "backtest", DataFrame(periods))
-
-
-def name_measures(measures: Iterable[Tensor], naive_error: Tensor) -> dict[str, Tensor]:
-    """Return mse, mae, mase and coverage, each (..., channel), of squared errors, absolute errors
-    and coverage.
-    """
-    squared, absolute, covered = measures
-    return {"mse": squared, "mae": absolute, "mase": absolute / naive_error, "coverage": covered}
+        periods = [
+            [*origins[rows[[0, -1]]].astype(str), len(rows), *measures[rows].mean(dim=0).tolist()]
+            for rows in np.array_split(order, min(self.periods, len(order)))
+        ]
+        columns = ["first_origin", "last_origin", "windows", "mse", "mae", "mase", "coverage"]
+        table = DataFrame(periods, columns=columns).replace("T", " ", regex=True)
+        publish_table(trainer, folder, "backtest", table)
 
 
 def draw_forecasts(
@@ -191,51 +183,42 @@ def draw_forecasts(
         names: Name of each target.
         aim: Share of the truth that the interval aims at; ``None`` where it is unknown.
     """
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    width, height = max(7.0, 3.6 * len(windows)), 2.1 * len(names) + 0.9
+    width, height = 2 + 3.2 * len(windows), 1 + 2 * len(names)
     figure, grid = make_axes(len(names), len(windows), width, height, sharex="col")
     interval = "interval" if aim is None else f"{aim:.0%} interval"
     for column, (times, window) in zip(grid.T, windows, strict=True):
         horizon = (window.shape[1] - len(times)) // 3
         shown, future = times[-max(3 * horizon, horizon + 24) :], times[-horizon:]
         ends = [len(times), len(times) + horizon, -horizon]
-        for axes, values in zip(column, window, strict=True):
+        for axes, name, values in zip(column, names, window, strict=True):
             series, forecast, lower, upper = np.split(values, ends)
-            axes.plot(shown, series[-len(shown) :], color="#444444", linewidth=1, label="series")
-            axes.plot(future, forecast, ".-", color=BLUE, markersize=4, label="forecast")
+            axes.plot(shown, series[-len(shown) :], color="0.3", linewidth=1, label="series")
+            axes.plot(future, forecast, ".-", label="forecast")
             if not np.isnan(lower).any():  # with an edge, which shows an interval of one step, too
-                axes.fill_between(
-                    future, lower, upper, color=BLUE, alpha=0.2, linewidth=2, label=interval
-                )
+                axes.fill_between(future, lower, upper, alpha=0.2, linewidth=2, label=interval)
+            axes.set_ylabel(name)
         column[0].set_title(f"from {future[0]}".replace("T", " "), fontsize=9)
-        locator = AutoDateLocator(minticks=2, maxticks=4)
-        column[-1].xaxis.set_major_locator(locator)
-        column[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator))
-    for axes, name in zip(grid[:, 0], names, strict=True):
-        axes.set_ylabel(name)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+        column[-1].tick_params(axis="x", rotation=30)
+    grid[0, 0].legend(fontsize=7)
     return figure
 
 
-def draw_error_by_step(
-    mae: Tensor, coverage: Tensor, names: list[str], aim: float | None
-) -> "Figure":
+def draw_error_by_step(measures: Tensor, names: list[str], aim: float | None) -> "Figure":
     """Draw mean absolute error, and beside it the coverage of the interval, over the horizon.
 
     Args:
-        mae: Mean absolute error on the scaled data, shape (horizon, line).
-        coverage: Share of the truth inside the interval, likewise; NaN where there is no interval.
+        measures: Both, shape (2, horizon, line); the error on the scaled data, coverage NaN where
+            there is no interval.
         names: Name of each line.
-        aim: Share that the interval aims at, a dashed line; ``None`` where it is unknown.
+        aim: Share of the truth that the interval aims at, a dashed line; ``None`` where it is
+            unknown.
     """
-    panels = {"mean absolute error, scaled": mae, "coverage": coverage}
     figure, grid = make_axes(1, 2, 9, 4)
-    for axes, (name, lines) in zip(grid[0], panels.items(), strict=True):
+    labels = ("mean absolute error, scaled", "coverage of the interval")
+    for axes, lines, label in zip(grid[0], measures, labels, strict=True):
         axes.plot(range(1, len(lines) + 1), lines, ".-", label=names)
-        axes.set(xlabel="steps ahead", ylabel=name)
-    grid[0, 0].set_ylim(bottom=0.0)
+        axes.set(xlabel="steps ahead", ylabel=label)
+    grid[0, 0].set_ylim(0)
     grid[0, 0].legend()
     if aim is not None:
         grid[0, 1].axhline(aim, color="grey", linestyle="--")

@@ -1,6 +1,5 @@
 """Grids of test images with their predictions."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -78,14 +77,12 @@ class ImagePlots(Callback):
         folder = run_folder(trainer)  # on every rank
         if not self._samples or not trainer.is_global_zero:
             return
-        data = getattr(trainer, "datamodule", None)
-        colours = getattr(data, "mean", None), getattr(data, "std", None)
+        is_wrong = self._worst[0][1][:, 0] > 0
+        self._worst = [[part[is_wrong] for part in self._worst[0]]]
         for name, parts in (("test_images", self._samples), ("mistakes", self._worst)):
             images, rows = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
-            if name == "mistakes":
-                images, rows = images[rows[:, 0] > 0], rows[rows[:, 0] > 0]
             if len(rows):
-                pixels = denormalize(images.float(), *colours)
+                pixels = denormalize(images.float(), getattr(trainer, "datamodule", None))
                 publish_figure(trainer, folder, name, draw_images(pixels, rows, self._outputs))
 
 
@@ -103,21 +100,19 @@ def draw_images(pixels: Tensor, rows: Tensor, outputs: Outputs) -> "Figure":
     for axes in grid.flat:
         axes.set_axis_off()
     for axes, image, row in zip(grid.flat, pixels, rows, strict=False):
-        axes.imshow(image.permute(1, 2, 0).numpy(), cmap="gray", vmin=0, vmax=1)
+        axes.imshow(image.permute(1, 2, 0), cmap="gray", vmin=0, vmax=1)
         outputs.set_title(axes, row)
     return figure
 
 
-def denormalize(
-    images: Tensor, mean: Sequence[float] | None = None, std: Sequence[float] | None = None
-) -> Tensor:
+def denormalize(images: Tensor, data: Any) -> Tensor:
     """Bring images (image, channel, height, width) back to pixels from 0 to 1.
 
-    Where it is not known how they were normalised, their least value becomes 0 and their greatest
-    1, unless all are from 0 to 1.
+    Where the data has no ``mean`` and ``std``, their least value becomes 0 and their greatest 1,
+    unless all are from 0 to 1.
     """
-    if mean is None or std is None:
-        low, high = images.min().clamp(max=0), images.max().clamp(min=1)
-        return (images - low) / (high - low)
-    shift, factor = torch.tensor([mean, std]).view(2, -1, 1, 1)
-    return (images * factor + shift).clamp(0, 1)
+    if hasattr(data, "mean") and hasattr(data, "std"):
+        mean, std = torch.tensor([data.mean, data.std]).view(2, -1, 1, 1)
+        return (images * std + mean).clamp(0, 1)
+    low, high = images.min().clamp(max=0), images.max().clamp(min=1)
+    return (images - low) / (high - low)

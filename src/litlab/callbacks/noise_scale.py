@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -22,27 +22,6 @@ from litlab.util.ranks import divides_model
 
 MICRO_BATCHES = 8
 DECAY = 0.9  # of the averages, from one measurement to the next
-
-
-class Point(NamedTuple):
-    """The averages after a measurement.
-
-    Attributes:
-        step: Optimizer steps taken before it.
-        batch: Samples of an optimizer step: of all ranks and accumulated batches.
-        grad_sq: Squared norm of the true gradient.
-        trace: Trace of the covariance of the samples' gradients.
-    """
-
-    step: int = 0
-    batch: int = 0
-    grad_sq: float = 0.0
-    trace: float = 0.0
-
-    @property
-    def noise_scale(self) -> float:
-        """Their ratio, in samples; NaN where the gradient is lost in the noise."""
-        return self.trace / self.grad_sq if self.grad_sq > 0 else math.nan
 
 
 class GradientNoiseScale(Callback):
@@ -73,16 +52,16 @@ class GradientNoiseScale(Callback):
 
     def __init__(self, every_n_steps: PositiveInt = 50) -> None:
         self.every_n_steps = every_n_steps
-        self.points: list[Point] = []
+        # Of each measurement: steps before it, samples of a step (of all ranks and accumulated
+        # batches), and the averages after it: squared norm of the gradient, and trace
+        self.points: list[list[float]] = []
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if not pl_module.automatic_optimization:
-            raise refuse(self, "the model optimizes manually; use automatic optimization")
-        if divides_model(trainer.strategy):
+        if not pl_module.automatic_optimization or divides_model(trainer.strategy):
             raise refuse(
                 self,
-                f"trainer.strategy {type(trainer.strategy).__name__} shards the weights, and it "
-                "takes whole gradients; use ddp or one device",
+                "it takes whole gradients of a model that optimizes automatically; set "
+                "trainer.strategy to auto or ddp, and self.automatic_optimization to True",
             )
 
     def on_train_batch_start(
@@ -112,15 +91,17 @@ class GradientNoiseScale(Callback):
         grad_sq, trace = trainer.strategy.reduce(estimates, reduce_op="mean").tolist()
         if not math.isfinite(grad_sq + trace):
             return
-        last = self.points[-1] if self.points else Point()
+        _, _, *averages = self.points[-1] if self.points else [0.0] * 4
         weight = (1 - DECAY) / (1 - DECAY ** (len(self.points) + 1))
-        grad_sq = last.grad_sq + weight * (grad_sq - last.grad_sq)
-        trace = last.trace + weight * (trace - last.trace)
-        batch_size = samples * trainer.world_size * trainer.accumulate_grad_batches
-        point = Point(step, batch_size, grad_sq, trace)
-        self.points.append(point)
-        values = {"simple": point.noise_scale, "grad_sq": grad_sq, "trace": trace}
-        values = {f"noise_scale/{name}": value for name, value in values.items()}
+        grad_sq = averages[0] + weight * (grad_sq - averages[0])
+        trace = averages[1] + weight * (trace - averages[1])
+        total = samples * trainer.world_size * trainer.accumulate_grad_batches
+        self.points.append([step, total, grad_sq, trace])
+        values = {
+            "noise_scale/simple": divide(trace, grad_sq),
+            "noise_scale/grad_sq": grad_sq,
+            "noise_scale/trace": trace,
+        }
         for logger in trainer.loggers:
             logger.log_metrics(values, step=step)
 
@@ -132,20 +113,25 @@ class GradientNoiseScale(Callback):
             )
             return
         # Equation 2.11 of the paper: it takes S (1 + N / B) steps to a loss, where S is the fewest.
-        point = self.points[-1]
-        saved = point.noise_scale / (point.noise_scale + point.batch) / 2
+        _, total, grad_sq, trace = self.points[-1]
+        scale = divide(trace, grad_sq)
+        saved = scale / (scale + total) / 2
         rank_zero_info(
-            f"gradient noise scale: {point.noise_scale:,.0f} samples at the end, with batches "
-            f"of {point.batch:,}; twice the batch takes about {saved:.0%} fewer steps and "
-            f"{1 - 2 * saved:.0%} more samples to the same loss, by the model of McCandlish et "
-            "al. (2018)"
+            f"gradient noise scale: {scale:,.0f} samples at the end, with batches of {total:,}; "
+            f"twice the batch takes about {saved:.0%} fewer steps and {1 - 2 * saved:.0%} more "
+            "samples to the same loss, by the model of McCandlish et al. (2018)"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return {"points": [tuple(point) for point in self.points]}
+        return {"points": self.points}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.points = [Point(*values) for values in state_dict["points"]]
+        self.points = state_dict["points"]
+
+
+def divide(trace: float, grad_sq: float) -> float:
+    """Return the noise scale in samples; NaN where the gradient is lost in the noise."""
+    return trace / grad_sq if grad_sq > 0 else math.nan
 
 
 @contextmanager
@@ -192,17 +178,16 @@ def estimate_noise(model: Any, batch: Any, samples: int, batch_idx: int = 0) -> 
         Both, shape (2,); the first may be negative. NaN for fewer than 4 samples.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    device = parameters[0].device
     if samples < 4:
-        return torch.full((2,), math.nan, device=device)
+        return parameters[0].new_full((2,), math.nan)
 
     # Micro-batches are drawn at random: neighbours may be alike. `.grad` is not filled, and DDP
     # shares nothing.
     size = max(samples // MICRO_BATCHES, 2)  # of a single sample batch norms have no variance
     count = samples // size
-    # Of gradients, of their norms
-    mean, mean_square = torch.zeros((), device=device), torch.zeros((), device=device)
-    for rows in torch.randperm(samples, device=device).split(size)[:count]:
+    mean: Any = 0.0  # of gradients
+    mean_square: Any = 0.0  # of their norms
+    for rows in torch.randperm(samples, device=parameters[0].device).split(size)[:count]:
         part = apply_to_collection(batch, Tensor, torch.index_select, dim=0, index=rows)
         loss = compute_loss(model, part, batch_idx)
         parts = torch.autograd.grad(loss, parameters, materialize_grads=True)

@@ -3,6 +3,7 @@ sample, in words too, and samples that are spread over all of it.
 """
 
 import math
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from litlab.errors import UserError
+from litlab.metrics import WIDEST
 from litlab.util.ranks import gather_rows
 
 if TYPE_CHECKING:
@@ -37,27 +39,25 @@ class Outputs(NamedTuple):
     def _describe(self, values: list[float]) -> str:
         if self.task == "classification":
             return self.names[int(values[0])]
-        if self.task == "regression":
-            return ", ".join(f"{value:.4g}" for value in values)
-        names = [name for name, value in zip(self.names, values, strict=True) if value]
-        return ", ".join(names) or "none"
+        if self.task == "labels":
+            return ", ".join(compress(self.names, values)) or "none"
+        return ", ".join(f"{value:.4g}" for value in values)
 
     def set_title(self, axes: "Axes", row: Tensor) -> None:
-        """Write prediction and truth of a row above axes: only the prediction, with its
-        probability, where it is right; both in red where it is wrong; numbers in black.
+        """Write a prediction and its probability above axes, in red and with the truth where it is
+        wrong; of numbers both, in black.
         """
-        truth, title = map(shorten, self.describe(row))
-        is_wrong, score = row[:2].tolist()
-        has_score = self.task != "regression"
-        if has_score:
-            title += f" {score:.0%}"
+        truth, title = (
+            text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
+            for text in self.describe(row)
+        )
+        is_wrong, color = bool(row[0]), "black"
+        if self.task != "regression":
+            title += f" {row[1]:.0%}"
+            color = "red" if is_wrong else color
         if is_wrong:
             title += f"\nis {truth}"
-        axes.set_title(title, fontsize=8, color="red" if is_wrong and has_score else "black")
-
-
-def shorten(name: str) -> str:
-    return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
+        axes.set_title(title, fontsize=8, color=color)
 
 
 def read_predictions(
@@ -80,57 +80,43 @@ def read_predictions(
     Raises:
         UserError: Model and batch are of another kind.
     """
-    # Of what kind the outputs are
-    is_regression = isinstance(outputs, dict) and "logits" not in outputs and "predicted" in outputs
-    values = from_test_step(
-        callback,
-        pl_module,
-        outputs,
-        "predicted" if is_regression else "logits",
-        "(batch, classes), or with 'predicted' (batch, numbers)",
-    )
+    values = from_test_step(callback, pl_module, outputs, "logits", "predicted").to(WIDEST)
     target = batch[1] if isinstance(batch, list | tuple) and len(batch) == 2 else None
-    shape = target.shape if isinstance(target, Tensor) else ()
-    if is_regression and shape and values.numel() == shape.numel():
-        values, target = values.reshape(len(values), -1), target.reshape(len(values), -1)
-        shape = target.shape
-    is_class = shape == values.shape[:1] and not is_regression
-    if values.ndim != 2 or not (is_class or shape == values.shape):
+    if not isinstance(target, Tensor):
+        raise refuse(callback, "a test batch must be (inputs, target); return such batches")
+
+    # Of what kind they are
+    data: Any = getattr(trainer, "datamodule", None)
+    task = "classification" if target.ndim == 1 else "labels"
+    if "logits" not in outputs:
+        task, values = "regression", values.reshape(len(values), -1)
+    if target.ndim == 1:
+        target = target[:, None]
+    count = values.shape[-1]
+    kind = NAMES.get(task, "")
+    names = list(getattr(data, kind, None) or map(str, range(count)))
+    shape = (len(values), 1 if task == "classification" else count)
+    if values.ndim != 2 or target.shape != shape or len(names) != count:
         raise refuse(
             callback,
-            f"a test batch must be (inputs, target) and the target {(*values.shape[:1],)} or "
-            f"{(*values.shape,)}, as {(*values.shape,)} is predicted; return such batches",
+            f"{(*values.shape,)} is predicted for {(*target.shape,)}, with {len(names)} {kind}; it "
+            "takes (batch, outputs) for as many, or for a class each, and a name for each output",
         )
 
     # What is predicted, and how sure it is
-    data: Any = getattr(trainer, "datamodule", None)
-    values = values.to(torch.promote_types(values.dtype, torch.float32))
-    task = "regression" if is_regression else "classification" if is_class else "labels"
-    if is_regression:
+    if task == "regression":
         predicted = values
-        deviations = values.new_tensor(getattr(data, "target_std", None) or [1.0])
-        sure = (values - target).abs() / deviations
-    elif is_class:
+        deviations = getattr(data, "target_std", None) or [1.0]
+        sure = (values - target).abs() / values.new_tensor(deviations)
+    elif task == "classification":
         sure, predicted = values.softmax(dim=1).max(dim=1, keepdim=True)
-        target = target[:, None]
     else:
         probability = values.sigmoid()
         predicted = probability > values.new_tensor(getattr(pl_module, "thresholds", 0.5))
         sure = torch.where(predicted, probability, 1 - probability)
-
     wrong = predicted != target
     is_wrong = wrong.any(dim=1, keepdim=True)
-    score = torch.where(
-        is_wrong, (sure * wrong).amax(dim=1, keepdim=True), sure.amin(dim=1, keepdim=True)
-    )
-    kind, count = NAMES.get(task, ""), values.shape[1]
-    names = list(getattr(data, kind, None) or map(str, range(count)))
-    if len(names) != count:
-        raise refuse(
-            callback,
-            f"{type(data).__name__}.{kind} has {len(names)} names, and {count} values of a sample "
-            "are predicted; make them as many",
-        )
+    score = torch.where(is_wrong, (sure * wrong).amax(1, keepdim=True), sure.amin(1, keepdim=True))
     return Outputs(task, names), torch.cat([is_wrong, score, target, predicted], dim=1)
 
 
@@ -166,27 +152,27 @@ def data_with(callback: Callback, trainer: Trainer, *names: str) -> Any:
 
 
 def from_test_step(
-    callback: Callback, pl_module: LightningModule, outputs: Any, name: str, shape: str
+    callback: Callback, pl_module: LightningModule, outputs: Any, *names: str
 ) -> Tensor:
-    """Return one of the tensors that ``test_step`` returned.
+    """Return the first of some tensors that ``test_step`` returned.
 
     Args:
         callback: The callback that needs it.
         pl_module: The model.
         outputs: What its ``test_step`` returned.
-        name: Key of the tensor.
-        shape: Its shape in words, for the error message.
+        *names: Keys of the tensors.
 
     Raises:
-        UserError: It is not there.
+        UserError: None is there.
     """
-    if not isinstance(outputs, dict) or name not in outputs:
-        raise refuse(
-            callback,
-            f"{type(pl_module).__name__}.test_step must return a dict with '{name}' {shape}; "
-            "return it",
-        )
-    return outputs[name].detach()
+    for name in names:
+        if isinstance(outputs, dict) and name in outputs:
+            return outputs[name].detach()
+    wanted = " or ".join(map(repr, names))
+    raise refuse(
+        callback,
+        f"{type(pl_module).__name__}.test_step must return a dict with {wanted}; return it",
+    )
 
 
 def gather_batches(trainer: Trainer, batches: list[Tensor]) -> Tensor:

@@ -13,9 +13,10 @@ from litlab.data import SeriesData
 from litlab.testing import ModuleContract
 from project.models.lstm_forecaster import LSTMForecaster
 from project.networks.segment_rnn import SegmentRNN
-from tests.conftest import CONFIGS
+from tests.conftest import CONFIGS, ROOT
 from tests.litlab.callbacks.tiny import make_trainer
 from tests.litlab.tasks.tiny_series import TinySeries, everything
+from tests.processes import Python, ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 SIZES = {"context_length": 12, "horizon": 6, "num_targets": 2}
@@ -98,6 +99,38 @@ def test_training_starts_from_the_ridge(tmp_path):
     torch.testing.assert_close(forecast, six_rows_ago(data, 1), atol=0.03, rtol=0)
     ridge_error = (six_rows_ago(data, 1) - everything(data, 1)["future"]).square().mean()
     assert trainer.callback_metrics["val/mse"] < 1.2 * ridge_error
+
+
+RANK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from lightning.pytorch import seed_everything
+from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.tasks.tiny_series import TinySeries
+from tests.project.models.test_lstm_forecaster import build
+
+seed_everything(0)
+data, model = TinySeries(windows=20), build(skip="ridge")
+options = {"devices": 2, "strategy": "ddp", "use_distributed_sampler": False}
+make_trainer(sys.argv[2], **options).fit(model, data)
+weights = [weight.sum().item() for weight in model.state_dict().values()]
+print("ridges", len(data.ridge_calls), "weights", weights)
+"""
+
+
+def test_one_of_two_processes_solves_the_ridge(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(RANK)
+    processes = [
+        Python(script, ROOT, tmp_path, cwd=tmp_path, environment=of_rank, merge=True)
+        for of_rank in ranks(2)
+    ]
+    printed = [process.communicate(120)[0] for process in processes]
+    assert [process.wait() for process in processes] == [0, 0], printed
+    first, second = (text[text.index("ridges") :].splitlines()[0].split()[1:] for text in printed)
+    assert (first[0], second[0]) == ("1", "0")
+    assert first[1:] == second[1:]
 
 
 MEMBERS = [
