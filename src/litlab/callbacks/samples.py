@@ -85,22 +85,23 @@ def read_predictions(
     if not isinstance(target, Tensor):
         raise refuse(callback, "a test batch must be (inputs, target); return such batches")
 
-    # Of what kind they are
+    # Of what kind they are; one logit for a class of 0 or 1 is that of a label
     data: Any = getattr(trainer, "datamodule", None)
-    task = "classification" if target.ndim == 1 else "labels"
     if "logits" not in outputs:
         task, values = "regression", values.reshape(len(values), -1)
+    else:
+        task = "classification" if target.ndim == 1 and values.shape[-1] > 1 else "labels"
     if target.ndim == 1:
         target = target[:, None]
-    count = values.shape[-1]
-    kind = NAMES.get(task, "")
+    count, kind = values.shape[-1], NAMES.get(task, "")
     names = list(getattr(data, kind, None) or map(str, range(count)))
     shape = (len(values), 1 if task == "classification" else count)
     if values.ndim != 2 or target.shape != shape or len(names) != count:
         raise refuse(
             callback,
-            f"{(*values.shape,)} is predicted for {(*target.shape,)}, with {len(names)} {kind}; it "
-            "takes (batch, outputs) for as many, or for a class each, and a name for each output",
+            f"{(*values.shape,)} is predicted for {(*target.shape,)}, with {len(names)} names; "
+            "predict (batch, outputs) for a target of as many or of a class each, and give as many "
+            "names",
         )
 
     # What is predicted, and how sure it is

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
@@ -64,24 +63,20 @@ class TextSamples(Callback):
         if not trainer.is_global_zero or not len(rows):
             return
 
-        from pandas import DataFrame
+        from pandas import DataFrame, concat
 
         # Sorted by number first, so that the choice is the same for any batches and ranks.
-        order = numbers.argsort()
-        numbers, rows = numbers[order], rows[order]
-        mistake = rows[:, 0] * rows[:, 1]
-        worst = mistake.argsort(descending=True, stable=True)[: self.samples]
-        worst = worst[mistake[worst] > 0]
+        is_wrong, score = rows[:, :2].T
+        frame = DataFrame({"number": numbers, "wrong": is_wrong > 0, "score": score})
+        frame = frame.sort_values("number")
+        worst = frame[frame.wrong].nlargest(self.samples, "score")
         is_regression = self._outputs.task == "regression"
-        is_other = (mistake == 0) | is_regression
-        is_other[worst] = False
-        others = is_other.nonzero()[:, 0]
-        chosen = torch.cat([worst, others[spread_evenly(self.samples, len(others))]])
-
-        table = []
-        for number, row in zip(numbers[chosen].tolist(), rows[chosen], strict=True):
-            text = self._data.text("test", number)
-            table.append([number, text, *self._outputs.describe(row), float(row[1])])
+        others = frame.drop(worst.index) if is_regression else frame[~frame.wrong]
+        others = others.iloc[spread_evenly(self.samples, len(others))]
+        table = [
+            [number, self._data.text("test", number), *self._outputs.describe(rows[i]), value]
+            for i, number, _, value in concat([worst, others]).itertuples()
+        ]
         score_name = "error" if is_regression else "probability"
         columns = ["number", "text", "true", "prediction", score_name]
         publish_table(trainer, folder, "texts", DataFrame(table, columns=columns))

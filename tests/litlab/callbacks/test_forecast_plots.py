@@ -78,7 +78,7 @@ def test_pictures_show_windows_in_their_units(tmp_path, monkeypatch):
     )
     data, model = TinySeries(windows=3), TinyForecaster()
     step = model.test_step
-    model.test_step = lambda *batch: without(step(*batch), "lower", "upper")
+    model.test_step = lambda batch, batch_idx: without(step(batch, batch_idx), "lower", "upper")
     make_trainer(tmp_path, callbacks=[ForecastPlots(2, 1)]).test(model, data, verbose=False)
     units = data.series[:, 0] * data.scale[0] + data.mean[0]
     for axes, start in zip(figures["forecasts"].axes, (data.first, data.first + 2), strict=True):
@@ -86,7 +86,7 @@ def test_pictures_show_windows_in_their_units(tmp_path, monkeypatch):
         assert series.get_ydata() == pytest.approx(units[start : start + 8].tolist())
         assert forecast.get_ydata() == pytest.approx([units[start + 4].item()] * 3)
         assert (forecast.get_xdata() == data.times[start + 5 : start + 8]).all()
-    error, coverage = figures["error_by_step"].axes
+    error = figures["error_by_step"].axes[0]
     mean, first = errors(data).abs().mean(dim=0).mean(dim=1), errors(data)[:, :, 0].abs().mean(0)
     for line, expected in zip(error.lines, (mean, first), strict=True):
         assert line.get_ydata() == pytest.approx(expected.tolist())
@@ -103,6 +103,6 @@ def test_what_is_lacking_is_said_in_a_line(tmp_path, lack):
             [without(batch, "start") for batch in loader()], batch_size=None
         )
     else:
-        model.test_step = lambda *batch: without(step(*batch), "forecast")
+        model.test_step = lambda batch, batch_idx: without(step(batch, batch_idx), "forecast")
     with pytest.raises(UserError, match=rf"^ForecastPlots: .*{lack}.*; .*trainer\.callbacks$"):
         make_trainer(tmp_path, callbacks=[ForecastPlots()]).test(model, data, verbose=False)

@@ -85,7 +85,7 @@ class Plain(Tiny):
         super().__init__()
         self.accuracy = MulticlassAccuracy(4)
 
-    def training_step(self, batch):
+    def training_step(self, batch):  # pyright: ignore[reportIncompatibleMethodOverride]
         logits = self.network(batch[0])
         self.accuracy(logits, batch[1])
         self.log("train/acc", self.accuracy, on_epoch=True)

@@ -6,8 +6,8 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
-from litlab.errors import UserError
 from litlab.callbacks.text_samples import TextSamples
+from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, make_trainer
 
 pytestmark = pytest.mark.filterwarnings(
