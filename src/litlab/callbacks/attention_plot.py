@@ -90,7 +90,8 @@ class AttentionPlot(Callback):
             return
         if isinstance(part, nn.MultiheadAttention):
             options = {**kwargs, "need_weights": True, "average_attn_weights": False}
-            weights = part.forward(*args, **options)[1][self._rows]
+            outputs: Any = part.forward(*args, **options)
+            weights = outputs[1][self._rows]
         else:
             weights = part.attention_weights(self._rows, *args, **kwargs)
         if weights is not None:

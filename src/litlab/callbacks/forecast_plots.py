@@ -193,9 +193,11 @@ def draw_forecasts(
         for axes, name, values in zip(column, names, window, strict=True):
             series, forecast, lower, upper = np.split(values, ends)
             axes.plot(shown, series[-len(shown) :], color="0.3", linewidth=1, label="series")
-            axes.plot(future, forecast, ".-", label="forecast")
+            axes.plot(future, forecast, "C0.-", label="forecast")
             if not np.isnan(lower).any():  # with an edge, which shows an interval of one step, too
-                axes.fill_between(future, lower, upper, alpha=0.2, linewidth=2, label=interval)
+                axes.fill_between(
+                    future, lower, upper, color="C0", alpha=0.2, linewidth=2, label=interval
+                )
             axes.set_ylabel(name)
         column[0].set_title(f"from {future[0]}".replace("T", " "), fontsize=9)
         column[-1].tick_params(axis="x", rotation=30)

@@ -12,7 +12,6 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 from torchmetrics import Metric
 
 from litlab.callbacks.samples import refuse
@@ -70,7 +69,8 @@ class GradientNoiseScale(Callback):
         step = trainer.global_step
         if step == 0 or step % self.every_n_steps or batch_idx % trainer.accumulate_grad_batches:
             return
-        sizes = {part.shape[:1] for part in tree_leaves(batch) if isinstance(part, Tensor)}
+        sizes: set[tuple[int, ...]] = set()
+        apply_to_collection(batch, Tensor, lambda part: sizes.add(part.shape[:1]))
         if len(sizes) != 1 or not (size := sizes.pop()):
             raise refuse(
                 self,

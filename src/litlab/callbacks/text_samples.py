@@ -51,7 +51,7 @@ class TextSamples(Callback):
         outputs: Any,
         batch: Any,
         batch_idx: int,
-        *_: Any,
+        dataloader_idx: int = 0,
     ) -> None:
         self._outputs, rows = read_predictions(self, trainer, pl_module, outputs, batch)
         self._numbers.append(self._data.sample_index("test", batch_idx))
@@ -69,9 +69,9 @@ class TextSamples(Callback):
         is_wrong, score = rows[:, :2].T
         frame = DataFrame({"number": numbers, "wrong": is_wrong > 0, "score": score})
         frame = frame.sort_values("number")
-        worst = frame[frame.wrong].nlargest(self.samples, "score")
+        worst = frame.query("wrong").nlargest(self.samples, "score")
         is_regression = self._outputs.task == "regression"
-        others = frame.drop(worst.index) if is_regression else frame[~frame.wrong]
+        others = frame.drop(worst.index) if is_regression else frame.query("not wrong")
         others = others.iloc[spread_evenly(self.samples, len(others))]
         table = [
             [number, self._data.text("test", number), *self._outputs.describe(rows[i]), value]
