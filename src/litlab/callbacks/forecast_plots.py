@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 class ForecastPlots(Callback):
     """Draw forecasts, and tabulate their errors, at the end of each test.
 
-    To the run folder and the loggers, over all test windows of all ranks:
+    To the run folder and the loggers, over all test windows of all ranks but for the first picture:
 
-    - ``forecasts.png``: some windows, spread evenly over the test split, of some targets, in the
-      user's units: the last part of the past, the truth, the forecast and its interval.
-    - ``error_by_step.png``: mean absolute error and coverage of the interval by horizon step.
+    - ``forecasts.png``: some windows, spread evenly over the first rank's share of the test, of
+      some targets, in the user's units: the last part of the past, the truth, the forecast and its
+      interval.
+    - ``error_by_step.png``: mean absolute error on the scaled data and coverage of the interval by
+      horizon step, of some targets and in the mean over all.
     - ``forecast_metrics.csv``: a row for each horizon step (from 1) and target: ``mse`` and ``mae``
       on the scaled data, ``mae_units`` in the user's units, ``mase``, ``coverage``.
     - ``backtest.csv``: the rolling-origin backtest (Tashman, 2000,
