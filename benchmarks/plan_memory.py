@@ -34,8 +34,8 @@ QUIET = [
 TEXT = [
     f"--config={CONFIGS}/text.yaml", "--data=TextData", "--data.dataset=csv",
     "--data.path=texts.csv", "--data.max_tokens=128", "--data.batch_size=8",
-    "--model.embed_dim=512", "--model.num_layers=8", "--model.num_heads=8",
-    "--model.dim_feedforward=2048", "--model.stem=0", "--ema=null",
+    "--model.network.embed_dim=512", "--model.network.num_layers=8", "--model.network.num_heads=8",
+    "--model.network.dim_feedforward=2048", "--model.network.stem=0", "--ema=null",
 ]  # fmt: skip
 MLP = [
     f"--config={CONFIGS}/mlp.yaml", "--data.dataset=generated", "--data.batch_size=512",

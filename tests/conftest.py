@@ -169,9 +169,7 @@ def short(request) -> Callable[[Path], list[str]]:
         if not own:
             return [*limits, *brief]
         ensemble = settings["model"].get("init_args", {}).get("ensemble", [])
-        members = [
-            member | {"context_length": member["context_length"] // 15} for member in ensemble
-        ]
+        members = [member | {"last_rows": member["last_rows"] // 15} for member in ensemble]
         window = (
             [f"--model.ensemble={json.dumps(members)}", "--trainer.limit_train_batches=1.0"]
             if members

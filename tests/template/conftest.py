@@ -15,9 +15,9 @@ collect_ignore_glob = [] if IS_WHOLE else ["test_*.py"]
 @pytest.fixture(autouse=True)
 def _few_pictures(monkeypatch) -> None:
     """Draws 4 of the images of a test: 32 of them take a second, in each of many runs."""
-    from project.callbacks import image_plots
+    from litlab.callbacks import image_plots
 
-    pick = image_plots.pick_evenly
+    pick = image_plots.EvenPick
     monkeypatch.setattr(
-        image_plots, "pick_evenly", lambda images, *others: pick(min(4, images), *others)
+        image_plots, "EvenPick", lambda images, trainer: pick(min(4, images), trainer)
     )

@@ -12,8 +12,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 # For each experiment a small model, and batches small enough for 8 steps of one epoch.
 SMALL = {
     "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
-    "text": ["--model.embed_dim=16", "--data.batch_size=12"],
-    "forecast": ["--model.hidden_size=16", "--data.batch_size=32"],
+    "text": ["--model.network.embed_dim=16", "--data.batch_size=12"],
+    "forecast": ["--model.network.hidden_size=16", "--data.batch_size=32"],
     "cifar_vgg": [
         "--model.network.widths=[4, 4, 4]",
         "--model.network.hidden=[]",

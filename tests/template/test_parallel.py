@@ -10,7 +10,7 @@ from tests.conftest import CONFIGS, PACKAGE
 from tests.processes import Python, ranks
 
 SMALL = [
-    "--model.embed_dim=16", "--model.num_layers=2", "--data.batch_size=12",
+    "--model.network.embed_dim=16", "--model.network.num_layers=2", "--data.batch_size=12",
     "--trainer.max_epochs=1", "--trainer.limit_train_batches=3", "--trainer.accelerator=cpu",
     "--trainer.precision=32-true",
 ]  # fmt: skip

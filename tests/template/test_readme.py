@@ -52,7 +52,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
     monkeypatch.setattr("litlab.commands.export.export_run.export_run", lambda *_: None)
     monkeypatch.setattr("uvicorn.supervisors.Multiprocess.run", lambda supervisor: None)
     best = clone / "lightning_logs/sweeps/forecast/best.yaml"
-    write_output(best, "model.hidden_size: 32\n")
+    write_output(best, "model.network.hidden_size: 32\n")
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
     assert len(projects) >= 13
     verbs = {shlex.split(command)[3] for command in projects}
@@ -60,8 +60,8 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
     assert verbs == {"fit", "new", "sweep", "bench", "export", "serve", *verbs_of_runs}
     small = {
         "cifar": ["--model.width=16"],
-        "text": ["--model.embed_dim=16"],
-        "forecast": ["--model.hidden_size=8"],
+        "text": ["--model.network.embed_dim=16"],
+        "forecast": ["--model.network.hidden_size=8"],
     }
     # Of the run that `make fit` leaves, which is below
     projects.sort(key=lambda command: " report " in command)

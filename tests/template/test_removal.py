@@ -40,14 +40,13 @@ def left(tmp_path_factory) -> Path:
 
 def test_what_is_left_runs(left, short, tmp_path):
     names = {path.stem for path in (left / "src/project").rglob("*.py")}
-    assert {"cifar_cnn", "whitened_cnn", "vgg", "image_plots"} <= names
+    assert {"cifar_cnn", "whitened_cnn", "vgg"} <= names
     assert (
         not {
             "transformer_classifier",
             "lstm_forecaster",
             "attention",
             "segment_rnn",
-            "text_samples",
         }
         & names
     )

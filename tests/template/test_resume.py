@@ -12,8 +12,11 @@ from tests.litlab.checkpointing.resuming import Cell, Resuming
 # For each experiment a batch with which an epoch has 7 batches, and flags that make it small.
 EXPERIMENTS = {
     "cifar": (22, ["--model.width=16"]),
-    "text": (18, ["--data.max_tokens=16", "--data.long_texts=crop", "--model.embed_dim=16"]),
-    "forecast": (96, ["--model.hidden_size=8"]),
+    "text": (
+        18,
+        ["--data.max_tokens=16", "--data.long_texts=crop", "--model.network.embed_dim=16"],
+    ),
+    "forecast": (96, ["--model.network.hidden_size=8"]),
     "maml": (14, ["--data.train_tasks=100", "--data.val_tasks=20", "--data.test_tasks=40"]),
     "tabular": (
         600,

@@ -1,9 +1,6 @@
-"""What is said at the end of a test: a classifier's confusions, the model beside baselines, and
-samples to look at.
-"""
+"""What is said at the end of a test: a classifier's confusions, and the model beside baselines."""
 
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,10 +13,9 @@ from torchmetrics.functional.classification import (
 )
 
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
-from litlab.errors import UserError
+from litlab.callbacks.samples import gather_batches, read_predictions, refuse
 from litlab.util.files import write_output
 from litlab.util.metrics import metric_direction
-from litlab.util.ranks import gather_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,10 +44,8 @@ class ConfusionMatrix(Callback):
     files = ("confusion_matrix.png", "calibration.png", "classes.csv")
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # Of each batch: labels, predicted classes and how sure of them, (3, batch). Counted at the
-        # end, as counting waits for a GPU
+        # Rows of each batch. Counted at the end, as counting waits for a GPU
         self._seen: list[Tensor] = []
-        self._classes = 0
 
     def on_test_batch_end(
         self,
@@ -62,21 +56,22 @@ class ConfusionMatrix(Callback):
         *_: Any,
         **__: Any,
     ) -> None:
-        logits = from_test_step(self, pl_module, outputs, "logits", "(batch, classes)")
-        self._classes = logits.shape[1]
-        confidence, predicted = logits.float().softmax(dim=1).max(dim=1)
-        self._seen.append(torch.stack([batch[1], predicted, confidence], dim=1))
+        outputs, rows = read_predictions(self, trainer, pl_module, outputs, batch)
+        if outputs.task != "classification":
+            raise refuse(self, f"the model's task is {outputs.task}; use it for a classifier")
+        self._names = outputs.names
+        self._seen.append(rows)
 
     def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         folder = run_folder(trainer)  # on every rank, like what is gathered
-        own = torch.cat(self._seen) if self._seen else torch.empty(0, 3)
-        labels, predicted, confidence = gather_rows(trainer, own).T.contiguous()
-        if not self._classes:
+        rows = gather_batches(trainer, self._seen)
+        if not self._seen:
             return
-        self.counts = multiclass_confusion_matrix(predicted.long(), labels.long(), self._classes)
+        _, confidence, labels, predicted = rows.T.contiguous()
+        names = self._names
+        self.counts = multiclass_confusion_matrix(predicted.long(), labels.long(), len(names))
         if not trainer.is_global_zero:
             return
-        names = class_names(trainer, self._classes)
         publish_figure(
             trainer, folder, "confusion_matrix", draw_confusion_matrix(self.counts, names)
         )
@@ -204,78 +199,3 @@ def draw_calibration(confidence: Tensor, is_right: Tensor) -> "Figure":
     axes.plot([0, 1], [0, 1], "--", color="gray")
     axes.plot(*(sums / samples)[:, samples > 0], "o-")
     return figure
-
-
-# What a callback that looks at a test needs: facts of the data module, tensors of the test step,
-# samples that are spread over all of it.
-
-
-def data_with(callback: Callback, trainer: Trainer, *names: str) -> Any:
-    """Return the data module, which has all that a callback needs of it.
-
-    Args:
-        callback: The callback that needs it.
-        trainer: The trainer that has the data module.
-        *names: The attributes that it needs.
-
-    Raises:
-        UserError: The data module lacks one.
-    """
-    data = getattr(trainer, "datamodule", None)
-    for name in names:
-        if not hasattr(data, name):
-            raise UserError(
-                f"{type(callback).__name__}: {type(data).__name__} has no '{name}'; add it to the "
-                f"data module, or remove {type(callback).__name__} from trainer.callbacks"
-            )
-    return data
-
-
-def class_names(trainer: Trainer, classes: int) -> list[str]:
-    """Return the data module's ``class_names``, or the numbers of the classes where it has none."""
-    names = getattr(getattr(trainer, "datamodule", None), "class_names", None)
-    return list(names or map(str, range(classes)))
-
-
-def from_test_step(
-    callback: Callback, pl_module: LightningModule, outputs: Any, name: str, shape: str
-) -> Tensor:
-    """Return one of the tensors that ``test_step`` returned.
-
-    Args:
-        callback: The callback that needs it.
-        pl_module: The model.
-        outputs: What its ``test_step`` returned.
-        name: Key of the tensor.
-        shape: Its shape in words, for the error message.
-
-    Raises:
-        UserError: It is not there.
-    """
-    if not isinstance(outputs, dict) or name not in outputs:
-        raise UserError(
-            f"{type(callback).__name__}: {type(pl_module).__name__}.test_step must return a dict "
-            f"with '{name}' {shape}; return it, or remove {type(callback).__name__} from "
-            "trainer.callbacks"
-        )
-    return outputs[name].detach()
-
-
-def pick_evenly(count: int, kept: int, batch: int, batches: int | float, size: int) -> Tensor:
-    """Choose samples of a batch so that those of all batches are spread evenly over a test.
-
-    Args:
-        count: Number of samples to keep of the whole test.
-        kept: Number of samples kept so far.
-        batch: Number of this batch, from 0.
-        batches: Number of batches of the test; infinity where it is unknown, which takes the first
-            samples.
-        size: Samples in this batch.
-
-    Returns:
-        Positions in the batch, int64 of shape (chosen,), often none; fewer in all than `count` if a
-        batch has fewer samples than are due.
-    """
-    due = count if math.isinf(batches) else int((batch + 1) * count / batches + 0.5)
-    chosen = max(0, min(due - kept, size))
-    return torch.linspace(0, size - 1, chosen).round().long()

@@ -16,6 +16,7 @@ from tqdm import tqdm
 from litlab.util.files import check_replaceable, write_output
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
@@ -48,6 +49,20 @@ def check_files(trainer: Trainer, folder: Path) -> None:
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         for name in getattr(callback, "files", ()):
             check_replaceable(folder / name)
+
+
+def make_axes(
+    rows: int, columns: int, width: float, height: float, **shared: Any
+) -> tuple["Figure", "np.ndarray"]:
+    """Return a figure of so many inches, and its axes, an array of shape (rows, columns)."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, **shared)
+    for axes in grid.flat:
+        axes.tick_params(labelsize=7)
+        axes.grid(alpha=0.3)
+    return figure, grid
 
 
 def publish_figure(

@@ -112,6 +112,17 @@ class MultiHeadAttention(nn.Module):
             attended, _ = math_attention(queries, keys, values, mask, dropout, softmax=softmax)
         return self.output(attended.transpose(1, 2).flatten(2))
 
+    def attention_weights(
+        self, rows: Tensor, x: Tensor, context: Tensor | None = None, *, mask: Tensor | None = None
+    ) -> Tensor:
+        """Return the weights of some rows of a batch, shape (row, head, query, key), for
+        `AttentionPlot`.
+        """
+        if mask is not None and mask.ndim == 4 and len(mask) > 1:
+            mask = mask[rows]
+        context = None if context is None else context[rows]
+        return math_attention(*self.project(x[rows], context), mask)[1]
+
     def project(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, each of shape (batch, head, time, d)."""
         queries, keys, values = self._split(self.queries_keys_values(x))

@@ -2,85 +2,116 @@
 
 import math
 from contextlib import nullcontext
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from litlab.errors import UserError
+from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt
+from project.networks.window_forecast import InstanceNorm, Skip, WindowForecast
+
 Cell = Literal["lstm", "gru"]
 Decoder = Literal["parallel", "last_hidden"]
 
 
-class SegmentRNN(nn.Module):
-    """LSTM or GRU over segments of several rows, after SegRNN (Lin et al. 2023, arXiv:2308.11200).
+class SegmentRNN(WindowForecast):
+    """LSTM or GRU over segments of several rows, after SegRNN (Lin et al. 2023, arXiv:2308.11200),
+    between reversible normalisation, and a linear skip beside it, see `WindowForecast`.
 
-    Reading a segment at a time makes the recurrence as many times shorter, and with it faster and
-    easier to train. With one row per segment and the decoder `last_hidden` it is the plain
-    recurrent forecaster: the rows go into the LSTM as they are, two linear layers follow its last
-    hidden state.
+    Left as it is, it is the plain recurrent forecaster: the rows go into an LSTM, two linear layers
+    follow its last hidden state. Reading a segment at a time makes the recurrence as many times
+    shorter, and with it faster and easier to train.
 
     Args:
-        context_length: Rows of the window. The oldest are left out where they fill no whole
-            segment.
-        horizon: Rows to forecast.
-        channels: Channels of the series.
-        covariates: Number of features that are known for past and future.
+        outputs: Values for each row and channel, such as quantiles.
         cell: Kind of recurrent cell.
-        hidden_size: Units of every layer.
+        hidden_size: Units of every layer; 0: no recurrent network, the skip alone.
         num_layers: Recurrent layers.
         segment_length: Rows read, and with the decoder `parallel` written, in one recurrent step.
+        instance_norm: Normalisation of each window and channel by itself, undone in the forecast:
+            `subtract_last` subtracts the last value (NLinear, Zeng et al. 2023), `subtract_mean`
+            the mean; `revin` divides by the standard deviation as well (RevIN, Kim et al. 2022).
         decoder: `parallel` takes one recurrent step for each output segment, all from the last
             state and with the same weights, told apart by a learned embedding of position and
-            channel; `last_hidden` has two linear layers.
+            channel; `last_hidden` has two linear layers from the last hidden state.
         channel_independent: Forecast each channel from itself alone, with the same weights; or all
             from all.
-        head_hidden_size: Units of the hidden layer of the decoder `last_hidden`; 0: none, so that
-            one linear layer is the head. Left out, as many as hidden_size.
+        head_hidden_size: Units of the hidden layer of the decoder `last_hidden`; 0: one linear
+            layer is the head. Left out, as many as hidden_size.
+        skip: A linear map from window to forecast that is added. `linear` is trained with the rest;
+            `ridge` is the closed-form solution on the training data, and stays as it is: the
+            network learns what it leaves.
         dropout: Probability of dropping a unit before the last linear layer, and between recurrent
             layers.
-        outputs: Values for each row and channel, such as quantiles.
-        head_std: Standard deviation of the last layer's weights at the start, for an output that
-            starts near zero. Left out, torch's default.
+        last_rows: Rows of the window that are read, the last ones; left out, all. The oldest of
+            them are left out where they fill no whole segment.
+        context_length: Rows of the window. Taken from the data when left out.
+        horizon: Rows to forecast. Taken from the data when left out.
+        num_targets: Channels of the series. Taken from the data when left out.
+        num_covariates: Features that are known for past and future. Taken from the data when left
+            out; none where the data has none.
 
     Raises:
-        ValueError: If segment_length is above context_length, or head_hidden_size is for another
-            decoder.
+        UserError: If a value does not go with the others, or is neither set nor told by the data.
     """
 
     def __init__(
         self,
-        context_length: int,
-        horizon: int,
-        channels: int = 1,
-        covariates: int = 0,
+        outputs: int = 1,
         *,
         cell: Cell = "lstm",
-        hidden_size: int = 64,
-        num_layers: int = 1,
-        segment_length: int = 24,
-        decoder: Decoder = "parallel",
-        channel_independent: bool = True,
-        head_hidden_size: int | None = None,
-        dropout: float = 0.0,
-        outputs: int = 1,
-        head_std: float | None = None,
+        hidden_size: NonNegativeInt = 64,
+        num_layers: PositiveInt = 1,
+        segment_length: PositiveInt = 1,
+        instance_norm: InstanceNorm = "none",
+        decoder: Decoder = "last_hidden",
+        channel_independent: bool = False,
+        head_hidden_size: NonNegativeInt | None = None,
+        skip: Skip = "none",
+        dropout: HalfOpenUnitInterval = 0.0,
+        last_rows: PositiveInt | None = None,
+        context_length: PositiveInt | None = None,
+        horizon: PositiveInt | None = None,
+        num_targets: int | None = None,
+        num_covariates: int | None = None,
     ) -> None:
-        super().__init__()
+        if context_length is None or horizon is None or num_targets is None:
+            raise UserError(
+                "model.network: context_length, horizon and num_targets are not all set, and the "
+                "data does not provide them; set them or use SeriesData"
+            )
+        rows = last_rows or context_length
+        if rows > context_length:
+            raise UserError(
+                f"model.network.last_rows: {rows} is more than the {context_length} of the data's "
+                "window; set no more, or a longer data.context_length"
+            )
+        if segment_length > rows:
+            raise UserError(
+                f"model.network.segment_length: {segment_length} is more than the {rows} rows that "
+                "are read; set no more"
+            )
         if decoder == "parallel" and head_hidden_size is not None:
-            raise ValueError(
-                f"head_hidden_size is {head_hidden_size}: it must be left out for the "
-                "decoder parallel"
+            raise UserError(
+                "model.network.head_hidden_size: the decoder parallel has no hidden layer; leave "
+                "it out"
             )
-        if segment_length > context_length:
-            raise ValueError(
-                f"segment_length is {segment_length}: it must be at most context_length, which is "
-                f"{context_length}"
+        if hidden_size == 0 and skip == "none":
+            raise UserError(
+                "model.network.hidden_size: 0 leaves nothing but the skip, and there is none; set "
+                "a skip"
             )
+        super().__init__(rows, horizon, instance_norm, skip)
         self.segment_length = segment_length
-        self.rows = context_length // segment_length * segment_length
         # A group is what is read together: one channel, or all of them.
-        self.groups, together = (channels, 1) if channel_independent else (1, channels)
+        covariates = num_covariates or 0
+        self.groups, together = (num_targets, 1) if channel_independent else (1, num_targets)
+        self.rnn: nn.Module | None = None
+        if hidden_size == 0:
+            return
+
         features = segment_length * (together + covariates)
         plain = segment_length == 1 and decoder == "last_hidden"
         self.embed = (
@@ -90,45 +121,33 @@ class SegmentRNN(nn.Module):
         between = dropout if num_layers > 1 else 0.0
         inputs = features if plain else hidden_size
         self.rnn = recurrent(inputs, hidden_size, num_layers, batch_first=True, dropout=between)
+        shape = together, outputs
         if decoder == "parallel":
-            self.decoder = ParallelDecoder(
-                horizon,
-                hidden_size,
-                segment_length,
-                self.groups,
-                covariates,
-                dropout,
-                shape=(together, outputs),
+            self.decoder: Any = ParallelDecoder(
+                horizon, hidden_size, segment_length, self.groups, covariates, dropout, shape
             )
         else:
             units = hidden_size if head_hidden_size is None else head_hidden_size
             self.decoder = LastHiddenDecoder(
-                horizon,
-                hidden_size,
-                units,
-                self.groups,
-                covariates,
-                dropout,
-                shape=(together, outputs),
+                horizon, hidden_size, units, self.groups, covariates, dropout, shape
             )
-        if head_std is not None:
-            nn.init.normal_(self.decoder.head.weight, std=head_std)
+        if skip != "none":
+            # What training starts from is the skip's forecast; not quite, or the layers below got
+            # no gradient.
+            nn.init.normal_(self.decoder.head.weight, std=1e-3)
             nn.init.zeros_(self.decoder.head.bias)
 
-    def forward(self, past: Tensor, covariates: Tensor | None = None) -> Tensor:
-        """Forecast of shape (batch, horizon, channel, outputs).
-
-        Args:
-            past: Shape (batch, context_length, channel).
-            covariates: Shape (batch, context_length + horizon, feature), where there are some.
-        """
+    def forecast(self, past: Tensor, covariates: Tensor | None = None) -> Tensor:
+        if self.rnn is None:
+            return past.new_zeros(())
         length, future = past.shape[1], None
-        past = past[:, length - self.rows :]
+        whole = length // self.segment_length * self.segment_length
+        past = past[:, length - whole :]
         if self.groups > 1:
             past = past.transpose(1, 2).flatten(0, 1).unsqueeze(-1)  # (batch * channel, row, 1)
         if covariates is not None:
             future = covariates[:, length:]
-            rows = covariates[:, length - self.rows : length]
+            rows = covariates[:, length - whole : length]
             past = torch.cat([past, rows.repeat_interleave(self.groups, dim=0)], dim=-1)
         segments = past.reshape(past.shape[0], -1, self.segment_length * past.shape[-1])
         half_on_cpu = past.device.type == "cpu" and torch.is_autocast_enabled("cpu")

@@ -66,7 +66,7 @@ class Patches(nn.Module):
 
     def __init__(self, embed_dim: int, size: int) -> None:
         super().__init__()
-        self.size = size
+        self.size = self.tokens_per_key = size  # the latter is what `AttentionPlot` asks for
         self.projection = nn.Linear(size * embed_dim, embed_dim)
 
     def forward(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,3 +131,9 @@ class Pooling(nn.Module):
     def weigh(self, x: Tensor, real: Tensor) -> Tensor:
         """Return the weights of the tokens in attention pooling, shape (batch, time, 1)."""
         return self.score(x).masked_fill(~real[:, :, None], -torch.inf).softmax(dim=1)
+
+    def attention_weights(self, rows: Tensor, x: Tensor, real: Tensor) -> Tensor | None:
+        """Return the weights of some rows of a batch, shape (row, 1, 1, time), for
+        `AttentionPlot`; None without attention pooling.
+        """
+        return self.weigh(x[rows], real[rows]).mT[:, None] if "attention" in self.kinds else None

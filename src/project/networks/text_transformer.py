@@ -1,15 +1,22 @@
 """A Transformer encoder that classifies texts."""
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
 from litlab.data import PADDING, UNKNOWN
+from litlab.errors import UserError
 from litlab.parallel import ParallelPlan
+from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded
 from project.networks.attention import EncoderBlock, MultiHeadAttention
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
+
+if TYPE_CHECKING:
+    VocabSize = int
+else:
+    VocabSize = bounded(int, ">= 2")  # padding and the unknown word
 
 EMBEDDING_STD = 0.1
 
@@ -22,22 +29,24 @@ class TextTransformer(nn.Module):
     trained from scratch. The logits of a text don't depend on how much padding stands behind it.
 
     Args:
-        vocab_size: Token ids are below it; 0 is padding, 1 the unknown word.
-        max_tokens: Tokens of the longest text.
-        num_classes: Number of logits.
         embed_dim: Size of a token's vector.
         num_layers: Number of encoder blocks.
-        num_heads: Attention heads of a block.
+        num_heads: Attention heads of a block; they share embed_dim equally.
         dim_feedforward: Hidden units of a block's feed-forward network.
-        positions: learned, or the fixed sinusoidal ones.
+        positions: learned, or the fixed sinusoidal ones of Vaswani et al. 2017.
         norm: Normalisation before (pre) or after (post) the parts of a block.
-        norm_class: Class of the norms, called with embed_dim.
-        attention: Class of the attention, called with embed_dim and num_heads; see `EncoderBlock`.
-        activation: Class of the activation in a block's feed-forward network.
+        norm_class: Class of the norms, called with embed_dim, such as torch.nn.LayerNorm or
+            torch.nn.RMSNorm.
+        attention: Class of the attention, called with embed_dim and num_heads: `MultiHeadAttention`
+            or one of your own with a ``forward(x, mask=...)`` like its.
+        activation: Class of the activation in a block's feed-forward network, such as
+            torch.nn.GELU.
         stem: Tokens that a convolution sees whose output is added to the embeddings, an odd number;
             0: none.
-        patch: Neighbouring tokens that are joined before the blocks; 1: none.
-        pooling: What of the blocks' output goes into the head, concatenated: mean, max, attention.
+        patch: Neighbouring tokens that are joined to one before the blocks, for long texts; 1:
+            none.
+        pooling: What of all tokens goes into the last layer, one or several of mean, max and
+            attention.
         embedding_dropout: Probability of dropping a value of a token's embedding.
         position_dropout: Probability of dropping a value of what goes into the blocks: tokens plus
             positions.
@@ -46,9 +55,13 @@ class TextTransformer(nn.Module):
             network.
         head_dropout: Probability of dropping a pooled value.
         word_dropout: Probability that a token is read as the unknown word in training.
+        vocab_size: Token ids are below it; 0 is padding, 1 the unknown word. Taken from the data
+            when left out.
+        max_tokens: Tokens that are read at once. Taken from the data when left out.
+        num_classes: Number of classes. Taken from the data when left out.
 
     Raises:
-        ValueError: If embed_dim is not divisible by num_heads.
+        UserError: If a value does not go with the others, or is neither set nor told by the data.
     """
 
     parallel_plan = ParallelPlan(
@@ -60,35 +73,50 @@ class TextTransformer(nn.Module):
 
     def __init__(
         self,
-        vocab_size: int,
-        max_tokens: int,
-        num_classes: int,
         *,
-        embed_dim: int = 96,
-        num_layers: int = 1,
-        num_heads: int = 4,
-        dim_feedforward: int = 192,
+        embed_dim: PositiveInt = 96,
+        num_layers: NonNegativeInt = 1,
+        num_heads: PositiveInt = 4,
+        dim_feedforward: PositiveInt = 192,
         positions: Literal["learned", "sinusoidal"] = "sinusoidal",
         norm: Literal["pre", "post"] = "pre",
         norm_class: Callable[[int], nn.Module] = nn.LayerNorm,
         attention: Callable[[int, int], nn.Module] = MultiHeadAttention,
         activation: Callable[[], nn.Module] = nn.GELU,
-        stem: int = 0,
-        patch: int = 1,
-        pooling: Sequence[Literal["mean", "max", "attention"]] = ("mean",),
-        embedding_dropout: float = 0.0,
-        position_dropout: float = 0.0,
-        dropout: float = 0.1,
-        feedforward_dropout: float = 0.0,
-        head_dropout: float = 0.0,
-        word_dropout: float = 0.0,
+        stem: NonNegativeInt = 0,
+        patch: PositiveInt = 1,
+        pooling: tuple[Literal["mean", "max", "attention"], ...] = ("mean",),
+        embedding_dropout: HalfOpenUnitInterval = 0.0,
+        position_dropout: HalfOpenUnitInterval = 0.0,
+        dropout: HalfOpenUnitInterval = 0.1,
+        feedforward_dropout: HalfOpenUnitInterval = 0.0,
+        head_dropout: HalfOpenUnitInterval = 0.0,
+        word_dropout: HalfOpenUnitInterval = 0.0,
+        vocab_size: VocabSize | None = None,
+        max_tokens: PositiveInt | None = None,
+        num_classes: int | None = None,
     ) -> None:
-        super().__init__()
-        if embed_dim % num_heads:
-            raise ValueError(
-                f"embed_dim is {embed_dim}: it must be divisible by num_heads, which is {num_heads}"
+        if vocab_size is None or max_tokens is None or num_classes is None:
+            raise UserError(
+                "model.network: vocab_size, max_tokens and num_classes are not all set, and the "
+                "data does not provide them; set them or use TextData"
             )
-        self.max_tokens = max_tokens
+        if embed_dim % num_heads:
+            raise UserError(
+                f"model.network.embed_dim: {embed_dim} is not valid; it must be divisible by "
+                f"model.network.num_heads ({num_heads})"
+            )
+        if stem and stem % 2 == 0:
+            raise UserError(
+                f"model.network.stem: {stem} is not valid; it must be 0 or odd, so that it has a "
+                "middle"
+            )
+        if not pooling or len(set(pooling)) < len(pooling):
+            raise UserError(
+                "model.network.pooling: give one or more of mean, max and attention, each once"
+            )
+        super().__init__()
+        self.vocab_size, self.max_tokens = vocab_size, max_tokens
         self.word_dropout = word_dropout
         self.embedding = nn.Embedding(vocab_size, embed_dim, padding_idx=PADDING)
         self.embedding_dropout = nn.Dropout(embedding_dropout)

@@ -2,6 +2,7 @@
 several.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Literal
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 InstanceNorm = Literal["none", "subtract_last", "subtract_mean", "revin"]
+Skip = Literal["none", "linear", "ridge"]
 
 
 class FixedMap(nn.Module):
@@ -42,8 +44,8 @@ class FixedMap(nn.Module):
 
 
 class WindowForecast(nn.Module):
-    """Reversible instance normalisation around a network, and a linear map from window to forecast
-    beside it.
+    """A forecasting network between reversible instance normalisation, and a linear map from window
+    to forecast beside it; a subclass defines `forecast`.
 
     Each window and channel is normalised by itself, and its forecast is brought back to where the
     window was (Kim et al. 2022, https://openreview.net/forum?id=cGDAkQo1C0p, here without learned
@@ -51,28 +53,38 @@ class WindowForecast(nn.Module):
     (Zeng et al. 2023, arXiv:2205.13504), the network the rest.
 
     Args:
-        network: Takes past and covariates, returns (batch, horizon, channel, outputs). None: the
-            skip alone.
+        rows: Last rows of the window that are read.
+        horizon: Rows to forecast.
         instance_norm: `subtract_last` subtracts the window's last value, `subtract_mean` its mean;
             `revin` divides by its standard deviation as well.
-        skip: Maps the normalised window, shape (batch, channel, row), to the horizon. A `FixedMap`
-            whose rows sum to one carries any level through, so it means the same for every
-            normalisation.
-        rows: Last rows of the window that are read.
+        skip: `linear` is a trained map of the normalised window to the horizon, `ridge` a
+            `FixedMap`: if its rows sum to one, it carries any level through, so it means the same
+            for every normalisation.
     """
 
-    def __init__(
-        self,
-        network: nn.Module | None,
-        instance_norm: InstanceNorm,
-        skip: nn.Module | None,
-        rows: int,
-    ) -> None:
+    def __init__(self, rows: int, horizon: int, instance_norm: InstanceNorm, skip: Skip) -> None:
         super().__init__()
-        self.network = network
-        self.instance_norm = instance_norm
-        self.skip = skip
         self.rows = rows
+        self.instance_norm = instance_norm
+        self.skip: nn.Module | None = None
+        if skip == "ridge":
+            self.skip = FixedMap(rows, horizon)
+        elif skip == "linear":
+            self.skip = nn.utils.skip_init(nn.Linear, rows, horizon)
+            nn.init.zeros_(self.skip.weight)
+            nn.init.zeros_(self.skip.bias)
+
+    @abstractmethod
+    def forecast(self, past: Tensor, covariates: Tensor | None) -> Tensor:
+        """Forecast the normalised window.
+
+        Args:
+            past: Shape (batch, rows, channel).
+            covariates: Shape (batch, rows + horizon, feature), where there are some.
+
+        Returns:
+            Shape (batch, horizon, channel, outputs), or () for the skip alone.
+        """
 
     def forward(self, past: Tensor, covariates: Tensor | None = None) -> Tensor:
         """Forecast of shape (batch, horizon, channel, outputs), outputs being 1 where there is a
@@ -87,9 +99,7 @@ class WindowForecast(nn.Module):
         covariates = None if covariates is None else covariates[:, unread:]
         level, scale = self._level_and_scale(past)
         past = (past - level) / scale
-        outputs = torch.zeros((), dtype=past.dtype, device=past.device)
-        if self.network is not None:
-            outputs = self.network(past, covariates)
+        outputs = self.forecast(past, covariates)
         if self.skip is not None:
             outputs = outputs + self.skip(past.transpose(1, 2)).transpose(1, 2).unsqueeze(-1)
         return outputs * scale.unsqueeze(-1) + level.unsqueeze(-1)

@@ -12,9 +12,11 @@ from litlab.callbacks import EMA
 from litlab.data import SeriesData
 from litlab.testing import ModuleContract
 from project.models.lstm_forecaster import LSTMForecaster
-from tests.conftest import CONFIGS
+from project.networks.segment_rnn import SegmentRNN
+from tests.conftest import CONFIGS, ROOT
 from tests.litlab.callbacks.tiny import make_trainer
 from tests.litlab.tasks.tiny_series import TinySeries, everything
+from tests.processes import Python, ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 SIZES = {"context_length": 12, "horizon": 6, "num_targets": 2}
@@ -29,7 +31,7 @@ class TestLSTMForecaster(ModuleContract):
     config = CONFIGS / "forecast.yaml"
     settings = (
         "--data.dataset=generated", "--data.batch_size=10", "--data.context_length=48",
-        "--data.horizon=24", "--trainer.callbacks=[]", "--model.dropout=0",
+        "--data.horizon=24", "--trainer.callbacks=[]", "--model.network.dropout=0",
     )  # fmt: skip
     tolerance = 0.01
     overfit_steps = 50
@@ -58,20 +60,25 @@ def test_the_price_alone_explains_the_future(tmp_path, settings):
             "csv", frame, series_column="shop", targets=["sales"], covariates=covariates,
             context_length=10, horizon=5, batch_size=32,
         )  # fmt: skip
-        model = LSTMForecaster(
-            context_length=10, horizon=5, num_targets=1, hidden_size=32,
-            num_covariates=data.num_covariates, optimizer=partial(torch.optim.Adam, lr=0.01),
-            **settings,
+        network = partial(
+            SegmentRNN, context_length=10, horizon=5, num_targets=1, hidden_size=32,
+            num_covariates=data.num_covariates, **settings,
         )  # fmt: skip
+        optimizer = partial(torch.optim.Adam, lr=0.01)
+        model = LSTMForecaster(network, horizon=5, num_targets=1, optimizer=optimizer)
         trainer = make_trainer(tmp_path, max_epochs=8, use_distributed_sampler=False)
         trainer.fit(model, data)
         errors.append(trainer.test(model, data, verbose=False)[0]["test/mse"])
     assert errors[1] < 0.1 * errors[0]
 
 
-def build(**settings) -> LSTMForecaster:
+def build(optimizer=None, ensemble=None, quantiles=None, **settings) -> LSTMForecaster:
     torch.manual_seed(0)
-    return LSTMForecaster(**{**SIZES, **SEGMENTS, **settings})
+    network = partial(SegmentRNN, **{**SIZES, **SEGMENTS, **settings})
+    return LSTMForecaster(
+        network, ensemble=ensemble, quantiles=quantiles, optimizer=optimizer, horizon=6,
+        num_targets=2,
+    )  # fmt: skip
 
 
 def six_rows_ago(data, number):
@@ -94,10 +101,42 @@ def test_training_starts_from_the_ridge(tmp_path):
     assert trainer.callback_metrics["val/mse"] < 1.2 * ridge_error
 
 
+RANK = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from lightning.pytorch import seed_everything
+from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.tasks.tiny_series import TinySeries
+from tests.project.models.test_lstm_forecaster import build
+
+seed_everything(0)
+data, model = TinySeries(windows=20), build(skip="ridge")
+options = {"devices": 2, "strategy": "ddp", "use_distributed_sampler": False}
+make_trainer(sys.argv[2], **options).fit(model, data)
+weights = [weight.sum().item() for weight in model.state_dict().values()]
+print("ridges", len(data.ridge_calls), "weights", weights)
+"""
+
+
+def test_one_of_two_processes_solves_the_ridge(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(RANK)
+    processes = [
+        Python(script, ROOT, tmp_path, cwd=tmp_path, environment=of_rank, merge=True)
+        for of_rank in ranks(2)
+    ]
+    printed = [process.communicate(120)[0] for process in processes]
+    assert [process.wait() for process in processes] == [0, 0], printed
+    first, second = (text[text.index("ridges") :].splitlines()[0].split()[1:] for text in printed)
+    assert (first[0], second[0]) == ("1", "0")
+    assert first[1:] == second[1:]
+
+
 MEMBERS = [
     {},
-    {"context_length": 8, "skip": "none", "cell": "gru", "hidden_size": 6},
-    {"context_length": 7, "hidden_size": 0},
+    {"last_rows": 8, "skip": "none", "cell": "gru", "hidden_size": 6},
+    {"last_rows": 7, "hidden_size": 0},
 ]
 
 
@@ -118,7 +157,7 @@ def test_members_forecast_their_mean(tmp_path):
 
 def test_members_are_trained_each_by_itself():
     batch = {name: value[:5] for name, value in everything(TinySeries(), 0).items()}
-    average = build(dropout=0.0, ensemble=[{}, {"context_length": 8}], quantiles=[0.1, 0.5, 0.9])
+    average = build(dropout=0.0, ensemble=[{}, {"last_rows": 8}], quantiles=[0.1, 0.5, 0.9])
     alone = build(dropout=0.0, quantiles=[0.1, 0.5, 0.9])
     alone.network.load_state_dict(average.network.members[0].state_dict())
     for model in (average, alone):

@@ -10,6 +10,7 @@ from torch import nn
 
 from litlab.testing import ModuleContract
 from project.models.transformer_classifier import TransformerClassifier
+from project.networks.text_transformer import TextTransformer
 from tests.conftest import CONFIGS
 
 
@@ -19,11 +20,11 @@ class TestTransformerClassifier(ModuleContract):
         "--data.dataset=csv",
         "--data.path={texts}",
         "--data.batch_size=16",
-        "--model.embed_dim=32",
+        "--model.network.embed_dim=32",
         "--model.optimizer.init_args.lr=0.01",
-        "--model.activation=project.ops.squared_relu.SquaredReLU",
-        "--model.attention=MultiHeadAttention",
-        "--model.attention.implementation=fused_softmax",
+        "--model.network.activation=project.ops.squared_relu.SquaredReLU",
+        "--model.network.attention=MultiHeadAttention",
+        "--model.network.attention.implementation=fused_softmax",
     )
     loss_at_start = math.log(4)
     overfit_steps = 30
@@ -39,7 +40,8 @@ def _model(**settings) -> TransformerClassifier:
         "num_classes": 3,
         **settings,
     }
-    model = TransformerClassifier(vocab_size=30, **settings)
+    network = TextTransformer(vocab_size=30, **settings)
+    model = TransformerClassifier(network, max_tokens=8, num_classes=3)
     nn.init.normal_(model.network.head.weight)  # logits of size 1, so that a difference shows
     return model
 

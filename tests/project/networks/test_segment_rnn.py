@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from project.networks.segment_rnn import SegmentRNN
-from project.networks.window_forecast import FixedMap, WindowForecast
+from project.networks.window_forecast import WindowForecast
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +18,8 @@ def _seed():
 @pytest.mark.parametrize(("cell", "units"), [("lstm", None), ("gru", 0)])
 def test_plain_form_is_a_recurrent_layer_and_a_head_of_any_size(cell, units):
     network = SegmentRNN(
-        9, 4, 3, cell=cell, hidden_size=8, segment_length=1, decoder="last_hidden",
-        channel_independent=False, head_hidden_size=units,
+        context_length=9, horizon=4, num_targets=3, cell=cell, hidden_size=8,
+        head_hidden_size=units,
     )  # fmt: skip
     plain = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](3, 8, batch_first=True)
     plain.load_state_dict(network.rnn.state_dict())
@@ -34,7 +34,10 @@ def test_plain_form_is_a_recurrent_layer_and_a_head_of_any_size(cell, units):
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_parallel_decoding_is_one_step_per_segment_and_channel(cell):
-    network = SegmentRNN(8, 7, 3, cell=cell, hidden_size=6, num_layers=2, segment_length=4)
+    network = SegmentRNN(
+        context_length=8, horizon=7, num_targets=3, cell=cell, hidden_size=6, num_layers=2,
+        segment_length=4, decoder="parallel", channel_independent=True,
+    )  # fmt: skip
     past = torch.randn(2, 8, 3)
     forecast = network(past)
     for sample, channel in itertools.product(range(2), range(3)):
@@ -51,8 +54,9 @@ def test_parallel_decoding_is_one_step_per_segment_and_channel(cell):
 @pytest.mark.parametrize("independent", [True, False])
 def test_covariates_of_a_segment_is_for_that_segment(independent):
     network = SegmentRNN(
-        10, 7, 2, covariates=2, hidden_size=8, segment_length=4, channel_independent=independent
-    )
+        context_length=10, horizon=7, num_targets=2, num_covariates=2, hidden_size=8,
+        segment_length=4, decoder="parallel", channel_independent=independent,
+    )  # fmt: skip
     past, covariates = torch.randn(3, 10, 2), torch.randn(3, 17, 2)
 
     def rows_changed_by(row):
@@ -68,9 +72,14 @@ def test_covariates_of_a_segment_is_for_that_segment(independent):
     assert rows_changed_by(16) == [False] * 4 + [True] * 3
 
 
-class Zero(nn.Module):
-    def forward(self, past, covariates):
+class Zero(WindowForecast):
+    def forecast(self, past, covariates):
         return past.new_zeros(len(past), 4, past.shape[2], 3)
+
+
+class Deviation(WindowForecast):
+    def forecast(self, past, covariates):
+        return past.std(dim=1, correction=0)[:, None, :, None]
 
 
 LEVELS = {
@@ -86,7 +95,7 @@ LEVELS = {
 def test_a_forecast_of_nothing_is_the_level_and_a_skip_a_linear_map_of_the_last_rows(
     instance_norm, rows
 ):
-    network = WindowForecast(Zero(), instance_norm, FixedMap(rows, 4), rows)
+    network = Zero(rows, 4, instance_norm, "ridge")
     weight = torch.rand(4, rows)
     weight /= weight.sum(dim=1, keepdim=True)
     past = torch.randn(5, 8, 2) + 3
@@ -100,8 +109,7 @@ def test_a_forecast_of_nothing_is_the_level_and_a_skip_a_linear_map_of_the_last_
 
 
 def test_the_network_sees_windows_of_deviation_1():
-    network = WindowForecast(None, "revin", None, 8)
-    network.network = lambda past, covariates: past.std(dim=1, correction=0)[:, None, :, None]
+    network = Deviation(8, 1, "revin", "none")
     past = 7 * torch.randn(5, 8, 2)
     expected = past.std(dim=1, correction=0) + past.mean(dim=1)
     torch.testing.assert_close(network(past)[:, 0, :, 0], expected, rtol=1e-3, atol=1e-3)

@@ -6,8 +6,13 @@ import pytest
 import torch
 from lightning.pytorch import LightningModule
 from torch import nn
+from torch.utils.data import DataLoader
+from torchmetrics.classification import MulticlassAccuracy
 
-from project.callbacks.noise_scale import GradientNoiseScale, estimate_noise
+from litlab.callbacks.noise_scale import GradientNoiseScale, estimate_noise
+from litlab.errors import UserError
+from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal
+from tests.litlab.callbacks.tiny import fit as fit_tiny
 from tests.litlab.checkpointing.in_process import fit
 
 pytestmark = [
@@ -59,7 +64,7 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
     assert plain.drawn == watched.drawn
     for name, value in plain.state_dict().items():
         assert torch.equal(value, watched.state_dict()[name]), name
-    assert [(point.step, point.batch) for point in whole.points] == [(2, 8), (4, 8)]
+    assert [point[:2] for point in whole.points] == [[2, 8], [4, 8]]
 
     fit(tmp_path / "cut", stop=("batch", 0, 4), callbacks=[GradientNoiseScale(every_n_steps=2)])
     fit(
@@ -71,3 +76,47 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
     resumed = GradientNoiseScale(every_n_steps=2)
     fit(tmp_path / "cut", callbacks=[resumed], resume=True)
     assert resumed.points == whole.points
+
+
+class Plain(Tiny):
+    """Any module with a training step: it logs, counts with a metric, and returns a dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.accuracy = MulticlassAccuracy(4)
+
+    def training_step(self, batch):  # pyright: ignore[reportIncompatibleMethodOverride]
+        logits = self.network(batch[0])
+        self.accuracy(logits, batch[1])
+        self.log("train/acc", self.accuracy, on_epoch=True)
+        loss = nn.functional.cross_entropy(logits, batch[1])
+        self.log_dict({"train/loss": loss}, on_epoch=True)
+        return {"loss": loss}
+
+
+def test_a_module_without_a_loss_of_its_own_does_not_notice_either(tmp_path):
+    metrics, weights = [], []
+    for callbacks in ([], [GradientNoiseScale(every_n_steps=1)]):
+        torch.manual_seed(0)
+        model = Plain()
+        trainer = fit_tiny(tmp_path, model, *callbacks, data=TinyData(32, 8), max_epochs=2)
+        metrics.append(trainer.callback_metrics)
+        weights.append(model.state_dict())
+    assert metrics[0] == metrics[1]
+    assert are_equal(*weights)
+    assert [point[:2] for point in callbacks[0].points] == [[step, 8] for step in range(1, 8)]
+
+
+@pytest.mark.filterwarnings("ignore:Trying to infer the `batch_size`")
+def test_what_can_not_be_measured_is_said(tmp_path, caplog):
+    fit_tiny(tmp_path, Plain(), GradientNoiseScale(every_n_steps=50))
+    assert "nothing was measured" in caplog.text
+    model = Plain()
+    model.automatic_optimization = False
+    with pytest.raises(UserError, match=r"automatic_optimization.*trainer\.callbacks$"):
+        fit_tiny(tmp_path, model, GradientNoiseScale())
+    data = TinyData(32, 8)
+    batch = [torch.rand(8, 3, 8, 8), torch.ones(8).long(), torch.ones(3)]
+    data.train_dataloader = lambda: DataLoader([batch], batch_size=None)
+    with pytest.raises(UserError, match=r"tensors must be \(batch, \.\.\.\).*callbacks$"):
+        fit_tiny(tmp_path, Plain(), GradientNoiseScale(every_n_steps=1), data=data, max_epochs=2)

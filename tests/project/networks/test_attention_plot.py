@@ -1,4 +1,4 @@
-"""What a picture of attention shows is what the network computes."""
+"""What a picture of attention shows is what `TextTransformer` computes."""
 
 from types import SimpleNamespace
 
@@ -8,9 +8,10 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
+from litlab.callbacks import AttentionPlot
 from litlab.data.text.tokenizer import train_tokenizer
-from project.callbacks.attention_plot import AttentionPlot
 from project.models.transformer_classifier import TransformerClassifier
+from project.networks.text_transformer import TextTransformer
 from tests.litlab.callbacks.tiny import make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
@@ -22,7 +23,7 @@ class Texts(LightningDataModule):
 
     class_names = ("$x$", "spam")
     metadata = SimpleNamespace(
-        tokenizer=train_tokenizer(["fire fire fire tree tree water water"], "word", 9)
+        tokenizer=train_tokenizer(["fire fire fire tree tree water water"], "word", 9), padding=0
     )
     ids = torch.tensor(
         [[3, FIRE, 0, 0, 0], [3, 4, FIRE, 0, 0], [FIRE, 3, 3, 3, 0], [4, 4, 4, FIRE, 4]]
@@ -35,9 +36,9 @@ class Texts(LightningDataModule):
 
 def draw(folder, pooling=("attention",), compiled=False, **settings):
     settings = {"embed_dim": 8, "num_heads": 2, "dim_feedforward": 8, **settings}
-    model = TransformerClassifier(
-        vocab_size=5, num_classes=2, pooling=pooling, **{"max_tokens": 5, **settings}
-    )
+    settings = {"max_tokens": 5, **settings}
+    network = TextTransformer(vocab_size=5, num_classes=2, pooling=pooling, **settings)
+    model = TransformerClassifier(network, max_tokens=settings["max_tokens"], num_classes=2)
     network = model.network
     with torch.no_grad():  # fire alone has a score in the pooling, if there is nothing before it
         network.embedding.weight.zero_()[FIRE, 0] = network.embedding.weight[3:, 1] = 9.0
@@ -89,5 +90,5 @@ def test_of_long_texts_the_first_window_is_drawn(tmp_path):
 
 def test_a_network_without_attention_has_no_picture(tmp_path, caplog):
     assert draw(tmp_path, num_layers=0, pooling=("mean",)) == []
-    assert "no MultiHeadAttention" in caplog.text
+    assert "no module of the network has attention_weights" in caplog.text
     assert not (tmp_path / "attention.png").exists()

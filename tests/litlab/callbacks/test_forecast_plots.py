@@ -3,11 +3,13 @@ import csv
 import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
+from torch.utils.data import DataLoader
 
-from project.callbacks import forecast_plots as module
-from project.callbacks.forecast_plots import ForecastPlots
+from litlab.callbacks import ForecastPlots
+from litlab.callbacks import forecast_plots as module
+from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import make_trainer
-from tests.project.callbacks.tiny_series import TinyForecaster, TinySeries
+from tests.litlab.callbacks.tiny_series import TinyForecaster, TinySeries
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
@@ -62,3 +64,45 @@ def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
             f"2024-01-{first}:00:00",
             f"2024-01-{last}:00:00",
         )
+
+
+def without(batch, *names):
+    return {name: part for name, part in batch.items() if name not in names}
+
+
+def test_pictures_show_windows_in_their_units(tmp_path, monkeypatch):
+    """The first and the last of three windows of one series, of a model without intervals."""
+    figures = {}
+    monkeypatch.setattr(
+        module, "publish_figure", lambda *given: figures.update({given[2]: given[3]})
+    )
+    data, model = TinySeries(windows=3), TinyForecaster()
+    step = model.test_step
+    model.test_step = lambda batch, batch_idx: without(step(batch, batch_idx), "lower", "upper")
+    make_trainer(tmp_path, callbacks=[ForecastPlots(2, 1)]).test(model, data, verbose=False)
+    units = data.series[:, 0] * data.scale[0] + data.mean[0]
+    for axes, start in zip(figures["forecasts"].axes, (data.first, data.first + 2), strict=True):
+        series, forecast = axes.lines  # nothing else
+        assert series.get_ydata() == pytest.approx(units[start : start + 8].tolist())
+        assert forecast.get_ydata() == pytest.approx([units[start + 4].item()] * 3)
+        assert (forecast.get_xdata() == data.times[start + 5 : start + 8]).all()
+    error = figures["error_by_step"].axes[0]
+    mean, first = errors(data).abs().mean(dim=0).mean(dim=1), errors(data)[:, :, 0].abs().mean(0)
+    for line, expected in zip(error.lines, (mean, first), strict=True):
+        assert line.get_ydata() == pytest.approx(expected.tolist())
+
+
+@pytest.mark.parametrize("lack", ["start", "times", "forecast"])
+def test_what_is_lacking_is_said_in_a_line(tmp_path, lack):
+    data, model = TinySeries(), TinyForecaster()
+    step, loader = model.test_step, data.test_dataloader
+    if lack == "times":
+        del data.times
+    elif lack == "start":
+        data.test_dataloader = lambda: DataLoader(
+            [without(batch, "start") for batch in loader()], batch_size=None
+        )
+    else:
+        model.test_step = lambda batch, batch_idx: without(step(batch, batch_idx), "forecast")
+    with pytest.raises(UserError, match=rf"^ForecastPlots: .*{lack}.*; .*trainer\.callbacks$"):
+        make_trainer(tmp_path, callbacks=[ForecastPlots()]).test(model, data, verbose=False)

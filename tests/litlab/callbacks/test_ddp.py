@@ -2,7 +2,6 @@
 
 import json
 import sys
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from litlab.callbacks import EMA, VRAM, Baselines, ConfusionMatrix, ProgressBar, RunSummary
+from litlab.callbacks import ForecastPlots, TextSamples
 
 folder, devices = sys.argv[2], int(sys.argv[3])
 strategy = {"devices": devices, "strategy": "ddp" if devices > 1 else "auto"}
@@ -42,12 +42,8 @@ result = {
 }
 """
 TABLES = """
-from tests.project.callbacks.test_text_samples import Reader, Texts
-from tests.project.callbacks.tiny_series import TinyForecaster, TinySeries
-from project.callbacks.forecast_plots import ForecastPlots
-from project.callbacks.text_samples import TextSamples
-from project.models.lstm_forecaster import LSTMForecaster
-from tests.litlab.tasks import tiny_series
+from tests.litlab.callbacks.test_text_samples import Reader, Texts
+from tests.litlab.callbacks.tiny_series import TinyForecaster, TinySeries
 
 
 class Shared(Texts):
@@ -68,31 +64,20 @@ def test(model, data, *callbacks):
 
 test(Reader(), Shared(), TextSamples(5), Baselines())
 test(TinyForecaster(), TinySeries(21), ForecastPlots(3))
-data = tiny_series.TinySeries(windows=20)
-model = LSTMForecaster(context_length=12, horizon=6, num_targets=2, hidden_size=4, skip="ridge")
-make_trainer(folder, use_distributed_sampler=False, **strategy).fit(model, data)
 """
 SAVE = """
-if "LSTMForecaster" in globals():
-    result["ridges"] = len(data.ridge_calls)
-    result["weights"] += [weight.sum().item() for weight in model.state_dict().values()]
 with open(f"{folder}/rank{trainer.global_rank}.json", "w") as file:
     json.dump(result, file)
 """
-HAS_TABLES = all(
-    map(find_spec, ("project.callbacks.text_samples", "project.callbacks.forecast_plots"))
-)
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers")
 def test_two_processes(tmp_path, monkeypatch):
-    """An odd number of windows: the processes have unlike shares. A ridge is solved by one of
-    them.
-    """
+    """An odd number of windows: the processes have unlike shares."""
     two, one = tmp_path / "2", tmp_path / "1"
     two.mkdir()
     script = two / "run.py"
-    script.write_text(START + FIT + TABLES * HAS_TABLES + SAVE)
+    script.write_text(START + FIT + TABLES + SAVE)
     processes = [
         Python(script, ROOT, two, 2, cwd=two, environment=of_rank, merge=True)
         for of_rank in ranks(2)
@@ -106,24 +91,22 @@ def test_two_processes(tmp_path, monkeypatch):
         == TinyData(16).dataset.tensors[1].bincount().tolist()
     )
     assert printed[0].count("epoch 1/1") == printed[0].count("Run summary") == 1
-    if HAS_TABLES:
-        assert (first.pop("ridges"), second.pop("ridges")) == (1, 0)
-        assert (
-            printed[0].count("baselines on 0")
-            == printed[0].count("Test: the model beside its baselines")
-            == 1
-        )
-        assert "baselines on 1" not in printed[0] + printed[1]
-        monkeypatch.setattr(sys, "argv", ["run.py", str(ROOT), str(one), "1"])
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        # here: another process would take seconds to start
-        exec(START + TABLES, {"__name__": "run"})
-        for name in (
-            "TextSamples/texts",
-            "ForecastPlots/forecast_metrics",
-            "ForecastPlots/backtest",
-        ):
-            alone, shared = ((folder / f"{name}.csv").read_text() for folder in (one, two))
-            assert alone == shared
-            assert alone.count("\n") > 1
+    assert (
+        printed[0].count("baselines on 0")
+        == printed[0].count("Test: the model beside its baselines")
+        == 1
+    )
+    assert "baselines on 1" not in printed[0] + printed[1]
+    monkeypatch.setattr(sys, "argv", ["run.py", str(ROOT), str(one), "1"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    # here: another process would take seconds to start
+    exec(START + TABLES, {"__name__": "run"})
+    for name in (
+        "TextSamples/texts",
+        "ForecastPlots/forecast_metrics",
+        "ForecastPlots/backtest",
+    ):
+        alone, shared = ((folder / f"{name}.csv").read_text() for folder in (one, two))
+        assert alone == shared
+        assert alone.count("\n") > 1
     assert first == second

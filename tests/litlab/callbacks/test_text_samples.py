@@ -6,8 +6,8 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
+from litlab.callbacks.text_samples import TextSamples
 from litlab.errors import UserError
-from project.callbacks.text_samples import TextSamples
 from tests.litlab.callbacks.tiny import Tiny, make_trainer
 
 pytestmark = pytest.mark.filterwarnings(
@@ -48,10 +48,10 @@ class Reader(Tiny):
         return {"logits": torch.cat([torch.zeros_like(evidence), evidence], 1)}
 
 
-def rows(folder, data):
+def rows(folder, data, model=None):
     logger = TensorBoardLogger(folder, name="", version="")
     make_trainer(folder, logger=logger, callbacks=[TextSamples(4)]).test(
-        Reader(), data, verbose=False
+        model or Reader(), data, verbose=False
     )
     with (folder / "texts.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
@@ -77,13 +77,64 @@ def test_the_most_confident_mistakes_and_some_that_are_right(tmp_path):
     assert (first, last) == (right[0], right[-1])  # from all over the test split
 
 
-def test_other_models_and_data_are_refused(tmp_path, monkeypatch):
-    for cls, name, lack in (
-        (Texts, "sample_index", "no 'sample_index'"),
-        (Reader, "test_step", "dict with 'logits'"),
-    ):
-        monkeypatch.setattr(cls, name, property() if cls is Texts else lambda *_: None)
-        with pytest.raises(
-            UserError, match=rf"{lack}.* remove TextSamples from trainer\.callbacks"
-        ):
-            rows(tmp_path, Texts())
+@pytest.mark.parametrize(
+    ("cls", "name", "lack"),
+    [(Texts, "sample_index", "no 'sample_index'"), (Reader, "test_step", "dict with 'logits'")],
+)
+def test_other_models_and_data_are_refused(tmp_path, monkeypatch, cls, name, lack):
+    monkeypatch.setattr(cls, name, property() if cls is Texts else lambda *_: None)
+    with pytest.raises(UserError, match=rf"{lack}.* remove TextSamples from trainer\.callbacks"):
+        rows(tmp_path, Texts())
+
+
+class Labels(Texts):
+    """Two labels: spam where the class is 1, and one that is always true."""
+
+    class_names, label_names, target_std = (), ("spam", "any"), [2.0, 1.0]
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.labels = torch.stack([self.labels, torch.ones(40)], 1)
+
+
+class LabelReader(Reader):
+    thresholds = (0.7, 0.5)
+
+    def test_step(self, batch, batch_idx):
+        evidence = batch[0]["ids"]
+        return {"logits": torch.cat([evidence, 9 + 0 * evidence], 1)}
+
+
+class NumberReader(LabelReader):
+    def test_step(self, batch, batch_idx):
+        return {"predicted": super().test_step(batch, batch_idx)["logits"] - 8}
+
+
+def test_several_labels_are_named(tmp_path):
+    data = Labels()
+    table = rows(tmp_path, data, LabelReader())
+    probability = torch.sigmoid(data.evidence)
+    predicted, spam = probability > 0.7, data.labels[:, 0] == 1
+    for row in table:
+        number = int(row["number"])
+        assert row["true"] == ("spam, any" if spam[number] else "any")
+        assert row["prediction"] == ("spam, any" if predicted[number] else "any")
+    sure = torch.where(predicted, probability, 1 - probability)
+    worst = torch.where(predicted != spam, sure, 0).argsort(descending=True)[:4]
+    assert [int(row["number"]) for row in table[:4]] == worst.tolist()
+    measured = [float(row["probability"]) for row in table[:4]]
+    assert measured == pytest.approx(sure[worst].tolist(), rel=1e-4)
+    assert all(predicted[int(row["number"])] == spam[int(row["number"])] for row in table[4:])
+
+
+def test_of_numbers_the_largest_errors_come_first(tmp_path):
+    data = Labels()
+    table = rows(tmp_path, data, NumberReader())
+    error = ((data.evidence - 8 - data.labels[:, 0]).abs() / 2).tolist()
+    worst = sorted(range(40), key=lambda number: -error[number])[:4]
+    assert [int(row["number"]) for row in table[:4]] == worst
+    for row in table:
+        number = int(row["number"])
+        assert float(row["error"]) == pytest.approx(error[number], rel=1e-4)
+        assert row["prediction"] == f"{data.evidence[number] - 8:.4g}, 1"
+    assert len({row["number"] for row in table}) == 8

@@ -1,0 +1,94 @@
+"""Attention of any network whose modules offer their weights, and of those of torch."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from lightning.pytorch import LightningDataModule
+from lightning.pytorch.loggers import CSVLogger
+from torch import nn
+from torch.utils.data import DataLoader
+
+from litlab.callbacks import AttentionPlot
+from litlab.data.text.tokenizer import train_tokenizer
+from litlab.errors import UserError
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+
+FIRE, PADDING = 2, 7
+
+
+class Texts(LightningDataModule):
+    """Two texts of numbers, of two and four tokens."""
+
+    metadata = SimpleNamespace(
+        tokenizer=train_tokenizer(["fire fire fire tree tree water water"], "word", 9),
+        padding=PADDING,
+    )
+    ids = torch.tensor([[3, FIRE, PADDING, PADDING], [FIRE, 3, 3, 3]])
+
+    def test_dataloader(self):
+        samples = [({"ids": ids}, torch.tensor([1.0])) for ids in self.ids]
+        return DataLoader(samples, batch_size=2)
+
+
+class Pool(nn.Module):
+    def forward(self, x, is_real):
+        return (self.attention_weights(slice(None), x, is_real)[:, 0, 0, :, None] * x).sum(1)
+
+    def attention_weights(self, rows, x, is_real):
+        scores = x[rows][:, :, 0].masked_fill(~is_real[rows], -torch.inf)
+        return scores.softmax(1)[:, None, None]
+
+
+class Network(nn.Module):
+    """Attention that looks at all alike, the last of two, and a pooling that looks at fire."""
+
+    def __init__(self, pooling):
+        super().__init__()
+        self.embedding = nn.Embedding(8, 4)
+        with torch.no_grad():
+            self.embedding.weight.zero_()[FIRE, 0] = 9.0
+        layers = nn.TransformerEncoderLayer(4, 2, 4, batch_first=True)
+        self.blocks = nn.TransformerEncoder(layers, 2)
+        nn.init.zeros_(self.blocks.layers[1].self_attn.in_proj_weight)
+        self.pooling = pooling
+
+    def forward(self, ids):
+        x, is_real = self.embedding(ids), ids != PADDING
+        self.blocks(x, src_key_padding_mask=~is_real)
+        return self.pooling(x, is_real)
+
+
+class Reader(Tiny):
+    """Predicts numbers."""
+
+    def test_step(self, batch, batch_idx):
+        return {"predicted": self.network(**batch[0])[:, :1]}
+
+
+def draw(folder, model, data):
+    plot = AttentionPlot()
+    make_trainer(folder, logger=CSVLogger(folder, name="", version=""), callbacks=[plot]).test(
+        model, data, verbose=False
+    )
+    return plot.strips
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_heads_of_torch_and_modules_of_ones_own(tmp_path):
+    strips = draw(tmp_path, Reader(network=Network(Pool())), Texts())
+    for shown, ids in zip(strips, Texts.ids, strict=True):
+        length = int((ids != PADDING).sum())
+        assert shown[:2].allclose(torch.full((2, length), 1 / length))
+        assert shown[2].allclose((ids[:length] == FIRE).float(), atol=1e-3)
+    assert (tmp_path / "attention.png").is_file()
+
+
+def test_a_network_without_attention_has_no_picture(tmp_path, caplog):
+    assert draw(tmp_path, Tiny(), TinyData()) == []
+    assert "no module of the network has attention_weights" in caplog.text
+
+
+def test_other_data_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"^AttentionPlot: .*'ids'.*; .*trainer\.callbacks$"):
+        draw(tmp_path, Tiny(network=nn.Sequential(nn.Flatten(), Pool())), TinyData())
