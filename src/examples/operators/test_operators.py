@@ -9,7 +9,7 @@ from litlab.testing import ModuleContract
 CONFIG = Path(__file__).with_name("config.yaml")
 TEXT = CONFIG.parents[3] / "configs/text.yaml"
 NAMES = (
-    "--model.network.activation=SquaredReLU",
+    "--model.network.activation=examples.operators.squared_relu.SquaredReLU",
     "--model.network.attention=MultiHeadAttention",
     "--model.network.attention.implementation=math",
     "--model.network.attention.softmax=MaskedSoftmax",

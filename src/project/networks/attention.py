@@ -139,9 +139,7 @@ class MultiHeadAttention(nn.Module):
                 queries, keys, values, attn_mask=mask, dropout_p=dropout
             )
         else:
-            attended, _ = math_attention(
-                queries, keys, values, mask, dropout, softmax=self.softmax
-            )
+            attended, _ = math_attention(queries, keys, values, mask, dropout, softmax=self.softmax)
         return self.output(attended.transpose(1, 2).flatten(2))
 
     def project(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
