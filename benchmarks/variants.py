@@ -8,7 +8,7 @@ others are compared with, seed by seed. Flags after ``--`` are for every fit. Ea
 of its own; the variants take turns, in the other direction each time, so that whatever else the
 machine does hits all of them.
 
-    config: cifar            # configs/cifar.yaml
+    config: configs/cifar.yaml
     metrics: [test/acc]
     flags: []                # of every fit
     variants:
@@ -43,7 +43,7 @@ def fit(
     (folder / "configs").symlink_to(CONFIGS)  # as the flags name overlays
     words = [
         "--config",
-        f"configs/{spec['config']}.yaml",
+        str(CONFIGS.parent / spec["config"]),
         *spec.get("flags", []),
         *flags,
         *spec["variants"][name],

@@ -22,6 +22,7 @@ PAGES = {  # what stands here for a file at the top of the repository
     "SECURITY.md": "security.md",
 }
 RELATIVE_LINK = r"]\((?!\w+:|#)"
+EXAMPLE_LINK = r"\[([^]]+)]\((?:\.\./)*(src/examples/[^)#]+)[^)]*\)"
 
 project = html_title = (
     (ROOT / "README.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
@@ -44,6 +45,7 @@ def prepare_page(app: Sphinx, page: str, content: list[str]) -> None:
         page: Name of the page.
         content: Its text, as the only element; changed in place.
     """
+    content[0] = re.sub(EXAMPLE_LINK, _unlink_deleted, content[0])
     for file, name in PAGES.items():
         content[0] = re.sub(rf"]\(((\.\./)*)\.\./{re.escape(file)}", rf"](\1{name}", content[0])
     if page == "index":
@@ -65,6 +67,11 @@ def prepare_included(app: Sphinx, file: Path, page: str, content: list[str]) -> 
     """
     content[0] = re.sub(RELATIVE_LINK, "](../", content[0])
     prepare_page(app, page, content)
+
+
+def _unlink_deleted(link: re.Match[str]) -> str:
+    """Keep a link to a file of an example, or its text alone: any example can be deleted."""
+    return link[0] if (ROOT / link[2]).exists() else link[1]
 
 
 def _contents(section: str) -> str:

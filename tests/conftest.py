@@ -36,15 +36,15 @@ SHIPPED = [
         "forecast_ensemble",
         "forecast_small",
         "linear",
-        "maml",
         "mlp",
         "tabular",
         "text",
         "transfer",
     )
 ]
-# Nothing was renamed or deleted
+# Nothing was renamed or deleted; each of the examples may be
 IS_WHOLE = PACKAGE == "project" and all(config.is_file() for config in SHIPPED)
+SHIPPED += sorted(ROOT.glob("src/examples/*/config.yaml"))
 # Of processes that use `tests`
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 LONGEST = {
@@ -178,6 +178,11 @@ def short(request) -> Callable[[Path], list[str]]:
         return [*own, *window, *brief]
 
     return flags
+
+
+def experiment_of(config: Path) -> str:
+    """The experiment of a shipped config: the file's name, or the folder's of an example."""
+    return config.parent.name if config.stem == "config" else config.stem
 
 
 def settings_of(config: Path) -> dict[str, Any]:

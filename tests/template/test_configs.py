@@ -5,14 +5,14 @@ import pytest
 from litlab.cli.config import Command
 from litlab.commands.plan.plan import Devices, Layout
 from litlab.commands.sweep.spec import check_space, read_spec
-from tests.conftest import CONFIGS, SHIPPED, settings_of
+from tests.conftest import CONFIGS, SHIPPED, experiment_of, settings_of
 from tests.template.overlays import config_of
 
 
-@pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("config", SHIPPED, ids=experiment_of)
 def test_experiment(run, short, tmp_path, config):
     experiment = settings_of(config)["experiment"]
-    assert experiment == config.stem
+    assert experiment == experiment_of(config)
     done = run("fit", "--config", config, *short(config))
     assert done.code == 0, done.err
     folder = tmp_path / f"lightning_logs/{experiment}/version_0"

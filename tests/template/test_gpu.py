@@ -4,7 +4,7 @@ import pytest
 import torch
 from lightning.pytorch import Trainer
 
-from tests.conftest import SHIPPED, settings_of
+from tests.conftest import SHIPPED, experiment_of, settings_of
 from tests.litlab.test_gpu import QUIET, NoWaiting
 
 pytestmark = [
@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("config", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("config", SHIPPED, ids=experiment_of)
 def test_experiment_trains_as_shipped_and_waits_for_nothing(run, short, monkeypatch, config):
     watch, fit = NoWaiting(), Trainer.fit
     monkeypatch.setattr(

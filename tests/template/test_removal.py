@@ -63,7 +63,8 @@ def test_its_tests_are_found_and_pass(left):
     """All of them are imported; a few run: of litlab, whose tests know no experiment, and of what
     is left.
     """
-    process = start_pytest(left, "tests", "-k", SOME)
+    folders = [name for name in ("tests", "src/examples") if (left / name).is_dir()]
+    process = start_pytest(left, *folders, "-k", SOME)
     printed, _ = process.communicate()
     assert process.wait() == 0, printed
     assert "error" not in printed

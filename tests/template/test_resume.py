@@ -17,7 +17,6 @@ EXPERIMENTS = {
         ["--data.max_tokens=16", "--data.long_texts=crop", "--model.network.embed_dim=16"],
     ),
     "forecast": (96, ["--model.network.hidden_size=8"]),
-    "maml": (14, ["--data.train_tasks=100", "--data.val_tasks=20", "--data.test_tasks=40"]),
     "tabular": (
         600,
         ["--model=Regressor", "--data.target=[spend]", "--model.network.hidden_sizes=[8]"],
@@ -42,8 +41,8 @@ def resuming(request, tmp_path_factory) -> Resuming:
     return Resuming("project", tmp_path_factory.mktemp("resuming"), own)
 
 
-# tests/litlab and test_maml.py resume such data and models
-ELSEWHERE = ("cifar", "text", "forecast", "maml")
+# tests/litlab resumes such data and models
+ELSEWHERE = ("cifar", "text", "forecast")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from litlab.util.team import package, package_folder
+from litlab.util.team import package, team_folders
 
 # Of litlab, whose classes YAML may name
 ROOMS = ("callbacks", "data", "metrics", "nn", "optim", "parallel", "tasks")
@@ -22,8 +22,8 @@ WORD = re.compile(r"(?<![\w.])[A-Z]\w*")
 
 @cache
 def find_classes(team: str) -> dict[str, list[str]]:
-    """Return the modules of all classes of litlab and the team's package, by class name; nothing is
-    imported.
+    """Return the modules of all classes of litlab, the team's package and the examples, by class
+    name; nothing is imported.
 
     Args:
         team: Import name of the team's package.
@@ -31,11 +31,13 @@ def find_classes(team: str) -> dict[str, list[str]]:
     # By their text: importing all of them takes seconds.
     litlab = Path(__file__).parents[1]
     folders = {f"litlab.{room}": litlab / room for room in ROOMS}
-    folders[team] = package_folder()
+    folders |= team_folders()
 
     found: dict[str, list[str]] = {}
     for parent, folder in folders.items():
         for file in folder.rglob("*.py"):
+            if parent == "examples" and file.name.startswith("test_"):
+                continue
             module = ".".join(
                 [parent, *file.relative_to(folder).with_suffix("").parts]
             ).removesuffix(".__init__")

@@ -35,7 +35,7 @@ from litlab.cli.argv import CommandLine
 from litlab.cli.classes import ROOMS, imported
 from litlab.cli.sections import SECTIONS
 from litlab.errors import UserError
-from litlab.util.team import package
+from litlab.util.team import team_folders
 
 
 @dataclass
@@ -161,7 +161,7 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
     # with a class_path in it stays one.
     set_parsing_settings(instantiate_subclass_spec_in_any=False)
     if foreign:
-        allowlist = [package(), *OWN, *IMPORTS, *modules]
+        allowlist = [*team_folders(), *OWN, *IMPORTS, *modules]
         set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=allowlist)
     return modules
 
@@ -222,7 +222,7 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
         value = vars(value)
     if parent is None:
         kinds = PLACES.get(key, "")
-    elif value is not None and not _is_in(parent, (*OWN, package(), *allowed)):
+    elif value is not None and not _is_in(parent, (*OWN, *team_folders(), *allowed)):
         _check_argument(value, key, parent)
 
     # Lightning knows strategies by short names.
@@ -275,7 +275,7 @@ def find_kind(target: Any) -> str:
     """Return of which kind a class or function is; empty if it is on no list."""
     # Classes by what they inherit from, and where they are; functions by name alone
     if isinstance(target, type):
-        is_own = _is_in(target, (*OWN, package()))
+        is_own = _is_in(target, (*OWN, *team_folders()))
         for name, kind in KINDS.items():
             if issubclass(target, kind.base) and (is_own or _is_listed(target, kind.libraries)):
                 return name

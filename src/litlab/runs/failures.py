@@ -37,9 +37,9 @@ def locate_failure(trainer: Trainer, error: BaseException) -> dict[str, Any]:
     is.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    folder = team.package_folder()
+    folders = team.team_folders().values()
     # The last line of the team's own code is where people look first
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
+    own = [frame for frame in frames if any(map(Path(frame.filename).is_relative_to, folders))]
     frame = (own or frames)[-1]
     return {
         "epoch": trainer.current_epoch,

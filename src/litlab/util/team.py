@@ -33,6 +33,16 @@ def package_folder() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
+def team_folders() -> dict[str, Path]:
+    """Return the folders of the team's classes, by import name: that of its package, and `examples`
+    beside it, unless they were deleted.
+    """
+    folder = package_folder()
+    examples = folder.with_name("examples")
+    is_there = (examples / "__init__.py").is_file()
+    return {package(): folder} | ({"examples": examples} if is_there else {})
+
+
 def command(*arguments: str) -> list[str]:
     """Return the words of a command of the team's package: ``python -m PACKAGE`` and arguments."""
     return ["python", "-m", package(), *arguments]
@@ -44,5 +54,7 @@ def typed(*arguments: str) -> str:
 
 
 def is_own(module: str) -> bool:
-    """Return whether a module, by its dotted name, belongs to the team's package or to litlab."""
-    return module.partition(".")[0] in (package(), "litlab")
+    """Return whether a module, by its dotted name, belongs to litlab, the team's package or the
+    examples.
+    """
+    return module.partition(".")[0] in ("litlab", *team_folders())

@@ -8,8 +8,31 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from litlab.errors import UserError
 from litlab.types import ClosedUnitInterval
-from project.ops.masked_softmax import masked_softmax, plain_masked_softmax
+
+
+def plain_masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
+    """Softmax of ``scores * scale`` over the last dimension, among the keys that the mask allows.
+
+    A query that may attend to no key gets 0, as does one whose scores are all -inf.
+
+    Args:
+        scores: Shape (..., query, key).
+        mask: True where a key may be attended to; its shape broadcasts to that of the scores. None:
+            everywhere.
+        scale: What scores are multiplied by, usually 1 / sqrt(d).
+
+    Returns:
+        The weights, of the shape and type of the scores; they sum to 1 over the last dimension, or
+        to 0.
+    """
+    scores = scores * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    # A softmax over no key is not a number
+    nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)
+    return scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
 
 
 def math_attention(
@@ -34,8 +57,8 @@ def math_attention(
         mask: True where a key may be attended to, or numbers that are added to the scores, such as
             -inf where it may not; its shape broadcasts to (batch, head, query, key).
         dropout: Probability of dropping a weight; the others are scaled up.
-        softmax: `plain_masked_softmax`, or `masked_softmax`, which computes the same in one pass
-            over memory.
+        softmax: Called with scores, mask and scale: `plain_masked_softmax`, or what computes the
+            same faster.
 
     Returns:
         The attended values, shape (batch, head, query, d), and the weights before dropout, shape
@@ -63,9 +86,12 @@ class MultiHeadAttention(nn.Module):
         num_heads: Number of heads.
         dropout: Probability of dropping an attention weight. CPUs have no fused attention that
             drops weights.
-        implementation: sdpa, torch's fused kernels; math, equation 1 written out; fused_softmax,
-            the same with mask and softmax in one operator, which is built at the first use
+        implementation: sdpa, torch's fused kernels; math, equation 1 written out.
+        softmax: Class of a softmax for math, called like `plain_masked_softmax`
             (docs/operators.md).
+
+    Raises:
+        UserError: If there is a softmax, and nothing that calls it.
     """
 
     def __init__(
@@ -73,12 +99,19 @@ class MultiHeadAttention(nn.Module):
         embed_dim: int,
         num_heads: int,
         dropout: ClosedUnitInterval = 0.0,
-        implementation: Literal["sdpa", "math", "fused_softmax"] = "sdpa",
+        implementation: Literal["sdpa", "math"] = "sdpa",
+        softmax: Callable[[], nn.Module] | None = None,
     ) -> None:
+        if softmax is not None and implementation == "sdpa":
+            raise UserError(
+                "model.network.attention.softmax: sdpa, torch's fused kernels, has its own; set "
+                "model.network.attention.implementation to math"
+            )
         super().__init__()
         self.num_heads = num_heads
         self.dropout = dropout
         self.implementation = implementation
+        self.softmax = softmax() if softmax is not None else plain_masked_softmax
         # One product instead of three. Its rows are those of one head after the other, which can be
         # divided.
         self.queries_keys_values = nn.Linear(embed_dim, 3 * embed_dim)
@@ -106,10 +139,7 @@ class MultiHeadAttention(nn.Module):
                 queries, keys, values, attn_mask=mask, dropout_p=dropout
             )
         else:
-            softmax = (
-                masked_softmax if self.implementation == "fused_softmax" else plain_masked_softmax
-            )
-            attended, _ = math_attention(queries, keys, values, mask, dropout, softmax=softmax)
+            attended, _ = math_attention(queries, keys, values, mask, dropout, softmax=self.softmax)
         return self.output(attended.transpose(1, 2).flatten(2))
 
     def attention_weights(

@@ -1,4 +1,4 @@
-"""The text model: its contract with operators that the command line names, and how it reads texts
+"""The text model: its contract with layers that the command line names, and how it reads texts
 that are too long.
 """
 
@@ -22,9 +22,9 @@ class TestTransformerClassifier(ModuleContract):
         "--data.batch_size=16",
         "--model.network.embed_dim=32",
         "--model.optimizer.init_args.lr=0.01",
-        "--model.network.activation=project.ops.squared_relu.SquaredReLU",
+        "--model.network.activation=SiLU",
         "--model.network.attention=MultiHeadAttention",
-        "--model.network.attention.implementation=fused_softmax",
+        "--model.network.attention.implementation=math",
     )
     loss_at_start = math.log(4)
     overfit_steps = 30

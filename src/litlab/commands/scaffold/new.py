@@ -141,11 +141,11 @@ def check_name(command: str, name: str) -> None:
 
 
 def check_class(name: str, source: Path) -> None:
-    """Check that no other class of Python, litlab or the sources has a name, as configs give it
-    alone.
+    """Check that no other class of Python, litlab, the sources or the examples has a name, as
+    configs give it alone.
     """
     taken = {*dir(builtins), "Any", "DataLoader", "Tensor"}  # the last three: what the files import
-    for folder in (LITLAB, source):
+    for folder in (LITLAB, source, source.with_name("examples")):
         for module in folder.rglob("*.py"):
             taken.update(
                 re.findall(r"^class (\w+)", module.read_text(encoding="utf-8"), re.MULTILINE)

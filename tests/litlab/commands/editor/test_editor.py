@@ -8,13 +8,14 @@ from jsonschema import Draft7Validator
 from jsonschema.exceptions import best_match
 
 from litlab.util.yaml import Loader
-from tests.conftest import CONFIGS, IS_WHOLE, PACKAGE, ROOT
+from tests.conftest import IS_WHOLE, PACKAGE, ROOT
 from tests.processes import Python
 
 # numpy, where jsonargparse looks at its classes
 pytestmark = pytest.mark.filterwarnings("ignore:.*chararray")
 
-SHIPPED = [*CONFIGS.glob("*.yaml"), *CONFIGS.glob("with/*.yaml")] if IS_WHOLE else []
+PLACES = ("configs/*.yaml", "configs/with/*.yaml", "src/examples/*/config.yaml")
+SHIPPED = [config for place in PLACES for config in ROOT.glob(place)] if IS_WHOLE else []
 RIGHT = [
     "trainer.max_epochs: 3",
     "trainer: {callbacks+: [EMA, {class_path: mine.Callback, init_args: {anything: 1}}]}",

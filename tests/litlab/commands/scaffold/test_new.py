@@ -13,6 +13,7 @@ import yaml
 
 import litlab
 from litlab.commands.scaffold.new import KINDS
+from litlab.util.files import write_text
 from tests.conftest import command
 from tests.litlab.commands.scaffold.tiny_project import list_contents, plant
 from tests.processes import start_pytest
@@ -73,6 +74,7 @@ def test_its_test_passes_and_its_style_is_good(zoo):
 def test_what_can_not_be_is_one_line_and_writes_nothing(run, zoo, monkeypatch):
     monkeypatch.chdir(zoo)
     (zoo / "configs/taken.yaml").touch()
+    write_text(zoo / "src/examples/toys/data.py", "class BlocksData:\n")
     before = list_contents(zoo)
     for arguments, says in {
         "my-net": "'my-net' can't be its name; use lower-case letters, digits and _",
@@ -80,6 +82,7 @@ def test_what_can_not_be_is_one_line_and_writes_nothing(run, zoo, monkeypatch):
         "last": "last has another meaning",
         "exception": "there is a class Exception already",
         "own_linear": "there is a class OwnLinear already",
+        "blocks": "there is a class BlocksData already",
         "taken": "configs/taken.yaml is there already",
         "mine --like gan": "argument --like: invalid choice: 'gan'",
     }.items():

@@ -42,7 +42,7 @@ def build(name: str, device: str = "cpu") -> None:
 
     # The instructions that torch itself uses on this machine.
     wide = ["-mavx2", "-mfma"] if torch.backends.cpu.get_cpu_capability().startswith("AVX") else []
-    # Another one, as after a renaming, has operators and a library of its own
+    # A copy of this folder in another package has a library of its own
     package = __name__.partition(".")[0]
     cpp_extension.load(
         f"{package}_{name}_{device}",

@@ -1,16 +1,61 @@
-"""MAML: its gradients beside those of a plain loop, and the networks that it takes."""
+"""MAML: its tasks, its gradients beside those of a plain loop, and what it learns."""
 
 import json
+import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
 
+from examples.maml.data import Sinusoids
+from examples.maml.model import MAML
 from litlab.testing import ModuleContract
-from project.data.sinusoids import Sinusoids
-from project.models.maml import MAML
-from tests.conftest import CONFIGS
+from tests.litlab.checkpointing.resuming import Cell, Resuming
+
+CONFIG = Path(__file__).with_name("config.yaml")
+
+
+def test_a_task_is_a_sinusoid_of_the_papers_ranges():
+    data = Sinusoids(shots=5, queries=15, batch_size=2000, train_tasks=2000)
+    batch = next(data.batches("train"))
+    assert (batch["support_x"].shape, batch["query_y"].shape) == ((2000, 5, 1), (2000, 15, 1))
+    x, y = (
+        torch.cat([batch[f"support_{axis}"], batch[f"query_{axis}"]], dim=1)[..., 0]
+        for axis in "xy"
+    )
+    torch.testing.assert_close(
+        y, batch["amplitude"][:, None] * torch.sin(x - batch["phase"][:, None])
+    )
+    for values, low, high in (
+        (x, -5, 5),
+        (batch["amplitude"], 0.1, 5),
+        (batch["phase"], 0, math.pi),
+    ):
+        assert low <= values.min() < low + 0.02 * (high - low)
+        assert high - 0.02 * (high - low) < values.max() < high
+
+
+def test_a_task_follows_from_seed_split_epoch_and_number():
+    def phases(split: str, epoch: int = 0, **settings) -> torch.Tensor:
+        data = Sinusoids(
+            **{"batch_size": 10, "val_tasks": 40, "test_tasks": 40, "train_tasks": 40, **settings}
+        )
+        data.setup()
+        numbers = data.samples(split)[torch.arange(40)]
+        return data.transform(list(numbers), epoch if split == "train" else None)["phase"]
+
+    assert torch.equal(phases("test"), phases("test"))
+    assert torch.equal(phases("train", 3)[:20], phases("train", 3, train_tasks=50)[:20])
+    others = [
+        phases("test"),
+        phases("val"),
+        phases("train"),
+        phases("train", 1),
+        phases("test", seed=1),
+    ]
+    assert len(torch.cat(others).unique()) == 40 * len(others)
 
 
 def tasks(**settings) -> dict[str, torch.Tensor]:
@@ -74,7 +119,7 @@ def test_the_gradient_is_that_of_a_loop_over_the_tasks(steps, first_order):
 
 
 class TestContract(ModuleContract):
-    config = CONFIGS / "maml.yaml"
+    config = CONFIG
     settings = ("--data.train_tasks=100", "--model.optimizer.lr=0.05")
     overfit_steps = 40
 
@@ -85,10 +130,18 @@ class TestContract(ModuleContract):
 def test_it_learns_to_learn(run, tmp_path):
     short = ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--model.optimizer.lr=0.01"]
     few = ["--data.train_tasks=4000", "--data.val_tasks=20", "--data.test_tasks=40"]
-    done = run("fit", "--config", CONFIGS / "maml.yaml", *short, *few)
+    done = run("fit", "--config", CONFIG, *short, *few)
     assert done.code == 0, done.err
     result = json.loads((tmp_path / "lightning_logs/maml/version_0/metrics.json").read_text())[
         "test"
     ]
     assert result["test/loss"] == pytest.approx(result["test/mse_1"])
     assert result["test/mse_10"] < result["test/mse_1"] < 0.7 * result["test/mse_0"]
+
+
+@pytest.mark.matrix
+def test_a_resumed_run_is_exact(team, tmp_path):
+    few = ["--data.train_tasks=100", "--data.val_tasks=20", "--data.test_tasks=40"]
+    flags = ["--config", str(CONFIG), *few, "--data.batch_size=14"]
+    resuming = Resuming(team, tmp_path, lambda cell: flags)
+    assert resuming.interrupted(Cell("maml", "kill", "inside", workers=2))[1] == []

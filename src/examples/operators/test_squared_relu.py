@@ -3,7 +3,7 @@
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from project.ops.squared_relu import SquaredReLUFunction
+from examples.operators.squared_relu import SquaredReLUFunction
 
 squared_relu = SquaredReLUFunction.apply
 

@@ -5,12 +5,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from project.ops.build import load
+from examples.operators.build import load
+from project.networks.attention import plain_masked_softmax
 
 NAME = "masked_softmax"
+
+
+class MaskedSoftmax(nn.Module):
+    """`masked_softmax`, as a config names it."""
+
+    def forward(self, scores: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
+        """Return the weights, of the shape of the scores."""
+        return masked_softmax(scores, mask, scale)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
@@ -40,19 +49,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.
     if mask is not None:
         mask = mask.expand_as(scores)
     precise = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-    return torch.ops.project.masked_softmax(precise, mask, scale).to(scores.dtype)
-
-
-def plain_masked_softmax(scores: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
-    """Return what `masked_softmax` returns, composed of PyTorch's operations: each of them is a
-    pass over memory.
-    """
-    scores = scores * scale
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    # A softmax over no key is not a number
-    nothing = (scores == -torch.inf).all(dim=-1, keepdim=True)
-    return scores.masked_fill(nothing, 0.0).softmax(dim=-1).masked_fill(nothing, 0.0)
+    return torch.ops.examples.masked_softmax(precise, mask, scale).to(scores.dtype)
 
 
 @torch.compiler.assume_constant_result
@@ -78,16 +75,16 @@ def _has_tangent(scores: Tensor) -> bool:
 @functools.cache
 def _register() -> None:
     """Tell torch what it can't read from the kernels: shapes, derivatives, vmap."""
-    forward, backward = "project::masked_softmax", "project::masked_softmax_backward"
+    forward, backward = "examples::masked_softmax", "examples::masked_softmax_backward"
     torch.library.register_fake(forward, lambda scores, mask, scale: _allocate_like(scores))
     torch.library.register_fake(backward, lambda grad, weights, scale: _allocate_like(grad))
     torch.library.register_autograd(forward, _backward, setup_context=_keep_weights)
     torch.library.register_autograd(backward, _double_backward, setup_context=_keep_inputs)
     torch.library.register_vmap(
-        forward, functools.partial(_map_batch, torch.ops.project.masked_softmax)
+        forward, functools.partial(_map_batch, torch.ops.examples.masked_softmax)
     )
     torch.library.register_vmap(
-        backward, functools.partial(_map_batch, torch.ops.project.masked_softmax_backward)
+        backward, functools.partial(_map_batch, torch.ops.examples.masked_softmax_backward)
     )
 
 
@@ -102,7 +99,7 @@ def _keep_weights(ctx: Any, inputs: tuple[Tensor, Tensor | None, float], output:
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
     (weights,) = ctx.saved_tensors
-    return torch.ops.project.masked_softmax_backward(grad, weights, ctx.scale), None, None
+    return torch.ops.examples.masked_softmax_backward(grad, weights, ctx.scale), None, None
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
@@ -118,7 +115,7 @@ def _double_backward(ctx: Any, grad_grad: Tensor) -> tuple[Tensor, Tensor, None]
     derivatives, too.
     """
     grad, weights = ctx.saved_tensors
-    by_grad = torch.ops.project.masked_softmax_backward(grad_grad, weights, ctx.scale)
+    by_grad = torch.ops.examples.masked_softmax_backward(grad_grad, weights, ctx.scale)
     centred = grad - (grad * weights).sum(dim=-1, keepdim=True)
     by_weights = ctx.scale * (
         grad_grad * centred - grad * (grad_grad * weights).sum(dim=-1, keepdim=True)

@@ -126,7 +126,7 @@ Tensor backward(const Tensor& given, const Tensor& kept, double scale) {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_IMPL(project, CUDA, library) {
+STABLE_TORCH_LIBRARY_IMPL(examples, CUDA, library) {
   library.impl("masked_softmax", TORCH_BOX(&forward));
   library.impl("masked_softmax_backward", TORCH_BOX(&backward));
 }

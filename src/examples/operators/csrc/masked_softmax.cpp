@@ -134,12 +134,12 @@ Tensor backward(const Tensor& given, const Tensor& kept, double scale) {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY_FRAGMENT(project, library) {
+STABLE_TORCH_LIBRARY_FRAGMENT(examples, library) {
   library.def("masked_softmax(Tensor scores, Tensor? mask, float scale) -> Tensor");
   library.def("masked_softmax_backward(Tensor grad, Tensor weights, float scale) -> Tensor");
 }
 
-STABLE_TORCH_LIBRARY_IMPL(project, CPU, library) {
+STABLE_TORCH_LIBRARY_IMPL(examples, CPU, library) {
   library.impl("masked_softmax", TORCH_BOX(&forward));
   library.impl("masked_softmax_backward", TORCH_BOX(&backward));
 }

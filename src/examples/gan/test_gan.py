@@ -1,14 +1,15 @@
 """The generative adversarial network, trained through the command line."""
 
 import json
+from pathlib import Path
 
 import torch
 
-from tests.conftest import CONFIGS
+CONFIG = Path(__file__).with_name("config.yaml")
 
 
 def test_both_networks_learn(run, tmp_path):
-    flags = ["--config", CONFIGS / "gan.yaml", "--trainer.log_every_n_steps=5"]
+    flags = ["--config", CONFIG, "--trainer.log_every_n_steps=5"]
     assert run("fit", *flags, "--trainer.max_epochs=1", "--trainer.limit_train_batches=5").code == 0
     assert run("fit", *flags, "--trainer.max_epochs=12").code == 0
     runs = [tmp_path / f"lightning_logs/gan/version_{number}" for number in range(2)]

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
-from project.ops import masked_softmax as module
-from project.ops.build import load
-from project.ops.masked_softmax import is_built, masked_softmax, plain_masked_softmax
-from project.ops.squared_relu import SquaredReLU
+from examples.operators import masked_softmax as module
+from examples.operators.build import load
+from examples.operators.masked_softmax import is_built, masked_softmax
+from examples.operators.squared_relu import SquaredReLU
+from project.networks.attention import plain_masked_softmax
 
 TOOLS = ["ninja", os.environ.get("CXX", "c++").split()[0]]
 needs_compiler = pytest.mark.skipif(
@@ -84,7 +85,7 @@ def test_numbers_at_the_edge():
 
 
 def test_torchs_checks_of_an_operator():
-    operators = torch.ops.project
+    operators = torch.ops.examples
     weights = _scores().softmax(-1).requires_grad_()
     for operator, inputs in (
         (
@@ -123,7 +124,7 @@ def test_where_it_can_not_be_built_one_line_says_so(monkeypatch, capsys):
     def fail(*_: str) -> None:
         raise RuntimeError("ninja failed\nsh: c++: not found")
 
-    monkeypatch.setattr("project.ops.build.build", fail)
+    monkeypatch.setattr("examples.operators.build.build", fail)
     monkeypatch.setattr("lightning.pytorch.utilities.rank_zero_info", print)
     monkeypatch.setattr(module, "load", load.__wrapped__)
     assert masked_softmax(_scores(), PADDING).equal(plain_masked_softmax(_scores(), PADDING))
@@ -140,7 +141,7 @@ def test_the_kernel_reads_no_memory_that_is_not_there():
         (ones, torch.ones(3, dtype=torch.bool)),
     ):
         with pytest.raises(RuntimeError, match=r"needed|must"):
-            torch.ops.project.masked_softmax(scores, mask, 1.0)
+            torch.ops.examples.masked_softmax(scores, mask, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Digits made by a generative adversarial network."""
