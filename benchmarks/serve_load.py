@@ -158,9 +158,9 @@ def measure(run: str, count: int, repeats: int) -> dict[str, Any]:
     different = make_requests(model.manifest["kind"])
     requests = [different[place % DIFFERENT] for place in range(count)]
     bodies = [json.dumps(fields).encode() for fields in requests]
-    samples = [model.reader.read(fields) for fields in requests]
-    alone = [model.reader.stack([sample]) for sample in samples]
-    together = [model.reader.stack(samples[:32])] * (count // 32)
+    samples = [model.serving.read(next(iter(fields.values()))) for fields in requests]
+    alone = [model.serving.stack([sample]) for sample in samples]
+    together = [model.serving.stack(samples[:32])] * (count // 32)
     sides: dict[str, Callable[[], dict[str, float]]] = {
         "loop, batch 1": partial(time_calls, model.run, alone),
         "loop, batch 1, read": partial(time_calls, model.answer, [[fields] for fields in requests]),

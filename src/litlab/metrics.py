@@ -335,6 +335,7 @@ def label_scores(predicted: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     """
     from sklearn.metrics import average_precision_score, f1_score
 
-    f1 = cast(float, f1_score(truth, predicted > 0.5, average="macro", zero_division=0))
+    options: Any = {"average": "macro", "zero_division": 0}
+    f1 = cast(float, f1_score(truth, predicted > 0.5, **options))
     precision = cast(float, average_precision_score(truth, predicted, average="macro"))
     return {"test/f1": float(f1), "test/average_precision": float(precision)}

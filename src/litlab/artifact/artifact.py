@@ -23,7 +23,7 @@ FILES = {
     "aoti": "model.aoti.pt2",
     "torchscript": "model.ts",
 }
-VERSION = 4  # of the folder
+VERSION = 5  # of the folder
 OPERATORS = "torchao.quantization.pt2e"  # defines those of quantized graphs
 Arrays = Sequence[np.ndarray]
 Run = Callable[[Arrays], list[np.ndarray]]

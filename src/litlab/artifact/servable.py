@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from litlab.artifact.artifact import VERSION
@@ -48,6 +48,7 @@ def describe(serving: Serving, run: str | None, checkpoint: str) -> dict[str, An
     folder = RunFolder(Path(run)) if run else None
     return {
         "version": VERSION,
+        "serving": f"{type(serving).__module__}.{type(serving).__qualname__}",
         "kind": serving.kind,
         "inputs": [spec.as_dict() for spec in serving.inputs],
         "outputs": [spec.as_dict() for spec in serving.outputs],
@@ -59,25 +60,6 @@ def describe(serving: Serving, run: str | None, checkpoint: str) -> dict[str, An
             "checkpoint": Path(checkpoint).name,
         },
     }
-
-
-def restore(
-    model: LightningModule, data: LightningDataModule, checkpoint: dict[str, Any]
-) -> Serving:
-    """Give model and data what a checkpoint holds besides the weights, as the Trainer does; return
-    their serving.
-    """
-    name = type(data).__qualname__
-    if not isinstance(data, ExperimentData):
-        raise UserError(
-            f"--run: {name} has no serving(), without which nothing is exported or "
-            "served (docs/deploy.md)"
-        )
-    if name not in checkpoint:
-        raise UserError(f"--data: the checkpoint holds nothing of a {name}; leave it out")
-    model.on_load_checkpoint(checkpoint)
-    data.load_state_dict(checkpoint[name])
-    return data.serving()
 
 
 def load_servable(run: str, settings: list[str]) -> tuple[Experiment, Servable, dict[str, Any]]:
@@ -98,10 +80,19 @@ def load_servable(run: str, settings: list[str]) -> tuple[Experiment, Servable, 
     experiment = build_experiment(command)
     model, checkpoint = experiment.model, experiment.checkpoint
     assert checkpoint is not None  # of --run
-    serving = restore(model, experiment.data, checkpoint)
+    data, name = experiment.data, type(experiment.data).__qualname__
+    if not isinstance(data, ExperimentData):
+        raise UserError(
+            f"--run: {name} has no serving(), without which nothing is exported or "
+            "served (docs/deploy.md)"
+        )
+    if name not in checkpoint:
+        raise UserError(f"--data: the checkpoint holds nothing of a {name}; leave it out")
+
+    # What a checkpoint holds besides the weights, as the Trainer restores it
+    model.on_load_checkpoint(checkpoint)
+    data.load_state_dict(checkpoint[name])
+    serving = data.serving()
     model.load_state_dict(checkpoint["state_dict"])
-    return (
-        experiment,
-        Servable(model, serving),
-        describe(serving, command.config.run, command.config.ckpt_path),
-    )
+    about = describe(serving, command.config.run, command.config.ckpt_path)
+    return experiment, Servable(model, serving), about

@@ -1,4 +1,4 @@
-"""Which exports may be loaded: in the formats of torch, they are code.
+"""Which exports may be loaded, and what they may name: in the formats of torch, they are code.
 
 What this user has exported, or has trusted once, is remembered by the SHA-256 of its graph, in a
 folder of the user's: whoever made an export can change all that is in it, but not that.
@@ -7,10 +7,15 @@ folder of the user's: whoever made an export can change all that is in it, but n
 import hashlib
 import os
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from litlab.artifact.artifact import FILES, check_whole, read_manifest
-from litlab.errors import UserError
+from litlab.artifact.artifact import FILES, MANIFEST, check_whole, read_manifest
+from litlab.cli.classes import find_classes
+from litlab.data.serving import Serving
+from litlab.errors import UserError, first_line
+from litlab.util.team import package
 
 
 def check_trusted(folder: Path, trust: bool) -> None:
@@ -34,6 +39,33 @@ def check_trusted(folder: Path, trust: bool) -> None:
             f"{folder}: it was not exported here, and {form} is code that runs with your rights; "
             "if you trust whoever made it, add --trust, once"
         )
+
+
+def load_serving(folder: Path, manifest: dict[str, Any]) -> Serving:
+    """Make what reads and answers for an export, of the class that its manifest names.
+
+    Raises:
+        UserError: It is no `Serving` of litlab or of the team's package, or the facts are those of
+            another one.
+    """
+    module, _, name = str(manifest.get("serving")).rpartition(".")
+    # Somebody else may have written it: only what holds such a class is imported
+    found: Any = None
+    if module in find_classes(package()).get(name, []):
+        found = getattr(import_module(module), name)
+    if not (isinstance(found, type) and issubclass(found, Serving)):
+        raise UserError(
+            f"{folder / MANIFEST}: {module}.{name} is no Serving of litlab or {package()}, and no "
+            "other is used; put its class into that package, and export the run again"
+        )
+    files = {file.name: file.read_text("utf-8") for file in folder.glob("*.json")}
+    try:
+        return found.load(manifest["facts"], files)
+    except Exception as error:  # of many kinds: whatever a class makes of facts of another one
+        raise UserError(
+            f"{folder / MANIFEST}: its facts are not those of {name} ({first_line(error)}); "
+            "export the run again"
+        ) from error
 
 
 def remember(folder: Path) -> None:

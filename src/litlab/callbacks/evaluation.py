@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torchmetrics.functional.classification import (
     binary_calibration_error,
@@ -17,6 +18,7 @@ from torchmetrics.functional.classification import (
 from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
 from litlab.errors import UserError
 from litlab.util.files import write_output
+from litlab.util.metrics import metric_direction
 from litlab.util.ranks import gather_rows
 
 if TYPE_CHECKING:
@@ -107,13 +109,38 @@ class Baselines(Callback):
             from pandas import DataFrame
 
             metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-            results = {type(pl_module).__name__: metrics, **data.baselines()}
+            baselines: dict[str, Any] = data.baselines()
+            results = {type(pl_module).__name__: metrics, **baselines}
             table = DataFrame.from_dict(results, orient="index").rename_axis("model").reset_index()
             print_table("Test: the model beside its baselines", table)
             publish_table(trainer, None, "baselines", table)
             if folder is not None:
                 write_output(folder / "baselines.json", json.dumps(results, indent=2) + "\n")
+            if baselines:
+                warn_of_guess(metrics, *next(iter(baselines.items())), pl_module)
         trainer.strategy.barrier("baselines")
+
+
+def warn_of_guess(
+    metrics: dict[str, float], name: str, guess: dict[str, float], model: LightningModule
+) -> None:
+    """Say that a model is no better in any metric than what never looks at an input.
+
+    Args:
+        metrics: Test metrics of the model.
+        name: What the guess is called.
+        guess: Its test metrics.
+        model: The model.
+    """
+    gains = []
+    for key in guess.keys() & metrics.keys():
+        sign = {"max": 1, "min": -1, None: 0}[metric_direction(key, model)]
+        gains.append(sign * (metrics[key] - guess[key]))
+    if gains and max(gains) <= 0:
+        rank_zero_info(
+            f"warning: the model is no better than the baseline {name!r}: it has learned nothing "
+            "that holds for the test"
+        )
 
 
 def tabulate_classes(counts: Tensor, names: list[str]) -> "DataFrame":

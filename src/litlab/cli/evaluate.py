@@ -38,12 +38,16 @@ def evaluate(argv: list[str]) -> int:
 
 def predict(argv: list[str]) -> int:
     """Read ``--input``, predict and write ``--output``; or leave both to a callback."""
+    from litlab.data.predictions import SUFFIXES
+    from litlab.data.store import replace_folder
+
     command = Command(argv)
     config = command.config
     experiment = build_experiment(command)
     data: Any = experiment.data
     writes = hasattr(data, "write_predictions")
-    output = choose_output(config) if writes else None
+    suffixes = getattr(data, "output_suffixes", SUFFIXES)
+    output = choose_output(config, suffixes) if writes else None
     data.predict_input = config.input
 
     with saving_traceback():
@@ -61,19 +65,26 @@ def predict(argv: list[str]) -> int:
             weights_only=True,
         )
         if output is not None:
-            data.write_predictions(outputs, str(output))
-            record_digests(output)
+            if "" in suffixes:
+                with replace_folder(output) as folder:
+                    data.write_predictions(outputs, str(folder))
+            else:
+                data.write_predictions(outputs, str(output))
+                record_digests(output)
             rank_zero_info(f"Predictions: {output}")
     return 0
 
 
-def choose_output(config: Any) -> Path:
-    """Return the file that ``predict`` writes; refuse one that would replace something else."""
+def choose_output(config: Any, suffixes: tuple[str, ...]) -> Path:
+    """Return the file or folder that ``predict`` writes; refuse one that would replace something
+    else.
+    """
     from litlab.data.predictions import check_output
 
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")
-    path = Path(config.output or Path(config.run or "", "predictions.csv")).expanduser()
-    check_output(path)
+    path = Path(config.output or Path(config.run or "", f"predictions{suffixes[0]}"))
+    path = path.expanduser()
+    check_output(path, suffixes)
     check_replaceable(path)
     return path

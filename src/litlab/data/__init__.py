@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from litlab.data.predictions import write_outputs
     from litlab.data.public import PublicFile
     from litlab.data.series.datamodule import PublicSeries, SeriesData
-    from litlab.data.serving import Metadata, Serving, TensorSpec
+    from litlab.data.serving import Metadata, Sample, Serving, TensorSpec
     from litlab.data.store import progress_bar
     from litlab.data.tables.datamodule import TabularData
     from litlab.data.target import Classes, Labels, Numbers, TargetMetadata
@@ -34,7 +34,7 @@ __getattr__ = export_lazily(
         "predictions": "write_outputs",
         "public": "PublicFile",
         "series.datamodule": "PublicSeries SeriesData",
-        "serving": "Metadata Serving TensorSpec",
+        "serving": "Metadata Sample Serving TensorSpec",
         "store": "progress_bar",
         "tables.datamodule": "TabularData",
         "target": "Classes Labels Numbers TargetMetadata",

@@ -28,7 +28,11 @@ Zone = Literal["UTC", "wall"]
 _MOST = {"input": 1, "series": 0, "target": 20}  # different numbers that stand for categories
 _WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A")
 _SPACES = "\u00a0\u202f\u2009"  # between groups of digits
-_OFFSET = r"(:\d\d(?:\.\d+)?)\s*(?:Z|UTC|GMT|[+-]\d\d:?\d\d)$"  # behind a time of day, its group
+# Behind a time of day, perhaps with AM or PM: the first group
+_OFFSET = r"(:\d\d(?:\.\d+)?(?:\s*[AaPp]\.?[Mm]\.?)?)\s*(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$"
+# A time of day; a number that is no month of a year, as 2010.05 is
+_NO_DATE = r"\d\d?:|\d{4}\.(?!(?:0[1-9]|1[0-2])$)\d+$"
+_NEEDLESS = r"\s+(?!\d)|(?<![\d\s])\s+|\b0+(?=\d)"  # spaces but between numbers, zeros in front
 _CURRENCY = "[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
 _UNITS = (
     "%|[kmcµ]?[mgl]|km/h|mph|lbs?|oz|ft|in|mi|°[CF]|[smhd]|ms|min|[kMGT]?B|[km]?[WVA]|[kMG]?Hz|px"
@@ -78,8 +82,7 @@ class Column:
         """Return where cells are missing, bool: empty ones, words that the user names, and among
         numbers and times NA and its like.
         """
-        is_among_numbers = self.kind in ("number", "time") or self.is_numeric
-        return _is_missing(cells, form, is_among_numbers)
+        return _is_missing(cells, form, self.kind in ("number", "time") or self.is_numeric)
 
 
 def fit_column(cells: Cells, kind: Kind | Guess, form: FileFormat, where: str) -> Column:
@@ -97,22 +100,24 @@ def fit_column(cells: Cells, kind: Kind | Guess, form: FileFormat, where: str) -
         UserError: The cells are written in another way than `form` says.
     """
     name = str(cells.name)
+    is_there = ~_is_missing(cells, form, is_among_numbers=True)
     if kind in ("order", *_MOST):
         numbers = read_numbers(cells, form, where, is_sure=False)
-        wrong = _find_wrong(cells, numbers, form)
+        wrong = numbers.isna() & is_there
         if kind == "order":
-            kind = "time" if wrong.any() else "number"
+            found: Kind = "time" if wrong.any() else "number"
         else:
             is_number = numbers.notna().sum() > wrong.sum() and cells.dtype != "category"
-            kind = "number" if is_number and numbers.nunique() > _MOST[kind] else "category"
+            found = "number" if is_number and numbers.nunique() > _MOST[kind] else "category"
+        kind = found
     if kind == "time":
         return Column(name, kind, read_times(cells, form, where)[1])
     if kind == "category":
-        is_numeric = not _find_wrong(cells, parse_numbers(cells, form), form).any()
+        is_numeric = bool(parse_numbers(cells, form)[is_there].notna().all())
         column = Column(name, kind, is_numeric=is_numeric)
-        warn_of_likeness(column.read(cells, form, where), name, where)
+        warn_of_likeness(column.read(cells, form, where), where)
         return column
-    return Column(name, kind)
+    return Column(name, "text" if kind == "text" else "number")
 
 
 def read_columns(
@@ -140,6 +145,7 @@ def read_columns(
     import pandas as pd
 
     values, problems = {}, {}
+    _warn_of_points(raw[[name for name in columns if columns[name].kind == "number"]], form, where)
     for name, column in columns.items():
         cells = raw[name]
         values[name] = column.read(cells, form, where)
@@ -155,10 +161,6 @@ def read_columns(
 def _is_missing(cells: Cells, form: FileFormat, is_among_numbers: bool = False) -> Cells:
     words = {*form.missing, *(_WORDS if is_among_numbers else ())}
     return cells.isna() | (cells.isin(words) if cells.dtype in ("object", "string") else False)
-
-
-def _find_wrong(cells: Cells, numbers: Cells, form: FileFormat) -> Cells:
-    return numbers.isna() & ~_is_missing(cells, form, is_among_numbers=True)
 
 
 # Texts and categories
@@ -191,6 +193,12 @@ def read_texts(cells: Cells, form: FileFormat, is_category: bool = True) -> Cell
     return texts.astype(kind)
 
 
+def _read_plain(cells: Cells, form: FileFormat) -> Cells:
+    """Return numbers or times as they are written."""
+    texts = read_texts(cells, FileFormat(), is_category=False)
+    return texts.mask(_is_missing(cells, form, is_among_numbers=True))
+
+
 def _write_text(cell: Any) -> str:
     import numpy as np
 
@@ -214,20 +222,20 @@ def _write_category(cell: Any, form: FileFormat) -> str:
     return "-" * (sign == "-") + whole + f".{fraction}" * bool(fraction)
 
 
-def warn_of_likeness(texts: Cells, name: str, where: str) -> None:
+def warn_of_likeness(texts: Cells, where: str) -> None:
     """Warn of categories that look the same: in other case, with zeros in front, with spaces."""
     counts = texts.value_counts()
     alike: dict[str, list[str]] = {}
     for text in counts.index:
         plain = unicodedata.normalize("NFKC", text).casefold()
-        alike.setdefault(re.sub(r"\s+|\b0+(?=\d)", "", plain), []).append(text)
+        alike.setdefault(re.sub(_NEEDLESS, "", plain), []).append(text)
     pairs = [group for group in alike.values() if len(group) > 1]
     if pairs:
         shown = " and ".join(f"{text!r} ({counts[text]:,})" for text in pairs[0])
         more = f", and {len(pairs) - 1} more like that" if len(pairs) > 1 else ""
         rank_zero_info(
-            f"warning: {where}: column {name!r} has {shown}{more}: they count as different; write "
-            "them alike if they are the same"
+            f"warning: {where}: column {texts.name!r} has {shown}{more}: they count as different; "
+            "write them alike if they are the same"
         )
 
 
@@ -239,30 +247,34 @@ def refuse_dates(rows: Frame, columns: Mapping[str, Column], where: str) -> None
     """
     import pandas as pd
 
+    dates = {}
     for name, column in columns.items():
-        different = rows[name].dropna().unique()[:1000]
+        different = pd.Series(rows[name].dropna().unique()[:1000])
         if column.kind != "category" or len(different) <= _MOST["target"]:
             continue
+        # As 2024-01-31 and 9-Sep-03
+        has_date = different.str.count(r"\d|[A-Za-z]{3}").ge(4) & ~different.str.match(_NO_DATE)
         with warnings.catch_warnings(action="ignore"):
-            parse: Any = partial(pd.to_datetime, different, errors="coerce", format="mixed")
-            has_digits = pd.Series(different).str.count(r"\d").ge(4).mean() > 0.9
-            are_dates = has_digits and parse().notna().mean() > 0.9
-        if are_dates:
-            raise UserError(
-                f"{where}: column {name!r} holds dates, as {different[0]!r}; set --data.dates "
-                f"'[{name}]' to use them, or --data.ignore '[{name}]' to leave them out"
-            )
+            times = pd.to_datetime(different, errors="coerce", format="mixed")
+        if (has_date & times.notna()).mean() > 0.9:
+            dates[name] = different[0]
+    if dates:
+        shown = some([f"{name!r} (as {example!r})" for name, example in dates.items()])
+        names = ", ".join(dates)
+        raise UserError(
+            f"{where}: columns of categories hold dates: {shown}; set --data.dates '[{names}]' to "
+            f"use them, or --data.ignore '[{names}]' to leave them out"
+        )
 
 
-def count_unknown(texts: Cells, values: Sequence[str], where: str) -> int:
-    """Say how many cells hold a category that training did not know; return how many."""
+def count_unknown(texts: Cells, values: Sequence[str], where: str) -> None:
+    """Say how many cells hold a category that training did not know."""
     unknown = texts[texts.notna() & ~texts.isin(values)]
     if len(unknown):
         rank_zero_info(
             f"warning: {where}: in {len(unknown):,} of {len(texts):,} rows column {texts.name!r} "
             f"has a category that training did not know ({some(unknown.unique().tolist())})"
         )
-    return len(unknown)
 
 
 # Numbers
@@ -282,9 +294,7 @@ def read_numbers(cells: Cells, form: FileFormat, where: str, is_sure: bool = Tru
     """
     numbers = parse_numbers(cells, form)
     if cells.dtype in ("object", "string"):
-        texts = read_texts(cells, FileFormat(), is_category=False)
-        missing = _is_missing(cells, form, is_among_numbers=True)
-        _check_written(texts.mask(missing), numbers, form, where, is_sure)
+        _check_written(_read_plain(cells, form), numbers, form, where, is_sure)
     return numbers
 
 
@@ -307,8 +317,9 @@ def parse_numbers(cells: Cells, form: FileFormat) -> Cells:
         plain = plain.str.replace(".", "?").str.replace(",", ".")
     if not is_text:  # a number of Excel or JSON is written in no way
         plain = plain.where(cells.map(lambda cell: isinstance(cell, str)), texts)
-    numbers = pd.to_numeric(plain, errors="coerce").astype("float64")
-    return numbers.where(np.isfinite(numbers))
+    parsed: Cells = pd.to_numeric(plain, errors="coerce")
+    parsed = parsed.astype("float64")
+    return parsed.where(np.isfinite(parsed))
 
 
 def _remove_groups(text: str, form: FileFormat) -> str:
@@ -322,6 +333,24 @@ def _remove_groups(text: str, form: FileFormat) -> str:
     return text.replace(sign, "") if re.fullmatch(groups, text) else text
 
 
+def _warn_of_points(cells: Frame, form: FileFormat, where: str) -> None:
+    """Warn where each point in the numbers of a file has three digits behind it: between thousands
+    it would be read, too, and nothing would tell.
+    """
+    grouped = {}
+    for name, texts in cells.select_dtypes(["object", "string"]).items():
+        pointed = [text for text in texts if isinstance(text, str) and "." in text]
+        if not all(re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", text) for text in pointed):
+            return
+        grouped |= {repr(name): pointed[0]} if pointed else {}
+    if grouped and form.decimal == "." and form.thousands is None:
+        rank_zero_info(
+            f"warning: {where}: column {some([*grouped])} has three digits behind every point, as "
+            f"in {next(iter(grouped.values()))}; if that stands between thousands, set "
+            "--data.thousands . --data.decimal ,"
+        )
+
+
 def _check_written(
     texts: Cells, numbers: Cells, form: FileFormat, where: str, is_sure: bool
 ) -> None:
@@ -332,11 +361,6 @@ def _check_written(
     is_grouped = pointed.str.fullmatch(rf"[+-]?[1-9]\d{{0,2}}\{form.decimal}\d{{3}}").all()
     column = f"{where}: column {texts.name!r}"
     if not len(wrong):
-        if form.decimal == "." and len(pointed) and is_grouped:  # read, and nothing would tell
-            rank_zero_info(
-                f"warning: {column} has three digits behind every point, as in {pointed.iloc[0]}; "
-                "if that stands between thousands, set --data.thousands . --data.decimal ,"
-            )
         return
 
     example, other = wrong.iloc[0], "," if form.decimal == "." else "."
@@ -379,7 +403,7 @@ def read_times(
     cells: Cells, form: FileFormat, where: str, zone: Zone | Literal["any"] | None = "any"
 ) -> tuple[Cells, Zone | None]:
     """Read cells as times: any form of ISO 8601, dates whose parts can't be confused, seconds or
-    milliseconds since 1970, or the days of a spreadsheet.
+    milliseconds since 1970, the days of a spreadsheet, or years with months as fractions.
 
     Args:
         cells: Texts, numbers or times.
@@ -398,9 +422,7 @@ def read_times(
     """
     import pandas as pd
 
-    texts = read_texts(cells, FileFormat(), is_category=False).mask(
-        _is_missing(cells, form, is_among_numbers=True)
-    )
+    texts = _read_plain(cells, form)
     numbers = _read_clock_numbers(texts)
     if numbers is not None:
         return numbers, None
@@ -418,10 +440,8 @@ def read_times(
         return local, None
     if zone == "wall" or (zone == "any" and local.dt.time.nunique() == 1):
         return local.where(has_offset), "wall"
-    texts = texts.str.replace(r"\s*(?:UTC|GMT)$", "Z", regex=True).where(has_offset)
-    if form.time_format is None:
-        return pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True), "UTC"
-    offset = texts.str.extract(r"(Z|[+-]\d\d:?\d\d)$")[0].replace("Z", "+00:00")
+    offset = texts.where(has_offset).str.extract(_OFFSET)[1]
+    offset = offset.str.replace("Z|UTC|GMT", "+00:00", regex=True)
     written = local.dt.strftime("%Y-%m-%dT%H:%M:%S.%f") + offset
     return pd.to_datetime(written, format="ISO8601", errors="coerce", utc=True), "UTC"
 
@@ -437,22 +457,31 @@ def _read_clock_numbers(texts: Cells) -> Cells | None:
         (r"[2-7]\d{4}(\.\d+)?", "D", "1899-12-30"),  # of a spreadsheet, 1954 to 2119
     ):
         if len(there) and there.str.fullmatch(pattern).all():
-            return pd.to_datetime(pd.to_numeric(texts), unit=unit, origin=origin).dt.round("ms")
+            numbers: Any = pd.to_numeric(texts)
+            return pd.to_datetime(numbers, unit=unit, origin=origin).dt.round("ms")
+    # Years with months as fractions: 1949.5 is July, 1949.083 February
+    if there.str.fullmatch(r"[12]\d{3}(\.\d+)?").all() and "." in "".join(there):
+        years: Any = pd.to_numeric(there)
+        months = 12 * (years - 1970)
+        if months.sub(months.round()).abs().max() < 0.045:  # as of 1949.08
+            times = months.round().to_numpy("int64").astype("datetime64[M]").astype("datetime64[s]")
+            return pd.Series(times, there.index).reindex(texts.index)
     return None
 
 
 def _parse_times(texts: Cells, time_format: str | None, where: str) -> Cells:
     import pandas as pd
 
-    times = pd.to_datetime(texts, format=time_format or "ISO8601", errors="coerce")
     if time_format:
-        return times
+        return pd.to_datetime(texts, format=time_format, errors="coerce")
+    texts = texts.mask(texts.str.match(_NO_DATE))
+    times = pd.to_datetime(texts, format="ISO8601", errors="coerce")
     others = texts[times.isna()]
     parse: Any = partial(pd.to_datetime, others, format="mixed", errors="coerce")
     with warnings.catch_warnings(action="ignore"):  # that each is parsed by itself
         day_first, month_first = parse(dayfirst=True), parse(dayfirst=False)
-    is_year_first = others.str.match(r"\d{4}\D").fillna(False).astype(bool)
-    unclear = others[day_first.notna() & (day_first != month_first) & ~is_year_first]
+    is_unclear = day_first.notna() & (day_first != month_first)
+    unclear = others[is_unclear & ~others.str.match(r"\d{4}\D")]
     if len(unclear):
         raise UserError(
             f"{where}: {unclear.iloc[0]!r} in column {texts.name!r} could be day or month first; "

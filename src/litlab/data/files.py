@@ -103,13 +103,22 @@ def read_cells(
                 frame, first = _name_columns(frame, names, where)
         except (ValueError, OSError, EOFError, ImportError) as error:
             # pandas' errors of parsing are ValueErrors
-            raise UserError(f"{where}: it can't be read ({first_line(error)})") from error
+            is_uneven = isinstance(error, pd.errors.ParserError)
+            advice = (
+                "; delete what stands above the names of the columns, or use --data.bad_rows drop "
+                "for rows with too many cells"
+            )
+            raise UserError(
+                f"{where}: it can't be read ({first_line(error)})" + advice * is_uneven
+            ) from error
     frame.index = pd.RangeIndex(first, first + len(frame))
 
     frame = frame.rename(columns=lambda name: str(name).strip())
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
-        raise UserError(f"{where}: two columns are called {twice[0]!r}; rename one")
+        raise UserError(
+            f"{where}: two columns are called {twice[0]!r}; rename one, or add a row of names"
+        )
     for name, cells in frame.select_dtypes(["object", "string"]).items():
         if cells.dtype == "string":
             stripped = cells.str.strip()
@@ -118,7 +127,7 @@ def read_cells(
                 _strip(cell, f"{where}: row {row}: {name!r}") for row, cell in cells.items()
             ]
             stripped = pd.Series(stripped, cells.index, dtype=object)
-        frame[name] = stripped.where(stripped.ne("").fillna(True).astype(bool))
+        frame[name] = stripped.replace("", float("nan"))
     frame = frame.dropna(how="all")
     if frame.empty:
         raise UserError(f"{where}: there are no rows; give one for each sample")
@@ -144,9 +153,11 @@ def _read_file(
 
         # Else pandas would make floats of whole numbers where one is missing
         return pyarrow.parquet.read_table(file).to_pandas(integer_object_nulls=True), 1
-    if suffix == ".jsonl":
-        lines = Path(file).read_text("utf-8-sig").splitlines()
-        return pd.DataFrame([json.loads(line) for line in lines if line.strip()], dtype=object), 1
+    if suffix in (".json", ".jsonl"):
+        text = Path(file).read_text("utf-8-sig").strip()
+        if not text.startswith("["):  # an object a line
+            text = "[" + ",\n".join(filter(str.strip, text.split("\n"))) + "]"
+        return pd.DataFrame(json.loads(text), dtype=object), 1
     if suffix == ".xlsx":
         return _read_excel(file, where), None
     return _read_csv(file, form, where, bad_rows), None
@@ -173,13 +184,11 @@ def _read_csv(source: Path | bytes, form: FileFormat, where: str, bad_rows: Poli
     # A first line such as sep=; is Excel's; else the delimiter is what cuts it into most cells
     first = read("\x00", nrows=1).iloc[0, 0]
     told = re.fullmatch(r"sep=(.)", first.strip())
-    if told:
-        frame = read(told[1], skiprows=1)
-        frame.index += 1
-    else:
-        sign = form.delimiter or max(_DELIMITERS, key=lambda sign: read(sign, nrows=1).shape[1])
-        frame = read(sign)
-    _check_quotes(frame, told[1] if told else sign, where)
+    sign = told[1] if told else form.delimiter
+    sign = sign or max(_DELIMITERS, key=lambda sign: read(sign, nrows=1).shape[1])
+    frame = read(sign, skiprows=int(bool(told)))
+    frame.index += bool(told)
+    _check_quotes(frame, sign, where)
     return frame
 
 
@@ -241,11 +250,11 @@ def _name_columns(frame: Frame, names: list[str] | None, where: str) -> tuple[Fr
 
     header = ["" if cell is None else str(cell).strip() for cell in frame.iloc[0]]
     frame = frame.iloc[1:]
-    for place in [place for place, name in enumerate(header) if place and not name]:
-        if not frame.iloc[:, place].isin(["", None]).all():
+    for place, name in enumerate(header):
+        if place and not name and not frame.iloc[:, place].isin(["", None]).all():
             rank_zero_info(f"warning: {where}: column {place + 1} has no name and is left out")
-    named = [place for place, name in enumerate(header) if name]
-    return frame.iloc[:, named].set_axis([header[place] for place in named], axis=1), first + 1
+    is_named = [bool(name) for name in header]
+    return frame.set_axis(header, axis=1).loc[:, is_named], first + 1
 
 
 def check_file(path: str | Path, setting: str) -> Path:

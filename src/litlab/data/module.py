@@ -68,6 +68,8 @@ class ExperimentData(LightningDataModule):
     item = "samples"  # what they are, for messages
     kind = "data"  # what is made up where nothing else is there
     metadata_type: ClassVar[type[Metadata]] = Metadata
+    # How the names of files end that `write_predictions` writes; "": it fills a folder
+    output_suffixes: ClassVar[tuple[str, ...]] = (".csv", ".parquet")
     shares_samples = True  # among processes: no sampler of Lightning's is needed
 
     public: ClassVar[Any] = None  # the public set that a subclass is named for, see `obtain`
@@ -350,6 +352,8 @@ class ExperimentData(LightningDataModule):
 
     def __getattr__(self, name: str) -> Any:
         """Return what the metadata says: ``data.num_classes`` is ``data.known.num_classes``."""
+        if hasattr(type(self), name):  # a property has raised this error: it raises it again
+            return object.__getattribute__(self, name)
         if is_fact(type(self), name):
             return getattr(self.known, name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")

@@ -47,9 +47,7 @@ class Table:
 
     def rows(self, split: str) -> Frame:
         """Return inputs and outcomes of a split."""
-        import pandas as pd
-
-        return pd.concat([self.inputs, self.outcomes], axis=1)[self.split == split]
+        return self.inputs.join(self.outcomes)[self.split == split]
 
 
 class OwnData(ExperimentData):
@@ -133,7 +131,8 @@ class OwnData(ExperimentData):
             split_column, group_column, time_column, tuple(cut), val_fraction, test_fraction, fold
         )
         self.form = FileFormat(delimiter, decimal, thousands, tuple(missing), time_format)
-        self.id_column, self.bad_rows, self.balance = id_column, bad_rows, balance
+        self.id_column, self.balance = id_column, balance
+        self.bad_rows: Policy = bad_rows
 
     def fit_table(
         self, raw: Frame, kinds: dict[str, Any], where: str, given: np.ndarray | None = None
@@ -151,24 +150,19 @@ class OwnData(ExperimentData):
                 out.
         """
         # The target and the columns that split are no inputs
-        of_task = {"classification": "category", "regression": "number", "labels": "category"}
-        apart = dict.fromkeys(self.targets, of_task.get(str(self.task), "target"))
+        of_task = {"regression": "number", None: "target"}
+        apart = dict.fromkeys(self.targets, of_task.get(self.task, "category"))
         apart |= self.split.columns
-        remedy = "correct it, or the setting that names it"
-        check_columns(raw, where, dict.fromkeys([*kinds, *apart], remedy))
         inputs = [name for name in kinds if name not in apart and name != self.id_column]
         kinds = {name: kinds[name] for name in inputs} | apart
-        columns = {
-            name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()
-        }
+        columns = self.fit_columns(raw, kinds, where)
 
         # All cells are read before a bad row is left out, so that one message has all of them. A
         # sample may have no label at all, and a text may be that of one column of several
         needed = set(apart if self.label_separator is None else self.split.columns)
         texts = [name for name in inputs if kinds[name] == "text"]
-        needed |= {*texts} if len(texts) == 1 else {*()}
-        options: Any = {"needed": needed, "bad_rows": self.bad_rows}
-        rows = read_columns(raw, columns, self.form, where, **options)
+        needed |= set(texts if len(texts) == 1 else ())
+        rows = read_columns(raw, columns, self.form, where, needed=needed, bad_rows=self.bad_rows)
 
         if given is not None:
             given = given[raw.index.get_indexer(rows.index)]
@@ -186,6 +180,20 @@ class OwnData(ExperimentData):
             target = fit_labels(train, self.targets, self.label_separator, where)
         known = {name: columns[name] for name in inputs}
         return Table(rows[inputs], rows[self.targets], split, known, target)
+
+    def fit_columns(self, raw: Frame, kinds: dict[str, Any], where: str) -> dict[str, Column]:
+        """Decide what the cells of some columns mean, see `fit_column`; refuse a file without
+        them.
+        """
+        named = {
+            name: key
+            for key, value in self.hparams.items()
+            for name in (value if isinstance(value, list) else [value])
+            if isinstance(name, str)
+        }
+        remedies = {name: f"correct it, or set --data.{named.get(name)}" for name in kinds}
+        check_columns(raw, where, remedies)
+        return {name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()}
 
     def describe_columns(self, table: Table) -> dict[str, Any]:
         """Return what `TargetMetadata` has of a table."""
@@ -205,8 +213,9 @@ class OwnData(ExperimentData):
 
     def read_cells(self, source: Source, setting: str = "--input") -> Frame:
         """Read the cells of a file, as `litlab.data.files.read_cells`."""
-        options: Any = {"names": self.column_names, "bad_rows": self.bad_rows}
-        return read_cells(source, self.form, setting=setting, **options)
+        return read_cells(
+            source, self.form, setting=setting, names=self.column_names, bad_rows=self.bad_rows
+        )
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with a row per row of `predict_input`: what it is, and what is predicted.

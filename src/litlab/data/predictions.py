@@ -37,11 +37,11 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     write_text(path, buffer.getvalue())
 
 
-def check_output(path: Path) -> None:
+def check_output(path: Path, suffixes: tuple[str, ...] = SUFFIXES) -> None:
     """Refuse a file of predictions whose kind is not known."""
-    if path.suffix not in SUFFIXES:
+    if not path.name.endswith(suffixes):
         raise UserError(
-            f"--output: {path} ends in none of {', '.join(SUFFIXES)}; name a file that does"
+            f"--output: {path} ends in none of {', '.join(suffixes)}; name a file that does"
         )
 
 

@@ -83,14 +83,14 @@ class Split:
         """
         if self.column is not None:
             words = rows[self.column].astype(str).str.lower()
-            given = words.map(SPLIT_NAMES).to_numpy(object)
-            wrong = rows[self.column][[split not in SPLITS for split in given]]
+            names: Cells = words.map(SPLIT_NAMES)
+            wrong, given = rows[self.column][names.isna()], names.to_numpy(object)
             if len(wrong):
                 raise UserError(
                     f"data.split_column: row {wrong.index[0]} says {wrong.iloc[0]!r}; write train, "
                     "val or test"
                 )
-            if "train" not in given:
+            if not names.eq("train").any():
                 raise UserError("data.split_column: no row is for train; mark the training rows")
         if given is None:
             given = np.full(len(rows), "train")
@@ -98,17 +98,18 @@ class Split:
 
         if self.cut:
             return self._cut(rows[self.time], given)
+        groups = rows[self.group].to_numpy(object) if self.group else None
         split = split_samples(
             given,
             self.val,
             0.0 if has_test else self.test,
             labels=labels,
-            groups=rows[self.group].to_numpy(object) if self.group else None,
+            groups=groups,
             times=rows[self.time].to_numpy() if self.time else None,
             fold=self.fold,
         )
-        if self.group:
-            check_groups(rows[self.group].to_numpy(object), split)
+        if groups is not None:
+            check_groups(groups, split)
         return split
 
     def _cut(self, times: Cells, given: np.ndarray) -> np.ndarray:
@@ -141,7 +142,7 @@ def check_groups(groups: np.ndarray, split: np.ndarray) -> None:
     """Refuse a group that is in two splits."""
     import pandas as pd
 
-    of_group = pd.Series(split[split != ""]).groupby(groups[split != ""])
+    of_group: Any = pd.Series(split[split != ""]).groupby(groups[split != ""])
     several = of_group.nunique()
     several = several[several > 1]
     if len(several):

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from litlab.errors import UserError
 from litlab.util.checksums import CHECKSUMS, find_damaged, write_checksums
-from litlab.util.files import sync
+from litlab.util.files import check_replaceable, record_digests, sync
 
 _UNUSED = 60  # days after which a cache is removed
 
@@ -83,6 +83,16 @@ def new_folder(folder: Path) -> Iterator[Path]:
         staging.rename(folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def replace_folder(folder: Path) -> Iterator[Path]:
+    """Fill a folder as `new_folder`, in place of an earlier one: see `check_replaceable`."""
+    with new_folder(folder) as staging:
+        yield staging
+        record_digests(staging)
+        check_replaceable(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 # Only where the work takes longer than two seconds, and only on a terminal.

@@ -6,14 +6,16 @@ served answers and baselines hold.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from itertools import compress
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.columns import Column, read_columns
+from litlab.data.columns import Column, count_unknown, read_columns
 from litlab.data.files import FileFormat, Frame, Policy, check_columns
 from litlab.data.serving import BATCH, Metadata, TensorSpec
 from litlab.errors import UserError
@@ -37,6 +39,7 @@ class Target(ABC):
 
     task: ClassVar[Task]
     model: ClassVar[str]  # the task module that is for it
+    guess: ClassVar[str]  # what is best without looking at the inputs
     columns: list[str]
 
     @property
@@ -65,16 +68,22 @@ class Target(ABC):
     def answer(self, output: np.ndarray) -> dict[str, Any]:
         """Return what is answered to a request, from the output for one sample, (name,)."""
 
-    @abstractmethod
+    def _name(self, values: np.ndarray) -> dict[str, float]:
+        # With the digits of a file of predictions
+        return {
+            name: round(float(value), 6) for name, value in zip(self.names, values, strict=True)
+        }
+
     def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
         """Return the test metrics of what a baseline predicts, as `encode` gives the truth."""
+        measure = label_scores if self.task == "labels" else classification_scores
+        return measure(predicted, truth)
 
     @property
-    @abstractmethod
     def summary(self) -> str:
         """What it is, in a few words."""
+        return f"{len(self.names)} {'labels' if self.task == 'labels' else 'classes'}"
 
-    @abstractmethod
     def score_guess(self, train: np.ndarray, test: np.ndarray) -> dict[str, Scores]:
         """Score what is best without looking at the inputs, by its name.
 
@@ -82,6 +91,9 @@ class Target(ABC):
             train: Targets of the training samples, as `encode` returns them.
             test: Those of the test.
         """
+        has_classes = self.task == "classification"
+        guess = np.bincount(train).argmax() if has_classes else train.mean(0)
+        return {self.guess: self.score(np.broadcast_to(guess, test.shape), test)}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the target as a checkpoint keeps it, for `load_target`."""
@@ -96,7 +108,7 @@ class Classes(Target):
         class_names: The classes, in the order of their numbers.
     """
 
-    task, model = "classification", "Classifier"
+    task, model, guess = "classification", "Classifier", "most frequent class"
     class_names: list[str]
 
     @property
@@ -122,24 +134,8 @@ class Classes(Target):
         return columns | dict(zip(classes, outputs.T, strict=True))
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:
-        rounded = [round(float(value), 6) for value in output]  # as in a file of predictions
-        best = int(output.argmax())
-        return {
-            "class": self.class_names[best],
-            "probability": rounded[best],
-            "probabilities": dict(zip(self.class_names, rounded, strict=True)),
-        }
-
-    def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
-        return classification_scores(predicted, truth)
-
-    @property
-    def summary(self) -> str:
-        return f"{len(self.class_names)} classes"
-
-    def score_guess(self, train: np.ndarray, test: np.ndarray) -> dict[str, Scores]:
-        guess = np.full_like(test, np.bincount(train).argmax())
-        return {"most frequent class": self.score(guess, test)}
+        named, name = self._name(output), self.class_names[int(output.argmax())]
+        return {"class": name, "probability": named[name], "probabilities": named}
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ class Numbers(Target):
         std: Standard deviation of each.
     """
 
-    task, model = "regression", "Regressor"
+    task, model, guess = "regression", "Regressor", "mean"
     mean: list[float]
     std: list[float]
 
@@ -166,7 +162,7 @@ class Numbers(Target):
         return rows[self.columns].to_numpy("float64", copy=True)
 
     def spec(self) -> TensorSpec:
-        what = "columns `targets`, in the units of the file"
+        what = "`columns` of the target, in the units of the file"
         return TensorSpec("predicted", "float64", (BATCH, len(self.columns)), what)
 
     def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
@@ -183,9 +179,6 @@ class Numbers(Target):
     def summary(self) -> str:
         return f"numbers ({', '.join(self.columns)})"
 
-    def score_guess(self, train: np.ndarray, test: np.ndarray) -> dict[str, Scores]:
-        return {"mean": self.score(np.broadcast_to(train.mean(0), test.shape), test)}
-
 
 @dataclass(frozen=True)
 class Labels(Target):
@@ -197,7 +190,7 @@ class Labels(Target):
             column of its own.
     """
 
-    task, model = "labels", "MultilabelClassifier"
+    task, model, guess = "labels", "MultilabelClassifier", "frequency of each"
     label_names: list[str]
     separator: str | None = None
 
@@ -208,7 +201,7 @@ class Labels(Target):
     def encode(self, rows: Frame) -> np.ndarray:
         """Return 1 for each label that is true, else 0, float32 of shape (row, label)."""
         if self.separator is None:
-            return np.stack([rows[name].isin(_YES) for name in self.columns], axis=1).astype("f4")
+            return rows[self.columns].isin(_YES).to_numpy("float32")
         sets = [split_labels(cell, self.separator) for cell in rows[self.columns[0]]]
         return np.array([[name in found for name in self.label_names] for found in sets], "f4")
 
@@ -218,32 +211,17 @@ class Labels(Target):
 
     def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         values, is_true = outputs[..., 0], outputs[..., 1] > 0
-        found = [self._list_true(row) for row in is_true]
-        columns: dict[str, Any] = {"prediction": [" ".join(names) for names in found]}
+        columns: dict[str, Any] = {
+            "prediction": [" ".join(compress(self.label_names, row)) for row in is_true]
+        }
         for place, name in enumerate(self.label_names):
             columns[f"label_{name}"] = is_true[:, place].astype(int)
             columns[f"probability_{name}"] = values[:, place]
         return columns
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:
-        rounded = [round(float(value), 6) for value in output[:, 0]]
-        return {
-            "labels": self._list_true(output[:, 1] > 0),
-            "probabilities": dict(zip(self.label_names, rounded, strict=True)),
-        }
-
-    def _list_true(self, is_true: np.ndarray) -> list[str]:
-        return [name for name, true in zip(self.label_names, is_true, strict=True) if true]
-
-    def score(self, predicted: np.ndarray, truth: np.ndarray) -> Scores:
-        return label_scores(predicted, truth)
-
-    @property
-    def summary(self) -> str:
-        return f"{len(self.label_names)} labels"
-
-    def score_guess(self, train: np.ndarray, test: np.ndarray) -> dict[str, Scores]:
-        return {"frequency of each": self.score(np.broadcast_to(train.mean(0), test.shape), test)}
+        is_true = compress(self.label_names, output[:, 1] > 0)
+        return {"labels": list(is_true), "probabilities": self._name(output[:, 0])}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +245,7 @@ class TargetMetadata(Metadata):
         form = FileFormat(**{**state["form"], "missing": tuple(state["form"]["missing"])})
         known = {field.name: state[field.name] for field in fields(cls)}  # facts say more
         loaded = {"target": load_target(state["target"]), "columns": columns, "form": form}
-        return cls(**{**known, **loaded})
+        return cls(**known | loaded)
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self) | {"target": self.target.state_dict()}
@@ -275,7 +253,8 @@ class TargetMetadata(Metadata):
     def read(
         self, raw: Frame, where: str, form: FileFormat | None = None, bad_rows: Policy = "error"
     ) -> Frame:
-        """Read cells as the training file's were read; columns that it did not have are left out.
+        """Read cells as the training file's were read, and say which categories are new; columns
+        that it did not have are left out.
 
         Args:
             raw: As of `read_cells`.
@@ -285,8 +264,11 @@ class TargetMetadata(Metadata):
         """
         columns = {column.name: column for column in self.columns}
         check_columns(raw, where, dict.fromkeys(columns, "the training file has it"))
-        options: Any = {"needed": self.needed, "bad_rows": bad_rows}
-        return read_columns(raw, columns, form or self.form, where, **options)
+        form = form or self.form
+        rows = read_columns(raw, columns, form, where, needed=self.needed, bad_rows=bad_rows)
+        for name, texts in getattr(self, "categories", {}).items():
+            count_unknown(rows[name], texts, where)
+        return rows
 
     @property
     def needed(self) -> list[str]:
@@ -310,22 +292,14 @@ class TargetMetadata(Metadata):
     def class_names(self) -> list[str]:
         return self.output_names if self.task == "classification" else []
 
+    # As networks and metrics call them
+    label_names = target_names = output_names
+
     @property
     def num_outputs(self) -> int:
         return len(self.output_names)
 
-    @property
-    def num_classes(self) -> int:
-        """Outputs of a network, as many of them call it."""
-        return len(self.output_names)
-
-    @property
-    def label_names(self) -> list[str]:
-        return self.output_names
-
-    @property
-    def target_names(self) -> list[str]:
-        return self.output_names
+    num_classes = num_outputs
 
     @property
     def target_mean(self) -> list[float]:
@@ -391,9 +365,8 @@ def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Clas
         unknown = here & ~is_known
         if not unknown.any():
             continue
-        others, counts = np.unique(labels[unknown].astype(str), return_counts=True)
-        pairs = zip(others.tolist(), counts.tolist(), strict=True)
-        shown = some([f"{label!r} ({count:,})" for label, count in pairs])
+        counts = sorted(Counter(labels[unknown]).items())
+        shown = some([f"{label!r} ({count:,})" for label, count in counts])
         if unknown.sum() == here.sum():
             raise UserError(
                 f"{where}: none of the {here.sum():,} {name} samples is of a class that training "

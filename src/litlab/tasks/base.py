@@ -4,7 +4,6 @@ each stage.
 
 import json
 import warnings
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,9 +30,10 @@ class ExperimentModule(LightningModule):
     """A LightningModule that keeps its settings and builds its optimizer and its schedule from
     them.
 
-    A subclass says what its network makes of a batch, in `training_outputs` and `evaluate`, and
-    calls `set_metrics`. Metrics are logged once per epoch; the loss of a training step as
-    ``train/loss_step``, every ``trainer.log_every_n_steps``.
+    A batch is (inputs, target). A subclass sets `network` and `loss`, calls `set_metrics`, and says
+    in `convert` what those take; or it has `training_outputs` and `evaluate` of its own. Metrics
+    are logged once per epoch; the loss of a training step as ``train/loss_step``, every
+    ``trainer.log_every_n_steps``.
 
     ``lr`` is the optimizer's learning rate. `LRFinder`, and Lightning's ``LearningRateFinder`` and
     ``Tuner``, set it to what they found; an optimizer that has several rates gets all of them in
@@ -46,8 +46,11 @@ class ExperimentModule(LightningModule):
     """
 
     network: Any
+    loss: Any  # mean loss of what the network returns, and should
     task: ClassVar[str | None] = None  # what its data's target must be for; None: anything
     data_facts: tuple[str, ...] = ()  # settings that must be the same in model and data
+    num_outputs = 1  # of the network, for each sample
+    output_name = "outputs"  # what `test_step` calls them
     members = 1  # networks whose losses add up to that of a training step
     train_metrics: StageMetrics
     val_metrics: StageMetrics
@@ -100,9 +103,8 @@ class ExperimentModule(LightningModule):
             return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
         inputs = apply_to_collection(inputs, Tensor, cast)
-        outputs = (
-            self.network(**inputs[0]) if isinstance(inputs[0], dict) else self.network(*inputs)
-        )
+        first = inputs[0]
+        outputs = self.network(**first) if isinstance(first, dict) else self.network(*inputs)
         return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
     def configure_callbacks(self) -> list[Callback]:
@@ -173,32 +175,59 @@ class ExperimentModule(LightningModule):
         """Step the schedule, every ``frequency`` optimizer steps of the run; Lightning would count
         by the epoch.
         """
-        every = (
-            self.schedule.frequency
-            if self.schedule is not None and self.schedule.interval == "step"
-            else 1
-        )
+        schedule = self.schedule
+        every = schedule.frequency if schedule and schedule.interval == "step" else 1
         if self.global_step % every == 0:
             super().lr_scheduler_step(scheduler, metric)
 
     # ---- the steps
 
-    @abstractmethod
+    def training_loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the mean training loss, shape (); extend it for a loss of your own.
+
+        Args:
+            outputs: What the network returns, such as logits, (batch, output).
+            target: What it should, as of `standardise`.
+        """
+        return self.loss(outputs, target)
+
+    def standardise(self, target: Tensor) -> Tensor:
+        """Return a target as the loss takes it."""
+        return target
+
+    def convert(self, outputs: Tensor, target: Tensor) -> tuple[Any, Tensor]:
+        """Return outputs of the network, or None, and a target as metrics take them."""
+        return outputs, target
+
     def training_outputs(self, batch: Any) -> tuple[Tensor, Tensor | None, Tensor]:
         """Return the loss of a training batch, shape (), and outputs (or None) and target as its
         metrics take them.
         """
+        outputs, target = self.evaluation_outputs(batch)
+        loss = self.training_loss(outputs, self.standardise(target))
+        return loss, *self.convert(outputs.detach(), target)
 
     def evaluation_outputs(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Return what the network returns for a batch of evaluation, and the target."""
         inputs, target = batch
         return self(inputs), target
 
-    @abstractmethod
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Add a batch, as `evaluation_outputs` returns it, to metrics, and return what callbacks
-        that plot get.
+        that plot get. The loss is the plain one, so that runs with other settings can be compared.
         """
+        loss = self.loss(outputs, self.standardise(target))
+        predicted, truth = self.convert(outputs, target)
+        metrics.add(loss, predicted, truth)
+        return {"loss": loss, self.output_name: outputs, "predicted": predicted}
+
+    def expected_loss(self, batch: Any) -> float:
+        """Return the training loss of a guess, outputs that are all 0: equal probabilities, or the
+        means of the training.
+        """
+        target = self.standardise(batch[1])
+        outputs = torch.zeros(len(target), self.num_outputs, device=target.device)
+        return self.members * self.training_loss(outputs, target).item()
 
     def batch_loss(self, batch: Any) -> Tensor:
         """Return what `training_step` does, the mean loss of the batch, but leave metrics and

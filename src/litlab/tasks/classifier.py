@@ -10,7 +10,6 @@ from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassF1Score
 
 from litlab.errors import UserError
-from litlab.metrics import StageMetrics
 from litlab.nn.adapt import adapt_network, forget_weights
 from litlab.nn.ensemble import Ensemble, are_copies, build_networks, mean_prediction, split_members
 from litlab.tasks.base import ExperimentModule
@@ -80,6 +79,7 @@ class Classifier(ExperimentModule):
 
     task = "classification"
     data_facts = ("num_classes", "image_shape")
+    loss, output_name = staticmethod(F.cross_entropy), "logits"
     class_weights: Tensor | None
     mix: Any
 
@@ -116,7 +116,7 @@ class Classifier(ExperimentModule):
             )
         if image_shape is not None:
             networks = [adapt_network(part, image_shape, num_classes) for part in networks]
-        self.members = members
+        self.members, self.num_outputs = members, num_classes
         self.network = networks[0] if members == 1 else Ensemble(networks, vectorize)
         if isinstance(block, dict):
             # Rebuilt from a checkpoint without a download
@@ -164,18 +164,18 @@ class Classifier(ExperimentModule):
             return super().forward(inputs)
         return average_views(super().forward, inputs, self.flip_tta, self.shift_tta)
 
-    def training_loss(self, logits: Tensor, target: Tensor) -> Tensor:
+    def training_loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the mean training loss of a network, shape (); extend it for a loss of your own.
 
         Args:
-            logits: Shape (batch, classes).
+            outputs: Logits, shape (batch, classes).
             target: Labels, shape (batch,), or with mixup and cutmix shares of the classes, (batch,
                 classes).
         """
         # Not the mean, which torch divides by the weights of the batch: a rare class would count
         # less in a small one.
         losses = F.cross_entropy(
-            logits,
+            outputs,
             target,
             self.class_weights,
             label_smoothing=self.label_smoothing,
@@ -188,34 +188,25 @@ class Classifier(ExperimentModule):
         and labels.
         """
         # Mixes draw from torch's own generators, which `ExactResume` seeds for each batch.
-        inputs, target = self.mix(*batch) if self.mixup or self.cutmix else batch
-        logits = self(inputs)
+        mixed = self.mix(*batch) if self.mixup or self.cutmix else batch
+        logits, target = self.evaluation_outputs(mixed)
         labels = target if target.ndim == 1 else target.argmax(dim=1)
         if self.members == 1:
             loss, predicted = self.training_loss(logits, target), logits
         else:
             loss = torch.stack([self.training_loss(member, target) for member in logits]).sum()
             predicted = mean_prediction(logits)
-        return loss, predicted.detach().softmax(dim=1), labels
+        return loss, *self.convert(predicted.detach(), labels)
 
-    def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Add logits and labels to metrics, and return loss and logits."""
-        # The plain one, so that runs with other smoothing can be compared
-        loss = F.cross_entropy(outputs, target)
-        metrics.add(loss, outputs.softmax(dim=1), target)
-        return {"loss": loss, "logits": outputs}
+    def convert(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return class probabilities and labels."""
+        return outputs.softmax(dim=1), target
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return class probabilities, shape (batch, classes), for a batch of inputs without
         labels.
         """
         return self(batch).float().softmax(dim=1)
-
-    def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
-        """Return the training loss of equal probabilities for all classes."""
-        labels = batch[1]
-        logits = torch.zeros(len(labels), self.hparams["num_classes"], device=labels.device)
-        return self.members * self.training_loss(logits, labels).item()
 
 
 def make_mix(

@@ -78,7 +78,7 @@ class Forecaster(ExperimentModule):
             )
         self.network = network
         self.horizon, self.num_targets = horizon, num_targets
-        self.loss, self.quantiles = LOSSES[loss], quantiles
+        self.point_loss, self.quantiles = LOSSES[loss], quantiles
         self.coverage, self.conformal = coverage, Conformal(coverage)
         # Added up at once: forecasts of many steps and channels would take much memory.
         self.set_metrics({"errors": ForecastMetrics(num_targets)}, flush_every=1)
@@ -99,23 +99,21 @@ class Forecaster(ExperimentModule):
             )
         return outputs.float() if self.training else outputs.float().sort(dim=-1).values
 
-    def training_loss(self, outputs: Tensor, future: Tensor) -> Tensor:
-        """Return the mean training loss, shape (); extend it for a loss of your own.
-
-        Args:
-            outputs: What the network returns, (batch, horizon, channel, outputs).
-            future: The truth, (batch, horizon, channel), in scaled units.
+    def loss(self, outputs: Tensor, future: Tensor) -> Tensor:
+        """Return the mean loss, shape (), of what the network returns, (batch, horizon, channel,
+        outputs), and the truth, (batch, horizon, channel), in scaled units.
         """
         if self.quantiles is None:
-            return self.loss(outputs.squeeze(-1), future.expand(outputs.shape[:-1]))
+            return self.point_loss(outputs.squeeze(-1), future.expand(outputs.shape[:-1]))
         error = future.unsqueeze(-1) - outputs
         quantiles = torch.tensor(self.quantiles).to(error.device, non_blocking=True)
         return torch.maximum(quantiles * error, (quantiles - 1) * error).mean()
 
-    def training_outputs(self, batch: Batch) -> tuple[Tensor, None, Tensor]:
-        """Return the loss and the truth; errors of the training are not counted."""
-        outputs, future = self.evaluation_outputs(batch)
-        return self.training_loss(outputs, future), None, future
+    def convert(self, outputs: Tensor, target: Tensor) -> tuple[Tensor | None, Tensor]:
+        """Return forecast and ends of its interval, and the truth; errors of the training are not
+        counted.
+        """
+        return None if self.training else self.calibrate(outputs), target
 
     def evaluation_outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return what the network returns, (batch, horizon, channel, outputs), and the truth
@@ -129,13 +127,9 @@ class Forecaster(ExperimentModule):
         """
         if metrics is self.val_metrics:
             self.conformal.update(outputs[..., 0], outputs[..., -1], target)
-        loss = Forecaster.training_loss(self, outputs, target)  # without what a subclass adds
-        predicted = self.calibrate(outputs)
-        metrics.add(loss, predicted, target)
-        return {
-            "loss": loss,
-            **dict(zip(("forecast", "lower", "upper"), predicted.unbind(dim=-1), strict=True)),
-        }
+        shown = super().evaluate(metrics, outputs, target)
+        names = "forecast", "lower", "upper"
+        return shown | dict(zip(names, shown["predicted"].unbind(dim=-1), strict=True))
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return forecast, lower and upper end of its interval, in scaled units, (batch, horizon,
@@ -192,9 +186,8 @@ class Forecaster(ExperimentModule):
         scaled units.
         """
         future = batch["future"].float()
-        return Forecaster.training_loss(
-            self, future.new_zeros(*future.shape, len(self.quantiles or [1])), future
-        ).item()
+        guess = future.new_zeros(*future.shape, len(self.quantiles or [1]))
+        return self.loss(guess, future).item()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the calibration: that of the weights that were validated, which with EMA are the

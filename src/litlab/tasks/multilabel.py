@@ -51,6 +51,7 @@ class MultilabelClassifier(ExperimentModule):
 
     task = "labels"
     data_facts = ("label_names", "image_shape")
+    loss = staticmethod(F.binary_cross_entropy_with_logits)
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class MultilabelClassifier(ExperimentModule):
                 "model.label_names: it is not set, and the data does not provide it; name the "
                 "labels, or set data.task labels"
             )
-        count = len(label_names)
+        self.num_outputs = count = len(label_names)
         if image_shape is not None:
             network = adapt_network(network, image_shape, count)
         self.network = network
@@ -83,29 +84,18 @@ class MultilabelClassifier(ExperimentModule):
         }
         self.set_metrics(scores, metrics)
 
-    def training_loss(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the mean training loss, shape (); extend it for a loss of your own.
-
-        Args:
-            logits: Shape (batch, label).
-            target: Labels, 0 or 1, likewise.
-        """
-        return F.binary_cross_entropy_with_logits(logits, target)
-
-    def training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss, probabilities and labels."""
-        inputs, target = batch
-        logits = self(inputs)
-        return self.training_loss(logits, target), logits.detach().sigmoid(), target.long()
+    def convert(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return probabilities and labels."""
+        return outputs.sigmoid(), target.long()
 
     def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
         """Add logits and labels to metrics, and return loss and logits."""
-        loss, predicted = F.binary_cross_entropy_with_logits(outputs, target), outputs.sigmoid()
+        predicted, truth = self.convert(outputs, target)
         if metrics is self.val_metrics:
-            self.curve.update(predicted, target.long())
+            self.curve.update(predicted, truth)
         if metrics is self.test_metrics:  # so that a half is the threshold
             predicted = move_thresholds(predicted, self.thresholds)
-        metrics.add(loss, predicted, target.long())
+        metrics.add(loss := self.loss(outputs, target), predicted, truth)
         return {"loss": loss, "logits": outputs}
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
@@ -127,18 +117,15 @@ class MultilabelClassifier(ExperimentModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.thresholds = checkpoint.get("thresholds", self.thresholds)
 
-    def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
-        """Return the training loss of a probability of one half for each label."""
-        return self.training_loss(torch.zeros_like(batch[1]), batch[1]).item()
-
 
 def choose_thresholds(curve: MultilabelPrecisionRecallCurve) -> list[float]:
     """Return the threshold with the best F1 of each label; the middle one of equal ones."""
-    precision, recall, thresholds = curve.compute()
+    computed: Any = curve.compute()
+    precision, recall, thresholds = computed
     f1 = (2 * precision * recall / (precision + recall)).nan_to_num(0.0)  # 0 / 0 where none is true
     best = f1[:, :-1] >= f1[:, :-1].amax(dim=1, keepdim=True) - 1e-9
-    chosen = [thresholds.cpu()[row].median().item() for row in best.cpu()]
-    return [min(max(value, 0.01), 0.99) for value in chosen]
+    thresholds = thresholds.clamp(0.01, 0.99).cpu()
+    return [thresholds[row].median().item() for row in best.cpu()]
 
 
 def move_thresholds(predicted: Tensor, thresholds: list[float]) -> Tensor:

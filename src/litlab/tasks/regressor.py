@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from litlab.errors import UserError
-from litlab.metrics import WIDEST, RegressionErrors, StageMetrics
+from litlab.metrics import WIDEST, RegressionErrors
 from litlab.nn.adapt import adapt_network
 from litlab.tasks.base import LOSSES, ExperimentModule
 
@@ -69,7 +69,7 @@ class Regressor(ExperimentModule):
                 "model.target_names: it is not set, and the data does not provide it; "
                 "name the targets"
             )
-        count = len(target_names)
+        self.num_outputs = count = len(target_names)
         if image_shape is not None:
             network = adapt_network(network, image_shape, count)
         self.network = network
@@ -92,47 +92,15 @@ class Regressor(ExperimentModule):
             )
         return outputs
 
-    def training_loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the mean training loss, shape (); extend it for a loss of your own.
-
-        Args:
-            outputs: What the network returns, standardised, (batch, target).
-            target: What it should, standardised, (batch, target).
-        """
-        return self.loss(outputs, target)
-
-    def training_outputs(self, batch: tuple[Any, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss; predictions and target in the units of the file, both (batch,
-        target).
-        """
-        inputs, target = batch
-        outputs = self(inputs)
-        return (
-            self.training_loss(outputs, self.standardise(target)),
-            self.scale_back(outputs),
-            _as_rows(target),
-        )
-
-    def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Add standardised outputs and the target to metrics; return loss and predictions in the
-        units of the file.
-        """
-        loss, predicted = self.loss(outputs, self.standardise(target)), self.scale_back(outputs)
-        metrics.add(loss, predicted, _as_rows(target))
-        return {"loss": loss, "predicted": predicted}
+    def convert(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return predictions and target in the units of the file, both (batch, target)."""
+        return self.scale_back(outputs), _as_rows(target)
 
     def predict_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return predictions in the units of the file, (batch, target), for a batch of inputs
         without a target.
         """
         return self.scale_back(self(batch))
-
-    def expected_loss(self, batch: tuple[Any, Tensor]) -> float:
-        """Return the loss of predicting the mean of the training rows everywhere, which is 0 when
-        standardised.
-        """
-        target = self.standardise(batch[1])
-        return self.loss(torch.zeros_like(target), target).item()
 
     def standardise(self, target: Tensor) -> Tensor:
         """Return a target, (batch, target) or (batch,), as its network should return it, float32

@@ -78,6 +78,22 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
     assert capsys.readouterr().out == ""  # of a part of the test
 
 
+@pytest.mark.parametrize(
+    ("own", "guess", "is_said"),
+    [
+        ({"test/acc": 0.88, "test/f1": 0.47}, {"test/acc": 0.88, "test/f1": 0.47}, True),
+        ({"test/acc": 0.87, "test/f1": 0.61}, {"test/acc": 0.88, "test/f1": 0.47}, False),
+        ({"test/mse": 2.0, "test/r2": -0.1}, {"test/mse": 1.9, "test/r2": -0.004}, True),
+        ({"test/mse": 1.8}, {"test/mse": 1.9}, False),
+        ({"test/loss": 1.0}, {"test/mine": 1.0}, False),
+    ],
+)
+def test_a_model_that_is_no_better_than_a_guess_is_said_to_be_so(caplog, own, guess, is_said):
+    caplog.set_level("INFO")
+    evaluation.warn_of_guess(own, "most frequent class", guess, torch.nn.Linear(1, 1))
+    assert ("no better than the baseline 'most frequent class'" in caplog.text) == is_said
+
+
 def test_every_logger_gets_what_it_takes(tmp_path):
     recorder, run = Recorder(), RunRecorder()
     loggers = [

@@ -70,6 +70,12 @@ def test_what_looks_the_same_is_said(said):
         "warning: f.csv: column 'label' has 'pos' (2) and 'POS' (1), and 1 more like that: they "
         "count as different; write them alike if they are the same"
     ]
+    for cells in (["audi 100 ls", "audi 100ls"], ["B 07", "b7"], ["a  b", "a b"]):
+        fit_column(pd.Series(cells, name="a"), "category", PLAIN, "f.csv")
+    assert len(said) == 4
+    for cells in (["2012-01-01 10:00", "2012-01-11 00:00"], ["1 10", "11 0"]):
+        fit_column(pd.Series(cells, name="a"), "category", PLAIN, "f.csv")
+    assert len(said) == 4
 
 
 def test_numbers():
@@ -115,13 +121,23 @@ def test_numbers_with_units_are_named(cell):
     fit_column(pd.Series([cell, "B52"] * 9, name="a"), "input", PLAIN, "f.csv")  # categories
 
 
-def test_points_that_may_stand_between_thousands_are_said(said):
-    assert numbers("49.194", "1.129") == [49.194, 1.129]
-    assert "three digits behind every point, as in 49.194; if that stands between" in said[0]
-    numbers("0.194", "1.129")
-    numbers("0.19", "1.129")
-    numbers(49.194, 1.129)
-    assert len(said) == 1
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        ({"a": ["49.194", "1.129"]}, "'a'"),
+        ({"a": ["49.194", "7"], "b": ["x", "y"], "c": ["1.000", "2.000"]}, "'a', 'c'"),
+        ({"a": ["49.194", "1.129"], "b": ["0.5", "2"]}, None),  # where it is the decimal sign
+        ({"a": ["0.194", "1.129"]}, None),
+        ({"a": [49.194, 1.129]}, None),
+    ],
+)
+def test_points_that_may_stand_between_thousands_are_said_once_a_file(said, columns, names):
+    raw = pd.DataFrame(columns, dtype=object)
+    kinds = {name: fit_column(raw[name], "input", PLAIN, "f.csv") for name in raw}
+    read_columns(raw, kinds, PLAIN, "f.csv")
+    message = f"f.csv: column {names} has three digits behind every point, as in 49.194; if that"
+    assert len(said) == (names is not None)
+    assert all(message in line for line in said)
 
 
 def test_times_that_can_not_be_misread():
@@ -135,9 +151,19 @@ def test_times_that_can_not_be_misread():
         "1700000000": "2023-11-14 22:13:20",
         "1700000000000": "2023-11-14 22:13:20",
         "45000.5": "2023-03-15 12:00:00",  # days of a spreadsheet
+        "9-Sep-03": "2003-09-09 00:00:00",
+        # Years with months as fractions, or with months
+        "1949.08333333": "1949-02-01 00:00:00",
+        "1949.5": "1949-07-01 00:00:00",
+        "1949.92": "1949-12-01 00:00:00",
+        "2010.05": "2010-05-01 00:00:00",
+        "1997": "1997-01-01 00:00:00",
         "no time": None,
+        "1997.4950": None,
+        "12:30": None,  # not today
     }
     assert {cell: times(cell)[0][0] for cell in cells} == cells
+    assert times(1949, None, "1949.25")[0] == ["1949-01-01 00:00:00", None, "1949-04-01 00:00:00"]
     assert times(1_700_000_000, None)[0] == ["2023-11-14 22:13:20", None]
 
 

@@ -36,6 +36,24 @@ def test_files_of_other_programs_and_frames(tmp_path):
     assert expected["b"].tolist() == ["x", "NA"]  # it was copied
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "b": "x"}\n\n{"a": null, "b": "y \u2028 z"}\n',
+        '\ufeff [{"a": 1, "b": "x"}, {"b": "y \u2028 z"}]\n',
+        '[\n {"a": 1,\n  "b": "x"},\n {"a": null, "b": "y \u2028 z"}\n]',
+    ],
+)
+@pytest.mark.parametrize("suffix", ["json", "jsonl"])
+def test_json(tmp_path, text, suffix):
+    """A list of objects, or one a line; a sign that ends lines elsewhere ends none here."""
+    path = tmp_path / f"my.{suffix}"
+    path.write_text(text, "utf-8")
+    frame = read_cells(path)
+    assert frame["a"].isna().tolist() == [False, True]
+    assert frame["b"].tolist() == ["x", "y \u2028 z"]
+
+
 def test_cells_and_rows():
     content = b' a ,b,,c\n1 , two words,0,?\n\n , ,1,\n"x,\n""y""",NA,2,-999\n'
     frame = read_cells(content)
@@ -50,11 +68,14 @@ def test_cells_and_rows():
     ("content", "message"),
     [
         (b"a,b\n", "data.path: there are no rows; give one for each sample"),
-        (b"a,b, a\n1,2,3\n", "data.path: two columns are called 'a'; rename one"),
-        (b"a,b\n1,2\n3,4,5\n", "data.path: it can't be read ("),
+        (b"a,b, a\n1,2,3\n", "data.path: two columns are called 'a'; rename one, or add"),
+        (b"a,b\n1,2\n3,4,5\n", "data.path: it can't be read (Error tokenizing data. C error: "
+                                "Expected 2 fields in line 3, saw 3); delete what stands above"),
+        (b"# by hand\na,b\n1,2\n", "data.path: it can't be read (Error tokenizing data. C error: "
+                                   "Expected 1 fields in line 2, saw 2); delete what stands above"),
         ("gone.csv", "data.path: there is no file gone.csv"),
     ],
-)
+)  # fmt: skip
 def test_files_that_can_not_be_read(content, message):
     assert refusal(read_cells, content).startswith(message)
 

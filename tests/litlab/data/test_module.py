@@ -54,7 +54,12 @@ def test_a_damaged_cache_is_prepared_again(make, said, place):
     for file in sorted(folder.iterdir()):
         flip(file, place)
         assert_same(list(prepared(make()).batches("val")), whole)
-        assert f"warning: {folder}: {file.name} is damaged; the data is prepared again" in said
+        # A digit of a checksum is damaged as if it were that file
+        names = [file.name] if file.suffix != ".json" else [path.name for path in folder.iterdir()]
+        lines = {
+            f"warning: {folder}: {name} is damaged; the data is prepared again" for name in names
+        }
+        assert lines & {*said}
         said.clear()
     (folder / file.name).unlink()
     assert_same(list(prepared(make()).batches("val")), whole)

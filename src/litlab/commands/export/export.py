@@ -32,27 +32,18 @@ been moved.
 
 def main(arguments: list[str]) -> int:
     options = Options("export", DESCRIPTION)
-    options.add_argument("--run", required=True, help="run or checkpoint to export")
-    options.add_argument(
-        "--format", required=True, choices=FORMATS, help="; ".join(map(": ".join, FORMATS.items()))
+    add, formats, kinds = options.add_argument, explain(FORMATS), explain(KINDS)
+    add("--run", required=True, help="run or checkpoint to export")
+    add("--format", required=True, choices=FORMATS, help=formats)
+    add("--quantize", choices=KINDS, help=kinds)
+    what = (
+        "folder to write (default: exported/FORMAT[-KIND] in the run's folder); an export there is "
+        "replaced"
     )
-    options.add_argument("--quantize", choices=KINDS, help="; ".join(map(": ".join, KINDS.items())))
-    options.add_argument(
-        "--output",
-        metavar="DIR",
-        type=Path,
-        help="folder to write (default: exported/FORMAT[-KIND] in the run's folder); an export "
-        "there is replaced",
-    )
-    options.add_argument(
-        "--opset", metavar="N", type=count, help="of ONNX (default: torch's choice)"
-    )
-    options.add_argument(
-        "--threads",
-        metavar="N",
-        type=count,
-        help="threads to measure with (default: torch's choice)",
-    )
+    add("--output", metavar="DIR", type=Path, help=what)
+    add("--opset", metavar="N", type=count, help="of ONNX (default: torch's choice)")
+    what = "threads to measure with (default: torch's choice)"
+    add("--threads", metavar="N", type=count, help=what)
     chosen, settings = options.parse_known_args(arguments)
     if chosen.format == "torchscript" and chosen.quantize:
         raise UserError(
@@ -70,3 +61,7 @@ def main(arguments: list[str]) -> int:
             f"export: it needs {error.name}; pip install '.[export,torchao]'"
         ) from error
     return 0
+
+
+def explain(choices: dict[str, str]) -> str:
+    return "; ".join(map(": ".join, choices.items()))

@@ -2,16 +2,16 @@
 
 import copy
 import math
-import shutil
 import time
 from argparse import Namespace
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
 from litlab.artifact import Artifact
@@ -25,8 +25,8 @@ from litlab.commands.export.graph import trace, write_graph
 from litlab.commands.export.parity import compare
 from litlab.commands.export.quantize import check_kind, quantize
 from litlab.data.serving import Serving
-from litlab.data.store import new_folder
-from litlab.util.files import check_replaceable, record_digests
+from litlab.data.store import replace_folder
+from litlab.metrics import StageMetrics
 from litlab.util.text import print_table
 
 # Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The
@@ -36,6 +36,7 @@ TOLERANCE = {"onnx": 1e-4, "pt2": 1e-5, "aoti": 1e-4, "torchscript": 1e-5}
 QUANTIZED_SAMPLES = 1000  # to compare with quantized layers in PyTorch, which are slow
 BATCH_SIZES = (1, 32)  # to measure, for as many seconds
 SECONDS = 0.5
+Metrics = dict[str, float]
 
 
 def export_run(options: Namespace, settings: list[str]) -> None:
@@ -55,7 +56,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
     data.prepare_data()  # which nothing else has done where there is no test
     data.setup()
 
-    with new_folder(target) as folder:
+    with replace_folder(target) as folder:
         # Quantize, trace and write.
         module: nn.Module = reference
         # It can't be copied
@@ -88,26 +89,41 @@ def export_run(options: Namespace, settings: list[str]) -> None:
             "exported": measure_speed(run, serving),
         }
         manifest["metrics"] = {"run": metrics}
-        if hasattr(experiment.model, "test_metrics"):
-            replace_network(experiment.model, data, serving, run)
-            manifest["metrics"]["exported"] = test_model(trainer, experiment)
+        test_metrics = getattr(experiment.model, "test_metrics", None)
+        if metrics and isinstance(test_metrics, StageMetrics):
+            count: Any = trainer.num_test_batches[0]
+            batches = islice(data.test_dataloader(), count)
+            exported = test_exported(test_metrics, batches, serving, run)
+            manifest["metrics"]["exported"] = exported
         write_folder(folder, serving, run, manifest)
-        record_digests(folder)
-        check_replaceable(target)
-        shutil.rmtree(target, ignore_errors=True)  # an earlier export
     remember(target)
     print_report(manifest)
     print(f"Exported: {target}")
 
 
-def test_model(trainer: Trainer, experiment: Experiment) -> dict[str, float]:
+def test_model(trainer: Trainer, experiment: Experiment) -> Metrics:
     """Return the test metrics of the model as it is; none where it can't be tested."""
     if not is_testable(experiment.model, experiment.data):
         return {}
     trainer.test(experiment.model, experiment.data, verbose=False)
-    metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
+    return take_finite(trainer.callback_metrics)
+
+
+@torch.inference_mode()  # as the test before, or its tensors could not be changed
+def test_exported(
+    metrics: StageMetrics, batches: Iterable[Any], serving: Serving, run: Run
+) -> Metrics:
+    """Return the test metrics of an exported model, which has no loss."""
+    for batch in batches:
+        outputs = run([tensor.contiguous().numpy() for tensor in serving.raw(batch)])
+        predicted = serving.predicted([torch.from_numpy(array) for array in outputs])
+        metrics.add(torch.tensor(math.nan), predicted, serving.target(batch))
+    return take_finite(metrics.compute())
+
+
+def take_finite(metrics: Mapping[str, Tensor]) -> Metrics:
     # R2 of a constant is NaN
-    return {name: value for name, value in metrics.items() if math.isfinite(value)}
+    return {name: value.item() for name, value in metrics.items() if value.isfinite()}
 
 
 def measure_speed(run: Run, serving: Serving) -> dict[str, float]:
@@ -145,26 +161,3 @@ def print_report(manifest: dict[str, Any]) -> None:
         table.add_row(f"ms for a batch of {size}", f"{milliseconds:.2f}", f"{exported:.2f}")
     print_table(table)
     print(f"{manifest['size_bytes'] / 2**20:.2f} MiB, loaded in {manifest['load_seconds']:.2f} s")
-
-
-def replace_network(model: Any, data: Any, serving: Serving, run: Run) -> None:
-    """Let an exported model be tested in place of the network, on batches before `transform`; it
-    has no loss.
-    """
-    transform = data.transform
-    kept: dict[str, Any] = {}
-
-    def keep(batch: Any, epoch: int | None) -> Any:
-        kept["batch"] = batch
-        return transform(batch, epoch)
-
-    def test(batch: Any, batch_idx: int) -> None:
-        serving.to(model.device)
-        raw = [tensor.contiguous().cpu().numpy() for tensor in serving.raw(kept["batch"])]
-        predicted = serving.predicted(
-            [torch.from_numpy(array).to(model.device) for array in run(raw)]
-        )
-        model.test_metrics.add(torch.tensor(math.nan), predicted, serving.target(kept["batch"]))
-
-    data.transform = keep
-    model.test_step = test

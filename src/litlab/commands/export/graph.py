@@ -42,12 +42,9 @@ def trace(module: nn.Module, serving: Serving) -> ExportedProgram:
     except Exception as error:  # of many kinds, and all about the model, which was tested before
         raise UserError(_explain_refusal(error, module)) from error
 
-    sizes = {
-        node.name: node.meta["val"].shape
-        for node in program.graph.nodes
-        if node.op == "placeholder"
-    }
-    check_axes(serving, [list(sizes[str(name)]) for name in program.graph_signature.user_inputs])
+    placeholders = program.graph.find_nodes(op="placeholder")  # weights, then inputs
+    inputs = placeholders[-len(serving.inputs) :]
+    check_axes(serving, [list(node.meta["val"].shape) for node in inputs])
     return program
 
 

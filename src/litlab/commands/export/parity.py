@@ -54,6 +54,7 @@ def compare(
     free size.
     """
     unit = serving.unit().double()
+    has_classes = serving.outputs[0].name == "probabilities"
     largest, means, is_equal = [], [], []
     with torch.no_grad():
         for raw in _cut(batches, serving):
@@ -61,15 +62,15 @@ def compare(
             answers = [torch.from_numpy(array) for array in run([tensor.numpy() for tensor in raw])]
             errors = [_measure_error(*pair) / unit for pair in zip(expected, answers, strict=True)]
             largest += [error.max() for error in errors]
-            means += [error.flatten(1).mean(1) for error in errors]
-            is_equal.append(expected[0].argmax(1) == answers[0].argmax(1))
-    equal = torch.cat(is_equal).double()
-    has_classes = serving.outputs[0].name == "probabilities"
+            means += [error.reshape(len(error), -1).mean(1) for error in errors]
+            if has_classes:
+                is_equal.append(expected[0].argmax(1) == answers[0].argmax(1))
+    mean = torch.cat(means)
     return Parity(
         difference=torch.stack(largest).max().item(),
-        mean_difference=torch.cat(means).mean().item(),
-        equal_classes=equal.mean().item() if has_classes else None,
-        samples=len(equal),
+        mean_difference=mean.mean().item(),
+        equal_classes=torch.cat(is_equal).double().mean().item() if has_classes else None,
+        samples=len(mean) // len(serving.outputs),
     )
 
 
@@ -81,7 +82,8 @@ def _measure_error(expected: Tensor, answer: Tensor) -> Tensor:
     apart.
     """
     both = expected.isnan() & answer.isnan()
-    steps = 2 * torch.finfo(expected.dtype).eps * expected.double().abs()
+    eps = torch.finfo(expected.dtype).eps if expected.is_floating_point() else 0.0
+    steps = 2 * eps * expected.double().abs()
     error = (expected.double() - answer.double()).abs() - steps
     return error.clamp(min=0.0).masked_fill(both, 0.0).nan_to_num(nan=math.inf)
 

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from litlab.artifact import Artifact, is_exported
-from litlab.artifact.artifact import take_arrays
+from litlab.artifact.artifact import Run, take_arrays
+from litlab.artifact.trusted import load_serving
 from litlab.commands.serve.batcher import Answer
-from litlab.commands.serve.readers import Fields, Sample, choose_reader
+from litlab.data.serving import Sample, Serving
+from litlab.errors import UserError
 
-Arrays = Sequence[np.ndarray]
+# What was sent: values of JSON, texts and files (bytes) of a form, by their names
+Fields = Mapping[str, Any]
 
 
 class Model:
@@ -19,11 +22,8 @@ class Model:
     manifest.
     """
 
-    def __init__(
-        self, manifest: Mapping[str, Any], files: Mapping[str, str], run: Callable[[Arrays], Arrays]
-    ) -> None:
-        self.manifest, self.run = manifest, run
-        self.reader = choose_reader(manifest, files)
+    def __init__(self, manifest: Mapping[str, Any], serving: Serving, run: Run) -> None:
+        self.manifest, self.serving, self.run = manifest, serving, run
 
     def answer(self, requests: Sequence[Fields]) -> list[Answer]:
         """Return the answer to each request; an exception is that of one request, and does not
@@ -32,24 +32,44 @@ class Model:
         Raises:
             Exception: The model fails on all of them together.
         """
-        read = [_attempt(self.reader.read, fields) for fields in requests]
+        read = [_attempt(self._read, fields) for fields in requests]
         samples = [sample for sample in read if isinstance(sample, Sample)]
         computed = iter(self._compute(samples) if samples else [])
         return [next(computed) if isinstance(sample, Sample) else sample for sample in read]
 
+    def _read(self, fields: Fields) -> Sample:
+        """Read the field of the model's kind, or the file of a form."""
+        field = self.serving.field
+        for name in fields:
+            if name not in (field, "file"):
+                raise UserError(
+                    f"{name[:40]!r}: there is no such field; send {field!r} in JSON or a form"
+                )
+        sent = fields.get(field, fields.get("file"))
+        if sent is None:
+            raise UserError(
+                f"there is no {field}; send it as {field!r}, or as the file 'file' of a form"
+            )
+        return self.serving.read(sent)
+
     def _compute(self, samples: list[Sample]) -> list[Answer]:
         """Call the model once."""
-        outputs = self.run(self.reader.stack(samples))
+        outputs = self.run(self.serving.stack(samples))
         ends = np.cumsum([len(sample.inputs[0]) for sample in samples]).tolist()
         if any(len(output) != ends[-1] for output in outputs):  # or one would get another's answer
             raise RuntimeError(f"the model has no answer for each of {ends[-1]} inputs")
+        # Those of each request
+        parts = zip(*(np.split(output, ends[:-1]) for output in outputs), strict=True)
+        return [_attempt(self._answer, *pair) for pair in zip(parts, samples, strict=True)]
 
-        answers = []
-        names = [entry["name"] for entry in self.manifest["outputs"]]
-        for sample, start, end in zip(samples, [0, *ends], ends, strict=False):
-            rows = {name: output[start:end] for name, output in zip(names, outputs, strict=True)}
-            answers.append(_attempt(self.reader.answer, rows, sample.context))
-        return answers
+    def _answer(self, outputs: Sequence[np.ndarray], sample: Sample) -> dict[str, Any]:
+        if not np.isfinite(outputs[0]).all():
+            raise UserError(
+                "the model's answer is not a finite number; are the values like those of the "
+                "training?"
+            )
+        names = [spec.name for spec in self.serving.outputs]
+        return self.serving.answer(dict(zip(names, outputs, strict=True)), sample.context)
 
 
 def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -67,13 +87,11 @@ def load_model(run: str, settings: list[str], workers: int) -> Model:
 
     torch.set_num_threads(max(1, torch.get_num_threads() // workers))
     if is_exported(run):
-        artifact, files = Artifact(Path(run)), Path(run).glob("*.json")
-        return Model(
-            artifact.manifest, {file.name: file.read_text("utf-8") for file in files}, artifact.run
-        )
+        artifact = Artifact(Path(run))
+        serving = load_serving(Path(run), artifact.manifest)
+        return Model(artifact.manifest, serving, artifact.run)
 
     from litlab.artifact.servable import load_servable
 
     _, servable, manifest = load_servable(run, settings)
-
-    return Model({**manifest, "format": "pytorch"}, servable.serving.files(), take_arrays(servable))
+    return Model({**manifest, "format": "pytorch"}, servable.serving, take_arrays(servable))

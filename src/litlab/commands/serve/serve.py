@@ -29,46 +29,28 @@ arguments are settings of the run.
 """
 
 
+_seconds, _megabytes = partial(amount_of, "seconds"), partial(amount_of, "megabytes")
+FLAGS = (
+    ("--host", None, str, "address to listen on (default: 127.0.0.1, this machine alone)"),
+    ("--port", None, int, "port (default: 8000); 0 for a free one"),
+    ("--workers", "N", count, "processes, each with a model (default: 1)"),
+    ("--batch_size", "N", count, "most requests computed together (default: 32)"),
+    ("--queue", "N", count, "most requests of a worker at a time; more get 503 (default: 128)"),
+    ("--timeout", "S", _seconds, "seconds after which a request gets 504 (default: 60)"),
+    ("--max_mb", "MB", _megabytes, "megabytes of a request's body (default: 10)"),
+)
+
+
 def parse_options(arguments: list[str]) -> ServeOptions:
     """Read the command line and the token. The run becomes its folder, as later workers must not
     find another one.
     """
     parser = Options("serve", DESCRIPTION)
-    add, seconds, megabytes = (
-        parser.add_argument,
-        partial(amount_of, "seconds"),
-        partial(amount_of, "megabytes"),
-    )
-    add("--run", required=True, metavar="RUN", help="run, checkpoint, or folder of an export")
-    add(
-        "--trust",
-        action="store_true",
-        help="load an export of others that is code, as torch's formats are",
-    )
-    add("--host", help="address to listen on (default: 127.0.0.1, this machine alone)")
-    add("--port", type=int, help="port (default: 8000); 0 for a free one")
-    add("--workers", metavar="N", type=count, help="processes, each with a model (default: 1)")
-    add(
-        "--batch_size",
-        metavar="N",
-        type=count,
-        help="most requests computed together (default: 32)",
-    )
-    add(
-        "--queue",
-        metavar="N",
-        type=count,
-        help="most requests of a worker at a time; more get 503 (default: 128)",
-    )
-    add(
-        "--timeout",
-        metavar="S",
-        type=seconds,
-        help="seconds after which a request gets 504 (default: 60)",
-    )
-    add(
-        "--max_mb", metavar="MB", type=megabytes, help="megabytes of a request's body (default: 10)"
-    )
+    parser.add_argument("--run", required=True, help="run, checkpoint, or folder of an export")
+    trust = "load an export of others that is code, as torch's formats are"
+    parser.add_argument("--trust", action="store_true", help=trust)
+    for flag, metavar, kind, what in FLAGS:
+        parser.add_argument(flag, metavar=metavar, type=kind, help=what)
     options = ServeOptions()
     _, options.settings = parser.parse_known_args(arguments, options)
     if not 0 <= options.port <= 65_535:

@@ -56,7 +56,8 @@ def warm_up(model: Model, batcher: Batcher, seconds: float) -> None:
         UserError: The model can't answer it.
     """
     try:
-        answer = batcher.submit(model.reader.example()).result(seconds)
+        sent = {model.serving.field: model.serving.sample_request()}
+        answer = batcher.submit(sent).result(seconds)
     except TimeoutError:
         answer = TimeoutError(f"no answer within {seconds:g} seconds")
     if isinstance(answer, Exception):

@@ -2,7 +2,6 @@
 
 import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -12,6 +11,7 @@ from torch.nn import functional
 from litlab.data.images.serving import ImageServing
 from litlab.types import NonNegativeFloat, NonNegativeInt
 
+_DRAWN = ("crop_y", "crop_x", "cutout_y", "cutout_x", "brightness", "contrast")
 _GREY = (0.2989, 0.587, 0.114)  # of red, green and blue, as in torchvision
 # The constants of splitmix64 as int64: torch multiplies modulo 2**64 all the same.
 _GOLDEN, _MIX_1, _MIX_2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
@@ -59,16 +59,14 @@ def augment_batch(
     Returns:
         float32 of shape (batch, channel, height, width), normalised.
     """
-    draws = uniform(
-        index, seed, epoch, "crop_y", "crop_x", "cutout_y", "cutout_x", "brightness", "contrast"
-    )
+    crop_y, crop_x, cutout_y, cutout_x, brightness, contrast = uniform(index, seed, epoch, *_DRAWN)
     _, height, width = shape = serving.metadata.image_shape
 
     if augment.crop:
         if images.shape[1:] == shape:
             images = reflect_pad(images, augment.crop)
-        y, x = (draws[:2] * (2 * augment.crop + 1)).long()
-        images = _crop(images, y, x, height, width)
+        shifts = 2 * augment.crop + 1
+        images = _crop(images, (crop_y * shifts).long(), (crop_x * shifts).long(), height, width)
 
     if augment.flip != "none":
         turn = epoch if augment.flip == "alternating" else 0
@@ -79,14 +77,12 @@ def augment_batch(
         images = torch.cat((images, images.flip(3))).index_select(0, place)
 
     if augment.brightness or augment.contrast:
-        images = _adjust(
-            images, _factors(draws[4], augment.brightness), _factors(draws[5], augment.contrast)
-        )
+        brightness = _factors(brightness, augment.brightness)
+        images = _adjust(images, brightness, _factors(contrast, augment.contrast))
     images = serving.encode(images)
     if augment.cutout:
-        rows, columns = (
-            _mark(*part, augment.cutout) for part in ((draws[2], height), (draws[3], width))
-        )
+        rows = _mark(cutout_y, height, augment.cutout)
+        columns = _mark(cutout_x, width, augment.cutout)
         # Quicker than `masked_fill_`; 0 is the mean
         images.mul_(~(rows[:, None, :, None] & columns[:, None, None]))
     return images
@@ -152,17 +148,11 @@ def uniform(index: Tensor, seed: int, epoch: int, *names: str) -> Tensor:
     Returns:
         float32 of shape (name, batch), uniform in [0, 1).
     """
-    keys = torch.tensor(_make_keys(seed, epoch, names))
+    texts = [f"{seed} {epoch} {name}".encode() for name in names]
+    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+    keys = torch.tensor([int.from_bytes(digest, "big", signed=True) for digest in digests])
     x = index * _GOLDEN + keys.to(index.device, non_blocking=True)[:, None]
     # The finaliser of splitmix. `>>` keeps the sign of an int64, hence the masks.
     x = (x ^ ((x >> 30) & (2**34 - 1))) * _MIX_1
     x = (x ^ ((x >> 27) & (2**37 - 1))) * _MIX_2
     return ((x >> 40) & (2**24 - 1)).float() * 2**-24
-
-
-@lru_cache(maxsize=64)  # the same for all batches of an epoch
-def _make_keys(seed: int, epoch: int, names: tuple[str, ...]) -> list[int]:
-    digests = [
-        hashlib.blake2b(f"{seed} {epoch} {name}".encode(), digest_size=8).digest() for name in names
-    ]
-    return [int.from_bytes(digest, "big", signed=True) for digest in digests]

@@ -1,8 +1,6 @@
 """Images and what is to be predicted of them, for training, evaluation and prediction."""
 
 import hashlib
-import json
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,9 +18,10 @@ from litlab.data.images.decode import (
     ImageMetadata,
     Mode,
     Resize,
-    decode_all,
+    decode_good,
     drop_bad_images,
     examine,
+    is_image,
     measure_depth,
 )
 from litlab.data.images.files import (
@@ -30,7 +29,6 @@ from litlab.data.images.files import (
     Listing,
     compute_mark,
     find_images,
-    find_parquet,
     list_folder,
     list_parquet,
     list_table,
@@ -56,7 +54,8 @@ from litlab.types import HalfOpenUnitInterval, PositiveInt
 from litlab.util.limits import find_memory
 
 _IMAGENET = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
-_VERSION = 7  # raise it when the arrays of the same source would come out different
+_MADE_UP = PublicImages("", "", (), tuple(f"class {number}" for number in range(10)), (3, 32, 32))
+_VERSION = 8  # raise it when the arrays of the same source would come out different
 _FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as they were meant
 _MEASURED = 2000  # images that colours are measured on, at most
 
@@ -74,15 +73,18 @@ class ImageData(OwnData):
     Args:
         dataset: `folder`, `csv` or `shards` for your own images, `generated` for made-up ones;
             null: what `path` tells, or the public data set that the class is named for.
-        path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it.
+        path: `folder`: the folder that holds train/<class>/, and optionally val/ and test/ like it;
+            or <class>/ alone, split by the fractions below.
             `csv`: the CSV, Parquet, Excel or JSON lines file, or a frame; its file names are
             relative to its folder. Or Parquet that holds the images, one file, or a folder of
-            train-*.parquet and test-*.parquet. `shards`: the folder of tar files, as the command
-            ``shards`` or WebDataset writes them. Public: folder to download to (`data` where null).
+            train-*.parquet and test-*.parquet. `shards`: the folder of tar files, or a single one,
+            as the command ``shards`` or WebDataset writes them. Public: folder to download to
+            (`data` where null).
         file_column: Column of the image file names.
         image_size: Height and width that all images get; null takes them as they are, and they must
             be alike.
-        mode: RGB or L (grey); null: L where none of 100 images has colours.
+        mode: RGB or L (grey); null: L where none of 100 images has colours; others that have some
+            can't be used then.
         resize: How to fit an image of another shape: crop what sticks out, stretch it, or pad it
             with black.
         normalize: What images are brought to mean 0 and deviation 1 by: `data`: mean and deviation
@@ -117,7 +119,6 @@ class ImageData(OwnData):
     own_flags = "--data.dataset folder --data.path DIR"
 
     _serving: Any = None
-    parts: dict[str, Any]  # images of each split, after `setup`
 
     def __init__(
         self,
@@ -155,44 +156,74 @@ class ImageData(OwnData):
                 "--data.cache none"
             )
         self.augment, self.transforms = augment, transform
+        self.parts: dict[str, Any] = {}  # images of each split, after `setup`
 
     def _guess_kind(self, source: Any) -> str | None:
         # Folders of classes may have anything beside them
-        if isinstance(source, Path) and not next(source.glob("train/*/"), None):
-            for kind, pattern in (("shards", "*.tar"), ("csv", "*.parquet")):
-                if next(source.glob(pattern), None) or next(source.glob(f"*/{pattern}"), None):
+        if isinstance(source, Path) and not any(source.glob("train/*/")):
+            for kind, suffix in (("shards", ".tar"), ("csv", ".parquet")):
+                inside = any(any(source.glob(place + suffix)) for place in ("*", "*/*"))
+                if inside or source.suffix.lower() == suffix:
                     return kind
+            if any(is_image(file.name) for file in source.glob("*/*")):
+                return "folder"
         return super()._guess_kind(source)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the images are the user's own, not public or made up."""
+        return self.dataset in self.own_files
 
     # ---- what is known before `setup`, without decoding all images
 
     @cached_property
-    def listing(self) -> Listing | None:
-        """The user's own images; None where they are public or made up."""
+    def listing(self) -> Listing:
+        """The images, and what is told of them; public ones are there after `prepare_data`."""
         if self.dataset == "folder":
             return list_folder(self.path, self.file_column, self.targets[0])
         if self.dataset == "shards":
             return list_shards(self.path, self.cache_dir, self.file_column, self.targets[0])
-        return self._list_table(self.path, "data.path") if self.dataset == "csv" else None
+        if self.dataset == "csv":
+            return self._list_table(self.path, "data.path")
+        return self._list_public(self.cache_folder())
 
     def _list_table(self, source: UserFile, setting: str) -> Listing:
         folder = Path()
         if isinstance(source, Path):
-            parquet, folder = find_parquet(source), source.parent
+            folder, parquet = source.parent, list_parquet(source, self.file_column)
             if parquet is not None:
-                return list_parquet(source, *parquet, self.file_column)
-        return list_table(self.read_cells(source, setting), folder, self.file_column)
+                return parquet
+        cells, where = self.read_cells(source, setting), name_source(source, setting)
+        return list_table(cells, where, folder, self.file_column)
+
+    def _list_public(self, cache: Path | None) -> Listing:
+        """List public or made-up images, from the cache if there is one: then without images."""
+        import pandas as pd
+
+        if cache is not None:
+            facts = pd.read_parquet(cache / "facts.parquet")
+            return Listing(facts, None, [*facts.index], [], facts["given"].to_numpy())
+        if self.generated or self.public is None:
+            images, labels, given = make_images(self.num_classes, self.image_shape)
+        else:
+            images, labels, given = self.public.read(self.path)
+        cells = pd.DataFrame({self.targets[0]: np.array(self.class_names)[labels]})
+        return Listing(cells, images, [*cells.index], [], given)
 
     @cached_property
     def _table(self) -> Table:
-        """Which of the user's own images is in which split, and what is to be predicted of it."""
-        listing, where = self.listing, name_source(self.path, "data.path")
-        assert listing is not None
-        if self.settings.test_fraction is None and listing.given is None:
+        """Which of the images is in which split, and what is to be predicted of it."""
+        cells, given = self.listing.cells, self.listing.given
+        if not self.is_own:  # classes in the order of the labels
+            remedy = "leave out the setting that names it"
+            check_columns(cells, self.source_name, dict.fromkeys(self.split.columns, remedy))
+            target = self._surveyed.target
+            split = self.split.divide(cells, target.encode(cells), given)
+            return Table(cells[[]], cells, split, {}, target)
+        if self.settings.test_fraction is None and given is None:
             self.split = replace(self.split, test=0.1)
-        if listing.has_classes and self.task is None:
-            self.task = "classification"
-        return self.fit_table(listing.cells, {self.file_column: "text"}, where, listing.given)
+        where = name_source(self.path, "data.path")
+        return self.fit_table(cells, {self.file_column: "text"}, where, given)
 
     def survey(self) -> ImageMetadata:
         """Return what is known before `setup`: all but the colours."""
@@ -200,18 +231,17 @@ class ImageData(OwnData):
 
     @cached_property
     def _surveyed(self) -> ImageMetadata:
-        settings, listing, depth = self.settings, self.listing, None
-        if listing is not None:
-            described, count = self.describe_columns(self._table), len(listing.names)
-            is_resized = settings.image_size is not None
-            shape, is_deep = examine(listing.images, count, is_resized=is_resized)
-            depth = self._find_depth(listing) if is_deep else None
+        settings, depth = self.settings, None
+        if self.is_own:
+            described = self.describe_columns(self._table)
+            count, is_resized = len(self.listing.names), settings.image_size is not None
+            shape, is_deep = examine(self.listing.images, count, is_resized=is_resized)
+            depth = self._find_depth() if is_deep else None
         else:
             self.check_public()
-            public = self.public
-            names = public.class_names if public else [f"class {number}" for number in range(10)]
-            described: dict[str, Any] = {"target": Classes(self.targets, list(names))}
-            shape = public.shape if public else (3, 32, 32)
+            public = self.public or _MADE_UP
+            described: dict[str, Any] = {"target": Classes(self.targets, list(public.class_names))}
+            shape = public.shape
 
         # What is set counts. Nobody chose the size of a public set: new images are fitted to it
         channels, *size = shape
@@ -220,23 +250,25 @@ class ImageData(OwnData):
         return ImageMetadata(
             **described,
             image_shape=(channels, height, width),
-            resize=settings.resize if settings.image_size or listing is None else None,
+            resize=settings.resize if settings.image_size or not self.is_own else None,
             depth=depth,
+            refuses_colours=self.is_own and channels == 1 and settings.mode is None,
             mean=[],
             std=[],
             generated=False,
         )
 
-    def _find_depth(self, listing: Listing) -> int:
+    def _find_depth(self) -> int:
         """Return the bits that are in use, by all images: looked for once."""
-        folder = self.cache_dir / compute_mark("depth", listing.names, listing.status)
+        images, names = self.listing.images, self.listing.names
+        folder = self.cache_dir / compute_mark("depth", names, self.listing.status)
+        depth = Path("depth.txt")
 
         def fill(folder: Path) -> None:
-            depth = measure_depth(listing.images, len(listing.names))
-            (folder / "depth.json").write_text(json.dumps(depth))
+            (folder / depth).write_text(str(measure_depth(images, len(names))))
 
         fill_cache(folder, fill)
-        return json.loads((folder / "depth.json").read_text())
+        return int((folder / depth).read_text())
 
     @property
     def description(self) -> str:
@@ -250,12 +282,12 @@ class ImageData(OwnData):
         of the files.
         """
         marks = [_VERSION, self._surveyed, self.bad_rows]
-        if self.listing is None:  # a public set is known by checksum
+        if not self.is_own:  # a public set is known by checksum
             return compute_mark(*marks, self.source_name)
         sizes = [status.partition(" ")[0] for status in self.listing.status]
         table = self._table
-        rows = table.inputs.join(table.outcomes).assign(**{"": table.split})
-        return compute_mark(*marks, sizes, rows.to_csv(index=False))
+        cells = table.inputs.to_csv(), table.outcomes.to_csv()
+        return compute_mark(*marks, sizes, *cells, table.split.tolist())
 
     # ---- from files to memory
 
@@ -263,150 +295,116 @@ class ImageData(OwnData):
         """Return where decoded images are kept, or which can't be: those of the same files in the
         same format, whatever the splits and the target are.
         """
-        if self.is_lazy and (self.listing is None or self.bad_rows == "error"):
+        if self.is_lazy and not (self.is_own and self.bad_rows == "drop"):
             return None
-        known, listing = self._surveyed, self.listing
-        form = _VERSION, self.is_lazy, known.image_shape, known.resize, known.depth
-        if listing is None:
-            return self.cache_dir / compute_mark(*form, self.source_name, self.public)
-        return self.cache_dir / compute_mark(*form, listing.names, listing.status)
-
-    def _read_source(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the pixels of all public or made-up images; their labels, int64 (image,); and the
-        split of each so far.
-        """
-        if self.generated or self.public is None:
-            return make_images(self.num_classes, self.image_shape)
-        return self.public.read(self.path)
+        known = self._surveyed
+        form = known.image_shape, known.resize, known.depth, known.refuses_colours
+        source = self.source_name, self.public
+        if self.is_own:
+            source = self.listing.names, self.listing.status
+        return self.cache_dir / compute_mark(_VERSION, self.is_lazy, *form, *source)
 
     def fill_cache(self, folder: Path) -> None:
-        """Write ``images.npy``, and ``facts.npz``: digests of the pixels, 0 where there are none;
-        of public images also labels and splits. In ``problems.json`` is what is wrong with some.
+        """Write ``images.npy``, and ``facts.parquet``: of each image the digest of its pixels, or
+        what is wrong with it; of public ones also all that is told of them.
         """
-        facts: dict[str, Any] = {}
-        if self.listing is None:
-            images, facts["labels"], facts["given"] = self._read_source()
-            count = len(images)
-        else:
-            images, count = self.listing.images, len(self.listing.names)
-        # All are decoded before anything is said of those that are bad
-        stored = None
+        import pandas as pd
+
+        listing = self.listing if self.is_own else self._list_public(None)
+        count, stored = len(listing.names), None
         if not self.is_lazy:
             shape = count, *self.image_shape
             stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, shape)
+        # All are decoded before anything is said of those that are bad
         digests, problems = np.zeros(count, np.uint64), {}
-        for row, image in decode_all(images, self._surveyed, range(count)):
-            if isinstance(image, str):
-                problems[row] = image
-                continue
+        for row, image in decode_good(listing.images, self._surveyed, range(count), problems):
             digest = hashlib.blake2b(image.tobytes(), digest_size=8).digest()
             digests[row] = int.from_bytes(digest, "big")
             if stored is not None:
                 stored[row] = image
-        if self.bad_rows == "error":
+        if problems and self.bad_rows == "error":
             self._drop_bad_images(problems)  # before anything is kept
-        np.savez(folder / "facts.npz", digests=digests, **facts)
-        (folder / "problems.json").write_text(json.dumps(problems))
+        facts = pd.DataFrame({"digest": digests})
+        facts["problem"] = pd.Series(problems, dtype=object)
+        if not self.is_own:
+            facts = facts.join(listing.cells).assign(given=listing.given)
+        facts.to_parquet(folder / "facts.parquet")
 
     def _drop_bad_images(self, problems: dict[int, str]) -> None:
-        names = self.listing.names if self.listing else []
         policy: Any = self.bad_rows
-        drop_bad_images(names, problems, self._surveyed, policy, "data.path")
+        drop_bad_images(self.listing.names, problems, self._surveyed, policy, "data.path")
 
     def open(self, stage: str | None) -> ImageMetadata:
-        images, targets, rows = self._divide()
-        kind = partial(LazyImages, form=self._surveyed) if self.is_lazy else StoredImages
-        self.parts = {
-            split: kind(images, torch.from_numpy(numbers), torch.from_numpy(targets[numbers]))
-            for split, numbers in rows.items()
-            if len(numbers)
-        }
-        self.sizes = {split: len(part) for split, part in self.parts.items()}
-        mean, std = self._choose_colours(images)
+        if not self.parts:
+            self._divide()
+        mean, std = self._choose_colours()
         if self.is_lazy:
             self.parts["train"].transforms = self.transforms
         return replace(self._surveyed, mean=mean, std=std, generated=self.generated)
 
-    def _divide(self) -> tuple[Any, np.ndarray, dict[str, np.ndarray]]:
-        """Return all images; the target of each; and the numbers of those in each split."""
+    def _divide(self) -> None:
+        """Give each split its images; tell of those that can't be used, and of copies."""
         import pandas as pd
 
-        folder, listing = self.cache_folder(), self.listing
-        if listing is not None:
-            images: Any = listing.images
-            targets, split = self._own_split
-        else:
-            facts: Any = {} if folder is None else np.load(folder / "facts.npz")
-            images, targets, given = (
-                self._read_source() if folder is None else (None, facts["labels"], facts["given"])
-            )
-            table = pd.DataFrame(index=range(len(targets)))
-            remedy = "leave out the setting that names it"
-            check_columns(table, self.source_name, dict.fromkeys(self.split.columns, remedy))
-            split = self.split.divide(table, targets, given)
-        if folder is not None and not self.is_lazy:
-            images = torch.from_numpy(np.load(folder / "images.npy", mmap_mode="c"))
-        return images, targets, {name: np.flatnonzero(split == name) for name in SPLITS}
-
-    @cached_property
-    def _own_split(self) -> tuple[np.ndarray, np.ndarray]:
-        """The target of each of the user's own images, and its split; empty where it can't be
-        used, of which is told.
-        """
         folder, listing, table = self.cache_folder(), self.listing, self._table
-        assert listing is not None
+        images, digests, split = listing.images, listing.digests, table.split
+        kind: Any = partial(LazyImages, form=self._surveyed)
         # Rows that were bad are not in the table
         numbers = listing.cells.index.get_indexer(table.outcomes.index)
-        encoded = self.known.target.encode(table.outcomes)
-        targets = np.zeros((len(listing.names), *encoded.shape[1:]), encoded.dtype)
-        split = np.full(len(targets), "", object)
-        targets[numbers], split[numbers] = encoded, table.split
-
-        # Images that can't be decoded are in no split, and copies are told
-        digests = listing.digests
         if folder is not None:
-            problems = json.loads((folder / "problems.json").read_text())
-            self._drop_bad_images({int(row): problem for row, problem in problems.items()})
-            split[[*map(int, problems)]] = ""
-            digests = np.load(folder / "facts.npz")["digests"]
-        if digests is not None:
-            warn_of_copies(
-                table.outcomes.assign(
-                    name=np.array(listing.names, object)[numbers],
-                    digest=digests[numbers],
-                    split=split[numbers],
-                ),
-                self.targets,
-                self.source_name,
-            )
-        return targets, split
+            facts = pd.read_parquet(folder / "facts.parquet")
+            # Images that can't be decoded are in no split
+            problems = facts["problem"].dropna()
+            self._drop_bad_images(problems.to_dict())
+            split = np.where(np.isin(numbers, problems.index), "", split)
+            digests = facts["digest"].to_numpy()
+            if not self.is_lazy:
+                images = torch.from_numpy(np.load(folder / "images.npy", mmap_mode="c"))
+                kind = StoredImages
+        if digests is not None and self.is_own:
+            names = np.array(listing.names, object)[numbers]
+            told = {"name": names, "digest": digests[numbers], "split": split}
+            warn_of_copies(table.outcomes.assign(**told), self.targets, self.source_name)
 
-    def _choose_colours(self, images: Any) -> list[list[float]]:
+        targets = self.known.target.encode(table.outcomes)
+        for name in SPLITS:
+            rows = np.flatnonzero(split == name)
+            if len(rows):
+                of_split = torch.from_numpy(numbers[rows]), torch.from_numpy(targets[rows])
+                self.parts[name] = kind(images, *of_split)
+                self.sizes[name] = len(rows)
+
+    def _choose_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
-        normalize = self.settings.normalize or "data"
+        normalize = self.settings.normalize
         if normalize != "data":
-            return _IMAGENET if normalize == "imagenet" else normalize
+            colours = _IMAGENET if normalize == "imagenet" else normalize
+            channels = self._surveyed.image_shape[0]
+            if {*map(len, colours)} != {channels}:
+                raise UserError(
+                    f"data.normalize: it has means and deviations of {len(colours[0])} channels, "
+                    f"and the images have {channels}; set --data.mode "
+                    f"{'RGB' if channels == 1 else 'L'}, or as many as there are"
+                )
+            return colours
         if self.metadata is not None:  # measured once: each stage has its setup
             return [self.metadata.mean, self.metadata.std]
         train = self.parts["train"]
         rows = train.rows[:: 1 + len(train) // _MEASURED].numpy()
-        pixels: Any = images[rows].numpy() if not self.is_lazy else self._decode_good(images, rows)
-        mean, std = measure_colours(pixels)
+        problems: dict[int, str] = {}
+        # Of images that are not in memory, those are decoded that are needed here
+        if self.is_lazy:
+            decoded = decode_good(train.images, self._surveyed, rows, problems)
+            mean, std = measure_colours(image for _, image in decoded)
+            self._drop_bad_images(problems)
+        else:
+            mean, std = measure_colours(train.images[rows].numpy())
         if max(std) < _FLAT / 255:
             rank_zero_info(
                 f"warning: {self.source_name}: the images are almost of one value; look "
                 "at some of them"
             )
         return [mean, std]
-
-    def _decode_good(self, images: Any, rows: np.ndarray) -> Iterator[np.ndarray]:
-        problems: dict[int, str] = {}
-        for row, image in decode_all(images, self._surveyed, rows):
-            if isinstance(image, str):
-                problems[row] = image
-            else:
-                yield image
-        self._drop_bad_images(problems)
 
     def samples(self, split: str) -> StoredImages:
         part = self.parts[split]
@@ -419,10 +417,11 @@ class ImageData(OwnData):
         return part.copy(self.augment.crop if split == "train" else 0, self.choose_device(size))
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
-        shards = getattr(self.listing, "shards", None) if split != "predict" else None
-        if shards is None:
+        if self.dataset != "shards" or split == "predict":
             return super().sampler(samples, split)
-        sizes = np.unique(shards[samples.rows.numpy()], return_counts=True)[1].tolist()
+        # How many samples of this split each shard has
+        shards = self.listing.images.places[samples.rows, 0]
+        sizes = np.unique(shards, return_counts=True)[1].tolist()
         together = self.settings.shuffle_shards
         return ShardBatches(sizes, self.batch_size, together, **self.sampler_options(split))
 
@@ -462,10 +461,12 @@ class ImageData(OwnData):
 
     @property
     def _served(self) -> ImageMetadata:
-        """The metadata for new images: with `image_size` set, those of other sizes are fitted."""
+        """The metadata for new images: with `image_size` set, those of other sizes are fitted;
+        those with colours become grey where the others are.
+        """
         settings = self.settings
         resize = self.metadata.resize or (settings.resize if settings.image_size else None)
-        return replace(self.metadata, resize=resize)
+        return replace(self.metadata, resize=resize, refuses_colours=False)
 
     def serving(self) -> ImageServing:
         return ImageServing(self._served)
@@ -474,24 +475,26 @@ class ImageData(OwnData):
         """Open what ``predict --input`` names: a folder, an image, or a table or Parquet as
         training has.
         """
-        path = Path(source).expanduser()
+        import pandas as pd
+
+        path, told = Path(source).expanduser(), {}
         if path.suffix in TABLES and not path.is_dir():
             listing = self._list_table(check_file(path, "--input"), "--input")
-            images, names = listing.images, [*listing.names]
             told = name_rows(listing.cells, self.id_column, "--input")
         else:
             files = find_images(path) if path.is_dir() else [check_file(path, "--input")]
-            images, names, told = np.array(files, object), [*map(str, files)], {}
+            cells = pd.DataFrame({self.file_column: files})
+            listing = list_table(cells, "--input", Path(), self.file_column)
+        images, names = listing.images, listing.names
         if not names:
             raise UserError(f"--input {source}: there are no images in it; name a folder or a file")
 
         # Bad images are told before the first batch
-        rows = range(len(names))
+        rows = [*range(len(names))]
         if self.bad_rows == "drop":
-            decoded = decode_all(images, self._served, rows)
-            problems = {row: image for row, image in decoded if isinstance(image, str)}
+            problems: dict[int, str] = {}
+            rows = [row for row, _ in decode_good(images, self._served, rows, problems)]
             drop_bad_images(names, problems, self._served, "drop", "--input")
-            rows = [row for row in rows if row not in problems]
         self._predicted = {
             name: [cells[row] for row in rows] for name, cells in {**told, "file": names}.items()
         }

@@ -23,7 +23,7 @@ Mode = Literal["RGB", "L"]
 Resize = Literal["crop", "stretch", "pad"]
 # A file, its bytes, or pixels: uint8 (height, width) or (height, width, channel)
 Source = Path | bytes | np.ndarray
-# An array of them, or what returns some by their numbers, int64 of shape (images,)
+# An array of them, or what else returns some for their numbers, int64 of shape (images,)
 Images = Any
 Picture = Image.Image
 Change = Callable[[Picture], Picture]
@@ -35,7 +35,6 @@ _EXAMINED = 100  # images that the format is taken from
 _ALIKE = 0.9  # share of them that have one size, where images are of one size
 _BLOCK = 128  # images that are handled at a time
 _FITTING = {"crop": ImageOps.fit, "pad": ImageOps.pad, "stretch": Image.Image.resize}
-OTHER_SIZE = "set data.image_size"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +46,8 @@ class ImageMetadata(TargetMetadata):
         resize: How images of another size are fitted; None refuses them.
         depth: Bits that the values of images with 16 bits per pixel make use of; None where
             training has no such images: then they are refused.
+        refuses_colours: Whether images with colours are refused, since the others seemed to be
+            grey; else they become so where there is 1 channel.
         mean: What is subtracted from each channel, of pixels from 0 to 1.
         std: What each channel is divided by.
         generated: Whether the images are made up.
@@ -56,6 +57,7 @@ class ImageMetadata(TargetMetadata):
     image_shape: tuple[int, int, int]
     resize: Resize | None
     depth: int | None
+    refuses_colours: bool
     mean: list[float]
     std: list[float]
     generated: bool
@@ -77,25 +79,12 @@ def is_image(name: str) -> bool:
     return suffix in find_kinds() or suffix in _HEIC
 
 
-def fetch(images: Images, rows: np.ndarray) -> Any:
-    """Return images by their numbers, int64 of shape (images,)."""
-    return images(rows) if callable(images) else images[rows]
-
-
 def open_image(source: Source) -> Picture:
     """Open an image; the pixels of a file are not decoded yet."""
     if isinstance(source, np.ndarray):
         return Image.fromarray(source)
     stream = io.BytesIO(source) if isinstance(source, bytes) else source
     return Image.open(stream, formats=[*find_kinds().values()])
-
-
-def load_upright(image: Picture) -> Picture:
-    """Decode an opened image as it is to be seen, whichever way the camera was held."""
-    image.load()
-    with suppress(Exception):  # of broken EXIF data anything is thrown
-        ImageOps.exif_transpose(image, in_place=True)
-    return image
 
 
 def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int, int, int], bool]:
@@ -114,7 +103,7 @@ def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int,
         UserError: They are of many sizes.
     """
     sizes, channels, is_deep = Counter[tuple[int, int]](), 1, False
-    for source in fetch(images, np.arange(0, count, 1 + count // _EXAMINED)):
+    for source in images[np.arange(0, count, 1 + count // _EXAMINED)]:
         # Decoding all of them tells what is wrong
         with suppress(Exception), open_image(source) as image:
             width, height = image.size
@@ -122,18 +111,22 @@ def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int,
             if image.format != "TIFF" and image.getexif().get(0x0112, 1) > 4:
                 width, height = height, width
             sizes[height, width] += 1
-            if Image.getmodebase(image.mode) != "L":
+            if _has_colours(image):
                 channels = 3
             is_deep |= image.mode.startswith("I;16")
 
-    (size, alike), *others = sizes.most_common() or [((32, 32), 0)]
+    ((size, alike),) = sizes.most_common(1) or [((32, 32), 0)]
     if not is_resized and alike < _ALIKE * sizes.total():
-        found = " and ".join(f"{height} x {width}" for height, width in (size, others[0][0]))
+        found = [f"{height} x {width}" for height, width in sizes]
         raise UserError(
-            f"data.image_size: the images are of {len(sizes)} sizes, as {found} pixels; set the "
-            "height and width that all get, such as --data.image_size '[224, 224]'"
+            f"data.image_size: the images are of {len(sizes)} sizes, as {found[0]} and {found[1]} "
+            "pixels; set the height and width that all get, such as --data.image_size '[224, 224]'"
         )
     return (channels, *size), is_deep
+
+
+def _has_colours(image: Picture) -> bool:
+    return Image.getmodebase(image.mode) != "L"
 
 
 def measure_depth(images: Images, count: int) -> int:
@@ -151,15 +144,25 @@ def _find_largest(source: Source) -> int:
     return 0
 
 
-def decode_all(
-    images: Images, form: ImageMetadata, rows: Any
-) -> Iterator[tuple[int, np.ndarray | str]]:
+def decode_good(
+    images: Images, form: ImageMetadata, rows: Any, problems: dict[int, str]
+) -> Iterator[tuple[int, np.ndarray]]:
     """Decode images, by their numbers.
 
+    Args:
+        images: The images.
+        form: The format that they get.
+        rows: The numbers.
+        problems: Gets what is wrong with an image, by its number.
+
     Yields:
-        The number of each, and what `decode` returns.
+        Number and pixels of each of the others.
     """
-    return _map_images(partial(decode, form=form), images, rows)
+    for row, image in _map_images(partial(decode, form=form), images, rows):
+        if isinstance(image, str):
+            problems[row] = image
+        else:
+            yield row, image
 
 
 def _map_images(
@@ -170,7 +173,7 @@ def _map_images(
         blocks: Iterable[int] = range(0, len(rows), _BLOCK)
         for start in progress_bar(blocks, desc="decoding images", unit_scale=_BLOCK):
             block = rows[start : start + _BLOCK]
-            yield from zip(block, pool.map(function, fetch(images, np.asarray(block))), strict=True)
+            yield from zip(block, pool.map(function, images[np.asarray(block)]), strict=True)
 
 
 def drop_bad_images(
@@ -194,14 +197,19 @@ def drop_bad_images(
     """
     import pandas as pd
 
-    others = [row for row, problem in problems.items() if problem.endswith(OTHER_SIZE)]
-    if policy == "error" and len(others) > len(problems) / 2:
-        _, height, width = form.image_shape
-        raise UserError(
-            f"data.image_size: {len(others):,} of {len(names):,} images are not of {height} x "
-            f"{width} pixels, such as {names[others[0]]}; set the size that all get: "
-            f"--data.image_size '[{height}, {width}]', or use --data.bad_rows drop"
-        )
+    # Where most of them are only unlike the images that the format was taken from
+    _, height, width = form.image_shape
+    unlike = {
+        "data.image_size": (f"of {height} x {width} pixels", f"'[{height}, {width}]'"),
+        "data.mode": ("grey", "RGB"),
+    }
+    for setting, (usual, value) in unlike.items():
+        others = [row for row, problem in problems.items() if setting in problem]
+        if policy == "error" and len(others) > len(problems) / 2:
+            raise UserError(
+                f"{setting}: {len(others):,} of {len(names):,} images are not {usual}, such as "
+                f"{names[others[0]]}; set --{setting} {value}, or use --data.bad_rows drop"
+            )
     named: dict[Hashable, str] = {names[row]: problem for row, problem in problems.items()}
     drop_bad_rows(pd.DataFrame(index=list(names)), named, policy, where, "image")
 
@@ -224,7 +232,10 @@ def decode(source: Source, form: ImageMetadata, change: Change | None = None) ->
                 # A JPEG can be decoded at 1/2, 1/4 or 1/8 of its size, for less work.
                 longest = 2 * max(form.image_shape)
                 opened.draft(None, (longest, longest))
-            image = _make_plain(load_upright(opened), form)
+            opened.load()
+            with suppress(Exception):  # of broken EXIF data anything is thrown
+                ImageOps.exif_transpose(opened, in_place=True)
+            image = _make_plain(opened, form)
     except UnidentifiedImageError:
         return "HEIC, which pip install pillow-heif reads" if _is_heic(source) else "not an image"
     except Exception as error:  # Pillow's readers can raise anything for a damaged file
@@ -238,11 +249,9 @@ def decode(source: Source, form: ImageMetadata, change: Change | None = None) ->
     return np.ascontiguousarray(np.atleast_3d(np.asarray(image)).transpose(2, 0, 1))
 
 
-def _is_heic(source: Source) -> bool:
-    if isinstance(source, Path):
-        with source.open("rb") as stream:
-            source = stream.read(12)
-    return isinstance(source, bytes) and source[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1")
+def _is_heic(source: Any) -> bool:
+    content = source.read_bytes() if isinstance(source, Path) else source
+    return content[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1")
 
 
 def _make_plain(image: Picture, form: ImageMetadata) -> Picture:
@@ -250,8 +259,10 @@ def _make_plain(image: Picture, form: ImageMetadata) -> Picture:
     channels, height, width = form.image_shape
     if form.resize is None and image.size != (width, height):
         raise ValueError(
-            f"{image.height} x {image.width} pixels, not {height} x {width}: {OTHER_SIZE}"
+            f"{image.height} x {image.width} pixels, not {height} x {width}: set data.image_size"
         )
+    if form.refuses_colours and _has_colours(image):
+        raise ValueError("colours, and the others are grey: set --data.mode RGB")
     # Pillow's own conversion clips 16 bits at 255 instead of scaling them
     if image.mode.startswith("I;16"):
         if form.depth is None:

@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.files import Frame, check_columns, check_file, read_cells
+from litlab.data.files import Frame, check_columns, read_cells
 from litlab.data.images.decode import Images, is_image
 from litlab.data.split import SPLIT_NAMES, SPLITS
 from litlab.errors import UserError, first_line
 
+TABLES = (".csv", ".tsv", ".gz", ".parquet", ".json", ".jsonl", ".xlsx")
 _THUMBNAILS = {"@eaDir", "__MACOSX"}  # folders that storage boxes and archives add
-TABLES = (".csv", ".gz", ".parquet", ".jsonl", ".xlsx")
+# Types of columns that hold image files, as Arrow calls them
+_IMAGE_TYPE = r"(large_)?binary|struct<.*\bbytes: (large_)?binary.*>"
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,7 @@ class Listing:
         status: What changes with the contents of the files that hold them.
         given: The split of each that files or folders say, str of shape (image,); None where they
             say none.
-        shards: The number of the tar file that each is in, int64 of shape (image,), ascending.
         digests: What is the same for the same contents, if that is there without decoding.
-        has_classes: Whether they have classes, even if these are called by numbers.
     """
 
     cells: Frame
@@ -45,9 +45,10 @@ class Listing:
     names: Sequence[str]
     status: list[str]
     given: np.ndarray | None = None
-    shards: np.ndarray | None = None
     digests: np.ndarray | None = None
-    has_classes: bool = False
+
+
+# Image files
 
 
 def find_images(folder: Path, pattern: str = "**") -> list[Path]:
@@ -78,7 +79,8 @@ def find_images(folder: Path, pattern: str = "**") -> list[Path]:
 
 
 def list_folder(root: Path, file_column: str, target: str) -> Listing:
-    """List <root>/train/<class>/, and val/<class>/ and test/<class>/ where they exist.
+    """List <root>/train/<class>/, and val/<class>/ and test/<class>/ where they exist; or, where
+    there is none of the three, <root>/<class>/.
 
     Args:
         root: The folder.
@@ -92,35 +94,73 @@ def list_folder(root: Path, file_column: str, target: str) -> Listing:
 
     if not root.is_dir():
         raise UserError(f"data.path: there is no folder {root}; name one that has train/<class>/")
-    files = [file for split in SPLITS for file in find_images(root / split, "*/**")]
-    parts = [file.relative_to(root).parts for file in files]
-    given = np.array([split for split, *_ in parts])
-    if "train" not in given:
-        raise UserError(f"data.path: there are no images in {root}/train/<class>/; put some there")
-    names = ["/".join(part) for part in parts]
-    cells = pd.DataFrame({file_column: names, target: [part[1] for part in parts]}, names)
-    return list_files(cells, files, given=given, has_classes=True)
+    folders = [folder for name in SPLITS if (folder := root / name).is_dir()]
+    files = [file for folder in folders or [root] for file in find_images(folder, "*/**")]
+    names = [file.relative_to(root).as_posix() for file in files]
+    given, classes = np.array([name.split("/")[:2] for name in names]).reshape(-1, 2).T
+    if not folders:
+        given, classes = None, given
+    if not names or (given is not None and "train" not in given):
+        place = "train/<class>" if folders else "<class>"
+        raise UserError(f"data.path: there are no images in {root}/{place}/; put some there")
+    # Classes they are, even if they are called by numbers
+    cells = pd.DataFrame({file_column: names, target: pd.Categorical(classes)}, names)
+    return list_table(cells, str(root), root, file_column, given)
 
 
-def list_table(cells: Frame, folder: Path, file_column: str) -> Listing:
+def list_table(
+    cells: Frame, where: str, folder: Path, file_column: str, given: np.ndarray | None = None
+) -> Listing:
     """List the images that a table names, one a row.
 
     Args:
         cells: As of `read_cells`.
+        where: What messages call the table.
         folder: What their names are relative to.
         file_column: The column of the names.
+        given: As of `Listing`.
     """
-    check_columns(cells, "data.path", {file_column: "set data.file_column"})
-    return list_files(cells, [folder / str(name) for name in cells[file_column]])
-
-
-def list_files(cells: Frame, files: list[Path], **options: Any) -> Listing:
-    """Return a listing of files, each with its row in a table."""
+    check_columns(cells, where, {file_column: "set data.file_column"})
+    files = [folder / str(name) for name in cells[file_column]]
     status = [*map(read_status, files)]
-    return Listing(cells, np.array(files, object), [*map(str, files)], status, **options)
+    return Listing(cells, np.array(files, object), [*map(str, files)], status, given)
 
 
-# Parquet that holds the images themselves, as Hugging Face's hub keeps them
+# Files that hold many images
+
+
+def find_files(root: Path, suffix: str) -> dict[str, Path]:
+    """Return the files of a kind in a folder, at any depth, by their names in it; or the file
+    itself, if it is one.
+    """
+    is_one = root.is_file() and root.suffix.lower() == suffix
+    files, folder = ([root], root.parent) if is_one else (root.rglob(f"*{suffix}"), root)
+    return {file.relative_to(folder).as_posix(): file for file in sorted(files)}
+
+
+def read_splits(root: Path, names: Sequence[str], numbers: np.ndarray) -> np.ndarray | None:
+    """Return the split of each image that its file's name or folders say, such as
+    ``train-00000-of-00002.parquet``.
+
+    Args:
+        root: The folder of the files; or the only file, whose name says nothing.
+        names: Their names in the folder.
+        numbers: The number of each image's file, int64 of shape (image,).
+
+    Returns:
+        As of `Listing`.
+
+    Raises:
+        UserError: Some names say a split, and none says train.
+    """
+    words = [re.split(r"[^a-z]+", name.lower()) for name in names]
+    splits = [[SPLIT_NAMES[word] for word in some if word in SPLIT_NAMES] for some in words]
+    if root.is_file() or not any(splits):
+        return None
+    given = np.array([split[0] if split else "train" for split in splits])
+    if "train" not in given:
+        raise UserError(f"data.path: no file in {root} is called train; name one so")
+    return given[numbers]
 
 
 class ParquetImages:
@@ -142,100 +182,56 @@ class ParquetImages:
         tables = [parquet.read_table(file, columns=[self.column]) for file in self.files]
         return pa.chunked_array([part for table in tables for part in table[0].chunks])
 
-    def __call__(self, rows: np.ndarray) -> list[bytes]:
+    def __getitem__(self, rows: np.ndarray) -> list[bytes]:
         cells = [self._cells[int(row)].as_py() for row in rows]
         return [cell["bytes"] if isinstance(cell, dict) else cell for cell in cells]
 
 
-def find_parquet(path: Path) -> tuple[list[Path], str] | None:
-    """Return the Parquet files at a path, a file or a folder, and the column that holds images;
-    None where there are none.
-    """
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-    if not files or (path.suffix != ".parquet" and not path.is_dir()):
-        return None
-    try:
-        schema = parquet.read_schema(check_file(files[0], "data.path"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"data.path: {files[0]} can't be read ({first_line(error)})") from error
-    for field in schema:
-        kind: Any = field.type
-        is_struct = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
-        if is_struct or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            return files, field.name
-    return None
-
-
-def list_parquet(root: Path, files: Sequence[Path], column: str, file_column: str) -> Listing:
-    """List the images in Parquet files.
+def list_parquet(root: Path, file_column: str) -> Listing | None:
+    """List images in Parquet, as Hugging Face's hub keeps them; None where there are none.
 
     Args:
-        root: What was named: one of the files, or the folder.
-        files: The files, which say train, val or test in their names, or nothing.
-        column: The column of the images.
+        root: A file, or a folder of files which say train, val or test in their names, or nothing.
         file_column: What a column of their names will be called.
+
+    Raises:
+        UserError: A file can't be read.
     """
     import pandas as pd
     import pyarrow as pa
     from pyarrow import parquet
 
-    parts, splits = [], []
-    for file in files:
-        schema = parquet.read_schema(file)
-        others = [field.name for field in schema if not pa.types.is_nested(field.type)]
-        table = parquet.read_table(file, columns=[name for name in others if name != column])
-        cells = table.to_pandas(integer_object_nulls=True)
-        for name, classes in _find_class_names(schema).items():
-            if name in cells:
-                # -1 stands for a class that is not told
-                cells[name] = cells[name].map(dict(enumerate(classes)))
-        place = file.relative_to(root).as_posix() if root.is_dir() else file.name
-        cells[file_column] = [f"{place}:{row}" for row in range(len(cells))]
-        parts.append(cells)
-        splits += [name_split(place) if root.is_dir() else None] * len(cells)
-    cells = read_cells(pd.concat(parts))
-    return Listing(
-        cells,
-        ParquetImages(files, column),
-        cells[file_column].tolist(),
-        [*map(read_status, files)],
-        complete_splits(splits, root),
-    )
+    files, column, tables = find_files(root, ".parquet"), "", []
+    for name, file in files.items():
+        try:
+            schema: Any = parquet.read_schema(file)
+            images = [cell.name for cell in schema if re.fullmatch(_IMAGE_TYPE, str(cell.type))]
+            if not images:
+                return None
+            column = images[0]
+            # Images are read later, and boxes and the like not at all
+            nested = [cell.name for cell in schema if pa.types.is_nested(cell.type)]
+            others = [other for other in schema.names if other not in (column, *nested)]
+            cells = parquet.read_table(file, columns=others).to_pandas(integer_object_nulls=True)
+        except (OSError, ValueError) as error:
+            raise UserError(f"data.path: {file} can't be read ({first_line(error)})") from error
 
-
-def _find_class_names(schema: Any) -> dict[str, list[str]]:
-    """Return the names of classes that the `datasets` package notes, by column."""
-    notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = notes.get("info", {}).get("features", {})
-    return {name: kind["names"] for name, kind in features.items() if "names" in kind}
-
-
-# What names of files say, and what tells whether images are the same
-
-
-def name_split(place: str) -> str | None:
-    """Return the split that a file's name or folders say, as train-00000-of-00002.parquet; None
-    where they say none.
-    """
-    words = re.split(r"[^a-z]+", place.lower())
-    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), None)
-
-
-def complete_splits(splits: Sequence[str | None], root: Path) -> np.ndarray | None:
-    """Return the splits that names of files say; None where none of them says one.
-
-    Raises:
-        UserError: Some say one, and none says train.
-    """
-    if not any(splits):
+        # The `datasets` package notes the names of classes; -1 stands for one that is not told
+        notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        for label, feature in notes.get("info", {}).get("features", {}).items():
+            if label in cells and "names" in feature:
+                cells[label] = cells[label].map(dict(enumerate(feature["names"])))
+        tables.append(cells.assign(**{file_column: [f"{name}:{row}" for row in range(len(cells))]}))
+    if not tables:
         return None
-    given = np.array([split or "train" for split in splits])
-    if "train" not in given:
-        raise UserError(f"data.path: no file in {root} is called train; name one so")
-    return given
+    numbers = np.repeat(range(len(tables)), [*map(len, tables)])
+    cells = read_cells(pd.concat(tables))
+    names, status = cells[file_column].tolist(), [*map(read_status, files.values())]
+    images = ParquetImages([*files.values()], column)
+    return Listing(cells, images, names, status, read_splits(root, [*files], numbers))
+
+
+# What tells whether images are the same
 
 
 def read_status(file: Path) -> str:
@@ -274,9 +270,9 @@ def warn_of_copies(rows: Frame, targets: list[str], where: str) -> None:
             f"warning: {where}: {first} and {second} are the same picture, and "
             f"{different['digest'].nunique() - 1:,} others are like it; delete what is wrong"
         )
+    # Whatever their targets are
     is_train = copies["split"] == "train"
-    learned = copies["digest"].isin(copies["digest"][is_train])
-    seen = (~is_train & learned).sum()
+    seen = (~is_train & copies["digest"].isin(copies["digest"][is_train])).sum()
     if seen:
         rank_zero_info(
             f"warning: {where}: {seen:,} of {(rows['split'] != 'train').sum():,} images for "

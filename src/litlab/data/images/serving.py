@@ -1,13 +1,19 @@
 """Images as a deployed model takes them: uint8, of the size it was trained on."""
 
-import math
+import base64
+import io
+import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.images.decode import ImageMetadata
-from litlab.data.serving import BATCH, Serving, TensorSpec
+from litlab.data.images.decode import ImageMetadata, decode
+from litlab.data.serving import BATCH, Sample, Serving, TensorSpec
+from litlab.errors import UserError
+
+MOST_PIXELS = 40_000_000  # of an image that is sent
 
 
 class ImageServing(Serving):
@@ -17,21 +23,18 @@ class ImageServing(Serving):
         metadata: Metadata of the checkpoint.
     """
 
-    kind = "images"
+    kind, field, metadata_type = "images", "image", ImageMetadata
     scale: Tensor
     shift: Tensor
 
     def __init__(self, metadata: ImageMetadata) -> None:
-        what = (
-            f"images, {'grey' if metadata.image_shape[0] == 1 else 'red, green, blue'}, from 0 to "
-            "255"
-        )
+        colours = "grey" if metadata.image_shape[0] == 1 else "red, green, blue"
+        what = f"images, {colours}, from 0 to 255"
         image = TensorSpec("image", "uint8", (BATCH, *metadata.image_shape), what)
         super().__init__([image], [metadata.target.spec()])
         self.metadata = metadata
         mean, std = torch.tensor([metadata.mean, metadata.std])[..., None, None]
-        self.register_buffer("scale", 1 / (255 * std))
-        self.register_buffer("shift", -mean / std)
+        self.register_numbers(torch.float32, scale=1 / (255 * std), shift=-mean / std)
 
     def encode(self, *raw: Tensor) -> Tensor:
         """Return images of mean 0 and deviation 1 per channel, float32 of the same shape."""
@@ -44,17 +47,29 @@ class ImageServing(Serving):
         border = (images.shape[2] - height) // 2
         return (images[:, :, border : border + height, border : border + width],)
 
-    def target(self, batch: dict[str, Tensor]) -> Tensor:
-        return batch["target"]
+    def read(self, sent: Any) -> Sample:
+        """Read an image file of any size: its bytes, or these in base64."""
+        from PIL import Image
 
-    def facts(self) -> dict[str, Any]:
-        """Return the metadata: it says how an image of another shape or depth is fitted."""
-        return {"class_names": self.metadata.class_names, **self.metadata.state_dict()}
+        if not isinstance(sent, bytes):
+            try:
+                # Of data:image/png;base64,...
+                sent = base64.b64decode(sent.rpartition(",")[2], validate=True)
+            except (AttributeError, ValueError):
+                raise UserError("image: it is not base64; encode the file's bytes") from None
+        Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2  # twice as many are refused
+        with warnings.catch_warnings(action="ignore"):
+            image = decode(sent, self.metadata)
+        if isinstance(image, str):
+            raise UserError(f"image: it can't be read ({image}); send another file")
+        return Sample([image[None]])
 
-    def unit(self) -> Tensor:
-        return torch.tensor(self.metadata.target_std or 1.0)
+    def sample_request(self) -> bytes:
+        """Return a slope from dark to light."""
+        from PIL import Image
 
-    def example(self) -> tuple[Tensor, ...]:
-        """Return a slope from dark to light, of which the first image is the darker half."""
-        shape = 2, *self.metadata.image_shape
-        return (torch.linspace(0, 255, math.prod(shape)).to(torch.uint8).view(shape),)
+        _, height, width = self.metadata.image_shape
+        slope = np.linspace(0, 255, height * width, dtype=np.uint8).reshape(height, width)
+        stream = io.BytesIO()
+        Image.fromarray(slope).save(stream, "PNG")
+        return stream.getvalue()

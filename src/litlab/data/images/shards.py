@@ -7,11 +7,13 @@ were read. Nothing in shards or index can run code, whoever has written them.
 """
 
 import json
+import re
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from itertools import count
 from pathlib import Path
@@ -21,13 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.files import Frame, read_cells
-from litlab.data.images.decode import Source, fetch, is_image, open_image
+from litlab.data.files import read_cells
+from litlab.data.images.decode import is_image, open_image
 from litlab.data.images.files import (
     Listing,
-    complete_splits,
     compute_mark,
-    name_split,
+    find_files,
+    read_splits,
     read_status,
 )
 from litlab.data.module import LoaderError
@@ -98,7 +100,7 @@ class TarImages:
     def __init__(self, tars: Sequence[Path], places: np.ndarray) -> None:
         self.tars, self.places = tars, places
 
-    def __call__(self, rows: np.ndarray) -> list[bytes]:
+    def __getitem__(self, rows: np.ndarray) -> list[bytes]:
         """Return images by their numbers, int64 of shape (images,).
 
         Raises:
@@ -116,10 +118,11 @@ class TarImages:
 
 
 def list_shards(root: Path, cache_dir: Path, file_column: str, target: str) -> Listing:
-    """List the images in the tar files of a folder.
+    """List the images in tar files.
 
     Args:
-        root: The folder; folders in it, or names of files, say train, val or test, or nothing.
+        root: The folder, in which folders or names of files say train, val or test, or nothing; or
+            a single tar file.
         cache_dir: The folder of caches, for an index where none is beside the files.
         file_column: What the column of their names will be called.
         target: What the column of ``.cls`` files will be called.
@@ -131,52 +134,44 @@ def list_shards(root: Path, cache_dir: Path, file_column: str, target: str) -> L
     from pyarrow import parquet
 
     # The index is read where it is, or made
-    tars = sorted(root.rglob("*.tar"))
+    tars = find_files(root, ".tar")
     if not tars:
         raise UserError(f"data.path: there are no shards (*.tar) in {root}; name a folder of some")
-    names, status = [tar.relative_to(root).as_posix() for tar in tars], [*map(read_status, tars)]
+    status = [*map(read_status, tars.values())]
     beside = root / INDEX
     if not beside.is_file():
-        cache = cache_dir / compute_mark("index", root.absolute(), names, status)
-        fill_cache(cache, lambda folder: _write_index(folder / INDEX, scan_tars(root, tars)))
+        cache = cache_dir / compute_mark("index", root.absolute(), [*tars], status)
+        fill_cache(cache, partial(write_index, tars))
         beside = cache / INDEX
+    # Its pages have checksums, too
     with _explain_unreadable(root):
         index = parquet.read_table(beside, page_checksum_verification=True).to_pandas()
-
-    if index["tar"].unique().tolist() != names:
+    if index["tar"].unique().tolist() != [*tars]:
         raise UserError(
             f"data.path: {beside} is of other shards than those in {root}; copy all again, or "
             "delete it"
         )
+
     # What is told of the images, as a table
     cells = pd.DataFrame([json.loads(text) for text in index["cells"]], dtype=object)
-    has_classes = target not in cells and "cls" in cells
-    if has_classes:
-        cells = cells.rename(columns={"cls": target})
+    if target not in cells and "cls" in cells:  # classes they are, even if they are numbers
+        cells[target] = cells.pop("cls").astype("category")
     cells[file_column] = index["tar"] + ": " + index["key"]
-    index["shard"] = shards = index["tar"].factorize()[0]
-    splits = {name: name_split(name) for name in names}
-    return Listing(
-        read_cells(cells),
-        TarImages(tars, index[["shard", "begin", "size", "checksum"]].to_numpy("int64")),
-        cells[file_column].tolist(),
-        status,
-        complete_splits(index["tar"].map(splits).tolist(), root),
-        shards,
-        (index["checksum"].to_numpy("uint64") << np.uint64(32)) + index["size"].to_numpy("uint64"),
-        has_classes,
-    )
+    names = cells[file_column].tolist()
+    numbers = index["tar"].factorize()[0]
+    places = index.assign(tar=numbers)[["tar", "begin", "size", "checksum"]].to_numpy("int64")
+    images, given = TarImages([*tars.values()], places), read_splits(root, [*tars], numbers)
+    digests = places[:, 3] << 32 | places[:, 2]
+    return Listing(read_cells(cells), images, names, status, given, digests)
 
 
-def scan_tars(root: Path, tars: Sequence[Path]) -> Frame:
-    """Read tar files; return the index of their images.
+def write_index(tars: Mapping[str, Path], folder: Path) -> None:
+    """Read tar files; write the index of their images into a folder: of each its name and tar file,
+    where in it it is, its checksum, and as JSON what is told of it.
 
     Args:
-        root: What their names are relative to.
-        tars: The files.
-
-    Returns:
-        A frame of ``key``, ``tar``, ``begin``, ``size``, ``checksum`` and ``cells``, which is JSON.
+        tars: The files, by their names in the index.
+        folder: The folder.
 
     Raises:
         UserError: One can't be read, or holds no images.
@@ -184,37 +179,31 @@ def scan_tars(root: Path, tars: Sequence[Path]) -> Frame:
     import pandas as pd
 
     rows = []
-    for tar in progress_bar(tars, desc="reading shards", unit="shard"):
-        samples: dict[str, dict[str, Any]] = {}
-        with _explain_unreadable(tar), tarfile.open(tar, "r:") as archive:
+    for tar, file in progress_bar(tars.items(), desc="reading shards", unit="shard"):
+        images, told = {}, defaultdict[str, dict[str, Any]](dict)
+        with _explain_unreadable(file), tarfile.open(file, "r:") as archive:
             for member in archive:
                 # A sample is what has the same name up to the first dot
-                folder, _, name = member.name.rpartition("/")
-                stem, _, suffix = name.partition(".")
-                if not member.isfile() or not stem:
+                match = re.fullmatch(r"((?:.*/)?[^/.]+)\.([^/]+)", member.name)
+                if match is None or not member.isfile():
                     continue
-                sample = samples.setdefault(f"{folder}/{stem}", {"cells": {}})
-                stream = archive.extractfile(member)
-                content = stream.read() if stream else b""
-                if suffix.lower() == "json":
+                sample, suffix = match[1], match[2].lower()
+                stream: Any = archive.extractfile(member)
+                content = stream.read()
+                if suffix == "json":
                     for column, cell in json.loads(content).items():
                         if not isinstance(cell, list | dict):
-                            sample["cells"][column] = cell
-                elif suffix.lower() == "cls":
-                    sample["cells"]["cls"] = content.decode().strip()
-                elif "." not in suffix and is_image(name):
-                    place = {"begin": member.offset_data, "size": member.size}
-                    sample |= {**place, "checksum": zlib.crc32(content), "key": name}
-        found = [sample for sample in samples.values() if "key" in sample]
-        if not found:
-            raise UserError(f"data.path: there are no images in {tar}; delete it")
-        name = tar.relative_to(root).as_posix()
-        rows += [{**sample, "tar": name, "cells": json.dumps(sample["cells"])} for sample in found]
-    return pd.DataFrame(rows)
-
-
-def _write_index(path: Path, index: Frame) -> None:
-    index.to_parquet(path, write_page_checksum=True)
+                            told[sample][column] = cell
+                elif suffix == "cls":
+                    told[sample]["cls"] = content.decode().strip()
+                elif "." not in suffix and is_image(member.name):
+                    place = member.offset_data, member.size, zlib.crc32(content)
+                    images[sample] = tar, member.name, *place
+        if not images:
+            raise UserError(f"data.path: there are no images in {file}; delete it")
+        rows += [(*image, json.dumps(told[sample])) for sample, image in images.items()]
+    index = pd.DataFrame(rows, columns=["tar", "key", "begin", "size", "checksum", "cells"])
+    index.to_parquet(folder / INDEX, write_page_checksum=True)
 
 
 def write_shards(data: Any, folder: Path, size: int) -> None:
@@ -226,10 +215,10 @@ def write_shards(data: Any, folder: Path, size: int) -> None:
         folder: The folder of the shards, which is there.
         size: Bytes of a shard, which can be larger by one image.
     """
-    listing = data.listing
-    if listing is None:
+    if not data.is_own:
         raise UserError("shards: they are for image files of your own; set data.path")
     # All that the table says goes with each image
+    listing = data.listing
     told = listing.cells.drop(columns=data.file_column, errors="ignore")
     cells = told.to_json(orient="records", lines=True, date_format="iso", double_precision=15)
     lines = cells.splitlines()
@@ -238,6 +227,7 @@ def write_shards(data: Any, folder: Path, size: int) -> None:
         if split == "train":
             order = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
         (folder / split).mkdir()
+        # A shard is full once it has so many bytes
         shards, archive = count(), None
         with ExitStack() as stack:
             for number, row in enumerate(progress_bar(part.rows[order].tolist(), desc=split)):
@@ -245,24 +235,16 @@ def write_shards(data: Any, folder: Path, size: int) -> None:
                     stack.close()
                     tar = folder / split / f"{next(shards):06}.tar"
                     archive = stack.enter_context(tarfile.open(tar, "w"))
-                (source,) = fetch(listing.images, np.array([row]))
-                content = source.read_bytes() if isinstance(source, Path) else source
-                _add(archive, f"{number:09}{_find_suffix(source)}", content)
-                _add(archive, f"{number:09}.json", lines[row].encode())
-    _write_index(folder / INDEX, scan_tars(folder, sorted(folder.rglob("*.tar"))))
-
-
-def _find_suffix(source: Source) -> str:
-    if isinstance(source, Path):
-        return source.suffix.lower()
-    with open_image(source) as image:
-        return "." + str(image.format).lower()
-
-
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    archive.addfile(member, BytesIO(content))
+                (source,) = listing.images[np.array([row])]
+                if isinstance(source, Path):
+                    suffix, content = source.suffix, source.read_bytes()
+                else:
+                    suffix, content = f".{open_image(source).format}", source
+                for end, written in ((suffix.lower(), content), (".json", lines[row].encode())):
+                    member = tarfile.TarInfo(f"{number:09}{end}")
+                    member.size = len(written)
+                    archive.addfile(member, BytesIO(written))
+    write_index(find_files(folder, ".tar"), folder)
 
 
 @contextmanager

@@ -3,7 +3,7 @@ each batch.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from litlab.data.images.augment import reflect_pad
-from litlab.data.images.decode import ImageMetadata, Picture, decode, fetch
+from litlab.data.images.decode import ImageMetadata, Picture, decode
 from litlab.data.module import LoaderError
 
 _BLOCK = 128  # images that are handled at a time
@@ -72,6 +72,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
                 but in prediction
             target: Those of the samples.
         """
+        # Whole batches: one call for the images, one for the targets
         index = index.to(self.device, non_blocking=True)
         samples = index % len(self)
         batch = {"image": self.take(self.rows.index_select(0, samples), index), "index": index}
@@ -87,6 +88,7 @@ class StoredImages(Dataset[dict[str, Tensor]]):
         """Copy the samples to a device, in order, with so many pixels added by reflection on each
         side.
         """
+        # In blocks, as padding is done in float32
         images = torch.cat(
             [reflect_pad(self.images[rows], pad) for rows in self.rows.split(_BLOCK)]
         )
@@ -100,7 +102,7 @@ class LazyImages(StoredImages):
     """Images that are decoded whenever they come into a batch.
 
     Args:
-        images: As of `fetch`.
+        images: An `Images`.
         rows: As of `StoredImages`.
         targets: As of `StoredImages`.
         form: The format that they get.
@@ -121,7 +123,7 @@ class LazyImages(StoredImages):
             LoaderError: An image is damaged, or unlike the others, or a transform returns no uint8.
         """
         images = []
-        for number, source in zip(index.tolist(), fetch(self.images, rows.numpy()), strict=True):
+        for number, source in zip(index.tolist(), self.images[rows.numpy()], strict=True):
             image = decode(
                 source, self.form, partial(self._change, number) if self.transforms else None
             )
@@ -155,11 +157,18 @@ def find_nearest_mean(train: StoredImages, test: StoredImages) -> np.ndarray:
     """Return the class whose mean training image is nearest to each test image (Rocchio 1971),
     int64 of shape (image,).
     """
+    # Sums of each class, then distances, a block of images at a time
     labels = train.targets
     sums = torch.zeros(1 + int(labels.max()), train.images[0].numel())
-    for rows, some in zip(train.rows.split(_BLOCK), labels.split(_BLOCK), strict=True):
-        sums.index_add_(0, some, train.images[rows].flatten(1).float())
+    for some, images in zip(labels.split(_BLOCK), _flatten(train), strict=True):
+        sums.index_add_(0, some, images)
     means = sums / labels.bincount()[:, None]  # NaN for a class without images
-    blocks = (test.images[rows].flatten(1).float() for rows in test.rows.split(_BLOCK))
-    nearest = [torch.cdist(block, means).nan_to_num(torch.inf).argmin(1) for block in blocks]
+    nearest = [
+        torch.cdist(images, means).nan_to_num(torch.inf).argmin(1) for images in _flatten(test)
+    ]
     return torch.cat(nearest).numpy()
+
+
+def _flatten(part: StoredImages) -> Iterator[Tensor]:
+    for rows in part.rows.split(_BLOCK):
+        yield part.images[rows].flatten(1).float()

@@ -1,31 +1,35 @@
 """Windows of time series, for training, evaluation and forecasting."""
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
+from pandas.util import hash_pandas_object
 from torch import Tensor
 from torch.nn.functional import pad
 
-from litlab.data.columns import fit_column
-from litlab.data.files import UserFile, check_columns, name_source
+from litlab.data.columns import Column
+from litlab.data.files import Frame, UserFile, name_source
 from litlab.data.generated import SERIES_COLUMNS, generate_series
 from litlab.data.own import OwnData
 from litlab.data.predictions import check_finite, write_predictions
 from litlab.data.public import PublicFile
-from litlab.data.series.measure import measure
+from litlab.data.series.metadata import CALENDAR, SeriesMetadata
 from litlab.data.series.regular import Gaps, Series, read_last_rows, read_series
-from litlab.data.series.serving import CALENDAR, SeriesMetadata, SeriesServing
-from litlab.data.series.windows import Windows, find_starts, fit_ridge, split_rows
-from litlab.data.target import Numbers
+from litlab.data.series.serving import SeriesServing
+from litlab.data.series.windows import Windows, find_starts, fit_ridge
+from litlab.data.split import SPLITS
+from litlab.data.target import Numbers, fit_numbers
 from litlab.errors import UserError
 from litlab.metrics import ForecastMetrics
 from litlab.types import PositiveInt
+from litlab.util.classes import sort_classes
+
+_SEASONS = {"B": 5, "D": 7, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}  # usual rows
 
 
 @dataclass(frozen=True)
@@ -134,10 +138,12 @@ class SeriesData(OwnData):
         if targets is None and self.dataset != "csv":
             columns = self.public.columns if self.public else SERIES_COLUMNS
             self.settings.targets = [name for name in columns if name not in covariates]
-        twice = {*covariates} & {*(targets or []), time_column}
+        named = [*covariates, *(targets or []), time_column]
+        twice = [name for name in named if named.count(name) > 1]
         if twice:
             raise UserError(
-                f"data.covariates: {twice.pop()} is a target or the time, too; leave it out of one"
+                f"data.covariates, data.targets: {twice[0]} is named twice, or is the time column, "
+                "too; name it once"
             )
 
     # ---- what models and messages are told
@@ -146,20 +152,20 @@ class SeriesData(OwnData):
         """Return what is known before the series is measured; a public one need not be here yet,
         but for columns that are covariates.
         """
-        settings = self.settings
-        if settings.targets and {*settings.covariates} <= {*CALENDAR}:
-            return self._describe(list(settings.targets))
+        known = self._describe(self.settings.targets or [], [])
+        if known.targets and not known.covariate_columns:
+            return known
         self.prepare_data()
         return super().survey()
 
-    def _describe(self, targets: list[str], **columns: Any) -> SeriesMetadata:
+    def _describe(self, targets: list[str], columns: list[Column]) -> SeriesMetadata:
         """Return the metadata before the series is measured."""
         settings = self.settings
         names = "context_length", "horizon", "time_column", "series_column", "freq"
         return SeriesMetadata(
             **{name: settings[name] for name in names},
-            **columns,
-            target=Numbers(targets, [], []),
+            columns=columns,
+            target=Numbers(list(targets), [], []),
             form=self.form,
             covariates=sorted(settings.covariates, key=lambda name: name not in CALENDAR),
             static=None,
@@ -180,11 +186,8 @@ class SeriesData(OwnData):
     @property
     def fingerprint(self) -> str:
         """Changes whenever a time or a value of the series does."""
-        from pandas.util import hash_pandas_object
-
         hash_rows: Any = hash_pandas_object
-        hashes = hash_rows(self.series.table).to_numpy()
-        return hashlib.sha256(hashes.tobytes()).hexdigest()[:12]
+        return f"{hash_rows(self.series.table).sum():016x}"
 
     @property
     def times(self) -> np.ndarray:
@@ -195,14 +198,9 @@ class SeriesData(OwnData):
 
     # ---- from a file to memory
 
-    @property
+    @cached_property
     def series(self) -> Series:
         """The series, which are read when they are first asked for."""
-        return self._opened[1]
-
-    @cached_property
-    def _opened(self) -> tuple[SeriesMetadata, Series]:
-        """What the columns are, and the series."""
         settings, source = self.settings, self.path
         told = [name for name in settings.covariates if name not in CALENDAR]
         if self.generated:
@@ -212,43 +210,73 @@ class SeriesData(OwnData):
         where = name_source(source, "data.path")
         raw = self.read_cells(source, "data.path")
 
-        # What the columns are; without targets all others that hold numbers
-        kinds: dict[Any, Any] = dict.fromkeys(told, "input")
-        kinds |= dict.fromkeys(settings.targets or [], "number")
+        # Without targets all other columns that hold numbers
+        kinds: dict[Any, Any] = {} if settings.targets else dict.fromkeys(raw, "series")
+        kinds |= dict.fromkeys(told, "input") | dict.fromkeys(settings.targets or [], "number")
         kinds |= {settings.series_column: "category", settings.time_column: "time"}
         kinds.pop(None, None)  # there is one series
-        check_columns(raw, where, dict.fromkeys(kinds, "correct it, or the setting that names it"))
-        if not settings.targets:
-            kinds = dict.fromkeys(raw, "series") | kinds
-        columns = {
-            name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()
-        }
-        targets = settings.targets or [
-            name
-            for name, column in columns.items()
-            if kinds[name] == "series" and column.kind == "number"
+        columns = [
+            column
+            for name, column in self.fit_columns(raw, kinds, where).items()
+            if kinds[name] != "series" or column.kind == "number"
         ]
-        if not targets:
+        others = [column.name for column in columns if kinds[column.name] == "series"]
+        if not (settings.targets or others):
             raise UserError(
                 f"{where}: there is no column of numbers besides that of the times; add one"
             )
-
-        needed = {settings.time_column, settings.series_column, *targets, *told}
-        columns = [column for name, column in columns.items() if name in needed]
-        known = self._describe(list(targets), columns=columns)
+        known = self._describe(settings.targets or others, columns)
         options: Any = {"gaps": settings.gaps, "bad_rows": self.bad_rows}
-        return known, read_series(raw, known, where, **options)
+        return read_series(raw, known, where, **options)
 
     def open(self, stage: str | None) -> SeriesMetadata:
-        (known, series), settings = self._opened, self.settings
-        is_published = not (self.dataset or self.generated or self.split.fold or self.split.cut)
-        ends = self.public.ends if is_published else ()
-        times = series.times.to_numpy("datetime64[ns]")
-        self._split = split_rows(times, self.split, ends)
-        self._starts = find_starts(series, self._split, settings.context_length, settings.horizon)
+        settings = self.settings
+        self._split = self._divide()
+        lengths = settings.context_length, settings.horizon
+        self._starts = find_starts(self.series, self._split, *lengths)
         self.sizes = {split: len(starts) for split, starts in self._starts.items()}
-        where = name_source(self.path, "data.path")
-        return replace(known, **measure(known, series, self._split, settings.season, where))
+        return self._measure()
+
+    def _divide(self) -> np.ndarray:
+        """Return the split of each row, str of shape (row,), empty where it is left out: all series
+        are cut at the same time.
+        """
+        times, split = self.series.times.to_numpy("datetime64[ns]"), self.split
+        if not (self.dataset or self.generated or split.fold or split.cut):
+            return np.repeat([*SPLITS, ""], np.diff([0, *self.public.ends, len(times)]))
+        different, place = np.unique(times, return_inverse=True)
+        return split.divide(pd.DataFrame({split.time: different}))[place]
+
+    def _measure(self) -> SeriesMetadata:
+        """Measure the training rows of all series together.
+
+        Raises:
+            UserError: A column never changes, or its numbers are too large or too small.
+        """
+        where, known = name_source(self.path, "data.path"), self.series.known
+        train = self.series.table[self._split == "train"]
+        target = fit_numbers(train, known.targets, where)
+        texts = train[known.covariate_columns].select_dtypes("string")
+        numbers = [name for name in known.covariate_columns if name not in texts]
+        scales = fit_numbers(train, numbers, where)
+
+        # A week of days, a year of weeks or months; else a day
+        day = pd.date_range("2024-01-01", "2024-01-02", freq=known.freq, inclusive="left")
+        usual = _SEASONS.get(str(known.freq).partition("-")[0]) or len(day) or 1
+        season = self.settings.season or usual
+        parts = train[known.targets].groupby(level=0)
+        if 2 * season > parts.size().max():
+            season = 1
+        # What MASE divides by (Hyndman & Koehler 2006)
+        changes = abs(np.ascontiguousarray(parts.diff(season).dropna()))
+        return replace(
+            known,
+            target=target,
+            season=season,
+            naive_error=(changes.mean(0) / target.std).tolist(),
+            numbers={name: [scales.mean[k], scales.std[k]] for k, name in enumerate(numbers)},
+            categories={name: sort_classes({*texts[name].dropna()} - {""}) for name in texts},
+        )
 
     @property
     def rows(self) -> dict[str, Tensor]:
@@ -257,15 +285,15 @@ class SeriesData(OwnData):
         """
         # It is emptied with each set-up, and where a checkpoint has other scales
         if "rows" not in self._samples:
-            rows = self._encode(self.series)
+            rows = self._encode(self.series.table)
             # Other devices than CUDA's may copy the whole strided view for each batch that is
             # gathered from it.
             device = self.choose_device(sum(part.nbytes for part in rows.values()))
             self._samples["rows"] = {name: part.to(device) for name, part in rows.items()}
         return self._samples["rows"]
 
-    def _encode(self, series: Series) -> dict[str, Tensor]:
-        return self.serving().encode(*self.metadata.lay_out(series.table))
+    def _encode(self, table: Frame) -> dict[str, Tensor]:
+        return self.serving().encode(*self.metadata.lay_out(table))
 
     def samples(self, split: str) -> Windows:
         return Windows(self.rows, self._starts[split], self.context_length, self.horizon)
@@ -325,7 +353,7 @@ class SeriesData(OwnData):
     def open_input(self, source: str) -> Windows:
         raw, where = self.read_cells(source), name_source(source, "--input")
         options: Any = {"gaps": self.settings.gaps, "bad_rows": self.bad_rows, "form": self.form}
-        self._predicted = read_last_rows(raw, self.metadata, where, **options)
+        self._predicted = read_last_rows(raw, self.metadata, where, **options).table
         rows = self._encode(self._predicted)
         begins = torch.arange(0, len(rows["past"]), self.context_length + self.horizon)
         windows = Windows(rows, begins, self.context_length, self.horizon)
@@ -345,13 +373,13 @@ class SeriesData(OwnData):
             UserError: A forecast is not finite, or the file can't be written.
         """
         known = self.metadata
-        future = self._predicted.table.groupby(level=0, sort=False).tail(self.horizon).index
+        future = self._predicted.groupby(level=0, sort=False).tail(self.horizon).index
         series, times = future.get_level_values(0), future.get_level_values(1).astype(str)
         numbers = torch.stack(self.serving().decode(torch.cat(outputs).cpu()), dim=-1).flatten(0, 1)
         check_finite(numbers[..., 0], times)
 
-        names = map("".join, product(known.targets, ("", "_lower", "_upper")))
-        values = dict(zip(names, numbers.flatten(1).T.numpy(), strict=True))
-        columns = {known.series_column: series, known.time_column: times, **values}
+        names = [name + end for name in known.targets for end in ("", "_lower", "_upper")]
+        columns = {known.series_column: series, known.time_column: times}
+        columns |= dict(zip(names, numbers.flatten(1).T.numpy(), strict=True))
         columns.pop(None, None)  # there is one series
         write_predictions(Path(path), columns)

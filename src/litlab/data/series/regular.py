@@ -12,7 +12,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from pandas.tseries.frequencies import to_offset
 
 from litlab.data.files import Cells, FileFormat, Frame, Policy, drop_bad_rows
-from litlab.data.series.serving import SeriesMetadata
+from litlab.data.series.metadata import SeriesMetadata
 from litlab.errors import UserError
 from litlab.util.text import some
 
@@ -30,14 +30,12 @@ class Series:
         table: Targets, float64, and covariates; the index has the name of the series and the time
             of each row.
         made_up: The index of the rows in which a target is interpolated.
-        freq: Time from row to row, a pandas offset alias.
-        static: Covariates that are constant in each series.
+        known: What the columns are, the step, and which covariates are constant in each series.
     """
 
     table: Frame
     made_up: Any
-    freq: str
-    static: list[str]
+    known: SeriesMetadata
 
     @property
     def times(self) -> Any:
@@ -81,67 +79,64 @@ def read_series(
     rows = known.read(raw, where, form, bad_rows)
     times = rows[known.time_column]
     names = pd.Series("", rows.index) if known.series_column is None else rows[known.series_column]
-    static = known.static
+    told, static = rows[known.covariate_columns], known.static
     if static is None:
-        of_series = rows[known.covariate_columns].groupby(names.to_numpy())
-        differs = of_series.nunique(dropna=False).max().gt(1)
-        static = differs.index[~differs].tolist() if names.nunique() > 1 else []
+        varies = told.groupby(names.to_numpy()).nunique(dropna=False).max() > 1
+        static = list(told.columns[~varies]) if names.nunique() > 1 else []
 
     # A text that is missing is none, unlike a row that is missing
-    texts = rows[known.covariate_columns].select_dtypes("string").columns.difference(static)
+    texts = told.select_dtypes("string").columns.difference(static)
     rows[texts] = rows[texts].fillna("")
 
-    # Each series is on a grid of its own.
-    columns = list(dict.fromkeys([*known.targets, *known.covariate_columns]))
+    # Each series is on a grid of its own
+    columns = [*known.targets, *known.covariate_columns]
     parts = dict(list(rows[columns].groupby(names, sort=False)))
-    freq = known.freq
-    if freq is None:
-        longest = max(parts.values(), key=len)
-        freq = _find_step(times[longest.index], where)
-    table = pd.concat(
-        {
-            name: _lay_on_grid(part, times[part.index], freq, bad_rows, where, ahead)
-            for name, part in parts.items()
-        }
-    )
-    by_series = table.groupby(level=0, sort=False)
+    longest = max(parts.values(), key=len)
+    freq = known.freq or _find_step(times[longest.index], where)
+    grids = {
+        name: _lay_on_grid(part, times[part.index], freq, bad_rows, where, ahead)
+        for name, part in parts.items()
+    }
+    table = pd.concat(grids)
     if static:
-        table[static] = by_series[static].ffill().groupby(level=0, sort=False).bfill()
+        of_series = table.groupby(level=0, sort=False)[static]
+        table[static] = of_series.ffill().groupby(level=0, sort=False).bfill()
 
-    # Behind the last target of a series is the future
-    is_there = table[known.targets].notna().any(axis=1)
-    step = by_series.cumcount()
-    last = step.where(is_there).groupby(level=0, sort=False).transform("max").fillna(-1)
-    is_past = step <= last
+    # Behind the last target of a series is the future, of which nothing is made up
+    is_past = _reach_back(table[known.targets].notna().any(axis=1))
     if not ahead and not is_past.all():
         rank_zero_info(
             f"{where}: {(~is_past).sum():,} rows behind the last one with a target are left out"
         )
-    numbers = table.select_dtypes("number").columns
     made_up = table.index[table[known.targets].isna().any(axis=1)]
-    values = table[numbers].to_numpy(copy=True)  # `loc` would look up each row
-    values[is_past] = _fill_gaps(table.loc[is_past, numbers], gaps, where)
-    table[numbers] = values
+    numbers = table.select_dtypes("number")
+    filled = _fill_gaps(numbers, is_past, gaps, where)
+    table[numbers.columns] = filled
 
-    # At the begin of a series there is nothing to interpolate from
-    is_whole = table[numbers].notna().all(axis=1) & is_past
-    is_next = (step > last) & (step <= last + ahead)
+    # At the ends of a series there may be nothing to interpolate from: the future begins there
+    is_whole = filled.notna().all(axis=1) & is_past
+    is_future = ~_reach_back(is_whole)
+    is_next = is_future & (is_future.groupby(level=0).cumsum() <= ahead)
+
+    # What is too short is named
+    sizes = is_whole.groupby(level=0, sort=False).sum()
     least = known.context_length + (0 if ahead else known.horizon)
-    is_long = _find_long(is_whole.groupby(level=0, sort=False).sum(), least, where)
-    is_taken = table.index.get_level_values(0).map(is_long)
-    return Series(table[(is_whole | is_next) & is_taken], made_up, freq, static)
-
-
-def _find_long(sizes: Cells, least: int, where: str) -> Cells:
-    """Return which series have the rows that are needed; name those that have not."""
-    is_long = sizes >= least
-    if not is_long.all():
-        rows = [f"{name or 'the series'} has {size:,}" for name, size in sizes[~is_long].items()]
-        summary = f"{where}: a series needs {least:,} rows with a target, and {some(rows)}"
-        if not is_long.any():
-            raise UserError(f"{summary}; give more")
+    short = sizes[sizes < least]
+    if len(short):
+        counts = [f"{name or 'the series'} has {size:,}" for name, size in short.items()]
+        summary = f"{where}: a series needs {least:,} rows with a target, and {some(counts)}"
+        if len(short) == len(sizes):
+            raise UserError(
+                f"{summary}; give more, or a smaller --data.context_length or --data.horizon"
+            )
         rank_zero_info(f"warning: {summary}; what is too short is left out")
-    return is_long
+    table = table[is_whole | is_next].drop(index=short.index, level=0)
+    return Series(table, made_up, replace(known, freq=freq, static=static))
+
+
+def _reach_back(is_there: Cells) -> Cells:
+    """Return which rows of each series are not behind the last one of some."""
+    return is_there[::-1].groupby(level=0).cummax()[::-1].astype(bool)
 
 
 def _find_step(times: Cells, where: str) -> str:
@@ -194,8 +189,8 @@ def _lay_on_grid(
     if wrong.mean() > _MOST_WRONG:
         raise UserError(
             f"{where}: {wrong.mean():.0%} of the times are there twice or off the step of {freq}, "
-            f"the first in row {wrong.idxmax()}; correct them, or set freq, or series_column where "
-            "there are several series"
+            f"the first in row {wrong.idxmax()}; correct them, or set --data.freq, or "
+            "--data.series_column where there are several series"
         )
     problem = (
         f"is there twice or off the step of {freq}; where clocks were put back, add UTC offsets"
@@ -226,15 +221,15 @@ def _make_grid(times: Cells, freq: str, count: int) -> Any:
     return months + days + (first - first.normalize())
 
 
-def _fill_gaps(table: Frame, gaps: Gaps, where: str) -> Frame:
-    """Interpolate what is missing within each series, and say how much; or refuse to."""
-    empty = table.isna()
+def _fill_gaps(numbers: Frame, is_past: Cells, gaps: Gaps, where: str) -> Frame:
+    """Interpolate what is missing in the past of each series, and say how much; or refuse to."""
+    empty = numbers[is_past].isna()
     holes = empty.any(axis=1)
     if not holes.any():
-        return table
+        return numbers
     share = empty.groupby(level=0).mean().max(axis=None)
     summary = (
-        f"{where}: {holes.sum():,} of {len(table):,} rows are missing or lack a value ({share:.1%} "
+        f"{where}: {holes.sum():,} of {len(holes):,} rows are missing or lack a value ({share:.1%} "
         f"of a column), the first at {holes.idxmax()[1]}"
     )
     if share > _MOST_WRONG:
@@ -245,9 +240,10 @@ def _fill_gaps(table: Frame, gaps: Gaps, where: str) -> Frame:
     if gaps == "error":
         raise UserError(f"{summary}; add them, or use --data.gaps interpolate")
     rank_zero_info(f"{summary}; they are interpolated (data.gaps), and count in no test")
-    return table.groupby(level=0, sort=False).transform(
+    filled = numbers.groupby(level=0, sort=False).transform(
         lambda column: column.interpolate(limit_area="inside")
     )
+    return filled.where(is_past, numbers)
 
 
 def read_last_rows(raw: Frame, known: SeriesMetadata, where: str, **options: Any) -> Series:

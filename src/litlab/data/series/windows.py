@@ -2,15 +2,16 @@
 them best.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.data import Dataset
 
 from litlab.data.series.regular import Series
-from litlab.data.split import SPLITS, Split
+from litlab.data.split import SPLITS
 from litlab.errors import UserError
 
 
@@ -34,12 +35,14 @@ class Windows(Dataset[dict[str, Tensor]]):
         values = rows["past"]
         self.device = values.device
         self.starts = starts.to(self.device)
-        self.views = {
-            "past": _view(values, context_length),
-            "future": _view(values[context_length:], horizon),
-        }
+        parts = {"past": (values, context_length), "future": (values[context_length:], horizon)}
         if "covariates" in rows:
-            self.views["covariates"] = _view(rows["covariates"], context_length + horizon)
+            parts["covariates"] = rows["covariates"], context_length + horizon
+        # (window, length, column): the window that begins at each row, in the memory of the rows
+        self.views = {
+            name: part.unfold(0, length, 1).transpose(1, 2)
+            for name, (part, length) in parts.items()
+        }
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -59,32 +62,6 @@ class Windows(Dataset[dict[str, Tensor]]):
         }
 
 
-def _view(rows: Tensor, length: int) -> Tensor:
-    """(window, length, column): the window that begins at each row. It shares the memory of the
-    rows.
-    """
-    return rows.unfold(0, length, 1).transpose(1, 2)
-
-
-def split_rows(times: np.ndarray, split: Split, ends: Sequence[int]) -> np.ndarray:
-    """Divide rows by time: all series are cut at the same one.
-
-    Args:
-        times: Time of each row, datetime64.
-        split: What decides.
-        ends: Rows where train, val and test end, in place of that; empty for a split of the user's.
-
-    Returns:
-        The split of each row, str of shape (row,); empty where it is left out.
-    """
-    import pandas as pd
-
-    if ends:
-        return np.array([*SPLITS, ""])[np.searchsorted(ends, np.arange(len(times)), side="right")]
-    different, place = np.unique(times, return_inverse=True)
-    return split.divide(pd.DataFrame({split.time: different}))[place]
-
-
 def find_starts(
     series: Series, split: np.ndarray, context_length: int, horizon: int
 ) -> dict[str, Tensor]:
@@ -95,7 +72,7 @@ def find_starts(
 
     Args:
         series: The series.
-        split: As of `split_rows`.
+        split: The split of each row, str of shape (row,).
         context_length: Rows of the past.
         horizon: Rows to forecast.
 
@@ -116,7 +93,7 @@ def find_starts(
     starts = {}
     for name in SPLITS:
         is_in = is_whole & (split[future] == name) & (split[last] == name)
-        rows = first[is_in if name == "train" else is_in & is_true]
+        rows = first[is_in & (is_true | (name == "train"))]
         if len(rows):
             starts[name] = torch.from_numpy(rows)
         elif name == "train" or name in split:
@@ -186,8 +163,7 @@ def _sum_products(
         part = rows[windows[0] : windows[-1] + length].double().cpu()
         for lag in range(length):
             # Entry (i, i + lag) is the sum over all windows s of row s + i times row s + i + lag.
-            running = (part[: len(part) - lag] * part[lag:]).sum(1).cumsum(0)
-            running = torch.cat([running.new_zeros(1), running])
+            running = pad((part[: len(part) - lag] * part[lag:]).sum(1).cumsum(0), (1, 0))
             products.diagonal(lag).add_(running[len(windows) :] - running[: length - lag])
     products += products.triu(1).T
 

@@ -138,16 +138,17 @@ class TabularData(OwnData):
     # ---- from a table to memory
 
     def open(self, stage: str | None) -> TabularMetadata:
-        table = self._table
-        counts = {split: int((table.split == split).sum()) for split in SPLITS}
-        self.sizes = {split: count for split, count in counts.items() if count}
-        metadata = TabularMetadata(
-            **self.describe_columns(table), **measure(table, self.source_name)
-        )
-        if stage in ("fit", None):
-            from litlab.data.tables.baselines import warn_of_leaks
+        self.sizes = {split: len(rows) for split, rows in self.table.items() if len(rows)}
+        return self._measured
 
-            warn_of_leaks(table.rows("train"), table.rows("test"), self.targets, self.source_name)
+    @cached_property
+    def _measured(self) -> TabularMetadata:
+        """What the training rows say; warnings come once, however often the data are opened."""
+        from litlab.data.tables.baselines import warn_of_leaks
+
+        table, where = self._table, name_source(self.path, "data.path")
+        metadata = TabularMetadata(**self.describe_columns(table), **measure(table, where))
+        warn_of_leaks(table.rows("train"), table.rows("test"), self.targets, where)
         return metadata
 
     def samples(self, split: str) -> EncodedRows:

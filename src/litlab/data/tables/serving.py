@@ -2,7 +2,7 @@
 the file.
 """
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,16 +11,14 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
-from litlab.data.columns import Column, count_unknown
-from litlab.data.files import (
-    Cells,
-    Frame,
-)
+from litlab.data.columns import Column
+from litlab.data.files import Cells, Frame
 from litlab.data.own import Table
-from litlab.data.serving import BATCH, Serving, TensorSpec
+from litlab.data.serving import BATCH, Sample, Serving, TensorSpec, make_times, read_rows
 from litlab.data.target import LARGEST, TargetMetadata
 from litlab.errors import UserError
 
+MOST_ROWS = 1_000  # that are sent
 _LIKE_NAMES = 0.9  # share of different texts from which on they are names of the rows
 _PARTS = ("year", "month", "weekday", "days")  # of a date
 
@@ -45,11 +43,9 @@ class TabularMetadata(TargetMetadata):
     indicated: list[int]
     categories: dict[str, list[str]]
 
-    def read(self, raw: Frame, where: str, *options: Any) -> Frame:
-        """Read rows as `TargetMetadata.read`, their dates split; say which categories are new."""
+    def read(self, raw: Frame, where: str, *options: Any) -> Frame:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Read rows as `TargetMetadata.read`, their dates split."""
         rows = super().read(raw, where, *options)
-        for name, texts in self.categories.items():
-            count_unknown(rows[name], texts, where)
         return split_dates(rows, {column.name: column for column in self.columns})
 
     @property
@@ -93,7 +89,7 @@ def split_dates(rows: Frame, columns: Mapping[str, Column]) -> Frame:
         if column.kind == "time":
             times = rows[name].dt
             days = rows[name].dt.tz_localize(None).astype("datetime64[s]").astype("int64") / 86_400
-            parts = (times.year, times.month, times.weekday, days.where(rows[name].notna()))
+            parts = (times.year, times.month, times.day_of_week, days.where(rows[name].notna()))
             for part, values in zip(_PARTS, parts, strict=True):
                 rows[f"{name} {part}"] = values.astype("float64")
             rows = rows.drop(columns=name)
@@ -112,14 +108,16 @@ def measure(table: Table, where: object) -> dict[str, Any]:
     """
     train = table.inputs[table.split == "train"]
     useless = {name: reason for name in train if (reason := _find_useless(train[name]))}
-    if useless:
-        reasons = ", ".join(f"{name} {reason}" for name, reason in useless.items())
-        # Of a part of a date the date
-        names = {name if name in table.columns else name.rpartition(" ")[0] for name in useless}
+    # Dates of one year still differ in the month, but constant ones in nothing
+    dates = {name: name.removesuffix(f" {_PARTS[-1]}") for name in useless}
+    wrong = {date: useless[name] for name, date in dates.items() if date in table.columns}
+    if wrong:
+        reasons = ", ".join(f"{name} {reason}" for name, reason in wrong.items())
         raise UserError(
             f"{where}: nothing can be learned from these columns, in the training rows: {reasons}; "
-            f"add --data.ignore '[{', '.join(sorted(names))}]'"
+            f"add --data.ignore '[{', '.join(sorted(wrong))}]'"
         )
+    train = train.drop(columns=list(useless))
     numbers = train.select_dtypes("number")
     counting = [name for name in numbers if _counts_rows(numbers[name].dropna())]
     if counting:
@@ -159,10 +157,6 @@ def _find_useless(cells: Cells) -> str:
     return "" if is_fit else "has a standard deviation below 1e-16 or above 1e16"
 
 
-def _make_spec(name: str, dtype: str, columns: Sized, what: str) -> TensorSpec:
-    return TensorSpec(name, dtype, (BATCH, len(columns)), what)
-
-
 class TabularServing(Serving):
     """Standardises numbers, and notes which are missing; without numbers or categories that input
     has no columns.
@@ -171,28 +165,22 @@ class TabularServing(Serving):
         metadata: Metadata of the checkpoint.
     """
 
-    kind = "rows"
+    kind, field, metadata_type = "rows", "rows", TabularMetadata
     mean: Tensor
     std: Tensor
     indicated: Tensor
 
     def __init__(self, metadata: TabularMetadata) -> None:
+        numbers, categories = (BATCH, len(metadata.numbers)), (BATCH, len(metadata.categories))
+        what = "places in `categories`, from 1; 0 for another one"
         inputs = [
-            _make_spec(
-                "numbers", "float64", metadata.numbers, "columns `numbers`, NaN where missing"
-            ),
-            _make_spec(
-                "categories",
-                "int64",
-                metadata.categories,
-                "places in `categories`, from 1; 0 for another one",
-            ),
+            TensorSpec("numbers", "float64", numbers, "columns `numbers`, NaN where missing"),
+            TensorSpec("categories", "int64", categories, what),
         ]
         super().__init__(inputs, [metadata.target.spec()])
         self.metadata = metadata
-        self.register_buffer("mean", torch.tensor(metadata.mean, dtype=torch.float64))
-        self.register_buffer("std", torch.tensor(metadata.std, dtype=torch.float64))
-        self.register_buffer("indicated", torch.tensor(metadata.indicated, dtype=torch.int64))
+        self.register_numbers(mean=metadata.mean, std=metadata.std)
+        self.register_numbers(torch.int64, indicated=metadata.indicated)
 
     def encode(self, numbers: Tensor, categories: Tensor) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return numbers, float32 (batch, column), and categories, int64 (batch, column)."""
@@ -211,17 +199,24 @@ class TabularServing(Serving):
         numbers[:, self.indicated] = numbers[:, self.indicated].masked_fill(flags > 0, torch.nan)
         return numbers, inputs["categories"]
 
-    def facts(self) -> dict[str, Any]:
-        """Return the metadata: the columns in order, the categories of each, the target, ..."""
+    def read(self, sent: Any) -> Sample:
+        """Read one row or more."""
         known = self.metadata
-        named = {"class_names": known.class_names, "targets": known.targets}
-        return {**known.state_dict(), **named}
+        rows = known.read(read_rows(sent, known, "rows", MOST_ROWS), "rows")
+        if isinstance(sent, list) and len(rows) < len(sent):  # each is to get an answer
+            raise UserError("rows: in one of them everything is null; give a value")
+        return Sample(known.lay_out(rows))
 
-    def unit(self) -> Tensor:
-        return torch.tensor(self.metadata.target_std or 1.0)
+    def sample_request(self) -> list[dict[str, Any]]:
+        """Return a row of means and most frequent categories."""
+        known = self.metadata
+        values = dict(zip(known.numbers, known.mean, strict=True))
+        values |= {name: texts[0] for name, texts in known.categories.items()}
+        for column in known.columns:
+            if column.kind == "time":
+                (values[column.name],) = make_times(column.zone, known.form)
+        return [{column.name: values[column.name] for column in known.columns}]
 
-    def example(self) -> tuple[Tensor, ...]:
-        """Return two rows of mean numbers and unknown categories."""
-        return self.mean.repeat(2, 1), torch.zeros(
-            2, len(self.metadata.categories), dtype=torch.int64
-        )
+    def answer(self, outputs: Mapping[str, np.ndarray], context: dict[str, Any]) -> dict[str, Any]:
+        rows = next(iter(outputs.values()))
+        return {"rows": [self.metadata.target.answer(row) for row in rows]}

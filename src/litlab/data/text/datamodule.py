@@ -22,7 +22,6 @@ from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS
 from litlab.data.store import fill_cache
 from litlab.data.target import Classes, TargetMetadata
-from litlab.data.text.reading import compute_digest
 from litlab.data.text.serving import TextMetadata, TextServing
 from litlab.data.text.tokenizer import (
     KINDS,
@@ -216,7 +215,13 @@ class TextData(OwnData):
 
     @cached_property
     def _digests(self) -> list[str]:
-        return [compute_digest(file) for file in self.files.values()]
+        contents = [
+            check_file(file, "data.path").read_bytes()
+            if isinstance(file, str | Path)
+            else file.to_csv().encode()
+            for file in self.files.values()
+        ]
+        return [hashlib.sha256(content).hexdigest() for content in contents]
 
     @property
     def fingerprint(self) -> str:
@@ -334,9 +339,14 @@ class TextData(OwnData):
         """Read texts to predict: a .txt file with one text per line; else a table."""
         if not str(source).endswith(".txt"):
             return super().read_cells(source, setting)
+        if setting != "--input":
+            raise UserError(
+                f"{setting}: {source} is a .txt, which has a text a line and no target; name a "
+                "table .csv or .tsv"
+            )
         import pandas as pd
 
-        lines = check_file(source, "--input").read_text("utf-8-sig").split("\n")
+        lines = check_file(str(source), "--input").read_text("utf-8-sig").split("\n")
         texts = pd.Series(lines, range(1, 1 + len(lines))).str.strip()
         texts = texts[texts != ""]
         if texts.empty:

@@ -1,11 +1,10 @@
 """Raw texts and their classes: from the user's files or a public set."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from litlab.data.files import Frame, check_file
+from litlab.data.files import Frame
 from litlab.data.public import PublicFile
 
 
@@ -33,10 +32,3 @@ class PublicTexts:
     def download(self, root: Path) -> None:
         for file in self.files:
             file.download(root)
-
-
-def compute_digest(source: str | Path | Frame) -> str:
-    """Return what changes whenever the contents of a file or frame do."""
-    is_file = isinstance(source, str | Path)
-    content = check_file(source, "data.path").read_bytes() if is_file else source.to_csv().encode()
-    return hashlib.sha256(content).hexdigest()

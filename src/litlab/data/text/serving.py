@@ -1,15 +1,20 @@
 """Texts as a deployed model takes them: token ids."""
 
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
-from litlab.data.serving import BATCH, TIME, Serving, TensorSpec
+from litlab.data.serving import BATCH, TIME, Sample, Serving, TensorSpec
 from litlab.data.target import TargetMetadata
-from litlab.data.text.tokenizer import UNKNOWN
+from litlab.data.text.tokenizer import UNKNOWN, cut_text, encode
+from litlab.errors import UserError
 
 TOKENIZER = "tokenizer.json"
 
@@ -56,7 +61,8 @@ class TextServing(Serving):
         metadata: Metadata of the checkpoint.
     """
 
-    kind = "texts"
+    kind, field, metadata_type = "texts", "text", TextMetadata
+    text_files = {"tokenizer": TOKENIZER}  # noqa: RUF012 - as of `Serving`
 
     def __init__(self, metadata: TextMetadata) -> None:
         what = (
@@ -76,27 +82,22 @@ class TextServing(Serving):
             else ids
         }
 
-    def raw(self, batch: Any) -> tuple[Tensor, ...]:
-        inputs = batch if isinstance(batch, dict) else batch[0]
-        return (inputs["ids"],)
-
-    def facts(self) -> dict[str, Any]:
+    def read(self, sent: Any) -> Sample:
+        """Read a text, of which a long one is cut; the context is the number of its tokens."""
+        content = sent.encode() if isinstance(sent, str) else sent  # fails on halves of characters
+        if not isinstance(content, bytes) or not content.strip():
+            raise UserError("text: it is empty, or no text; send one")
         known = self.metadata
-        return {
-            "class_names": known.class_names,
-            "target": known.target.state_dict(),
-            "max_tokens": known.max_tokens,
-            "both_ends": known.both_ends,
-            "padding": known.padding,
-        }
+        text = unicodedata.normalize("NFC", content.decode("utf-8-sig")).strip()
+        ids = encode(known.tokenizer, [text])["ids"].long()
+        context = {"tokens": len(ids), "tokens_read": min(len(ids), known.longest)}
+        return Sample([cut_text(ids, known.longest, known.both_ends).numpy()[None]], context)
 
-    def files(self) -> dict[str, str]:
-        return {TOKENIZER: self.metadata.tokenizer}
+    def sample_request(self) -> str:
+        return "a text of a few words"
 
-    def example(self) -> tuple[Tensor, ...]:
-        """Return the first words of the vocabulary, in two texts, the second of which ends in
-        padding.
-        """
-        size = min(8, self.metadata.max_tokens)
-        ids = torch.arange(2 * size).flip(0).clamp(max=self.metadata.vocab_size - 1)
-        return (ids.view(2, size),)
+    def stack(self, samples: Sequence[Sample]) -> list[np.ndarray]:
+        """Return texts padded to the longest."""
+        texts = [torch.from_numpy(sample.inputs[0][0]) for sample in samples]
+        padding = self.metadata.padding
+        return [pad_sequence(texts, batch_first=True, padding_value=padding).numpy()]

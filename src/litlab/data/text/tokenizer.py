@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -94,13 +95,18 @@ def encode(tokenizer: str, texts: list[str]) -> dict[str, Tensor]:
         ``ids`` of all texts one after the other, int32 of shape (tokens,), and their ``lengths``,
         int64 of shape (texts,).
     """
-    from tokenizers import Tokenizer
-
-    encodings = Tokenizer.from_str(tokenizer).encode_batch_fast(texts)
+    encodings = _parse_tokenizer(tokenizer).encode_batch_fast(texts)
     # A text of nothing but <br /> has no tokens
     ids = [encoding.ids or [UNKNOWN] for encoding in encodings]
     flat = torch.tensor(list(chain.from_iterable(ids)), dtype=torch.int32)
     return {"ids": flat, "lengths": torch.tensor(list(map(len, ids)))}
+
+
+@lru_cache(maxsize=1)  # a server reads one text after the other
+def _parse_tokenizer(tokenizer: str) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(tokenizer)
 
 
 def cut_text(ids: Tensor, most: int, both_ends: bool) -> Tensor:

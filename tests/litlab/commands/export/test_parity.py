@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from litlab.commands.export.parity import Parity, compare
-from litlab.data.serving import TIME
+from litlab.data.serving import BATCH, TIME, TensorSpec
 from litlab.errors import UserError
 from tests.litlab.commands.export.test_graph import Rows
 
@@ -52,6 +52,25 @@ def test_one_answer_that_is_off_is_found():
     )
     parity, _ = measure(lambda sums: np.where(sums > 800, np.nan, sums).astype(np.float32))
     assert math.isinf(parity.difference)
+
+
+class Largest(nn.Module):
+    """The place of the largest number, whole numbers of shape (batch,), and of all masks."""
+
+    def forward(self, rows):
+        return rows.argmax(dim=1), (rows > 100).unsqueeze(1)
+
+
+@pytest.mark.parametrize(("change", "difference"), [(0, 0.0), (1, 1.0)])
+def test_whole_numbers_and_masks_are_compared(change, difference):
+    def run(arrays):
+        [rows] = arrays
+        return [rows.argmax(axis=1) + change, (rows > 100)[:, None]]
+
+    serving = Rows()
+    serving.outputs = (TensorSpec("place", "int64", (BATCH,), ""), *serving.outputs)
+    parity = compare(Largest(), run, serving, iter([(ROWS[:60],), (ROWS[60:],)]))
+    assert parity == Parity(difference, difference / 2, None, 100)
 
 
 def test_what_is_too_far():

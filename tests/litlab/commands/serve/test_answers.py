@@ -5,6 +5,8 @@ it.
 import base64
 import io
 import json
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,9 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from litlab.commands.serve.app import WEB
 from litlab.commands.serve.batcher import Batcher
-from litlab.commands.serve.readers import SeriesReader
 from litlab.commands.serve.worker import warm_up
+from litlab.data import TabularData
+from litlab.data.series.serving import SeriesServing
+from litlab.data.tables.serving import TabularServing
 from litlab.errors import UserError
 
 
@@ -124,8 +129,86 @@ def test_an_example_is_answered(models, served, monkeypatch):
 def test_examples_of_series_have_any_step(models, freq, rows):
     manifest = models("series").manifest
     facts = manifest["facts"] | {"freq": freq, "context_length": rows}
-    reader = SeriesReader({**manifest, "facts": facts}, {})
-    assert len(reader.read(reader.example()).inputs[0][0]) == rows
+    serving = SeriesServing.load(facts, {})
+    assert len(serving.read(serving.sample_request()).inputs[0][0]) == rows
+
+
+FORMS = [
+    ({}, "%Y-%m-%d"),
+    ({"time_format": "%d/%m/%Y"}, "%d/%m/%Y"),
+    ({"decimal": ",", "thousands": "."}, "%Y-%m-%d %H:%M"),
+    ({}, "%Y-%m-%dT%H:%M+02:00"),
+]
+
+
+@pytest.mark.parametrize("targets", ["price", "plan", ["yes", "no"]])
+@pytest.mark.parametrize(("form", "times"), FORMS)
+def test_examples_of_tables_are_read(form, times, targets):
+    """With dates, as the training file writes them; also after the facts were a file."""
+    random, days = np.random.default_rng(0), pd.date_range("2024-01-01", periods=200, freq="37h")
+    columns = {
+        "day": days.strftime(times), "size": random.normal(1000, 100, 200),
+        "city": random.choice(["x", "y"], 200), "price": random.normal(0, 1, 200),
+        "plan": random.choice(["a", "b", "c"], 200), "yes": random.integers(0, 2, 200),
+        "no": random.integers(0, 2, 200),
+    }  # fmt: skip
+    task = "labels" if isinstance(targets, list) else None
+    data = TabularData(path=pd.DataFrame(columns), target=targets, task=task, dates=["day"], **form)
+    data.setup()
+    facts = json.loads(json.dumps(data.serving().facts()))
+    serving = TabularServing.load(facts, {})
+    sent = serving.sample_request()
+    assert len(sent) == 1
+    assert set(sent[0]) == set(columns) - {*data.targets}
+    sample = serving.read(sent)
+    assert np.isfinite(sample.inputs[0]).all()
+    assert (sample.inputs[1] > 0).all()
+    shape = [1, *serving.outputs[0].shape[1:]]
+    answer = serving.answer({"first": np.ones(shape)}, {})
+    assert answer == {"rows": [data.metadata.target.answer(np.ones(shape[1:]))]}
+
+
+ANSWERS = {
+    '"images", {"class": "cat", "probability": 0.75, "probabilities": {"cat": 0.75, "dog": 0.25}}':
+        "cat (75.0 %) cat 75.0 % dog 25.0 %",
+    '"images", {"labels": ["sea", "sky"], "probabilities": {"sea": 0.75, "sun": 0.25, "sky": 0.5}}':
+        "sea (75.0 %), sky (50.0 %) sea 75.0 % sun 25.0 % sky 50.0 %",
+    '"texts", {"labels": [], "probabilities": {"sea": 0.25}, "tokens": 9, "tokens_read": 8}':
+        "none of the labels sea 25.0 % The model has read the first 8 of 9 tokens.",
+    '"texts", {"predicted": {"stars": 3.25}, "tokens": 9, "tokens_read": 9}': "stars: 3.25",
+    '"images", {"predicted": {"x": 1, "y": 2.5}}': "x 1 y 2.5",
+    '"rows", {"rows": [{"labels": ["sea"], "probabilities": {"sea": 0.75, "sun": 0.25}}]}':
+        "sea (75.0 %) sea 75.0 % sun 25.0 %",
+    '"rows", {"rows": [{"labels": ["sea"], "probabilities": {"sea": 1}}, {"labels": []}]}':
+        "row labels 1 sea (100.0 %) 2 none of the labels",
+    '"rows", {"rows": [{"predicted": {"x": 1}}, {"predicted": {"x": 2}}]}': "row x 1 1 2 2",
+    '"files", {"mask": "abc"}': '{ "mask": "abc" }',
+}  # fmt: skip
+DOM = """
+class Node {
+  constructor() { this.style = {}; this.parts = []; }
+  setAttribute() {}
+  append(...parts) { this.parts.push(...parts); }
+  text() {
+    return this.parts.flat().map((part) => part.text ? part.text() : String(part)).join(" ");
+  }
+}
+globalThis.document = { createElement: () => new Node() };
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no JavaScript here")
+def test_the_page_shows_what_was_predicted():
+    """Whatever the kind of data: classes, labels of which several are true, numbers."""
+    calls = [
+        f"console.log(JSON.stringify(new Node().text.call({{parts: drawn({one})}})));"
+        for one in ANSWERS
+    ]
+    script = "\n".join([DOM, (WEB / "draw.js").read_text(), *calls])
+    done = subprocess.run(["node", "-"], input=script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    shown = [" ".join(json.loads(line).split()) for line in done.stdout.splitlines()]
+    assert shown == list(ANSWERS.values())
 
 
 def test_an_answer_that_is_no_number_is_refused(example, models, client, monkeypatch):

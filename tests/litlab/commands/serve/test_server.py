@@ -46,18 +46,19 @@ BAD = {
 # A worker is forked, too: it need not import torch.
 FORK = """
 import multiprocessing, resource, runpy, sys, time, uvicorn._subprocess
-from litlab.commands.serve import connections, readers
+from litlab.commands.serve import connections
+from litlab.data.text.serving import TextServing
 uvicorn._subprocess.spawn = multiprocessing.get_context("fork")
 sys.argv[0] = "auks"
 {change}
 runpy.run_module("auks", run_name="__main__", alter_sys=True)
 """
 HANG = """
-stack = readers.TextReader.stack
-def hang(reader, samples):
+stack = TextServing.stack
+def hang(serving, samples):
     time.sleep(1000 * (samples[0].context["tokens"] > 20))
-    return stack(reader, samples)
-readers.TextReader.stack = hang
+    return stack(serving, samples)
+TextServing.stack = hang
 """
 FEW = """
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
@@ -281,7 +282,7 @@ def test_clients_that_send_nothing_do_not_keep_others_out(exported, tmp_path, re
 
 
 def test_a_model_that_cannot_answer_is_not_served(exported, tmp_path):
-    change = "readers.TextReader.stack = lambda *_: 1 / 0"
+    change = "TextServing.stack = lambda *_: 1 / 0"
     server = fork_server("--run", exported, cwd=tmp_path, change=change)
     assert server.wait() == 2
     [line] = server.printed()[0].splitlines()

@@ -72,5 +72,5 @@ def open_files(files: list[Path], **settings) -> ImageData:
     frame = pd.DataFrame(
         {"file": map(str, files), "label": np.resize(["a", "b"], len(files)), "split": "train"}
     )
-    settings = {"cache": "none", "normalize": "imagenet", **settings}
+    settings = {"cache": "none", **settings}
     return prepared(ImageData(path=frame, split_column="split", val_fraction=0, **settings))

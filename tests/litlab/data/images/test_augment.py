@@ -11,7 +11,8 @@ SIZE = (12, 10)
 FACTS = {
     "target": {"task": "classification", "columns": ["label"], "class_names": ["a", "b"]},
     "columns": [], "form": {"missing": ()}, "image_shape": (3, *SIZE), "resize": None,
-    "depth": None, "mean": [0.0] * 3, "std": [1 / 255] * 3, "generated": True,
+    "depth": None, "refuses_colours": False, "mean": [0.0] * 3, "std": [1 / 255] * 3,
+    "generated": True,
 }  # fmt: skip
 
 

@@ -132,11 +132,52 @@ def test_tiff_of_16_bits_from_the_other_end(tmp_path):
     )
 
 
+@pytest.mark.parametrize("normalize", ["imagenet", [[0.5, 0.5, 0.5], [0.2, 0.2, 0.2]]])
+def test_colours_are_normalised_by_as_many_as_there_are(tmp_path, normalize):
+    files = [tmp_path / f"{number}.png" for number in range(8)]
+    for file in files:
+        write_image(file, mode="L")
+    message = refusal(open_files, files, normalize=normalize)
+    assert message.startswith("data.normalize: it has means and deviations of 3 channels, and ")
+    assert message.endswith("set --data.mode RGB, or as many as there are")
+    open_files(files, normalize=normalize, mode="RGB")
+
+
 def test_one_image_with_colours_among_grey_ones(tmp_path):
     files = [tmp_path / f"{number}.png" for number in range(8)]
     for number, file in enumerate(files):
         write_image(file, mode="RGB" if number == 5 else "L")
     assert [open_files(some).image_shape for some in (files, files[:5])] == [(3, 8, 6), (1, 8, 6)]
+
+
+@pytest.mark.parametrize("cache", ["decoded", "none"])
+@pytest.mark.parametrize(("odd", "mode"), [([131], "P"), ([1, 131, 247], "RGB")])
+def test_colours_that_were_not_looked_at(tmp_path, make, cache, odd, mode):
+    """Among 250 grey images: never grey without a word."""
+    for number in range(250):
+        kind = mode if number in odd else "L"
+        image = Image.new(kind, (6, 8), number if kind in "LP" else (number, 9, 0, 0)[: len(kind)])
+        folder = tmp_path / "set/train" / "ab"[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        image.save(folder / f"{number:03}.tif")
+    message = refusal(prepared, make(tmp_path / "set", cache=cache))
+    assert message.startswith(f"data.mode: {len(odd)} of ")
+    assert f"/{odd[0]:03}.tif; set --data.mode RGB, or" in message
+    dropped = prepared(make(tmp_path / "set", cache=cache, bad_rows="drop"))
+    assert sum(dropped.sizes.values()) == 250 - len(odd)
+    for chosen, channels in (("RGB", 3), ("L", 1)):
+        data = prepared(make(tmp_path / "set", cache=cache, mode=chosen))
+        assert sum(data.sizes.values()) == 250
+        assert take(data).shape == (channels, 8, 6)
+    # Where not all are decoded before the first batch, that ends the run
+    if cache == "none":
+        data = prepared(make(tmp_path / "set", cache=cache, normalize=[[0.5], [0.2]]))
+        message = refusal(lambda: [*data.batches("train"), *data.batches("val")])
+        assert ".tif: colours, and the others are grey: set --data.mode RGB; " in message
+    # New images are as the model takes them
+    dropped.predict_input = str(tmp_path / f"set/train/b/{odd[0]:03}.tif")
+    (new,) = dropped.open_input(dropped.predict_input)[torch.tensor([0])]["image"]
+    assert new.shape == (1, 8, 6)
 
 
 @pytest.mark.parametrize("cache", ["decoded", "none"])

@@ -192,6 +192,32 @@ def test_shards_of_others(photos, tmp_path, names, kind):
     assert index.stat().st_mtime_ns == written
 
 
+@pytest.mark.parametrize("name", ["pets.tar", "train-0.tar", "val/7.TAR"])
+def test_a_single_tar_file(photos, tmp_path, name):
+    """Its name says nothing of a split, and what lies beside it does not count."""
+    parts = []
+    for file in sorted(photos.glob("train/*/*.png")):
+        label = {"label": file.parent.name, "number": int(file.stem)}
+        parts += [(f"{file.stem}.png", file.read_bytes())]
+        parts += [(f"{file.stem}.json", json.dumps(label).encode())]
+    write_tar(tmp_path / "set" / name, parts)
+    write_tar(tmp_path / "set/other.tar", parts[:20])
+    (tmp_path / "set" / name).with_name("index.parquet").write_bytes(b"of others")
+    settings = {"cache_dir": str(tmp_path / "cache"), **SETTINGS}
+    data = prepared(ImageData(path=str(tmp_path / "set" / name), **settings))
+    assert data.sizes == {"train": 48, "val": 6, "test": 6}
+    assert data.class_names == ["a", "b"]
+    first = int(data.parts["test"].rows[0])
+    assert (take(data, "test") == pixels(sorted(photos.glob("train/*/*.png"))[first]).numpy()).all()
+    assert sum(len(images) for images, _ in data.batches("train")) == 48
+    # As a table that says it
+    again = ImageData(path=str(tmp_path / "set" / name), target="number", time_column="number",
+                      task="regression", **settings)  # fmt: skip
+    assert prepared(again).sizes["test"] == 6
+    gone = ImageData(path=str(tmp_path / "gone.tar"), **settings)
+    assert refusal(gone.survey).startswith(f"data.path: there are no shards (*.tar) in {tmp_path}/")
+
+
 @pytest.mark.parametrize("place", ["train-00000-of-00002", "data/train-0", "one file"])
 @pytest.mark.parametrize("columns", [("image", "label"), ("img", "fine_label")])
 @pytest.mark.parametrize("has_names", [True, False])

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from litlab.commands.serve.readers import SeriesReader
 from litlab.data import SeriesData
-from litlab.data.series.serving import SeriesMetadata
+from litlab.data.series.metadata import SeriesMetadata
+from litlab.data.series.serving import SeriesServing
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.series.test_datamodule import predict
 
@@ -118,8 +118,9 @@ def test_what_is_missing_is_named(later, change, message):
 @pytest.mark.parametrize(
     ("covariates", "message"),
     [
-        (["sales"], "data.covariates: sales is a target or the time, too; leave it out of one"),
-        (["date"], "data.covariates: date is a target or the time, too; leave it out of one"),
+        (["sales"], "data.covariates, data.targets: sales is named twice, or is the time column, "),
+        (["date"], "data.covariates, data.targets: date is named twice, or is the time column, "),
+        (["price", "price"], "data.covariates, data.targets: price is named twice, "),
         (["prize"], "data.path: there is no column 'prize', only 'date', 'shop', 'sales', 'price'"),
     ],
 )
@@ -137,6 +138,33 @@ def test_rows_behind_the_last_target_are_not_trained_on(make, shops, said):
     assert (data.sizes, data.metadata) == (shops.sizes, trained)
 
 
+@pytest.mark.parametrize(
+    ("lacking", "column", "first"),
+    [
+        ([59], "visits", "2024-02-29"),
+        ([58, 59], "sales", "2024-02-28"),
+        ([59], "price", "2024-03-01"),
+    ],
+)
+def test_the_forecast_begins_where_a_target_ends(make, tmp_path, lacking, column, first):
+    """Of two targets; a price is interpolated, also from the days after the last target."""
+    frame = make_shops(63)[:63].assign(visits=np.arange(63) ** 1.5)
+    data = prepared(
+        make(frame, targets=["sales", "visits"], covariates=["price"], gaps="interpolate")
+    )
+    later = SeriesData("csv", "gone.csv", gaps="interpolate")
+    later.load_state_dict(data.state_dict())
+    frame.loc[60:, ["sales", "visits"]] = None
+    frame.loc[lacking, column] = None
+    batch = predict(later, frame)
+    place = frame.index[frame["date"] == first][0]
+    expected = (frame["visits"][place - 6 : place] - data.mean[1]) / data.scale[1]
+    np.testing.assert_allclose(batch["past"][0, :, 1], expected, rtol=1e-4)
+    later.write_predictions([torch.zeros(1, 3, 2, 3)], str(tmp_path / "out.csv"))
+    days = pd.date_range(first, periods=3).astype(str).tolist()
+    assert pd.read_csv(tmp_path / "out.csv")["date"].tolist() == days
+
+
 def test_unknown_categories_are_counted(later, said):
     batch = predict(later, make_future().assign(region="west"))
     assert said[-1].startswith("warning: --input: in 63 of 63 rows column 'region' has a category")
@@ -145,7 +173,7 @@ def test_unknown_categories_are_counted(later, said):
 
 def test_requests(later):
     """As CSV in the form of the training file, as objects, with and without the series' name."""
-    reader, frame = SeriesReader({"facts": later.serving().facts()}, {}), make_future()
+    serving, frame = SeriesServing.load(later.serving().facts(), {}), make_future()
     frame[["size", "region"]] = frame[["size", "region"]].ffill()
     window = predict(later, frame)
     expected = [part.numpy() for part in later.serving().raw(window)]
@@ -154,7 +182,7 @@ def test_requests(later):
     numbers = frame.astype({"sales": float, "price": float})  # else `decimal` is for nothing
     text = numbers.to_csv(sep=";", decimal=",", index=False)
     for sent, name in ((rows, "s7"), (unnamed, None), (text, "s7")):
-        sample = reader.read({"series": sent})
+        sample = serving.read(sent)
         assert sample.context.get("shop") == name
         assert sample.context["times"] == ["2024-03-01", "2024-03-02", "2024-03-03"]
         for found, value in zip(sample.inputs, expected, strict=True):
@@ -165,7 +193,7 @@ def test_requests(later):
         (rows[:-1], "series: 'price' of 2024-03-03 00:00:00 is missing in s7; "),
         (rows[:5], "series: a series needs 6 rows with a target, and s7 has 5; give more"),
     ):
-        assert refusal(reader.read, {"series": sent}).startswith(message)
+        assert refusal(serving.read, sent).startswith(message)
 
 
 @pytest.mark.parametrize("form", [None, "%d/%m/%Y %H:%M", "%Y-%m-%d %H:%M%z"])
@@ -173,5 +201,5 @@ def test_the_example_is_written_as_the_training_file(make, form):
     times = pd.date_range("2024-01-01", periods=100, freq="h", tz="UTC")
     texts = times.strftime(form or "%Y-%m-%d %H:%M").tolist()
     data = prepared(make(pd.DataFrame({"date": texts, "load": range(100)}), time_format=form))
-    reader = SeriesReader({"facts": data.serving().facts()}, {})
-    assert reader.read(reader.example()).inputs[0].shape == (1, 6, 1)
+    serving = SeriesServing.load(data.serving().facts(), {})
+    assert serving.read(serving.sample_request()).inputs[0].shape == (1, 6, 1)

@@ -233,7 +233,9 @@ SECONDS = (HOURS - pd.Timestamp(0)) // pd.Timedelta("1s")
         HOURS.strftime("%Y-%m-%d %H:%M UTC"), HOURS.strftime("%Y-%m-%dT%H:%M:%SZ"),
         (HOURS + pd.Timedelta("5h30min")).strftime("%Y-%m-%d %H:%M+05:30"),
         HOURS.strftime("%m/%d/%Y %I:%M %p"), HOURS.strftime("%Y-%m-%d %I:%M:%S %p"),
-        HOURS.strftime("%b %d, %Y %I %p"),
+        HOURS.strftime("%b %d, %Y %I %p"), HOURS.strftime("%d %B %Y %H:%M UTC"),
+        HOURS.strftime("%Y-%m-%d %H:%M:%S+00"), HOURS.strftime("%m/%d/%Y %I:%M %p GMT"),
+        (HOURS - pd.Timedelta("3h30min")).strftime("%b %d, %Y %H:%M -0330"),
     ],
 )  # fmt: skip
 def test_forms_of_times(make, times):
@@ -242,7 +244,7 @@ def test_forms_of_times(make, times):
     assert data.series.times.tz_localize(None).equals(HOURS.as_unit(data.series.times.unit))
     later = restore(data)
     predict(later, frame_of(times[:50]))
-    following = later._predicted.times[-3:].tz_localize(None)
+    following = later._predicted.index.get_level_values(1)[-3:].tz_localize(None)
     assert following.astype(str).tolist() == HOURS[50:53].astype(str).tolist()
 
 

@@ -61,7 +61,7 @@ def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up
     series = read(times[rows], columns, gaps="interpolate")
     assert said[0].startswith(summary)
     assert series.made_up.get_level_values(1).equals(times[made_up])
-    assert series.freq == freq
+    assert series.known.freq == freq
     np.testing.assert_allclose(series.table["load"], values)
     assert (series.times == times).all()
 
@@ -71,7 +71,7 @@ def test_jitter_is_no_reason_to_make_rows_up(read):
     rng = np.random.default_rng(0)
     grid = pd.date_range("2024-01-01", periods=598, freq="10min")
     series = read(grid + pd.to_timedelta(rng.integers(-2, 3, 598), "s"), gaps="interpolate")
-    assert series.freq == "10min"
+    assert series.known.freq == "10min"
     assert (series.times == grid).all()
     np.testing.assert_array_equal(series.table.to_numpy(), wave(598))
 
@@ -127,7 +127,7 @@ def test_too_much_is_never_made_up(read, options):
         )
     assert refusal(read, np.repeat(hours(50), 2), **options) == (
         "data.path: 50% of the times are there twice or off the step of h, the first in row 2; "
-        "correct them, or set freq, or series_column where there are several series"
+        "correct them, or set --data.freq, or --data.series_column where there are several series"
     )
 
 

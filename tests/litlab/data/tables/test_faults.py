@@ -20,7 +20,10 @@ RNG = np.random.default_rng(0)
         # float32 can't hold the squares
         ({"price": 1e28 * np.arange(100)}, {}, "from column price: "),
         # Has another text in each
-        ({"built": [f"{n}-01-01" for n in range(2000, 2100)]}, {}, "'built' holds dates, as "),
+        ({"built": [f"{n}-01-01" for n in range(2000, 2100)],
+          "sold": [f"{n % 28 + 1}-Sep-03" for n in range(100)]}, {},
+         "'built' (as '2000-01-01'), 'sold' (as '1-Sep-03'); set --data.dates '[built, sold]' "),
+        ({"at": [f"{n % 24}:{n // 2:02}" for n in range(100)]}, {}, "at has another text in (near"),
         ({"city": ["2024-01-01", "soon"] * 50}, {"time_column": "city"}, "row 3 ('city' is soon), "
                                                                          "row 5"),
         ({"city": ["train", "Text"] * 50}, {"split_column": "city"}, "row 3 says 'Text'; write tr"),
@@ -78,7 +81,8 @@ def test_copies_of_training_rows_in_the_test_are_told(make, said):
 )
 def test_a_column_that_gives_the_class_away_is_told(make, said, column, is_leak):
     frame = make_houses().assign(kind=np.repeat(["flat", "house"], 50), id=column)
-    prepared(make(frame, target="kind", ignore=["size", "price"]), "fit")
+    data = prepared(make(frame, target="kind", ignore=["size", "price"]), "fit")
+    data.setup("fit")  # it is said once
     warnings = [
         line
         for line in said

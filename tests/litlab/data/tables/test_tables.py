@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from litlab.data import TabularData
-from tests.litlab.data.conftest import prepared
+from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.tables.conftest import make_houses
 
 
@@ -75,6 +75,27 @@ def test_types_of_columns(make):
     assert list(known.categories) == ["age", "city", "kind", "season", "rank", "width", "floor"]
     assert set(known.categories["season"]) == {"2019_20", "1_1"}
     assert (known.numbers, known.categories["floor"]) == (["size"], ["5"])
+
+
+@pytest.mark.parametrize(
+    ("days", "parts"),
+    [
+        (pd.date_range("2024-12-01", periods=100), ["year", "month", "weekday", "days"]),
+        (pd.date_range("2024-03-01", periods=100), ["month", "weekday", "days"]),
+        (pd.date_range("2024-01-01", periods=100, freq="7D"), ["year", "month", "days"]),
+        (pd.date_range("2024-05-01", periods=31).repeat(4)[:100], ["weekday", "days"]),
+    ],
+)
+def test_parts_of_a_date_that_are_constant_are_left_out(make, days, parts):
+    """They tell nothing, and the others do: that is no reason to leave out the date."""
+    frame = make_houses().assign(sold=days.strftime("%Y-%m-%d"))
+    data = prepared(make(frame, dates=["sold"]))
+    assert data.known.numbers == ["size", "age", *(f"sold {part}" for part in parts)]
+    numbers, _ = data.known.lay_out(data.read_input(frame.assign(sold="2025-01-02")))
+    new = {"year": 2025, "month": 1, "weekday": 3, "days": 20_090}
+    assert numbers[0, 2:].tolist() == [new[part] for part in parts]
+    constant = make(frame.assign(sold="2024-05-01"), dates=["sold"])
+    assert "sold is constant; add --data.ignore '[sold]'" in refusal(prepared, constant)
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,8 @@ def test_input_to_predict(tmp_path, make_data):
         return dict(zip(data._predicted["row"], rows["text"], strict=True))
 
     assert read("in.txt", "one\r\n\r\nNA \u2028 parts\n") == {1: "one", 3: "NA \u2028 parts"}
+    message = refusal(prepared, make_data(path=str(tmp_path / "in.txt")))
+    assert "in.txt is a .txt, which has a text a line and no target; name a table .csv" in message
     table = "text;x\none;1\n;2\nthree;3\n"  # without labels
     assert read("in.csv", table, bad_rows="drop") == {2: "one", 4: "three"}
     message = refusal(read, "in.csv", table)

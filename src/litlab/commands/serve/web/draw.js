@@ -46,6 +46,20 @@ function classes(answer) {
   return [element("p", { class: "verdict" }, `${answer.class} (${percent(answer.probability)})`), bars];
 }
 
+// Each is true or not, whatever the others are.
+function labels(answer) {
+  const bars = element("div", { class: "bars" });
+  for (const [name, share] of Object.entries(answer.probabilities)) {
+    bars.append(...bar(name, share, answer.labels.includes(name) ? "" : "others"));
+  }
+  return [element("p", { class: "verdict" }, trueLabels(answer)), bars];
+}
+
+function trueLabels(answer) {
+  const found = answer.labels.map((name) => `${name} (${percent(answer.probabilities[name])})`);
+  return found.join(", ") || "none of the labels";
+}
+
 function numbers(predicted) {
   const names = Object.keys(predicted);
   if (names.length === 1) return element("p", { class: "verdict" }, `${names[0]}: ${short(predicted[names[0]])}`);
@@ -55,8 +69,13 @@ function numbers(predicted) {
 }
 
 function manyRows(rows) {
-  const cells = (row) => ("class" in row ? [row.class, percent(row.probability)] : Object.values(row.predicted).map(short));
-  const names = "class" in rows[0] ? ["class", "probability"] : Object.keys(rows[0].predicted);
+  const cells = (row) => {
+    if ("class" in row) return [row.class, percent(row.probability)];
+    return "labels" in row ? [trueLabels(row)] : Object.values(row.predicted).map(short);
+  };
+  const [first] = rows;
+  const numbered = "labels" in first ? ["labels"] : Object.keys(first.predicted || {});
+  const names = "class" in first ? ["class", "probability"] : numbered;
   const head = element("tr", {}, ...["row", ...names].map((name) => element("th", { scope: "col" }, name)));
   const lines = rows.map((row, number) =>
     element("tr", {}, ...[number + 1, ...cells(row)].map((text) => element("td", {}, String(text)))));
@@ -128,15 +147,19 @@ function drawn(kind, answer) {
   if (kind === "series") {
     return [legend(answer.lower !== null), ...Object.keys(answer.forecast).map((name) => forecastPlot(name, answer))];
   }
-  if (kind === "rows") {
-    const [first] = answer.rows;
-    if (answer.rows.length > 1) return [manyRows(answer.rows)];
-    return "class" in first ? classes(first) : [numbers(first.predicted)];
-  }
-  const found = classes(answer);
+  if (kind === "rows") return answer.rows.length > 1 ? [manyRows(answer.rows)] : one(answer.rows[0]);
+  const found = one(answer);
   if (kind === "texts" && answer.tokens > answer.tokens_read) {
     const note = `The model has read the first ${answer.tokens_read} of ${answer.tokens} tokens.`;
     found.push(element("p", { class: "hint" }, note));
   }
   return found;
+}
+
+// By what was predicted; of a team's own kind as it is.
+function one(answer) {
+  if ("class" in answer) return classes(answer);
+  if ("labels" in answer) return labels(answer);
+  if ("predicted" in answer) return [numbers(answer.predicted)];
+  return [element("pre", {}, JSON.stringify(answer, null, 2))];
 }

@@ -90,14 +90,16 @@ function row() {
 
 function makeCells() {
   const labelled = (name, control) => element("label", {}, name, control);
-  for (const name of state.facts.numbers) {
-    const input = element("input", { type: "number", step: "any", name, placeholder: "missing" });
-    find("cells").append(labelled(name, input));
-  }
-  for (const [name, known] of Object.entries(state.facts.categories)) {
-    const select = element("select", { name }, element("option", { value: "" }, "missing"));
-    select.append(...known.map((text) => element("option", { value: text }, text)));
-    find("cells").append(labelled(name, select));
+  for (const { name, kind } of state.facts.columns) {
+    if (kind === "category") {
+      const select = element("select", { name }, element("option", { value: "" }, "missing"));
+      select.append(...state.facts.categories[name].map((text) => element("option", { value: text }, text)));
+      find("cells").append(labelled(name, select));
+    } else {
+      const type = kind === "number" ? { type: "number", step: "any" } : { type: "text" };
+      const placeholder = kind === "number" ? "missing" : state.facts.form.time_format || "2000-01-31";
+      find("cells").append(labelled(name, element("input", { ...type, name, placeholder })));
+    }
   }
 }
 
@@ -105,27 +107,26 @@ function commands() {
   const start = `curl ${location.origin}/predict` + (token() ? " -H 'Authorization: Bearer TOKEN'" : "");
   const quoted = (body) => ` -H 'Content-Type: application/json' -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
   const facts = state.facts;
-  const some = (known) => (known.length ? known[0] : null);
+  const values = { number: () => 1, category: (name) => facts.categories[name][0], time: () => null };
   const examples = {
     images: [" -F file=@photo.jpg"],
     texts: [quoted({ text: "Some text" }), " -F text='Some text'"],
     series: [" -F file=@series.csv"],
-    rows: facts.numbers && [
-      quoted({ rows: [{
-        ...Object.fromEntries(facts.numbers.map((name) => [name, 1])),
-        ...Object.fromEntries(Object.entries(facts.categories).map(([name, known]) => [name, some(known)])),
-      }] }),
+    rows: state.kind === "rows" && [
+      quoted({ rows: [Object.fromEntries(facts.columns.map(({ name, kind }) => [name, values[kind](name)]))] }),
       " -F file=@rows.csv",
     ],
+    files: [" -F file=@FILE"],
   };
   find("commands").textContent = examples[state.kind].map((end) => start + end).join("\n");
 }
 
 function listen() {
-  const send = { images: () => {}, texts: () => ask({ text: find("text").value }), series: () => series(), rows: row };
-  const taken = { images: image, series, rows: (file) => ask(form(file)) };
+  const send = { texts: () => ask({ text: find("text").value }), series: () => series(), rows: row };
+  const upload = (file) => ask(form(file));
+  const taken = { images: image, series, rows: upload, files: upload };
   const card = find(state.kind);
-  card.addEventListener("submit", (event) => { event.preventDefault(); send[state.kind](); });
+  card.addEventListener("submit", (event) => { event.preventDefault(); send[state.kind]?.(); });
   for (const chosen of card.querySelectorAll("input[type=file]")) {
     chosen.addEventListener("change", () => chosen.files.length && taken[state.kind](chosen.files[0]));
   }
@@ -145,23 +146,23 @@ function listen() {
   }
 }
 
+function predicts(target) {
+  if (target.task === "classification") return `one of ${target.class_names.length} classes`;
+  return target.task === "labels" ? `which of ${target.label_names.length} labels are true` : target.columns.join(", ");
+}
+
 async function begin() {
   const known = await call("/info", { headers: headers() });
   const first = !state.kind;
-  state.kind = known.kind;
+  state.kind = ["images", "texts", "series", "rows"].includes(known.kind) ? known.kind : "files";
   state.facts = known.facts;
   find("access").hidden = true;
   document.title = known.run.name;
   find("name").textContent = known.run.name;
   const facts = known.facts;
-  const about = {
-    images: () => `Classifies images into ${facts.class_names.length} classes.`,
-    texts: () => `Classifies texts into ${facts.class_names.length} classes.`,
-    series: () => `Forecasts ${facts.horizon} rows from the last ${facts.context_length}.`,
-    rows: () => `Predicts ${facts.class_names.length ? `one of ${facts.class_names.length} classes` : facts.targets.join(", ")}.`,
-  };
-  find("about").textContent = about[state.kind]();
+  if (facts.target) find("about").textContent = `Predicts ${predicts(facts.target)}.`;
   if (state.kind === "series") {
+    find("about").textContent = `Forecasts ${facts.horizon} rows from the last ${facts.context_length}.`;
     const inputs = facts.covariates.filter((name) => name in facts.numbers || name in facts.categories);
     const columns = [facts.time_column, ...facts.target.columns, ...inputs];
     const future = inputs.length ? ` Below them ${facts.horizon} rows without ${facts.target.columns[0]}.` : "";
