@@ -1,0 +1,1 @@
+"""Examples beside the experiments of a team: each folder can be deleted."""

@@ -1,9 +1,7 @@
 """A text file as windows of tokens."""
 
-import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -132,12 +130,14 @@ class TextFile(ExperimentData):
             plain = train_tokenizer(self.texts["train"])
         else:
             plain = load_pretrained("AutoTokenizer", name, "data.tokenizer").backend_tokenizer
-        self.ids = {split: torch.tensor(plain.encode(text).ids) for split, text in self.texts.items()}
+        self.ids = {
+            split: torch.tensor(plain.encode(text).ids) for split, text in self.texts.items()
+        }
         short = [split for split, ids in self.ids.items() if len(ids) < 2 * self.length]
         if short:
             raise UserError(
-                f"{self.path}: the {short[0]} text has {len(self.ids[short[0]])} tokens; give more, "
-                "or a smaller data.context_length"
+                f"{self.path}: the {short[0]} text has {len(self.ids[short[0]])} tokens; give "
+                "more, or a smaller data.context_length"
             )
         self.sizes = {split: len(self.samples(split)) for split in self.ids}
         characters = sum(map(len, self.texts.values())) / sum(map(len, self.ids.values()))
