@@ -1,0 +1,1 @@
+"""Next characters of any text, and a prompt continued."""

@@ -1,0 +1,83 @@
+"""Segmentation with any network that returns logits of each pixel."""
+
+from typing import Any
+
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchmetrics import JaccardIndex
+
+from litlab.callbacks.reporting import publish_figure, run_folder
+from litlab.metrics import StageMetrics
+from litlab.tasks import ExperimentModule
+
+SHOWN = 6  # images of the test in the picture
+
+
+class Segmenter(ExperimentModule):
+    """Train any network with the sum of cross-entropy and the Dice loss (Milletari et al. 2016,
+    arXiv:1606.04797).
+
+    A batch is (images, classes), as of `Masks`. Logged once per epoch, for train, val and test:
+    ``loss`` and ``iou``, the mean over the classes of intersection over union. After a test,
+    ``masks.png`` shows images, their masks and what was predicted.
+
+    Args:
+        network: Returns logits, (batch, class, height, width), such as
+            examples.segmentation.network.UNet.
+        num_classes: Taken from the data when left out.
+        **training: optimizer, schedule and param_groups, as of `ExperimentModule`.
+    """
+
+    data_facts = ("num_classes",)
+
+    def __init__(self, network: nn.Module, *, num_classes: int | None = None, **training: Any):
+        super().__init__(**training)
+        self.network = network
+        options: Any = {"task": "multiclass", "num_classes": num_classes}
+        self.set_metrics({"iou": JaccardIndex(**options)}, flush_every=1)
+
+    def training_loss(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss, shape (), of logits (batch, class, ...) and classes (batch, ...)."""
+        shares = logits.softmax(dim=1)
+        truth = F.one_hot(target, logits.shape[1]).movedim(-1, 1)
+        overlap = 2 * (shares * truth).sum((0, 2, 3)) / (shares + truth).sum((0, 2, 3)).clamp(min=1)
+        return F.cross_entropy(logits, target) + 1 - overlap.mean()
+
+    def training_outputs(self, batch: Any) -> tuple[Tensor, Tensor, Tensor]:
+        logits, target = self.evaluation_outputs(batch)
+        return self.training_loss(logits, target), logits.detach().argmax(dim=1), target
+
+    def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        loss, predicted = self.training_loss(outputs, target), outputs.argmax(dim=1)
+        metrics.add(loss, predicted, target)
+        return {"loss": loss, "predicted": predicted}
+
+    def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        """Return the probabilities of the classes, (batch, class, height, width)."""
+        return self(batch).softmax(dim=1)
+
+    def test_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
+        outputs = super().test_step(batch, batch_idx)
+        if batch_idx == 0:
+            images, target = batch
+            self.shown = [images[:SHOWN, 0], target[:SHOWN], outputs["predicted"][:SHOWN]]
+        return outputs
+
+    def on_test_epoch_end(self) -> None:
+        super().on_test_epoch_end()
+        folder = run_folder(self.trainer)  # on every rank
+        if self.trainer.is_global_zero:
+            publish_figure(self.trainer, folder, "masks", draw(self.shown))
+
+
+def draw(rows: list[Tensor]) -> Figure:
+    """Draw images, masks and predictions, each (image, height, width), below each other."""
+    figure = Figure(figsize=(2 * len(rows[0]), 6), layout="constrained")
+    axes = figure.subplots(3, len(rows[0]), squeeze=False)
+    for row, name, pictures in zip(axes, ("image", "mask", "predicted"), rows, strict=True):
+        row[0].set_ylabel(name)
+        for axis, picture in zip(row, pictures.cpu().numpy(), strict=True):
+            axis.imshow(picture, cmap="gray" if name == "image" else "viridis")
+            axis.set(xticks=[], yticks=[])
+    return figure
