@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 
 from litlab.data import ExperimentData, Metadata, uniform
 from litlab.data.files import check_file
+from litlab.data.generated import make_corpus
 from litlab.data.predictions import write_predictions
 from litlab.errors import UserError
 from litlab.nn.pretrained_text import load_pretrained
@@ -77,7 +78,7 @@ class TextFile(ExperimentData):
     """A text whose first 80 % train a language model, the next 10 % validate and the last test it.
 
     Args:
-        path: A file of text in UTF-8.
+        path: A file of text in UTF-8; null: made-up texts.
         tokenizer: `characters`, or the tokenizer of a causal model of transformers, by its folder
             or its name on huggingface.co, as `PretrainedCausal` needs it.
         context_length: Tokens of a window.
@@ -85,12 +86,12 @@ class TextFile(ExperimentData):
         **loader: As of `ExperimentData`.
     """
 
-    item, kind, dataset = "windows", "text", "text"
+    item, kind, own_files = "windows", "text", ("text",)
     metadata_type = TextFileMetadata
 
     def __init__(
         self,
-        path: str,
+        path: str | None = None,
         *,
         tokenizer: str = "characters",
         context_length: PositiveInt = 128,
@@ -99,12 +100,16 @@ class TextFile(ExperimentData):
     ) -> None:
         super().__init__(batch_size=batch_size, **loader)
         self.save_hyperparameters(logger=False)
-        self.path, self.length = self.find_local(path, "data.path"), context_length
+        self.choose_source("generated" if path is None else "text", path)
+        self.length = context_length
 
     @cached_property
     def texts(self) -> dict[str, str]:
         """The text of each split."""
-        text = check_file(self.path, "data.path").read_text("utf-8")
+        if self.generated:
+            text = "\n".join(make_corpus(4)["text"])
+        else:
+            text = check_file(self.path, "data.path").read_text("utf-8")
         ends = [round(len(text) * share) for share in (0.0, 0.8, 0.9, 1.0)]
         return {
             name: text[begin:end]

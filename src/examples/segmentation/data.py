@@ -26,7 +26,7 @@ class MasksMetadata(Metadata):
     """Metadata of images and masks.
 
     Args:
-        image_shape: (channel, height, width).
+        image_shape: (3, height, width).
         values: The values of a mask's pixels, one for each class, ascending.
     """
 
@@ -35,16 +35,12 @@ class MasksMetadata(Metadata):
     values: list[int]
 
     @property
-    def channels(self) -> int:
-        return self.image_shape[0]
-
-    @property
     def num_classes(self) -> int:
         return len(self.values)
 
 
 class MasksServing(Serving):
-    """Takes uint8 images, (batch, channel, height, width); gives probabilities of the classes."""
+    """Takes uint8 images, (batch, 3, height, width); gives probabilities of the classes."""
 
     kind, field, metadata_type = "images", "image", MasksMetadata
 
@@ -61,7 +57,7 @@ class MasksServing(Serving):
     def read(self, sent: Any) -> Sample:
         try:
             content = sent if isinstance(sent, bytes) else base64.b64decode(sent)
-            image = read_image(io.BytesIO(content), self.metadata.channels)
+            image = read_image(io.BytesIO(content))
         except (OSError, TypeError, ValueError) as error:
             raise UserError("image: it can't be read; send a file, or one in base64") from error
         shape = self.metadata.image_shape
@@ -83,7 +79,7 @@ class MasksServing(Serving):
 class Masks(ExperimentData):
     """Images in PATH/images, and a mask of the same name, a PNG, for each in PATH/masks.
 
-    The model gets float32 images, (batch, channel, height, width), and the class of each pixel,
+    The model gets float32 images, (batch, 3, height, width), and the class of each pixel,
     int64 (batch, height, width). Half of the training images are mirrored, with their masks.
 
     Args:
@@ -177,10 +173,10 @@ def score(predicted: np.ndarray, truth: np.ndarray) -> float:
     return float(np.mean([(mine & true).sum() / (mine | true).sum() for mine, true in pairs]))
 
 
-def read_image(file: Any, channels: int) -> np.ndarray:
-    """Return an image, uint8 (channel, height, width)."""
-    image = np.asarray(Image.open(file).convert("RGB" if channels == 3 else "L"))
-    return image.reshape(*image.shape[:2], channels).transpose(2, 0, 1)
+def read_image(file: Any) -> np.ndarray:
+    """Return an image, uint8 (3, height, width)."""
+    with Image.open(file) as image:
+        return np.asarray(image.convert("RGB")).transpose(2, 0, 1)
 
 
 def draw_mask(mask: np.ndarray) -> bytes:
@@ -191,7 +187,7 @@ def draw_mask(mask: np.ndarray) -> bytes:
 
 
 def read_folder(root: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return images, uint8 (image, channel, height, width), and masks, (image, height, width).
+    """Return images, uint8 (image, 3, height, width), and masks, (image, height, width).
 
     Raises:
         UserError: There are none, one has no mask, or they are of several sizes.
@@ -199,16 +195,15 @@ def read_folder(root: Path) -> tuple[np.ndarray, np.ndarray]:
     files = sorted(file for file in (root / "images").glob("*") if file.is_file())
     if not files:
         raise UserError(f"data.path: there are no images in {root}/images; put some there")
-    is_grey = all(Image.open(file).mode == "L" for file in files)
     images, masks = [], []
     for file in files:
         mask = root / "masks" / f"{file.stem}.png"
         if not mask.is_file():
             raise UserError(f"data.path: {file} has no mask {mask}; add it")
-        images.append(read_image(file, 1 if is_grey else 3))
-        masks.append(np.asarray(Image.open(mask)))
-        sizes = {images[0].shape[1:], images[-1].shape[1:], masks[-1].shape}
-        if len(sizes) > 1:
+        images.append(read_image(file))
+        with Image.open(mask) as picture:
+            masks.append(np.asarray(picture))
+        if not images[0].shape[1:] == images[-1].shape[1:] == masks[-1].shape:
             raise UserError(f"data.path: {file} or its mask is of another size; resize all to one")
     return np.stack(images), np.stack(masks)
 
@@ -226,4 +221,5 @@ def make_shapes() -> tuple[np.ndarray, np.ndarray]:
             inside = np.hypot(dy, dx) < size if value == 255 else np.maximum(dy, dx) < 0.9 * size
             mask[inside] = value
     images = 90 + 70 * (masks > 0) + random.normal(0, 40, masks.shape)
-    return images.clip(0, 255).astype(np.uint8)[:, None], masks
+    grey = images.clip(0, 255).astype(np.uint8)
+    return grey[:, None].repeat(3, axis=1), masks

@@ -15,7 +15,6 @@ class UNet(nn.Module):
     Args:
         width: Channels at full size; they double where the size is halved.
         depth: How often it is halved.
-        channels: Of the images. Taken from the data when left out.
         num_classes: Classes of a pixel. Taken from the data when left out.
     """
 
@@ -23,23 +22,23 @@ class UNet(nn.Module):
         self,
         width: PositiveInt = 16,
         depth: PositiveInt = 2,
-        channels: int | None = None,
         num_classes: int | None = None,
     ) -> None:
         super().__init__()
-        if channels is None or num_classes is None:
-            raise UserError("model.network: channels or num_classes is not set; use Masks")
+        if num_classes is None:
+            raise UserError("model.network.num_classes: it is not set; set it, or use Masks")
         widths = [width * 2**level for level in range(depth + 1)]
-        inputs = [channels, *widths[:-1]]
+        inputs = [3, *widths[:-1]]
         self.down = nn.ModuleList(map(make_block, inputs, widths))
         self.up = nn.ModuleList(
             make_block(above + below, above)
             for above, below in zip(widths[-2::-1], widths[:0:-1], strict=True)
         )
         self.head = nn.Conv2d(width, num_classes, 1)
+        nn.init.normal_(self.head.weight, std=1e-3)  # at first all classes are alike
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return logits, (batch, class, height, width), of images (batch, channel, height,
+        """Return logits, (batch, class, height, width), of images (batch, 3, height,
         width).
         """
         kept: list[Tensor] = []

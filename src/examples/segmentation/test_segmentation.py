@@ -1,0 +1,86 @@
+"""Segmentation: from images and masks to a run, predictions and an export."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from examples.segmentation.data import Masks, draw_mask, make_shapes
+from litlab.commands.export import export_run
+from litlab.testing import ModuleContract
+
+CONFIG = Path(__file__).with_name("config.yaml")
+FAST = ["--trainer.max_epochs=2", "--model.network.width=8", "--trainer.precision=32-true"]
+
+
+@pytest.fixture
+def shapes(run, tmp_path) -> Path:
+    """A folder of drawn shapes and their masks."""
+    images, masks = make_shapes()
+    for kind in ("images", "masks"):
+        (tmp_path / "shapes" / kind).mkdir(parents=True)
+    for number, (image, mask) in enumerate(zip(images[:80, 0], masks[:80], strict=True)):
+        (tmp_path / f"shapes/images/{number:02}.png").write_bytes(draw_mask(image))
+        (tmp_path / f"shapes/masks/{number:02}.png").write_bytes(draw_mask(mask))
+    return tmp_path / "shapes"
+
+
+class TestSegmenter(ModuleContract):
+    config = CONFIG
+    settings = ("--data.batch_size=8", "--trainer.callbacks=[]")
+    loss_at_start = 1.87  # ln(3) and the Dice loss of equal shares
+    overfit_share = 0.5
+
+
+def test_images_and_masks_are_mirrored_together(shapes):
+    data = Masks(str(shapes), batch_size=56)
+    (images, masks), (others, _) = next(data.batches("train")), next(data.batches("train", 1))
+    assert not images.equal(others)
+    assert images[:, 0][masks > 0].mean() - images[:, 0][masks == 0].mean() > 0.15
+
+
+def test_all_commands_take_it(run, shapes, monkeypatch):
+    monkeypatch.setattr(export_run, "SECONDS", 0.001)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shapes.parent / "cache"))
+    done = run("fit", "--config", CONFIG, "--data.path=shapes", *FAST)
+    assert done.code == 0, done.err
+    folder = Path("lightning_logs/segmentation/version_0")
+    assert (folder / "masks.png").is_file()
+    iou = json.loads((folder / "metrics.json").read_text())["test"]["test/iou"]
+
+    done = run("predict", "--run=last", "--input=shapes/images", "--output=out")
+    assert done.code == 0, done.err
+    masks = [np.asarray(Image.open(file)) for file in sorted(Path("out").glob("*.png"))]
+    assert len(masks) == 80
+    assert {*np.unique(masks)} <= {0, 128, 255}
+
+    assert run("export", "--run=last", "--format=pt2", "--output=exported").code == 0
+    manifest = json.loads(Path("exported/manifest.json").read_text())
+    assert manifest["parity"]["difference"] < 1e-4
+    assert manifest["metrics"]["exported"]["test/iou"] == pytest.approx(iou, abs=1e-3)
+    data = Masks(str(shapes))
+    data.setup()
+    sample = data.serving().read(Path("shapes/images/00.png").read_bytes())
+    assert sample.inputs[0].shape == (1, 3, 48, 48)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda root: (root / "masks/03.png").unlink(), "has no mask"),
+        (lambda root: small(root / "images/03.png"), "is of another size"),
+        (lambda root: [file.unlink() for file in root.glob("images/*")], "there are no images in"),
+    ],
+)
+def test_what_is_refused(run, shapes, change, message):
+    change(shapes)
+    done = run("fit", "--config", CONFIG, "--data.path=shapes")
+    assert (done.code, message in done.err) == (2, True), done.err
+
+
+def small(file: Path) -> None:
+    image = Image.open(io.BytesIO(file.read_bytes()))
+    image.resize((20, 20)).save(file)
