@@ -26,5 +26,5 @@ def test_the_page_shows_what_is_written_and_printed(run, tmp_path, monkeypatch):
     done = run(*typed.split()[3:])
     assert (done.code, done.err, done.out) == (0, "", printed)
 
-    [(name, text)] = FILES.findall(PAGE.partition("## Parts of a network")[0])
+    [(name, text)] = FILES.findall(PAGE.partition("## Further metrics")[0])
     assert (tmp_path / name).read_text() == text

@@ -1,4 +1,4 @@
-"""An experiment is deleted by deleting its files, as docs/experiments.md says; what is left runs,
+"""An experiment is deleted by deleting its files, as docs/updates.md says; what is left runs,
 as do its tests.
 """
 
@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.processes import Python, start_pytest
 
 SECTION = re.search(
-    r"## Removing an experiment\n(.*?)\n## ", (ROOT / "docs/experiments.md").read_text(), re.DOTALL
+    r"## Removing an experiment\n(.*)", (ROOT / "docs/updates.md").read_text(), re.DOTALL
 )
 SOME = "test_nothing_is_imported_in_a_circle or test_cifar_muon or test_networks"
 NOT_COPIED = {".git", ".venv", "build", "data", "dist", "lightning_logs"}  # of the root

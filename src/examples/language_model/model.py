@@ -86,12 +86,13 @@ class LanguageModel(ExperimentModule):
     @torch.no_grad()
     def write(self, prompt: Tensor) -> Tensor:
         """Return the tokens that follow a prompt, int64 (length,); the same each time."""
-        generator = torch.Generator(prompt.device).manual_seed(0)
+        generator = torch.Generator().manual_seed(0)
         ids = prompt
         for _ in range(self.length):
             logits = self(ids[None, -self.context_length :])[0, -1] / self.temperature
-            following = torch.multinomial(logits.softmax(dim=0), 1, generator=generator)
-            ids = torch.cat([ids, following])
+            # The largest with Gumbel noise is a draw by the softmax, on any device
+            noise = -torch.rand(len(logits), generator=generator).log().neg().log()
+            ids = torch.cat([ids, (logits + noise.to(logits)).argmax()[None]])
         return ids[len(prompt) :]
 
     def on_validation_epoch_end(self) -> None:

@@ -34,7 +34,7 @@ class Segmenter(ExperimentModule):
     def __init__(self, network: nn.Module, *, num_classes: int | None = None, **training: Any):
         super().__init__(**training)
         self.network = network
-        options: Any = {"task": "multiclass", "num_classes": num_classes}
+        options: Any = {"task": "multiclass", "num_classes": num_classes, "validate_args": False}
         self.set_metrics({"iou": JaccardIndex(**options)}, flush_every=1)
 
     def training_loss(self, logits: Tensor, target: Tensor) -> Tensor:
