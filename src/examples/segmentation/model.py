@@ -35,7 +35,7 @@ class Segmenter(ExperimentModule):
         super().__init__(**training)
         self.network = network
         options: Any = {"task": "multiclass", "num_classes": num_classes, "validate_args": False}
-        self.set_metrics({"iou": JaccardIndex(**options)}, flush_every=1)
+        self.set_metrics({"iou": JaccardIndex(**options)}, flush_every=10)
 
     def training_loss(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss, shape (), of logits (batch, class, ...) and classes (batch, ...)."""
