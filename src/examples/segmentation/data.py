@@ -19,6 +19,7 @@ from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval
 
 GENERATED = 600
+make_dataset: Any = StackDataset  # of tensors, which are no Datasets for a type checker
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,8 @@ class Masks(ExperimentData):
         return MasksMetadata(images.shape[1:], values.tolist())
 
     def samples(self, split: str) -> StackDataset:
-        numbers = torch.arange(self.sizes[split])
         parts = {name: torch.from_numpy(values) for name, values in self.parts[split].items()}
-        return StackDataset(**parts, number=numbers)
+        return make_dataset(**parts, number=torch.arange(self.sizes[split]))
 
     def transform(self, batch: dict[str, Tensor], epoch: int | None) -> Any:
         images, target = self.serving().encode(batch["image"]), batch.get("target")
@@ -146,7 +146,7 @@ class Masks(ExperimentData):
     def open_input(self, source: str) -> StackDataset:
         self.inputs = sorted(file for file in Path(source).iterdir() if file.is_file())
         samples = [self.serving().read(file.read_bytes()).inputs[0] for file in self.inputs]
-        return StackDataset(image=torch.from_numpy(np.concatenate(samples)))
+        return make_dataset(image=torch.from_numpy(np.concatenate(samples)))
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         for file, probabilities in zip(self.inputs, torch.cat(outputs).cpu().numpy(), strict=True):

@@ -8,7 +8,6 @@ from torch.nn import functional as F
 from torchmetrics import JaccardIndex
 
 from litlab.callbacks.reporting import publish_figure, run_folder
-from litlab.metrics import StageMetrics
 from litlab.tasks import ExperimentModule
 
 SHOWN = 6  # images of the test in the picture
@@ -37,21 +36,16 @@ class Segmenter(ExperimentModule):
         options: Any = {"task": "multiclass", "num_classes": num_classes, "validate_args": False}
         self.set_metrics({"iou": JaccardIndex(**options)}, flush_every=10)
 
-    def training_loss(self, logits: Tensor, target: Tensor) -> Tensor:
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the loss, shape (), of logits (batch, class, ...) and classes (batch, ...)."""
-        shares = logits.softmax(dim=1)
-        truth = F.one_hot(target, logits.shape[1]).movedim(-1, 1)
+        shares = outputs.softmax(dim=1)
+        truth = F.one_hot(target, outputs.shape[1]).movedim(-1, 1)
         overlap = 2 * (shares * truth).sum((0, 2, 3)) / (shares + truth).sum((0, 2, 3)).clamp(min=1)
-        return F.cross_entropy(logits, target) + 1 - overlap.mean()
+        return F.cross_entropy(outputs, target) + 1 - overlap.mean()
 
-    def training_outputs(self, batch: Any) -> tuple[Tensor, Tensor, Tensor]:
-        logits, target = self.evaluation_outputs(batch)
-        return self.training_loss(logits, target), logits.detach().argmax(dim=1), target
-
-    def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        loss, predicted = self.training_loss(outputs, target), outputs.argmax(dim=1)
-        metrics.add(loss, predicted, target)
-        return {"loss": loss, "predicted": predicted}
+    def convert(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the predicted class of each pixel, and the true one, as the metrics take them."""
+        return outputs.argmax(dim=1), target
 
     def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         """Return the probabilities of the classes, (batch, class, height, width)."""

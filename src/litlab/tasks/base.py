@@ -49,7 +49,7 @@ class ExperimentModule(LightningModule):
     loss: Any  # mean loss of what the network returns, and should
     task: ClassVar[str | None] = None  # what its data's target must be for; None: anything
     data_facts: tuple[str, ...] = ()  # settings that must be the same in model and data
-    num_outputs = 1  # of the network, for each sample
+    num_outputs: int | None = None  # of the network, for each sample
     output_name = "outputs"  # what `test_step` calls them
     members = 1  # networks whose losses add up to that of a training step
     train_metrics: StageMetrics
@@ -221,10 +221,12 @@ class ExperimentModule(LightningModule):
         metrics.add(loss, predicted, truth)
         return {"loss": loss, self.output_name: outputs, "predicted": predicted}
 
-    def expected_loss(self, batch: Any) -> float:
+    def expected_loss(self, batch: Any) -> float | None:
         """Return the training loss of a guess, outputs that are all 0: equal probabilities, or the
-        means of the training.
+        means of the training; None where `num_outputs` is not known.
         """
+        if self.num_outputs is None:
+            return None
         target = self.standardise(batch[1])
         outputs = torch.zeros(len(target), self.num_outputs, device=target.device)
         return self.members * self.training_loss(outputs, target).item()

@@ -68,7 +68,8 @@ def build_members(
     """Build a network for each entry of `ensemble`, which is checked like the config."""
     recipe = partial(plain_recipe(network))
     parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(recipe.func, skip={"outputs"})
+    kind: Any = recipe.func
+    parser.add_class_arguments(kind, skip={"outputs"})
     for entry in differences:
         try:
             parser.parse_object(entry)

@@ -4,7 +4,7 @@ several.
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -66,7 +66,7 @@ class WindowForecast(nn.Module):
         super().__init__()
         self.rows = rows
         self.instance_norm = instance_norm
-        self.skip: nn.Module | None = None
+        self.skip: Any = None
         if skip == "ridge":
             self.skip = FixedMap(rows, horizon)
         elif skip == "linear":

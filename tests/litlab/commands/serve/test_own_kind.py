@@ -25,7 +25,7 @@ from tests.conftest import command
 from tests.litlab.commands.serve.test_server import fork_server, wait_for_port
 
 FIT = [
-    "fit", "--experiment=seg", "--model=Segmenter", "--model.optimizer=torch.optim.AdamW",
+    "fit", "--experiment=seg", "--model=ShapeFinder", "--model.optimizer=torch.optim.AdamW",
     "--model.optimizer.lr=0.02", "--data=Shapes", "--data.path=shapes", "--data.batch_size=12",
     "--trainer.max_epochs=12", "--trainer.accelerator=cpu", "--trainer.precision=32-true",
     "--compile=null", "--seed_everything=0", "--trainer.log_every_n_steps=1",
@@ -156,7 +156,7 @@ NAMED = [
     "os.system",
     "torch.nn.Linear",
     "torch.nn.modules.linear.Linear",
-    "auks.segmenter.Segmenter",
+    "auks.segmenter.ShapeFinder",
     "auks.shapes.Shapes",
     "auks.shapes.torch",
     "auks.shapes.draw",

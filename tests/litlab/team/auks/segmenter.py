@@ -13,7 +13,7 @@ from litlab.data import ExperimentData
 from litlab.tasks import ExperimentModule
 
 
-class Segmenter(ExperimentModule):
+class ShapeFinder(ExperimentModule):
     """Two convolutions that say of each pixel whether it is of a shape.
 
     Args:
