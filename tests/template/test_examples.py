@@ -65,6 +65,45 @@ def test_all_else_works_without(names, tmp_path):
     assert list(tmp_path.glob("lightning_logs/linear/*/metrics.json"))
 
 
+COPY = """
+import sys
+from litlab.cli.classes import find_classes
+from litlab.cli.main import run_command
+
+def run(*words):
+    sys.argv[1:] = words
+    find_classes.cache_clear()
+    try:
+        return run_command("project")
+    except SystemExit as exit_:
+        return exit_.code or 0
+
+for name in sys.argv[1:]:
+    assert run("new", f"my_{name}", "--like", name) == 0
+    config = f"src/examples/my_{name}/config.yaml"
+    assert run("fit", f"--config={config}", "--print_config") == 0
+assert run("fit", f"--config={config}", "--trainer.max_steps=1") == 0
+"""
+
+
+@pytest.mark.skipif("segmentation" not in EXAMPLES, reason="it was deleted")
+def test_new_copies_an_example(tmp_path):
+    """Its classes have other names: those of the example are there, too."""
+    for folder in COPIED:
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    (tmp_path / "copy.py").write_text(COPY)
+    names = [name for name in EXAMPLES if (ROOT / f"src/examples/{name}/model.py").is_file()]
+    process = Python(
+        tmp_path / "copy.py", *names, cwd=tmp_path,
+        environment={"PYTHONPATH": tmp_path / "src"}, merge=True,
+    )  # fmt: skip
+    printed, _ = process.communicate()
+    assert process.wait() == 0, printed
+    model = (tmp_path / "src/examples/my_segmentation/model.py").read_text()
+    assert "class MySegmentationSegmenter(ExperimentModule)" in model
+    assert "examples.segmentation" not in model
+
+
 def test_nothing_else_knows_an_example():
     """Pages may tell of it, and the results of a benchmark."""
     mention = re.compile(rf"\bexamples[./]({'|'.join(EXAMPLES)})\b")

@@ -35,7 +35,6 @@ class UNet(nn.Module):
             for above, below in zip(widths[-2::-1], widths[:0:-1], strict=True)
         )
         self.head = nn.Conv2d(width, num_classes, 1)
-        nn.init.normal_(self.head.weight, std=1e-3)  # at first all classes are alike
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits, (batch, class, height, width), of images (batch, 3, height,

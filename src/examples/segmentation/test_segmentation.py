@@ -39,6 +39,7 @@ class TestSegmenter(ModuleContract):
     config = CONFIG
     settings = ("--data.batch_size=8", "--trainer.callbacks=[]")
     loss_at_start = 1.87  # ln(3) and the Dice loss of equal shares
+    tolerance = 0.35  # with a head of small weights, whose loss is that, it gets stuck
     overfit_share = 0.5
 
 

@@ -17,6 +17,7 @@ CONFIGS = Path("configs")
 TEMPLATES = Path(__file__).parent / "templates"
 LITLAB = Path(__file__).parents[2]
 NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
+CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
 # The kinds, each with the DataModule of litlab that its config names with --model-only.
 KINDS = {
     "cifar": "ImageData",
@@ -43,6 +44,8 @@ without an internet connection; then change it. --like says what it begins as:
   tabular    a network for tables, trained by litlab's Classifier
   linear     a plain LightningModule and a plain LightningDataModule, with nothing of litlab
 
+or an example: a folder of src/examples with model, data, config, test and page, which is copied.
+
   %(prog)s mine --like cifar
   %(prog)s mine --like text --model-only      for data that is read without code
 """
@@ -62,7 +65,9 @@ def find_folders(command: str) -> tuple[Path, Path]:
 def main(arguments: list[str]) -> int:
     options = Options("new", DESCRIPTION)
     options.add_argument("name", metavar="NAME", help="its name: lower-case letters, digits and _")
-    options.add_argument("--like", required=True, choices=KINDS, help="what it begins as")
+    options.add_argument(
+        "--like", required=True, choices=[*KINDS, *list_examples()], help="what it begins as"
+    )
     options.add_argument(
         "--model-only",
         action="store_true",
@@ -72,7 +77,13 @@ def main(arguments: list[str]) -> int:
     )
     chosen = options.parse_args(arguments)
 
-    files = render_files(chosen.name, chosen.like, own_data=not chosen.model_only)
+    name, folder = chosen.name, f"src/examples/{chosen.name}"
+    if chosen.like in KINDS:
+        files = render_files(name, chosen.like, own_data=not chosen.model_only)
+        config, test = f"{CONFIGS}/{name}.yaml", f"tests/{package()}/test_{name}.py"
+    else:
+        files = copy_example(name, chosen.like)
+        config, test = f"{folder}/config.yaml", folder
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -80,15 +91,50 @@ def main(arguments: list[str]) -> int:
         if path.suffix == ".py" and not init.exists():
             init.write_text(f'"""The {path.parent.name} of the experiments."""\n')
 
-    config = f"{CONFIGS}/{chosen.name}.yaml"
     print("\n".join(f"  {path}" for path in files))
     print(
         "Run it in seconds, test it, train it:\n"
         f"  {typed('fit', '--config', config, '--check')}\n"
-        f"  python -m pytest tests/{package()}/test_{chosen.name}.py\n"
+        f"  python -m pytest {test}\n"
         f"  {typed('fit', '--config', config)}"
     )
     return 0
+
+
+def list_examples() -> list[str]:
+    """Return the examples that can be copied: an operator, say, can have but one name."""
+    folders = package_folder().with_name("examples").glob("*/model.py")
+    return sorted(file.parent.name for file in folders)
+
+
+def copy_example(name: str, like: str) -> dict[Path, str]:
+    """Return the files of an example under another name, by their paths; its classes begin with
+    that name.
+    """
+    source, _ = find_folders("new")
+    check_name("new", name)
+    example = source.with_name("examples") / like
+    if os.path.lexists(example.with_name(name)):
+        raise UserError(f"new: {example.with_name(name)} is there already; choose another name")
+    texts = {file: file.read_text("utf-8") for file in example.glob("*.*")}
+    classes = {found for text in texts.values() for found in CLASS.findall(text)}
+    prefix = make_class_name(name)
+    words = {found: prefix + found for found in classes if not found.startswith("Test")}
+    words[like] = name
+    pattern = re.compile(rf"\b({'|'.join(words)}|test_{like})\b")
+    words[f"test_{like}"] = f"test_{name}"
+    for found in classes:
+        check_class(prefix + found, source)
+    return {
+        example.with_name(name) / pattern.sub(lambda match: words[match[1]], file.name): (
+            pattern.sub(lambda match: words[match[1]], text)
+        )
+        for file, text in texts.items()
+    }
+
+
+def make_class_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))
 
 
 def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
@@ -96,7 +142,7 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
 
     source, tests = find_folders("new")
     check_name("new", name)
-    class_name = "".join(part.capitalize() for part in name.split("_"))
+    class_name = make_class_name(name)
     check_class(class_name, source)
 
     # A variable that is missing is an error, and no file ends without a line end.
@@ -147,9 +193,7 @@ def check_class(name: str, source: Path) -> None:
     taken = {*dir(builtins), "Any", "DataLoader", "Tensor"}  # the last three: what the files import
     for folder in (LITLAB, source, source.with_name("examples")):
         for module in folder.rglob("*.py"):
-            taken.update(
-                re.findall(r"^class (\w+)", module.read_text(encoding="utf-8"), re.MULTILINE)
-            )
+            taken.update(CLASS.findall(module.read_text(encoding="utf-8")))
     for class_name in (name, f"{name}Data"):
         if class_name in taken:
             raise UserError(f"new: there is a class {class_name} already; choose another name")
