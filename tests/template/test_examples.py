@@ -101,7 +101,6 @@ def test_new_copies_an_example(tmp_path):
     assert process.wait() == 0, printed
     model = (tmp_path / "src/examples/my_segmentation/model.py").read_text()
     assert "class MySegmentationSegmenter(ExperimentModule)" in model
-    assert "examples.segmentation" not in model
 
 
 def test_nothing_else_knows_an_example():
