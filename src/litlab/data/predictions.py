@@ -59,8 +59,14 @@ def write_outputs(
         outputs: As of `Target.lay_out`.
 
     Raises:
-        UserError: An output is not finite, or the file can't be written.
+        UserError: There are more or fewer columns than the target has names, an output is not
+            finite, or the file can't be written.
     """
+    if outputs.shape[1] != len(target.names):
+        raise UserError(
+            f"predict: predict_step returns {outputs.shape[1]} columns for {target.summary}; "
+            "return one for each, or override write_predictions of the data"
+        )
     check_finite(outputs, next(iter(inputs.values())))
     taken = {*inputs, "prediction", "probability"}
     prefix = "class_" if taken & {*target.names} else ""

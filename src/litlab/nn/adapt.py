@@ -127,7 +127,8 @@ def adapt_network(
     if not isinstance(outputs, Tensor) or outputs.shape != shape:
         raise UserError(
             f"model.network: {kind} does not return logits of shape {shape} for 2 images; switch "
-            "its auxiliary outputs off, or choose a classifier"
+            "its auxiliary outputs off, choose a classifier, or write a task of your own "
+            "(docs/own_task.md)"
         )
     return network
 

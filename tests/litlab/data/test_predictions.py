@@ -46,3 +46,11 @@ def test_what_is_not_finite_is_not_written(tmp_path):
     )
     assert not any(tmp_path.iterdir())
     assert "ends in none of .csv, .parquet; " in refusal(check_output, tmp_path / "out.txt")
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_columns_that_are_no_classes(tmp_path, columns):
+    target = Classes(["kind"], ["cat", "dog"])
+    outputs = torch.zeros(2, columns)
+    message = refusal(write_outputs, tmp_path / "out.csv", {"row": [1, 2]}, target, outputs)
+    assert f"predict_step returns {columns} columns for 2 classes" in message
