@@ -18,6 +18,8 @@ from litlab.types import PositiveFloat, PositiveInt
 class BitsPerCharacter(Sums):
     """Bits that a character takes on average, from losses in nats of tokens."""
 
+    higher_is_better = False
+
     def __init__(self, characters_per_token: float) -> None:
         super().__init__(2)
         self.unit = math.log(2) * characters_per_token

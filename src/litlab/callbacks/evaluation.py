@@ -119,23 +119,22 @@ class Baselines(Callback):
 def warn_of_guess(
     metrics: dict[str, float], name: str, guess: dict[str, float], model: LightningModule
 ) -> None:
-    """Say that a model is no better in any metric than what never looks at an input.
+    """Say that a model is no better than a guess in any metric whose direction is known.
 
     Args:
         metrics: Test metrics of the model.
-        name: What the guess is called.
+        name: What the guess is called, the first baseline.
         guess: Its test metrics.
         model: The model.
     """
     gains = []
     for key in guess.keys() & metrics.keys():
-        sign = {"max": 1, "min": -1, None: 0}[metric_direction(key, model)]
-        gains.append(sign * (metrics[key] - guess[key]))
+        direction = metric_direction(key, model)
+        if direction is not None:
+            gain = metrics[key] - guess[key]
+            gains.append(gain if direction == "max" else -gain)
     if gains and max(gains) <= 0:
-        rank_zero_info(
-            f"warning: the model is no better than the baseline {name!r}: it has learned nothing "
-            "that holds for the test"
-        )
+        rank_zero_info(f"warning: the model is no better than the baseline {name!r} in any metric")
 
 
 def tabulate_classes(counts: Tensor, names: list[str]) -> "DataFrame":

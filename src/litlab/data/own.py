@@ -185,13 +185,15 @@ class OwnData(ExperimentData):
         """Decide what the cells of some columns mean, see `fit_column`; refuse a file without
         them.
         """
-        named = {
+        named = dict.fromkeys(vars(self).get("targets", []), "target") | {
             name: key
             for key, value in self.hparams.items()
             for name in (value if isinstance(value, list) else [value])
             if isinstance(name, str)
         }
-        remedies = {name: f"correct it, or set --data.{named.get(name)}" for name in kinds}
+        remedies = dict.fromkeys(kinds, "correct it") | {
+            name: f"correct it, or set --data.{key}" for name, key in named.items() if name in kinds
+        }
         check_columns(raw, where, remedies)
         return {name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()}
 

@@ -176,7 +176,7 @@ class Serving(nn.Module, ABC):
         Raises:
             UserError: It can't be used.
         """
-        raise NotImplementedError
+        raise UserError(f"serve: {type(self).__name__} has no read(); see docs/deploy.md")
 
     def sample_request(self) -> Any:
         """Return what could be sent. It is made up: it may leave the house, the data may not."""

@@ -86,6 +86,7 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
         ({"test/mse": 2.0, "test/r2": -0.1}, {"test/mse": 1.9, "test/r2": -0.004}, True),
         ({"test/mse": 1.8}, {"test/mse": 1.9}, False),
         ({"test/loss": 1.0}, {"test/mine": 1.0}, False),
+        ({"test/mine": 1.0}, {"test/mine": 2.0}, False),  # whether that is better is not known
     ],
 )
 def test_a_model_that_is_no_better_than_a_guess_is_said_to_be_so(caplog, own, guess, is_said):

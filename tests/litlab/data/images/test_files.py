@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -223,3 +224,11 @@ def test_what_is_refused(make, table, text, settings, message):
     path = table(text)
     line = refusal(lambda: prepared(make(**{"path": path, **settings})))
     assert line.startswith(message.format(path=path))
+
+
+def test_a_target_that_is_not_there_names_its_setting(make):
+    """Also where nobody has set it."""
+    frame = pd.DataFrame({"file": ["a.png"], "kind": ["x"]})
+    message = refusal(make(frame, dataset="csv").survey)
+    assert "there is no column 'label'" in message
+    assert message.endswith("set --data.target")
