@@ -1,7 +1,5 @@
 """A text file as windows of tokens."""
 
-import math
-from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,12 +8,15 @@ from typing import Any
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import StackDataset
 
-from litlab.data import ExperimentData, Metadata, uniform
+from examples.language_model.ngrams import score_ngrams
+from litlab.data import ExperimentData, Metadata
 from litlab.data.files import check_file
 from litlab.data.generated import make_corpus
 from litlab.data.predictions import write_predictions
+from litlab.data.series.windows import Windows
 from litlab.errors import UserError
 from litlab.nn.pretrained_text import load_pretrained
 from litlab.types import PositiveInt
@@ -23,6 +24,7 @@ from litlab.types import PositiveInt
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 NO_TARGET = -100  # what cross-entropy ignores
 ORDER = 6  # of the n-gram model
+make_dataset: Any = StackDataset  # of tensors, which are no Datasets for a type checker
 
 
 @dataclass(frozen=True)
@@ -41,37 +43,6 @@ class TextFileMetadata(Metadata):
     vocab_size: int
     context_length: int
     characters_per_token: float
-
-
-class Windows(Dataset[tuple[Tensor, Tensor]]):
-    """Windows of tokens; indexed by a tensor, it returns a batch of ids and next ids, int64
-    (batch, time).
-
-    In training windows stand side by side, from another token in each epoch. In evaluation they
-    overlap by half, and the next ids of the first half, which have little before them, are
-    `NO_TARGET`, but in the first window.
-    """
-
-    sampler: Any = None  # of the loader that has this copy
-
-    def __init__(self, ids: Tensor, length: int, train: bool) -> None:
-        self.ids, self.length, self.train = ids, length, train
-        self.step = length if train else length // 2
-
-    def __len__(self) -> int:
-        return max(1, (len(self.ids) - 1 - self.length) // self.step)
-
-    def __getitem__(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        starts = index % len(self) * self.step
-        if self.train and self.sampler is not None:
-            epoch = torch.tensor([0])
-            (draw,) = uniform(epoch, self.sampler.seed, self.sampler.epoch, "begin")
-            starts = starts + (draw * min(self.step, len(self.ids) - 1 - self.length)).long()
-        window = self.ids[starts[:, None] + torch.arange(self.length + 1)].long()
-        following = window[:, 1:].clone()
-        if not self.train:
-            following[starts > 0, : self.length - self.step] = NO_TARGET
-        return window[:, :-1], following
 
 
 class TextFile(ExperimentData):
@@ -149,40 +120,45 @@ class TextFile(ExperimentData):
         return TextFileMetadata(plain.to_str(), plain.get_vocab_size(), self.length, characters)
 
     def samples(self, split: str) -> Windows:
-        return Windows(self.ids[split], self.length, split == "train")
+        """Windows overlap by half: in training each token is seen in two of them, in evaluation it
+        is scored in the one that has more before it.
+        """
+        ids = self.ids[split][:, None]
+        starts = torch.arange(0, len(ids) - self.length, self.length // 2)
+        return Windows({"past": ids}, starts, self.length, 1)
 
-    def open_input(self, source: str) -> "Prompts":
+    def transform(self, batch: Any, epoch: int | None) -> Any:
+        """Return ids and next ids, both int64 (batch, time); prompts as they are."""
+        if "past" not in batch:
+            return batch
+        ids = torch.cat([batch["past"], batch["future"]], dim=1)[:, :, 0]
+        following, half = ids[:, 1:], self.length - self.length // 2
+        if epoch is None:
+            was_scored = torch.arange(self.length, device=ids.device) < half
+            following = following.masked_fill(was_scored & (batch["start"][:, None] > 0), NO_TARGET)
+        return ids[:, :-1], following
+
+    def open_input(self, source: str) -> StackDataset:
         """Read prompts, one a line."""
         lines = check_file(source, "--input").read_text("utf-8").splitlines()
-        self._prompts = [line for line in lines if line]
-        if not self._prompts:
+        self.prompts = [line for line in lines if line]
+        if not self.prompts:
             raise UserError(f"--input: {source} has no prompts; write one a line")
         tokenizer = Tokenizer.from_str(self.metadata.tokenizer)
-        return Prompts([torch.tensor(tokenizer.encode(line).ids) for line in self._prompts])
+        ids = [torch.tensor(tokenizer.encode(line).ids) for line in self.prompts]
+        lengths = torch.tensor([*map(len, ids)])
+        return make_dataset(ids=pad_sequence(ids, batch_first=True), length=lengths)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with each prompt and how it goes on."""
         tokenizer = Tokenizer.from_str(self.metadata.tokenizer)
         following = [tokenizer.decode(ids.tolist()) for batch in outputs for ids in batch]
-        write_predictions(Path(path), {"prompt": self._prompts, "continuation": following})
+        write_predictions(Path(path), {"prompt": self.prompts, "continuation": following})
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Score a model of n-grams of characters."""
         bits = score_ngrams(self.texts["train"], self.texts["test"], ORDER)
         return {f"{ORDER}-grams": {"test/bits_per_character": bits}}
-
-
-class Prompts(Dataset[list[Tensor]]):
-    """Prompts of any length; indexed by a tensor, it returns a list."""
-
-    def __init__(self, ids: list[Tensor]) -> None:
-        self.ids = ids
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, index: Tensor) -> list[Tensor]:
-        return [self.ids[number] for number in index.tolist()]
 
 
 def train_tokenizer(text: str) -> Tokenizer:
@@ -192,25 +168,3 @@ def train_tokenizer(text: str) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     tokenizer.decoder = decoders.Fuse()
     return tokenizer
-
-
-def score_ngrams(train: str, test: str, order: int) -> float:
-    """Return the bits per character of n-grams, each mixed with the next shorter one as Witten &
-    Bell 1991 (doi 10.1109/18.87000) do.
-    """
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for size in range(order):
-        for end in range(size, len(train)):
-            counts[train[end - size : end]][train[end]] += 1
-    totals = {context: (following.total(), len(following)) for context, following in counts.items()}
-    bits, letters = 0.0, len({*train}) + 1
-    for end, letter in enumerate(test):
-        probability = 1 / letters
-        for size in range(order):
-            context = test[max(0, end - size) : end]
-            if len(context) < size or context not in totals:
-                break
-            total, different = totals[context]
-            probability = (counts[context][letter] + different * probability) / (total + different)
-        bits -= math.log2(probability)
-    return bits / len(test)

@@ -10,27 +10,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from examples.language_model.data import NO_TARGET
-from litlab.metrics import StageMetrics, Sums
+from litlab.metrics import Sums
 from litlab.tasks import ExperimentModule
 from litlab.types import PositiveFloat, PositiveInt
 
 
-class BitsPerCharacter(Sums):
-    """Bits that a character takes on average, from losses in nats of tokens."""
+class MeanOfTokens(Sums):
+    """Mean of a number over the tokens that count."""
 
     higher_is_better = False
 
-    def __init__(self, characters_per_token: float) -> None:
-        super().__init__(2)
-        self.unit = math.log(2) * characters_per_token
-
-    def update(self, losses: Tensor, target: Tensor) -> None:
-        """Add losses and targets, both (batch, time)."""
-        super().update(losses, target != NO_TARGET)
-
     def compute(self) -> Tensor:
-        losses, tokens = self.sums
-        return losses / tokens / self.unit
+        return self.sums[0] / self.sums[1]
 
 
 class LanguageModel(ExperimentModule):
@@ -64,26 +55,24 @@ class LanguageModel(ExperimentModule):
         self.network = network
         self.length, self.temperature = length, temperature
         self.context_length = context_length or 1
-        self.set_metrics({"bits_per_character": BitsPerCharacter(characters_per_token or 1.0)})
+        self.unit = math.log(2) * (characters_per_token or 1.0)
+        self.set_metrics({"bits_per_character": MeanOfTokens(2)})
 
-    def training_outputs(self, batch: Any) -> tuple[Tensor, Tensor, Tensor]:
-        losses, target = self.evaluation_outputs(batch)
-        return losses.mean(), losses, target
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the mean loss of a token, shape (), of logits, (batch, time, vocabulary)."""
+        return F.cross_entropy(outputs.mT, target, ignore_index=NO_TARGET)
 
-    def evaluation_outputs(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Return the loss of each token, 0 where none is scored, and the next ids."""
-        ids, target = batch
-        losses = F.cross_entropy(self(ids).mT, target, ignore_index=NO_TARGET, reduction="none")
-        return losses, target
+    def convert(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the bits that each token takes, and 1 for those that count."""
+        losses = F.cross_entropy(outputs.mT, target, ignore_index=NO_TARGET, reduction="none")
+        return losses / self.unit, target != NO_TARGET
 
-    def evaluate(self, metrics: StageMetrics, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        loss = outputs.sum() / (target != NO_TARGET).sum()
-        metrics.add(loss, outputs, target)
-        return {"loss": loss}
-
-    def predict_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
-        """Continue prompts, int64 (time,) each; return the new tokens, (batch, length)."""
-        return torch.stack([self.write(prompt) for prompt in batch])
+    def predict_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        """Continue prompts, ``ids`` (batch, time) of a ``length`` each; return the new tokens,
+        (batch, length).
+        """
+        prompts = zip(batch["ids"], batch["length"], strict=True)
+        return torch.stack([self.write(ids[:length]) for ids, length in prompts])
 
     @torch.no_grad()
     def write(self, prompt: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from examples.language_model.data import NO_TARGET, TextFile, Windows, score_ngrams
+from examples.language_model.data import NO_TARGET, TextFile
+from examples.language_model.ngrams import score_ngrams
 from litlab.testing import ModuleContract
 
 CONFIG = Path(__file__).with_name("config.yaml")
@@ -35,13 +36,12 @@ class TestLanguageModel(ModuleContract):
     tolerance = 0.2
 
 
-def test_each_token_is_scored_once():
-    ids = torch.arange(1_000)
-    windows = Windows(ids, 16, train=False)
-    following = torch.cat([windows[torch.tensor([n])][1][0] for n in range(len(windows))])
-    scored = following[following != NO_TARGET]
-    assert scored.tolist() == list(range(1, 1 + len(scored)))
-    assert len(scored) > 950
+def test_each_token_is_scored_once(text):
+    data = TextFile("text.txt", context_length=16)
+    batches = [following for _, following in data.batches("val")]
+    scored = torch.cat(batches)[torch.cat(batches) != NO_TARGET]
+    assert scored.tolist() == data.ids["val"][1 : 1 + len(scored)].tolist()
+    assert len(scored) > 1_980
 
 
 def test_ngrams_know_what_two_letters_tell(text):

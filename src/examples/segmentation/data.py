@@ -2,7 +2,8 @@
 
 import base64
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,215 +12,146 @@ import pandas as pd
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import StackDataset
+from torchmetrics.functional import jaccard_index
 
-from litlab.data import ExperimentData, Metadata, Sample, Serving, TensorSpec, uniform
-from litlab.data.split import SPLITS, Split
+from litlab.data import ImageData, Target, TensorSpec, move_images
+from litlab.data.files import check_columns
+from litlab.data.generated import make_shapes
+from litlab.data.images.decode import Resize, fit_picture
+from litlab.data.images.files import Listing, find_images, list_table
+from litlab.data.images.serving import ImageServing
+from litlab.data.store import fill_cache
 from litlab.errors import UserError
-from litlab.types import HalfOpenUnitInterval
-
-GENERATED = 600
-make_dataset: Any = StackDataset  # of tensors, which are no Datasets for a type checker
 
 
 @dataclass(frozen=True)
-class MasksMetadata(Metadata):
-    """Metadata of images and masks.
+class PixelClasses(Target):
+    """The class of each pixel, from files of masks.
 
     Args:
-        image_shape: (3, height, width).
         values: The values of a mask's pixels, one for each class, ascending.
+        size: Height and width that all masks get.
+        resize: How a mask of another size is fitted, like its image.
     """
 
-    fixed = ("image_shape", "values")
-    image_shape: tuple[int, int, int]
+    model, guess = "Segmenter", "most frequent class"
     values: list[int]
+    size: list[int]
+    resize: Resize | None
 
     @property
-    def num_classes(self) -> int:
-        return len(self.values)
+    def names(self) -> list[str]:
+        return [*map(str, self.values)]
 
+    def read(self, file: str) -> np.ndarray:
+        """Return a mask, uint8 (height, width)."""
+        with Image.open(file) as mask:
+            if mask.mode not in ("1", "L", "P"):
+                raise UserError(f"{file}: it has colours; save the number of a class per pixel")
+            if self.resize is None and mask.size != (self.size[1], self.size[0]):
+                raise UserError(
+                    f"{file}: it is of another size; set --data.image_size '[256, 256]'"
+                )
+            height, width = self.size
+            picture = fit_picture(mask, (height, width), self.resize, Image.Resampling.NEAREST)
+            return np.asarray(picture, np.uint8)
 
-class MasksServing(Serving):
-    """Takes uint8 images, (batch, 3, height, width); gives probabilities of the classes."""
+    def encode(self, rows: pd.DataFrame) -> np.ndarray:
+        """Return the class of each pixel, uint8 (row, height, width)."""
+        masks = np.stack([self.read(file) for file in rows[self.columns[0]]])
+        return np.searchsorted(self.values, masks).astype(np.uint8)
 
-    kind, field, metadata_type = "images", "image", MasksMetadata
-
-    def __init__(self, metadata: MasksMetadata) -> None:
-        shape = metadata.image_shape
+    def spec(self) -> TensorSpec:
         what = "probability of each class of a pixel, in the order of values"
-        outputs = TensorSpec("mask", "float32", ("batch", metadata.num_classes, *shape[1:]), what)
-        super().__init__([TensorSpec("image", "uint8", ("batch", *shape), "images")], [outputs])
-        self.metadata = metadata
+        return TensorSpec("mask", "float32", ("batch", len(self.values), *self.size), what)
 
-    def encode(self, *raw: Tensor) -> Tensor:
-        return raw[0].float() / 255 - 0.5
+    def draw(self, probabilities: np.ndarray) -> bytes:
+        """Return a PNG, of probabilities (class, height, width)."""
+        mask = np.array(self.values, np.uint8)[probabilities.argmax(0)]
+        Image.fromarray(mask).save(stream := io.BytesIO(), "PNG")
+        return stream.getvalue()
 
-    def read(self, sent: Any) -> Sample:
-        try:
-            content = sent if isinstance(sent, bytes) else base64.b64decode(sent)
-            image = read_image(io.BytesIO(content))
-        except (OSError, TypeError, ValueError) as error:
-            raise UserError("image: it can't be read; send a file, or one in base64") from error
-        shape = self.metadata.image_shape
-        if image.shape != shape:
-            raise UserError(f"image: it is of {image.shape}, not {shape}; send one of that size")
-        return Sample([image[None]])
+    def answer(self, output: np.ndarray) -> dict[str, Any]:
+        return {"mask": base64.b64encode(self.draw(output)).decode()}
 
-    def sample_request(self) -> bytes:
-        return draw_mask(np.zeros(self.metadata.image_shape[1:], np.uint8))
-
-    def answer(self, outputs: Any, context: Any) -> dict[str, Any]:
-        return {"mask": base64.b64encode(draw_mask(self.choose(outputs["mask"][0]))).decode()}
-
-    def choose(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return a mask, uint8 (height, width), of probabilities (class, height, width)."""
-        return np.array(self.metadata.values, np.uint8)[probabilities.argmax(0)]
+    def score_guess(self, train: np.ndarray, test: np.ndarray) -> dict[str, dict[str, float]]:
+        count, truth = len(self.values), torch.from_numpy(test)
+        guess = torch.full_like(truth, int(np.bincount(train.ravel()).argmax()))
+        score = jaccard_index(guess, truth, "multiclass", num_classes=count)
+        return {self.guess: {"test/iou": score.item()}}
 
 
-class Masks(ExperimentData):
-    """Images in PATH/images, and a mask of the same name, a PNG, for each in PATH/masks.
+class MaskServing(ImageServing):
+    """As of images. An export names it, which brings `PixelClasses` along."""
 
-    The model gets float32 images, (batch, 3, height, width), and the class of each pixel,
-    int64 (batch, height, width). Half of the training images are mirrored, with their masks.
 
-    Args:
-        path: The folder; null: drawn shapes with noise.
-        val_fraction: Fraction of the images kept for validation.
-        test_fraction: Fraction of them kept for the test.
-        **loader: As of `ExperimentData`.
+class Masks(ImageData):
+    """Images in PATH/images, and a mask of the same name, a PNG, for each in PATH/masks; or a table
+    with columns of both.
+
+    The model gets float32 images, (batch, channel, height, width), and the class of each pixel,
+    int64 (batch, height, width). What `augment` moves is moved in both.
+
+    `target` is the column of the masks, or what they are called. Generated are drawn shapes with
+    noise.
     """
 
-    item, kind, metadata_type = "images", "shapes", MasksMetadata
-    output_suffixes = ("",)  # predictions are a folder
+    kind, own_files, output_suffixes = "shapes", ("folder", "csv"), ("",)
+    target_kind = "text"
+    is_own: Any = True  # drawn shapes are files, too
 
-    def __init__(
-        self,
-        path: str | None = None,
-        *,
-        val_fraction: HalfOpenUnitInterval = 0.1,
-        test_fraction: HalfOpenUnitInterval = 0.2,
-        **loader: Any,
-    ) -> None:
-        super().__init__(**loader)
-        self.save_hyperparameters(logger=False)
-        self.choose_source("generated" if path is None else "folder", path)
-        self.split = Split(val=val_fraction, test=test_fraction)
+    @cached_property
+    def listing(self) -> Listing:
+        """The images, and the mask of each."""
+        root = self.path
+        if self.dataset == "csv":
+            cells, root = self.read_cells(root, "data.path"), root.parent
+            check_columns(cells, str(self.path), {self.targets[0]: "set data.target"})
+        else:
+            if self.generated:
+                root = self.cache_dir / "shapes"
+                fill_cache(root, draw_shapes)
+            names = [file.relative_to(root) for file in find_images(root / "images")]
+            masks = [Path("masks", f"{name.stem}.png") for name in names]
+            cells = pd.DataFrame({self.file_column: names, self.targets[0]: masks})
+        masks = [root / str(name) for name in cells[self.targets[0]]]
+        lacking = [mask for mask in masks if not mask.is_file()]
+        if lacking or not masks:
+            raise UserError(f"data.path: there is no {[*lacking, root / 'images'][0]}; add it")
+        cells[self.targets[0]] = list(map(str, masks))
+        return list_table(cells, str(self.path), root, self.file_column)
 
-    @property
-    def description(self) -> str:
-        """The images in one line."""
-        shape = " x ".join(map(str, self.known.image_shape))
-        return self.describe(f"images of {shape}, masks of {self.known.num_classes} classes")
-
-    def open(self, stage: str | None) -> MasksMetadata:
-        images, masks = make_shapes() if self.generated else read_folder(self.path)
-        values = np.unique(masks)
-        targets = np.searchsorted(values, masks)
-        split = self.split.divide(pd.DataFrame(index=range(len(images))))
-        self.parts = {
-            name: {"image": images[split == name], "target": targets[split == name]}
-            for name in SPLITS
-            if (split == name).any()
-        }
-        self.sizes = {name: len(part["image"]) for name, part in self.parts.items()}
-        return MasksMetadata(images.shape[1:], values.tolist())
-
-    def samples(self, split: str) -> StackDataset:
-        parts = {name: torch.from_numpy(values) for name, values in self.parts[split].items()}
-        return make_dataset(**parts, number=torch.arange(self.sizes[split]))
+    def fit_target(self, rows: pd.DataFrame, *args: Any, **kwargs: Any) -> PixelClasses:
+        masks, size = rows[self.targets[0]], self.settings.image_size
+        with Image.open(masks.iloc[0]) as first:
+            height, width = size or (first.height, first.width)
+        resize = self.settings.resize if size else None
+        target = PixelClasses(self.targets, [], [height, width], resize)
+        values = set().union(*(np.unique(target.read(file)).tolist() for file in masks))
+        return replace(target, values=sorted(values))
 
     def transform(self, batch: dict[str, Tensor], epoch: int | None) -> Any:
-        images, target = self.serving().encode(batch["image"]), batch.get("target")
-        if target is None:
-            return images
+        moved = super().transform(batch, epoch)
+        if "target" not in batch:
+            return moved
+        images, masks = moved
         if epoch is not None:
-            (draws,) = uniform(batch["number"], self.seed, epoch, "flip")
-            flip = draws < 0.5
-            images = torch.where(flip[:, None, None, None], images.flip(3), images)
-            target = torch.where(flip[:, None, None], target.flip(2), target)
-        return images, target
+            size, index = (images.shape[2], images.shape[3]), batch["index"]
+            masks = move_images(masks[:, None], index, self.augment, size, self.seed, epoch)[:, 0]
+        return images, masks.long()
 
-    def serving(self) -> MasksServing:
-        return MasksServing(self.metadata)
-
-    def open_input(self, source: str) -> StackDataset:
-        self.inputs = sorted(file for file in Path(source).iterdir() if file.is_file())
-        samples = [self.serving().read(file.read_bytes()).inputs[0] for file in self.inputs]
-        return make_dataset(image=torch.from_numpy(np.concatenate(samples)))
+    def serving(self) -> MaskServing:
+        return MaskServing(self.served)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        for file, probabilities in zip(self.inputs, torch.cat(outputs).cpu().numpy(), strict=True):
-            mask = draw_mask(self.serving().choose(probabilities))
-            Path(path, f"{file.stem}.png").write_bytes(mask)
-
-    def baselines(self) -> dict[str, dict[str, float]]:
-        """Score the most frequent class of a pixel; and that of the pixel's brightness alone."""
-        train, test = self.parts["train"], self.parts["test"]
-        count = self.known.num_classes
-        levels = [part["image"].mean(1).astype(int) // 8 for part in (train, test)]
-        table = np.zeros((32, count))
-        np.add.at(table, (levels[0], train["target"]), 1)
-        guesses = {
-            "most frequent class": np.full_like(test["target"], table.sum(0).argmax()),
-            "brightness of the pixel": table.argmax(1)[levels[1]],
-        }
-        return {name: {"test/iou": score(mask, test["target"])} for name, mask in guesses.items()}
+        for file, probabilities in zip(self.row_names["file"], torch.cat(outputs), strict=True):
+            mask = self.known.target.draw(probabilities.cpu().numpy())
+            Path(path, f"{Path(file).stem}.png").write_bytes(mask)
 
 
-def score(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """Return the mean over the classes of intersection over union."""
-    pairs = [(predicted == number, truth == number) for number in np.unique(truth)]
-    return float(np.mean([(mine & true).sum() / (mine | true).sum() for mine, true in pairs]))
-
-
-def read_image(file: Any) -> np.ndarray:
-    """Return an image, uint8 (3, height, width)."""
-    with Image.open(file) as image:
-        return np.asarray(image.convert("RGB")).transpose(2, 0, 1)
-
-
-def draw_mask(mask: np.ndarray) -> bytes:
-    """Return a PNG of a mask, uint8 (height, width)."""
-    stream = io.BytesIO()
-    Image.fromarray(mask).save(stream, "PNG")
-    return stream.getvalue()
-
-
-def read_folder(root: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return images, uint8 (image, 3, height, width), and masks, (image, height, width).
-
-    Raises:
-        UserError: There are none, one has no mask, or they are of several sizes.
-    """
-    files = sorted(file for file in (root / "images").glob("*") if file.is_file())
-    if not files:
-        raise UserError(f"data.path: there are no images in {root}/images; put some there")
-    images, masks = [], []
-    for file in files:
-        mask = root / "masks" / f"{file.stem}.png"
-        if not mask.is_file():
-            raise UserError(f"data.path: {file} has no mask {mask}; add it")
-        images.append(read_image(file))
-        with Image.open(mask) as picture:
-            masks.append(np.asarray(picture))
-        if not images[0].shape[1:] == images[-1].shape[1:] == masks[-1].shape:
-            raise UserError(f"data.path: {file} or its mask is of another size; resize all to one")
-    return np.stack(images), np.stack(masks)
-
-
-def make_shapes() -> tuple[np.ndarray, np.ndarray]:
-    """Draw discs (255) and boxes (128) in noise, as bright as each other, so that a pixel alone
-    does not tell them apart.
-    """
-    random, (y, x) = np.random.default_rng(0), np.mgrid[:48, :48]
-    masks = np.zeros((GENERATED, 48, 48), np.uint8)
-    for mask in masks:
-        for value in random.permutation([128, 255]):
-            dy, dx = abs(y - random.uniform(8, 40)), abs(x - random.uniform(8, 40))
-            size = random.uniform(4, 9)
-            inside = np.hypot(dy, dx) < size if value == 255 else np.maximum(dy, dx) < 0.9 * size
-            mask[inside] = value
-    images = 90 + 70 * (masks > 0) + random.normal(0, 40, masks.shape)
-    grey = images.clip(0, 255).astype(np.uint8)
-    return grey[:, None].repeat(3, axis=1), masks
+def draw_shapes(folder: Path) -> None:
+    """Write what `make_shapes` draws."""
+    for kind, pictures in zip(("images", "masks"), make_shapes(), strict=True):
+        (folder / kind).mkdir()
+        for number, picture in enumerate(pictures):
+            Image.fromarray(picture).save(folder / kind / f"{number:03}.png")

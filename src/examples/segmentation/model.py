@@ -2,15 +2,11 @@
 
 from typing import Any
 
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics import JaccardIndex
 
-from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.tasks import ExperimentModule
-
-SHOWN = 6  # images of the test in the picture
 
 
 class Segmenter(ExperimentModule):
@@ -18,8 +14,7 @@ class Segmenter(ExperimentModule):
     arXiv:1606.04797).
 
     A batch is (images, classes), as of `Masks`. Logged once per epoch, for train, val and test:
-    ``loss`` and ``iou``, the mean over the classes of intersection over union. After a test,
-    ``masks.png`` shows images, their masks and what was predicted.
+    ``loss`` and ``iou``, the mean over the classes of intersection over union.
 
     Args:
         network: Returns logits, (batch, class, height, width), such as
@@ -50,28 +45,3 @@ class Segmenter(ExperimentModule):
     def predict_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         """Return the probabilities of the classes, (batch, class, height, width)."""
         return self(batch).softmax(dim=1)
-
-    def test_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
-        outputs = super().test_step(batch, batch_idx)
-        if batch_idx == 0:
-            images, target = batch
-            self.shown = [images[:SHOWN, 0], target[:SHOWN], outputs["predicted"][:SHOWN]]
-        return outputs
-
-    def on_test_epoch_end(self) -> None:
-        super().on_test_epoch_end()
-        folder = run_folder(self.trainer)  # on every rank
-        if self.trainer.is_global_zero:
-            publish_figure(self.trainer, folder, "masks", draw(self.shown))
-
-
-def draw(rows: list[Tensor]) -> Figure:
-    """Draw images, masks and predictions, each (image, height, width), below each other."""
-    figure = Figure(figsize=(2 * len(rows[0]), 6), layout="constrained")
-    axes = figure.subplots(3, len(rows[0]), squeeze=False)
-    for row, name, pictures in zip(axes, ("image", "mask", "predicted"), rows, strict=True):
-        row[0].set_ylabel(name)
-        for axis, picture in zip(row, pictures.cpu().numpy(), strict=True):
-            axis.imshow(picture, cmap="gray" if name == "image" else "viridis")
-            axis.set(xticks=[], yticks=[])
-    return figure

@@ -16,6 +16,7 @@ class UNet(nn.Module):
         width: Channels at full size; they double where the size is halved.
         depth: How often it is halved.
         num_classes: Classes of a pixel. Taken from the data when left out.
+        image_shape: Channels, height and width of an image. Taken from the data when left out.
     """
 
     def __init__(
@@ -23,12 +24,13 @@ class UNet(nn.Module):
         width: PositiveInt = 16,
         depth: PositiveInt = 2,
         num_classes: int | None = None,
+        image_shape: tuple[int, int, int] | None = None,
     ) -> None:
         super().__init__()
-        if num_classes is None:
-            raise UserError("model.network.num_classes: it is not set; set it, or use Masks")
+        if num_classes is None or image_shape is None:
+            raise UserError("model.network: num_classes or image_shape is not set; use Masks")
         widths = [width * 2**level for level in range(depth + 1)]
-        inputs = [3, *widths[:-1]]
+        inputs = [image_shape[0], *widths[:-1]]
         self.down = nn.ModuleList(map(make_block, inputs, widths))
         self.up = nn.ModuleList(
             make_block(above + below, above)
@@ -37,8 +39,8 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(width, num_classes, 1)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return logits, (batch, class, height, width), of images (batch, 3, height,
-        width).
+        """Return logits, (batch, class, height, width), of images (batch, channel,
+        height, width).
         """
         kept: list[Tensor] = []
         x = images

@@ -1,20 +1,25 @@
 """Segmentation: from images and masks to a run, predictions and an export."""
 
+import base64
 import io
 import json
 import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from lightning.pytorch import LightningModule
 from PIL import Image
 from torchmetrics import JaccardIndex
 
-from examples.segmentation.data import Masks, draw_mask, make_shapes
+from examples.segmentation.data import Masks
 from examples.segmentation.network import UNet
+from litlab.artifact.trusted import load_serving
 from litlab.commands.export import export_run
+from litlab.data import Augment
+from litlab.data.generated import make_shapes
 from litlab.testing import ModuleContract
 from tests.conftest import ROOT
 from tests.litlab.callbacks.tiny import make_trainer
@@ -26,12 +31,10 @@ FAST = ["--trainer.max_epochs=2", "--model.network.width=8", "--trainer.precisio
 @pytest.fixture
 def shapes(run, tmp_path) -> Path:
     """A folder of drawn shapes and their masks."""
-    images, masks = make_shapes()
-    for kind in ("images", "masks"):
+    for kind, pictures in zip(("images", "masks"), make_shapes(80), strict=True):
         (tmp_path / "shapes" / kind).mkdir(parents=True)
-    for number, (image, mask) in enumerate(zip(images[:80, 0], masks[:80], strict=True)):
-        (tmp_path / f"shapes/images/{number:02}.png").write_bytes(draw_mask(image))
-        (tmp_path / f"shapes/masks/{number:02}.png").write_bytes(draw_mask(mask))
+        for number, picture in enumerate(pictures):
+            Image.fromarray(picture).save(tmp_path / f"shapes/{kind}/{number:02}.png")
     return tmp_path / "shapes"
 
 
@@ -44,16 +47,16 @@ class TestSegmenter(ModuleContract):
 
 
 def test_images_and_masks_are_mirrored_together(shapes):
-    data = Masks(str(shapes), batch_size=56)
+    data = Masks("folder", str(shapes), target="mask", augment=Augment(2, "random"), batch_size=64)
     (images, masks), (others, _) = next(data.batches("train")), next(data.batches("train", 1))
     assert not images.equal(others)
-    assert images[:, 0][masks > 0].mean() - images[:, 0][masks == 0].mean() > 0.15
+    assert images[:, 0][masks > 0].mean() - images[:, 0][masks == 0].mean() > 1
 
 
 def test_all_commands_take_it(run, shapes, monkeypatch):
     monkeypatch.setattr(export_run, "SECONDS", 0.001)
     monkeypatch.setenv("XDG_CACHE_HOME", str(shapes.parent / "cache"))
-    done = run("fit", "--config", CONFIG, "--data.path=shapes", *FAST)
+    done = run("fit", "--config", CONFIG, "--data.dataset=folder", "--data.path=shapes", *FAST)
     assert done.code == 0, done.err
     folder = Path("lightning_logs/segmentation/version_0")
     assert (folder / "masks.png").is_file()
@@ -69,23 +72,50 @@ def test_all_commands_take_it(run, shapes, monkeypatch):
     manifest = json.loads(Path("exported/manifest.json").read_text())
     assert manifest["parity"]["difference"] < 1e-4
     assert manifest["metrics"]["exported"]["test/iou"] == pytest.approx(iou, abs=1e-3)
-    data = Masks(str(shapes))
-    data.setup()
-    sample = data.serving().read(Path("shapes/images/00.png").read_bytes())
-    assert sample.inputs[0].shape == (1, 3, 48, 48)
+    served = load_serving(Path("exported"), manifest)
+    sample = served.read(Path("shapes/images/00.png").read_bytes())
+    assert sample.inputs[0].shape == (1, 1, 48, 48)
+    outputs = {"mask": (np.asarray(Image.open("out/00.png")) == [[[0]], [[128]], [[255]]])[None]}
+    answer = base64.b64decode(served.answer(outputs, {})["mask"])
+    assert answer == Path("out/00.png").read_bytes()
+
+
+def test_a_table_names_images_masks_and_groups(shapes):
+    """Images may be of many sizes then, and their masks are fitted like them."""
+    small(shapes / "images/03.png")
+    small(shapes / "masks/03.png")
+    files = [f"{number:02}.png" for number in range(80)]
+    columns = {"file": [f"images/{file}" for file in files], "patient": [n // 4 for n in range(80)]}
+    table = pd.DataFrame({**columns, "truth": [f"masks/{file}" for file in files]})
+    table.to_csv(shapes / "table.csv", index=False)
+    data = Masks(
+        path=str(shapes / "table.csv"), target="truth", group_column="patient",
+        image_size=(32, 40), resize="pad", batch_size=8,
+    )  # fmt: skip
+    images, masks = next(data.batches("train"))
+    assert (images.shape, masks.shape) == ((8, 1, 32, 40), (8, 32, 40))
+    assert data.known.output_names == ["0", "128", "255"]
+    groups = [set(data.parts[split].rows.numpy() // 4) for split in ("train", "val", "test")]
+    assert len(set.union(*groups)) == sum(map(len, groups)) == 20
+    mask = data.known.target.read(str(shapes / "masks/03.png"))
+    assert (mask[:, :4] == 0).all()  # what pads it
+    assert (mask > 0).mean() > 0.05
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda root: (root / "masks/03.png").unlink(), "has no mask"),
-        (lambda root: small(root / "images/03.png"), "is of another size"),
-        (lambda root: [file.unlink() for file in root.glob("images/*")], "there are no images in"),
+        (lambda root: (root / "masks/03.png").unlink(), "there is no shapes/masks/03.png; add it"),
+        (lambda root: small(root / "images/03.png"), "set --data.image_size"),
+        (
+            lambda root: [file.unlink() for file in root.glob("images/*")],
+            "there is no shapes/images; add it",
+        ),
     ],
 )
 def test_what_is_refused(run, shapes, change, message):
     change(shapes)
-    done = run("fit", "--config", CONFIG, "--data.path=shapes")
+    done = run("fit", "--config", CONFIG, "--data.dataset=folder", "--data.path=shapes")
     assert (done.code, message in done.err) == (2, True), done.err
 
 
@@ -96,13 +126,13 @@ def test_the_page_on_a_task_of_your_own(shapes):
     assert shown.partition("\n")[2] in CONFIG.with_name("model.py").read_text()
     names: dict = {"LightningModule": LightningModule, "JaccardIndex": JaccardIndex}
     exec(plain, {"nn": torch.nn, "torch": torch, **names}, names)
-    model = names["PlainSegmenter"](UNet(8, num_classes=3), 3)
+    model = names["PlainSegmenter"](UNet(8, num_classes=3, image_shape=(1, 48, 48)), 3)
     trainer = make_trainer(shapes.parent, max_epochs=30, use_distributed_sampler=False)
-    data = Masks(str(shapes), batch_size=8)
+    data = Masks("folder", str(shapes), target="mask", batch_size=8)
     trainer.fit(model, data)
     assert trainer.test(model, data, verbose=False)[0]["test/iou"] > 0.4, trainer.callback_metrics
 
 
 def small(file: Path) -> None:
     image = Image.open(io.BytesIO(file.read_bytes()))
-    image.resize((20, 20)).save(file)
+    image.resize((20, 20), Image.Resampling.NEAREST).save(file)

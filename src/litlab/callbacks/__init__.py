@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from litlab.callbacks.forecast_plots import ForecastPlots
     from litlab.callbacks.freeze import Freeze, FreezeRule
     from litlab.callbacks.gradients import AGC, GradNorms, OptimizerInBackward
-    from litlab.callbacks.image_plots import ImagePlots
+    from litlab.callbacks.image_plots import ImagePlots, MaskPlots
     from litlab.callbacks.lr_finder import LRFinder
     from litlab.callbacks.memory import VRAM, MemorySnapshot
     from litlab.callbacks.nan_guard import NaNGuard
@@ -35,7 +35,7 @@ __getattr__ = export_lazily(
         "forecast_plots": "ForecastPlots",
         "freeze": "Freeze FreezeRule",
         "gradients": "AGC GradNorms OptimizerInBackward",
-        "image_plots": "ImagePlots",
+        "image_plots": "ImagePlots MaskPlots",
         "lr_finder": "LRFinder",
         "memory": "VRAM MemorySnapshot",
         "nan_guard": "NaNGuard",

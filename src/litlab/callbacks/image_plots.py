@@ -7,7 +7,13 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from litlab.callbacks.reporting import make_axes, publish_figure, run_folder
-from litlab.callbacks.samples import EvenPick, Outputs, read_predictions, refuse
+from litlab.callbacks.samples import (
+    EvenPick,
+    Outputs,
+    from_test_step,
+    read_predictions,
+    refuse,
+)
 from litlab.types import PositiveInt
 
 if TYPE_CHECKING:
@@ -84,6 +90,59 @@ class ImagePlots(Callback):
             if len(rows):
                 pixels = denormalize(images.float(), getattr(trainer, "datamodule", None))
                 publish_figure(trainer, folder, name, draw_images(pixels, rows, self._outputs))
+
+
+class MaskPlots(Callback):
+    """Draw test images, their masks and those that are predicted: ``masks.png`` in the run folder,
+    and in the loggers.
+
+    The model's ``test_step`` returns a dict with ``predicted``, the class of each pixel, (batch,
+    height, width), like the targets of a batch; images are as of `ImagePlots`.
+
+    Args:
+        images: Number of test images, of the first batches.
+    """
+
+    files = ("masks.png",)
+
+    def __init__(self, images: PositiveInt = 8) -> None:
+        self.images = images
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._pick = EvenPick(self.images, trainer)
+        self._samples: list[list[Tensor]] = []
+
+    def on_test_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        predicted = from_test_step(self, pl_module, outputs, "predicted")
+        chosen = self._pick(predicted)
+        self._samples.append([part[chosen] for part in (*batch, predicted)])
+
+    def on_test_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        folder = run_folder(trainer)  # on every rank
+        if not self._samples or not trainer.is_global_zero:
+            return
+        images, *masks = (torch.cat(part).cpu() for part in zip(*self._samples, strict=True))
+        pixels = denormalize(images.float(), getattr(trainer, "datamodule", None))
+        most = max(int(mask.max()) for mask in masks)
+        figure, grid = make_axes(3, len(pixels), 1.3 * len(pixels), 4)
+        rows = {"image": pixels.movedim(1, -1), "mask": masks[0], "predicted": masks[1]}
+        for line, (name, pictures) in zip(grid, rows.items(), strict=True):
+            line[0].set_ylabel(name)
+            colours: Any = {"cmap": "gray", "vmin": 0, "vmax": 1}
+            if name != "image":
+                colours = {"cmap": "viridis", "vmin": 0, "vmax": most}
+            for axes, picture in zip(line, pictures, strict=True):
+                axes.set(xticks=[], yticks=[])
+                axes.imshow(picture, **colours)
+        publish_figure(trainer, folder, "masks", figure)
 
 
 def draw_images(pixels: Tensor, rows: Tensor, outputs: Outputs) -> "Figure":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from litlab.data.images.augment import Augment, uniform
+    from litlab.data.images.augment import Augment, move_images, uniform
     from litlab.data.images.datamodule import ImageData
     from litlab.data.images.public import PublicImages
     from litlab.data.module import ExperimentData
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from litlab.data.serving import Metadata, Sample, Serving, TensorSpec
     from litlab.data.store import progress_bar
     from litlab.data.tables.datamodule import TabularData
-    from litlab.data.target import Classes, Labels, Numbers, TargetMetadata
+    from litlab.data.target import Classes, Labels, Numbers, Target, TargetMetadata
     from litlab.data.text.datamodule import TextData
     from litlab.data.text.reading import PublicTexts
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __getattr__ = export_lazily(
     __name__,
     {
-        "images.augment": "Augment uniform",
+        "images.augment": "Augment move_images uniform",
         "images.datamodule": "ImageData",
         "images.public": "PublicImages",
         "module": "ExperimentData",
@@ -37,7 +37,7 @@ __getattr__ = export_lazily(
         "serving": "Metadata Sample Serving TensorSpec",
         "store": "progress_bar",
         "tables.datamodule": "TabularData",
-        "target": "Classes Labels Numbers TargetMetadata",
+        "target": "Classes Labels Numbers Target TargetMetadata",
         "text.datamodule": "TextData",
         "text.reading": "PublicTexts",
         "text.tokenizer": "PADDING UNKNOWN",

@@ -68,6 +68,25 @@ def make_images(
     return images.transpose(0, 2, 3, 1).squeeze(), labels, given
 
 
+def make_shapes(count: int = 600, size: int = 48) -> tuple[np.ndarray, np.ndarray]:
+    """Draw discs and boxes in noise, as bright as each other, so that a pixel alone does not tell
+    them apart; the same for the same arguments.
+
+    Returns:
+        uint8 images and masks, both (image, height, width); in a mask a disc is 255, a box 128.
+    """
+    rng, (y, x) = np.random.default_rng(0), np.mgrid[:size, :size]
+    masks = np.zeros((count, size, size), np.uint8)
+    for mask in masks:
+        for value in rng.permutation([128, 255]):
+            dy, dx = abs(y - rng.uniform(8, size - 8)), abs(x - rng.uniform(8, size - 8))
+            radius = rng.uniform(4, 9)
+            inside = np.hypot(dy, dx) if value == 255 else np.maximum(dy, dx) / 0.9
+            mask[inside < radius] = value
+    images = 90 + 70 * (masks > 0) + rng.normal(0, 40, masks.shape)
+    return images.clip(0, 255).astype(np.uint8), masks
+
+
 def make_corpus(num_classes: int) -> Frame:
     """Make texts to train and to test on; the same each time.
 

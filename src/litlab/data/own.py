@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from litlab.data.columns import Column, fit_column, read_columns
+from litlab.data.columns import Column, Kind, fit_column, read_columns
 from litlab.data.files import (
     FileFormat,
     Frame,
@@ -94,6 +94,8 @@ class OwnData(ExperimentData):
     """
 
     column_names: list[str] | None = None  # where a file has no row of names
+    target_kind: Kind | None = None  # what the cells of the target are; None: as the task wants
+    row_names: dict[str, list[Any]]  # what identifies the rows of `predict_input`, by column
 
     def __init__(
         self,
@@ -151,7 +153,8 @@ class OwnData(ExperimentData):
         """
         # The target and the columns that split are no inputs
         of_task = {"regression": "number", None: "target"}
-        apart = dict.fromkeys(self.targets, of_task.get(self.task, "category"))
+        kind = self.target_kind or of_task.get(self.task, "category")
+        apart = dict.fromkeys(self.targets, kind)
         apart |= self.split.columns
         inputs = [name for name in kinds if name not in apart and name != self.id_column]
         kinds = {name: kinds[name] for name in inputs} | apart
@@ -171,15 +174,27 @@ class OwnData(ExperimentData):
         has_classes = columns[first].kind == "category" and self.task != "labels"
         labels = rows[first].factorize(sort=True)[0] if has_classes else None
         split = self.split.divide(rows, labels, given)
-        train = rows[split == "train"]
-        if columns[first].kind == "number":
-            target: Target = fit_numbers(train, self.targets, where)
-        elif has_classes:
-            target = fit_classes(rows, first, split, where)
-        else:
-            target = fit_labels(train, self.targets, self.label_separator, where)
+        target = self.fit_target(rows, columns, split, where)
         known = {name: columns[name] for name in inputs}
         return Table(rows[inputs], rows[self.targets], split, known, target)
+
+    def fit_target(
+        self, rows: Frame, columns: dict[str, Column], split: np.ndarray, where: str
+    ) -> Target:
+        """Decide what is to be predicted; override it for a target of your own.
+
+        Args:
+            rows: All rows, read.
+            columns: What their columns are.
+            split: The split of each, str of shape (row,); empty where it is left out.
+            where: What messages call the file.
+        """
+        first, train = self.targets[0], rows[split == "train"]
+        if columns[first].kind == "number":
+            return fit_numbers(train, self.targets, where)
+        if self.task == "labels":
+            return fit_labels(train, self.targets, self.label_separator, where)
+        return fit_classes(rows, first, split, where)
 
     def fit_columns(self, raw: Frame, kinds: dict[str, Any], where: str) -> dict[str, Column]:
         """Decide what the cells of some columns mean, see `fit_column`; refuse a file without
@@ -210,7 +225,7 @@ class OwnData(ExperimentData):
         raw = self.read_cells(source)
         where = name_source(source, "--input")
         rows = self.known.read(raw, where, self.form, self.bad_rows)
-        self._predicted = name_rows(raw.loc[rows.index], self.id_column, "--input")
+        self.row_names = name_rows(raw.loc[rows.index], self.id_column, "--input")
         return rows
 
     def read_cells(self, source: Source, setting: str = "--input") -> Frame:
@@ -227,4 +242,4 @@ class OwnData(ExperimentData):
             path: The file; one that is there is replaced.
         """
         predicted = torch.cat([output.cpu() for output in outputs])
-        write_outputs(Path(path), self._predicted, self.metadata.target, predicted)
+        write_outputs(Path(path), self.row_names, self.metadata.target, predicted)

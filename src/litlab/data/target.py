@@ -25,6 +25,7 @@ from litlab.util.text import some
 
 Task = Literal["classification", "regression", "labels"]
 Scores = dict[str, float]
+TARGETS: dict[str, Any] = {}  # the kinds of targets by their tasks
 LARGEST = 1e16  # standard deviation: float32 holds the squares
 _YES, _NO = ("1", "True", "yes", "y"), ("0", "False", "no", "n")
 
@@ -37,10 +38,14 @@ class Target(ABC):
         columns: Columns of the file that hold it.
     """
 
-    task: ClassVar[Task]
+    task: ClassVar[str]  # left out, the name of the class
     model: ClassVar[str]  # the task module that is for it
     guess: ClassVar[str]  # what is best without looking at the inputs
     columns: list[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.task = vars(cls).get("task", cls.__name__)
+        TARGETS[cls.task] = cls
 
     @property
     @abstractmethod
@@ -55,14 +60,14 @@ class Target(ABC):
     def spec(self) -> TensorSpec:
         """Return the output of a deployed model."""
 
-    @abstractmethod
     def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
-        """Return the columns of a file of predictions.
+        """Return the columns of a file of predictions; here one for each name.
 
         Args:
             outputs: Of shape (row, name).
             prefix: What the names of classes begin with.
         """
+        return {prefix + name: values for name, values in zip(self.names, outputs.T, strict=True)}
 
     @abstractmethod
     def answer(self, output: np.ndarray) -> dict[str, Any]:
@@ -277,7 +282,7 @@ class TargetMetadata(Metadata):
         return texts if len(texts) == 1 else []
 
     @property
-    def task(self) -> Task:
+    def task(self) -> str:
         return self.target.task
 
     @property
@@ -308,9 +313,6 @@ class TargetMetadata(Metadata):
     @property
     def target_std(self) -> list[float]:
         return getattr(self.target, "std", [])
-
-
-TARGETS: dict[str, Any] = {kind.task: kind for kind in (Classes, Numbers, Labels)}
 
 
 def load_target(state: dict[str, Any]) -> Target:

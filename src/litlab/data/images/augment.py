@@ -11,7 +11,7 @@ from torch.nn import functional
 from litlab.data.images.serving import ImageServing
 from litlab.types import NonNegativeFloat, NonNegativeInt
 
-_DRAWN = ("crop_y", "crop_x", "cutout_y", "cutout_x", "brightness", "contrast")
+_DRAWN = ("cutout_y", "cutout_x", "brightness", "contrast")
 _GREY = (0.2989, 0.587, 0.114)  # of red, green and blue, as in torchvision
 # The constants of splitmix64 as int64: torch multiplies modulo 2**64 all the same.
 _GOLDEN, _MIX_1, _MIX_2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
@@ -59,23 +59,9 @@ def augment_batch(
     Returns:
         float32 of shape (batch, channel, height, width), normalised.
     """
-    crop_y, crop_x, cutout_y, cutout_x, brightness, contrast = uniform(index, seed, epoch, *_DRAWN)
-    _, height, width = shape = serving.metadata.image_shape
-
-    if augment.crop:
-        if images.shape[1:] == shape:
-            images = reflect_pad(images, augment.crop)
-        shifts = 2 * augment.crop + 1
-        images = _crop(images, (crop_y * shifts).long(), (crop_x * shifts).long(), height, width)
-
-    if augment.flip != "none":
-        turn = epoch if augment.flip == "alternating" else 0
-        is_mirrored = ((uniform(index, seed, epoch - turn, "flip")[0] < 0.5) + turn) % 2
-        # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no
-        # wait for a GPU.
-        place = torch.arange(len(images), device=images.device) + len(images) * is_mirrored
-        images = torch.cat((images, images.flip(3))).index_select(0, place)
-
+    cutout_y, cutout_x, brightness, contrast = uniform(index, seed, epoch, *_DRAWN)
+    _, height, width = serving.metadata.image_shape
+    images = move_images(images, index, augment, (height, width), seed, epoch)
     if augment.brightness or augment.contrast:
         brightness = _factors(brightness, augment.brightness)
         images = _adjust(images, brightness, _factors(contrast, augment.contrast))
@@ -85,6 +71,39 @@ def augment_batch(
         columns = _mark(cutout_x, width, augment.cutout)
         # Quicker than `masked_fill_`; 0 is the mean
         images.mul_(~(rows[:, None, :, None] & columns[:, None, None]))
+    return images
+
+
+def move_images(
+    images: Tensor, index: Tensor, augment: Augment, size: tuple[int, int], seed: int, epoch: int
+) -> Tensor:
+    """Crop and flip a batch; what is true of each pixel, such as a mask, in the same way.
+
+    Args:
+        images: As of `augment_batch`.
+        index: As of `augment_batch`.
+        augment: What to do.
+        size: Height and width of the result.
+        seed: Seed of the draws.
+        epoch: Number of the epoch, from 0.
+
+    Returns:
+        uint8 of shape (batch, channel, height, width).
+    """
+    if augment.crop:
+        if images.shape[2:] == size:
+            images = reflect_pad(images, augment.crop)
+        shifts = 2 * augment.crop + 1
+        y, x = (uniform(index, seed, epoch, "crop_y", "crop_x") * shifts).long()
+        images = _crop(images, y, x, *size)
+
+    if augment.flip != "none":
+        turn = epoch if augment.flip == "alternating" else 0
+        is_mirrored = ((uniform(index, seed, epoch - turn, "flip")[0] < 0.5) + turn) % 2
+        # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no
+        # wait for a GPU.
+        place = torch.arange(len(images), device=images.device) + len(images) * is_mirrored
+        images = torch.cat((images, images.flip(3))).index_select(0, place)
     return images
 
 

@@ -460,7 +460,7 @@ class ImageData(OwnData):
         return (images, batch["target"]) if "target" in batch else images
 
     @property
-    def _served(self) -> ImageMetadata:
+    def served(self) -> ImageMetadata:
         """The metadata for new images: with `image_size` set, those of other sizes are fitted;
         those with colours become grey where the others are.
         """
@@ -469,7 +469,7 @@ class ImageData(OwnData):
         return replace(self.metadata, resize=resize, refuses_colours=False)
 
     def serving(self) -> ImageServing:
-        return ImageServing(self._served)
+        return ImageServing(self.served)
 
     def open_input(self, source: str) -> LazyImages:
         """Open what ``predict --input`` names: a folder, an image, or a table or Parquet as
@@ -493,9 +493,9 @@ class ImageData(OwnData):
         rows = [*range(len(names))]
         if self.bad_rows == "drop":
             problems: dict[int, str] = {}
-            rows = [row for row, _ in decode_good(images, self._served, rows, problems)]
-            drop_bad_images(names, problems, self._served, "drop", "--input")
-        self._predicted = {
+            rows = [row for row, _ in decode_good(images, self.served, rows, problems)]
+            drop_bad_images(names, problems, self.served, "drop", "--input")
+        self.row_names = {
             name: [cells[row] for row in rows] for name, cells in {**told, "file": names}.items()
         }
-        return LazyImages(images, torch.tensor(rows), form=self._served)
+        return LazyImages(images, torch.tensor(rows), form=self.served)

@@ -244,9 +244,21 @@ def decode(source: Source, form: ImageMetadata, change: Change | None = None) ->
     if change is not None:
         image = change(image)
     _, height, width = form.image_shape
-    if image.size != (width, height):
-        image = _FITTING[form.resize or "crop"](image, (width, height), Image.Resampling.BILINEAR)
+    image = fit_picture(image, (height, width), form.resize)
     return np.ascontiguousarray(np.atleast_3d(np.asarray(image)).transpose(2, 0, 1))
+
+
+def fit_picture(
+    picture: Picture,
+    size: tuple[int, int],
+    resize: Resize | None,
+    resampling: Image.Resampling = Image.Resampling.BILINEAR,
+) -> Picture:
+    """Bring a picture to a size, height and width."""
+    height, width = size
+    if picture.size == (width, height):
+        return picture
+    return _FITTING[resize or "crop"](picture, (width, height), resampling)
 
 
 def _is_heic(source: Any) -> bool:

@@ -331,7 +331,7 @@ class TextData(OwnData):
     def open_input(self, source: str) -> TokenizedTexts:
         rows = self.read_input(source)
         texts = join_texts(rows, list(rows))[TEXT]
-        self._predicted["text"] = texts.str[:_SHOWN].tolist()
+        self.row_names["text"] = texts.str[:_SHOWN].tolist()
         part = encode(self.metadata.tokenizer, texts.tolist())
         return TokenizedTexts(part, self.metadata, "predict")
 

@@ -72,7 +72,7 @@ def test_input_to_predict(tmp_path, make_data):
         (tmp_path / name).write_text(content, newline="")
         data = make_data(**options)
         rows = data.read_input(str(tmp_path / name))
-        return dict(zip(data._predicted["row"], rows["text"], strict=True))
+        return dict(zip(data.row_names["row"], rows["text"], strict=True))
 
     assert read("in.txt", "one\r\n\r\nNA \u2028 parts\n") == {1: "one", 3: "NA \u2028 parts"}
     message = refusal(prepared, make_data(path=str(tmp_path / "in.txt")))
