@@ -26,6 +26,7 @@ from litlab.commands.export.parity import compare
 from litlab.commands.export.quantize import check_kind, quantize
 from litlab.data.serving import Serving
 from litlab.data.store import replace_folder
+from litlab.errors import UserError, first_line
 from litlab.metrics import StageMetrics
 from litlab.util.text import print_table
 
@@ -113,11 +114,24 @@ def test_model(trainer: Trainer, experiment: Experiment) -> Metrics:
 def test_exported(
     metrics: StageMetrics, batches: Iterable[Any], serving: Serving, run: Run
 ) -> Metrics:
-    """Return the test metrics of an exported model, which has no loss."""
+    """Return the test metrics of an exported model, which has no loss.
+
+    Raises:
+        UserError: They don't take what it returns.
+    """
     for batch in batches:
         outputs = run([tensor.contiguous().numpy() for tensor in serving.raw(batch)])
         predicted = serving.predicted([torch.from_numpy(array) for array in outputs])
-        metrics.add(torch.tensor(math.nan), predicted, serving.target(batch))
+        target = serving.target(batch)
+        try:
+            metrics.add(torch.tensor(math.nan), predicted, target)
+            metrics.flush()
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise UserError(
+                f"export: the test's metrics can't take {(*predicted.shape,)} of predict_step for a "
+                f"target of {(*target.shape,)} ({first_line(error)}); let predict_step return what "
+                "convert does, or change it in predicted() of the Serving"
+            ) from error
     return take_finite(metrics.compute())
 
 

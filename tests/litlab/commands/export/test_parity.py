@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torchmetrics import JaccardIndex
 
+from litlab.commands.export import export_run
 from litlab.commands.export.parity import Parity, compare
 from litlab.data.serving import BATCH, TIME, TensorSpec
 from litlab.errors import UserError
+from litlab.metrics import StageMetrics
 from tests.litlab.commands.export.test_graph import Rows
 
 ROWS = torch.arange(300.0).view(100, 3)
@@ -85,3 +88,11 @@ def test_what_is_too_far():
     ]:
         with pytest.raises(UserError, match="differs by"):
             parity.check(0.1, is_quantized)
+
+
+def test_metrics_that_take_no_predictions_are_named():
+    """As of a model whose `predict_step` returns something else than `convert`."""
+    metrics = StageMetrics("test", {"iou": JaccardIndex("multiclass", num_classes=3)})
+    batches = [(ROWS[:4], torch.zeros(4, 2, 2, dtype=torch.int64))]
+    with pytest.raises(UserError, match=r"can't take \(4, 3\) .* for a target of \(4, 2, 2\)"):
+        export_run.test_exported(metrics, batches, Rows(), list)
