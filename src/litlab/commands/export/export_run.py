@@ -128,8 +128,8 @@ def test_exported(
             metrics.flush()
         except (RuntimeError, ValueError, TypeError) as error:
             raise UserError(
-                f"export: the test's metrics can't take {(*predicted.shape,)} of predict_step for a "
-                f"target of {(*target.shape,)} ({first_line(error)}); let predict_step return what "
+                f"export: the test's metrics can't take {(*predicted.shape,)} of predict_step for "
+                f"a target of {(*target.shape,)} ({first_line(error)}); let predict_step return what "
                 "convert does, or change it in predicted() of the Serving"
             ) from error
     return take_finite(metrics.compute())

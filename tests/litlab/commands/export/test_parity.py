@@ -93,6 +93,7 @@ def test_what_is_too_far():
 def test_metrics_that_take_no_predictions_are_named():
     """As of a model whose `predict_step` returns something else than `convert`."""
     metrics = StageMetrics("test", {"iou": JaccardIndex("multiclass", num_classes=3)})
-    batches = [(ROWS[:4], torch.zeros(4, 2, 2, dtype=torch.int64))]
-    with pytest.raises(UserError, match=r"can't take \(4, 3\) .* for a target of \(4, 2, 2\)"):
-        export_run.test_exported(metrics, batches, Rows(), list)
+    serving = Rows()
+    serving.target = lambda batch: torch.zeros(4, 2, 2, dtype=torch.int64)
+    with pytest.raises(UserError, match=r"can't take \(4, 3\) .* a target of \(4, 2, 2\)"):
+        export_run.test_exported(metrics, [ROWS[:4]], serving, list)
