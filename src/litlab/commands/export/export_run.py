@@ -129,7 +129,7 @@ def test_exported(
         except (RuntimeError, ValueError, TypeError) as error:
             raise UserError(
                 f"export: the test's metrics can't take {(*predicted.shape,)} of predict_step for "
-                f"a target of {(*target.shape,)} ({first_line(error)}); let predict_step return what "
+                f"a target of {(*target.shape,)} ({first_line(error)}); return from it what "
                 "convert does, or change it in predicted() of the Serving"
             ) from error
     return take_finite(metrics.compute())
