@@ -2,9 +2,11 @@
 asked for.
 """
 
+import inspect
 import json
 import os
 import re
+from argparse import SUPPRESS
 from collections.abc import Container
 from contextlib import nullcontext
 from enum import Enum
@@ -79,6 +81,19 @@ class ExperimentParser(LightningArgumentParser):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
         self.argv = Flags()
+        self.hands_on = False
+
+    def add_function_arguments(self, function: Any, *args: Any, **kwargs: Any) -> list[str]:
+        names = super().add_function_arguments(function, *args, **kwargs)
+        self.hands_on = hands_on(function, names)
+        return names
+
+    def parse_object(self, cfg_obj: Any, *args: Any, **kwargs: Any) -> Namespace:
+        # Of such a function any argument, which its call may refuse
+        if self.hands_on:
+            for name in {*cfg_obj.keys()} - {action.dest for action in self._actions}:
+                self.add_argument(f"--{name}", type=Any, default=SUPPRESS)
+        return super().parse_object(cfg_obj, *args, **kwargs)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # a parser with which jsonargparse tries a value
@@ -86,6 +101,33 @@ class ExperimentParser(LightningArgumentParser):
         from litlab.cli.parse_errors import explain
 
         raise UserError(explain(message, self)) from ex
+
+
+def hands_on(function: Any, names: list[str]) -> bool:
+    """Return whether a function takes arguments that only its call can tell, as those of
+    ``timm.create_model`` depend on its model.
+
+    Args:
+        function: The function.
+        names: The arguments that the parser found.
+    """
+    kinds = [value.kind for value in inspect.signature(function).parameters.values()]
+    return kinds[-1:] == [inspect.Parameter.VAR_KEYWORD] and len(names) < len(kinds)
+
+
+def name_unknown(block: dict[str, Any]) -> None:
+    """Put the arguments that only the call of a function can tell where jsonargparse has them: any
+    parser reads them from there.
+    """
+    from litlab.cli.parse_errors import list_arguments
+
+    function, settings = imported(block["class_path"]), block.get("init_args", {})
+    if not inspect.isfunction(function):
+        return
+    names = list_arguments(block["class_path"])
+    unknown = settings.keys() - names
+    if unknown and hands_on(function, names):
+        block["dict_kwargs"] = {name: settings.pop(name) for name in unknown}
 
 
 class Command(LightningCLI):
@@ -230,9 +272,11 @@ class Command(LightningCLI):
         text = self.parser.dump(
             config or self.config, format="json", skip_none=False, skip_validation=True
         )
-        return {
-            name: value for name, value in json.loads(text).items() if name not in OF_THE_COMMAND
-        }
+        settings = json.loads(text)
+        network = settings["model"].get("init_args", {}).get("network")
+        if isinstance(network, dict):
+            name_unknown(network)
+        return {name: value for name, value in settings.items() if name not in OF_THE_COMMAND}
 
     def settings_of(self, file: Path) -> dict[str, Any]:
         """Return what a config file alone would set, of a run that this command has read."""
