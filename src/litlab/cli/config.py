@@ -2,11 +2,9 @@
 asked for.
 """
 
-import inspect
 import json
 import os
 import re
-from argparse import SUPPRESS
 from collections.abc import Container
 from contextlib import nullcontext
 from enum import Enum
@@ -81,19 +79,15 @@ class ExperimentParser(LightningArgumentParser):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
         self.argv = Flags()
-        self.hands_on = False
 
-    def add_function_arguments(self, function: Any, *args: Any, **kwargs: Any) -> list[str]:
-        names = super().add_function_arguments(function, *args, **kwargs)
-        self.hands_on = hands_on(function, names)
-        return names
-
-    def parse_object(self, cfg_obj: Any, *args: Any, **kwargs: Any) -> Namespace:
-        # Of such a function any argument, which its call may refuse
-        if self.hands_on:
-            for name in {*cfg_obj.keys()} - {action.dest for action in self._actions}:
-                self.add_argument(f"--{name}", type=Any, default=SUPPRESS)
-        return super().parse_object(cfg_obj, *args, **kwargs)
+    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Any = None, namespace: Any = None, **kwargs: Any
+    ) -> Namespace:
+        """Parse flags; arguments that only the call of a function can tell go to its
+        ``dict_kwargs``, as those of ``timm.create_model``.
+        """
+        args = [name_dict_kwargs(arg, namespace) for arg in args] if namespace else args
+        return super().parse_args(args, namespace, **kwargs)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # a parser with which jsonargparse tries a value
@@ -103,31 +97,22 @@ class ExperimentParser(LightningArgumentParser):
         raise UserError(explain(message, self)) from ex
 
 
-def hands_on(function: Any, names: list[str]) -> bool:
-    """Return whether a function takes arguments that only its call can tell, as those of
-    ``timm.create_model`` depend on its model.
-
-    Args:
-        function: The function.
-        names: The arguments that the parser found.
+def name_dict_kwargs(flag: str, config: Namespace) -> str:
+    """Return a flag such as ``--network.bn_eps=0.01`` with ``dict_kwargs`` in it, where the
+    function of the block, here the network's, takes the argument without naming it.
     """
-    kinds = [value.kind for value in inspect.signature(function).parameters.values()]
-    return kinds[-1:] == [inspect.Parameter.VAR_KEYWORD] and len(names) < len(kinds)
+    key, _, name = (
+        flag.partition("=")[0].removeprefix("--").replace("init_args.", "").partition(".")
+    )
+    block = config.get(key)
+    if not name or "." in name or not isinstance(block, Namespace) or "class_path" not in block:
+        return flag
+    from litlab.cli.parse_errors import list_arguments, takes_others
 
-
-def name_unknown(block: dict[str, Any]) -> None:
-    """Put the arguments that only the call of a function can tell where jsonargparse has them: any
-    parser reads them from there.
-    """
-    from litlab.cli.parse_errors import list_arguments
-
-    function, settings = imported(block["class_path"]), block.get("init_args", {})
-    if not inspect.isfunction(function):
-        return
-    names = list_arguments(block["class_path"])
-    unknown = settings.keys() - names
-    if unknown and hands_on(function, names):
-        block["dict_kwargs"] = {name: settings.pop(name) for name in unknown}
+    path = block.class_path
+    if name in ("class_path", *list_arguments(path)) or not takes_others(path):
+        return flag
+    return f"--{key}.dict_kwargs.{name}={flag.partition('=')[2]}"
 
 
 class Command(LightningCLI):
@@ -272,11 +257,9 @@ class Command(LightningCLI):
         text = self.parser.dump(
             config or self.config, format="json", skip_none=False, skip_validation=True
         )
-        settings = json.loads(text)
-        network = settings["model"].get("init_args", {}).get("network")
-        if isinstance(network, dict):
-            name_unknown(network)
-        return {name: value for name, value in settings.items() if name not in OF_THE_COMMAND}
+        return {
+            name: value for name, value in json.loads(text).items() if name not in OF_THE_COMMAND
+        }
 
     def settings_of(self, file: Path) -> dict[str, Any]:
         """Return what a config file alone would set, of a run that this command has read."""
