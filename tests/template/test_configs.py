@@ -51,6 +51,7 @@ def test_it_is_fitted_trained_and_tested_again(run, short):
     model = [
         "--model=Classifier",
         f"--model.network={network}",
+        "--model.network.drop_rate=0.1",  # an argument of the model
         "--model.optimizer=torch.optim.AdamW",
     ]
     done = run(

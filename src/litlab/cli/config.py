@@ -80,12 +80,39 @@ class ExperimentParser(LightningArgumentParser):
         super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
         self.argv = Flags()
 
+    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Any = None, namespace: Any = None, **kwargs: Any
+    ) -> Namespace:
+        """Parse flags; arguments that only the call of a function can tell go to its
+        ``dict_kwargs``, as those of ``timm.create_model``.
+        """
+        args = [name_dict_kwargs(arg, namespace) for arg in args] if namespace else args
+        return super().parse_args(args, namespace, **kwargs)
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # a parser with which jsonargparse tries a value
             super().error(message, ex)
         from litlab.cli.parse_errors import explain
 
         raise UserError(explain(message, self)) from ex
+
+
+def name_dict_kwargs(flag: str, config: Namespace) -> str:
+    """Return a flag such as ``--network.bn_eps=0.01`` with ``dict_kwargs`` in it, where the
+    function of the block, here the network's, takes the argument without naming it.
+    """
+    key, _, name = (
+        flag.partition("=")[0].removeprefix("--").replace("init_args.", "").partition(".")
+    )
+    block = config.get(key)
+    if not name or "." in name or not isinstance(block, Namespace) or "class_path" not in block:
+        return flag
+    from litlab.cli.parse_errors import list_arguments, takes_others
+
+    path = block.class_path
+    if name in ("class_path", *list_arguments(path)) or not takes_others(path):
+        return flag
+    return f"--{key}.dict_kwargs.{name}={flag.partition('=')[2]}"
 
 
 class Command(LightningCLI):

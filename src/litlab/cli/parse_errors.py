@@ -6,6 +6,7 @@ that is not on the list, as of another version of jsonargparse, is shown as it i
 """
 
 import ast
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -206,6 +207,8 @@ def explain_unknown_key(mistake: Mistake, found: Found) -> str:
     mistake.keys.append(name)
     names = list_arguments(path)
     otherwise = f"; it has {some(names)}" if names else "; name a class with class_path"
+    if takes_others(path):  # only in YAML: see `name_dict_kwargs`
+        otherwise = "; put an argument that it hands on in dict_kwargs"
     return f"{kind} has no '{name}'{nearest(name, names, otherwise)}"
 
 
@@ -219,6 +222,18 @@ def list_arguments(path: str) -> list[str]:
     is_class = isinstance(target, type)
     add = parser.add_class_arguments if is_class else parser.add_function_arguments
     return add(target, fail_untyped=False)
+
+
+def takes_others(path: str) -> bool:
+    """Return whether a function takes arguments that only its call can tell, as
+    ``timm.create_model`` does.
+    """
+    function = imported(path)
+    if not inspect.isfunction(function):
+        return False
+    parameters = [*inspect.signature(function).parameters.values()]
+    is_open = any(last.kind is last.VAR_KEYWORD for last in parameters[-1:])
+    return is_open and len(list_arguments(path)) < len(parameters)
 
 
 # Classes

@@ -25,8 +25,10 @@ OUT_OF_MEMORY = (
 REFUSING = ("/pytorch/loops/fit_loop.py", "/pytorch/callbacks/early_stopping.py")
 # What a constructor says of its arguments.
 OF_ARGUMENTS = (ValueError, MisconfigurationException, ImportError, OSError)
-# What Python (3.11 to 3.13) says of a class that is called without one of its arguments.
+# What Python (3.11 to 3.13) says of a class that is called without one of its arguments, or with
+# one that it has not.
 MISSING = re.compile(r"(?:\w+\.)*(\w+)\.__init__\(\) missing \d+ required .*?arguments?: (.+)")
+UNKNOWN = re.compile(r"(?:\w+\.)*(\w+)\.__init__\(\) got an unexpected keyword argument (.+)")
 
 
 def describe_error(error: BaseException) -> str | None:
@@ -58,6 +60,8 @@ def describe_error(error: BaseException) -> str | None:
         line = first_line(causes[-1])
     elif place and (missing := MISSING.fullmatch(str(causes[-1]))):
         line = f"{missing[1]} needs {missing[2]}; add it"
+    elif place and (unknown := UNKNOWN.fullmatch(str(causes[-1]))):
+        line = f"{unknown[1]} has no {unknown[2]}; correct it, or leave it out"
     elif is_refusal(error) or getattr(error, "errno", None) in OF_THE_SYSTEM:
         line = first_line(error)
     else:

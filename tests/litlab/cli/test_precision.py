@@ -73,6 +73,41 @@ def test_tf32(monkeypatch):
     assert products == ["highest", "high"]
 
 
+def test_a_cpu_trains_depthwise_convolutions_in_float32(caplog):
+    depthwise = nn.Conv2d(4, 8, 3, groups=4)
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), depthwise, nn.Conv2d(8, 4, 1, groups=2))
+    plugin = ExperimentTrainer(accelerator="cpu", precision="bf16-mixed", **QUIET).precision_plugin
+    seen = []
+    plugin.convert_module(network)
+    for layer in network:
+        layer.register_forward_hook(lambda layer, inputs, output: seen.append(output.dtype))
+    images = torch.randn(2, 3, 8, 8)
+    half, single = torch.bfloat16, torch.float32
+
+    with plugin.train_step_context():
+        network(images)
+        with torch.no_grad():  # where bfloat16 is the faster one
+            network(images)
+    network(images)
+    assert seen == [half, single, half, half, half, half, single, single, single]
+    with plugin.train_step_context():
+        with pytest.raises(RuntimeError, match="channels"):
+            depthwise(images)
+        assert torch.is_autocast_enabled("cpu")
+        plugin.teardown()
+        assert depthwise(network[0](images)).dtype == half
+
+    # The advice, and that following it ends it
+    assert "channels_last: true" in caplog.text
+    caplog.clear()
+    plugin.convert_module(network.to(memory_format=torch.channels_last))
+    assert "channels_last" not in caplog.text
+    caplog.clear()
+    plugin.teardown()
+    plugin.convert_module(nn.Conv2d(3, 4, 3))
+    assert not caplog.text
+
+
 # bf16-true and 16-true
 
 

@@ -1,0 +1,89 @@
+"""Functions such as ``timm.create_model``, whose further arguments only their call can tell."""
+
+import json
+from typing import Any
+
+import pytest
+from jsonargparse import ArgumentParser
+from torch import nn
+
+from litlab.cli.config import ExperimentParser
+from litlab.cli.run_errors import describe_error
+from litlab.errors import UserError, building
+
+KINDS = {"linear": nn.Linear, "conv": nn.Conv2d}
+
+
+def make_layer(kind: str, width: int = 2, **settings: Any) -> nn.Module:
+    """Make a layer as timm makes models."""
+    return KINDS[kind](3, width, **settings)
+
+
+def make_linear(width: int = 2, **settings: Any) -> nn.Module:
+    """Make a layer of which the parser knows all arguments."""
+    return nn.Linear(3, width, **settings)
+
+
+class Holder(nn.Module):
+    """What has a network."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+
+def parse(path: str, *flags: str) -> Any:
+    parser = ExperimentParser()
+    parser.add_argument("--model", type=nn.Module | None)
+    model = [f"--model={__name__}.Holder", f"--model.network={path}"]
+    return parser, parser.parse_args([*model, *flags])
+
+
+@pytest.mark.parametrize(
+    ("flags", "value"),
+    [
+        (["kind=conv", "kernel_size=5"], (5, 5)),
+        (["kind=conv", "init_args.kernel_size=[1, 3]"], (1, 3)),
+        (["kernel_size=1", "init_args.kind=conv"], (1, 1)),
+        (["kind=conv", "dict_kwargs.kernel_size=7"], (7, 7)),
+        (
+            ["kind=conv", "dict_kwargs.kernel_size=7", "dict_kwargs.bias=false", "kernel_size=3"],
+            (3, 3),
+        ),
+    ],
+)
+def test_every_parser_reads_them_and_the_last_one_counts(flags, value):
+    flags = [f"--model.network.{flag}" for flag in ("width=4", *flags)]
+    parser, config = parse(f"{__name__}.make_layer", *flags)
+    layer = parser.instantiate(config).model.network
+    assert (layer.kernel_size, layer.out_channels) == (value, 4)
+
+    # Such as Lightning's own, from a checkpoint
+    plain = ArgumentParser(exit_on_error=False)
+    plain.add_argument("--network", type=nn.Module)
+    block = config.model.init_args.network.as_dict()
+    again = plain.instantiate(plain.parse_object({"network": block})).network
+    assert (again.kernel_size, again.out_channels) == (value, 4)
+
+
+def test_one_that_the_call_refuses_is_named():
+    flags = [f"--model.network.{flag}" for flag in ("kind=conv", "kernel_size=5", "gruops=3")]
+    parser, config = parse(f"{__name__}.make_layer", *flags)
+    with pytest.raises(ValueError, match="gruops") as caught, building("model"):
+        parser.instantiate(config)
+    line = "model: Conv2d has no 'gruops'; correct it, or leave it out"
+    assert str(describe_error(caught.value)).startswith(line)
+
+
+@pytest.mark.parametrize("path", [f"{__name__}.make_linear", "torch.nn.Identity", "torch.nn.Tanh"])
+def test_what_the_parser_can_tell_is_checked(path):
+    with pytest.raises(UserError, match="kernel_size"):
+        parse(path, "--model.network.kernel_size=5")
+
+
+def test_in_yaml_the_advice_works():
+    block = {"class_path": f"{__name__}.make_layer", "init_args": {"kind": "conv"}}
+    with pytest.raises(UserError, match=r"has no 'kernel_size'; put .* in dict_kwargs"):
+        parse(json.dumps({**block, "init_args": {"kind": "conv", "kernel_size": 3}}))
+    parser, config = parse(json.dumps({**block, "dict_kwargs": {"kernel_size": 3}}))
+    assert parser.instantiate(config).model.network.kernel_size == (3, 3)
