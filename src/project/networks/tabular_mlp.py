@@ -92,7 +92,7 @@ class PiecewiseLinear(nn.Module):
         dim: Dimensions of an embedding.
     """
 
-    def __init__(self, edges: Sequence[Sequence[float]], dim: int) -> None:
+    def __init__(self, edges: list[list[float]], dim: int) -> None:
         super().__init__()
         bins = max(map(len, edges)) - 1
         # Columns of fewer bins get their last one several times
