@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from litlab.types import HalfOpenUnitInterval, PositiveInt
+from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt
 
 
 class TabularMLP(nn.Module):
@@ -22,7 +22,8 @@ class TabularMLP(nn.Module):
             left out.
         num_outputs: Classes or targets. Taken from the data when left out.
         hidden_sizes: Units of each hidden layer, at least one.
-        number_dim: Dimensions of the embedding of a number.
+        number_dim: Dimensions of the embedding of a number; 0: numbers go in as they are, which
+            suits many alike ones, such as pixels.
         embed_dim: Most dimensions of an embedding; categories of which there are few get half as
             many as they are.
         dropout: Share of the hidden units that are dropped in training.
@@ -38,7 +39,7 @@ class TabularMLP(nn.Module):
         category_sizes: list[int] | None = None,
         num_outputs: int | None = None,
         hidden_sizes: Sequence[PositiveInt] = (256, 256),
-        number_dim: PositiveInt = 16,
+        number_dim: NonNegativeInt = 16,
         embed_dim: PositiveInt = 16,
         dropout: HalfOpenUnitInterval = 0.1,
         category_dropout: HalfOpenUnitInterval = 0.05,
@@ -54,8 +55,9 @@ class TabularMLP(nn.Module):
         self.embeddings = nn.ModuleList(
             nn.Embedding(size, dim) for size, dim in zip(sizes, dims, strict=True)
         )
-        self.numbers = PiecewiseLinear(edges, number_dim) if edges else nn.Identity()
-        width = number_dim * len(edges) + sum(dims)
+        is_embedded = edges and number_dim
+        self.numbers = PiecewiseLinear(edges, number_dim) if is_embedded else nn.Identity()
+        width = (number_dim or 1) * len(edges) + sum(dims)
         layers: list[nn.Module] = []
         for hidden in hidden_sizes:
             layers += [nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout)]

@@ -21,6 +21,14 @@ def test_each_category_counts_by_its_own_embedding(numbers, sizes):
     assert differs.nonzero().flatten().tolist() == ([0] if sizes else [])
 
 
+def test_numbers_go_in_as_they_are():
+    network = TabularMLP([[0.0, 1.0]], None, 1, (8,), number_dim=0).eval()
+    outside = torch.tensor([[5.0], [9.0]])
+    expected = network.layers(outside)
+    assert torch.equal(network(outside, torch.empty(2, 0, dtype=torch.int64)), expected)
+    assert expected[0] != expected[1]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_a_number_is_embedded_by_what_its_bins_weigh(dtype):
     """Bins of different number and size, some too small to tell apart; beyond them all stays."""
