@@ -1,26 +1,29 @@
-"""A network for tables: embeddings of categories beside the numbers, and hidden layers on both."""
+"""A network for tables: embeddings of numbers and categories, and hidden layers on both."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from litlab.types import HalfOpenUnitInterval, PositiveInt
+from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt
 
 
 class TabularMLP(nn.Module):
-    """Embed each category (Guo & Berkhahn 2016, arXiv:1604.06737), join numbers, and put hidden
-    layers on top.
+    """Embed each number (`PiecewiseLinear`) and each category (Guo & Berkhahn 2016,
+    arXiv:1604.06737), and put hidden layers on top.
 
     In training some categories are hidden at random, so that number 0, which stands for those that
     were never seen, gets an embedding that serves for all of them.
 
     Args:
-        num_numbers: Inputs that are numbers. Taken from the data when left out.
+        bin_edges: For each input that is a number, ascending values between which its embedding is
+            linear. Taken from the data when left out.
         category_sizes: For each input of categories how many there are. Taken from the data when
             left out.
         num_outputs: Classes or targets. Taken from the data when left out.
         hidden_sizes: Units of each hidden layer, at least one.
+        number_dim: Dimensions of the embedding of a number; 0: numbers go in as they are, which
+            suits many alike ones, such as pixels.
         embed_dim: Most dimensions of an embedding; categories of which there are few get half as
             many as they are.
         dropout: Share of the hidden units that are dropped in training.
@@ -32,17 +35,18 @@ class TabularMLP(nn.Module):
 
     def __init__(
         self,
-        num_numbers: int | None = None,
+        bin_edges: list[list[float]] | None = None,
         category_sizes: list[int] | None = None,
         num_outputs: int | None = None,
         hidden_sizes: Sequence[PositiveInt] = (256, 256),
+        number_dim: NonNegativeInt = 16,
         embed_dim: PositiveInt = 16,
-        dropout: HalfOpenUnitInterval = 0.4,
+        dropout: HalfOpenUnitInterval = 0.1,
         category_dropout: HalfOpenUnitInterval = 0.05,
     ) -> None:
         super().__init__()
-        sizes = list(category_sizes or [])
-        if not num_outputs or not (num_numbers or sizes):
+        edges, sizes = bin_edges or [], category_sizes or []
+        if not num_outputs or not (edges or sizes):
             raise ValueError(
                 "num_outputs, or what goes in, is not set, and the data does not "
                 "provide it; set them"
@@ -51,7 +55,9 @@ class TabularMLP(nn.Module):
         self.embeddings = nn.ModuleList(
             nn.Embedding(size, dim) for size, dim in zip(sizes, dims, strict=True)
         )
-        width = (num_numbers or 0) + sum(dims)
+        is_embedded = edges and number_dim
+        self.numbers = PiecewiseLinear(edges, number_dim) if is_embedded else nn.Identity()
+        width = (number_dim or 1) * len(edges) + sum(dims)
         layers: list[nn.Module] = []
         for hidden in hidden_sizes:
             layers += [nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout)]
@@ -73,4 +79,38 @@ class TabularMLP(nn.Module):
         embedded = [
             embedding(categories[:, place]) for place, embedding in enumerate(self.embeddings)
         ]
-        return self.layers(torch.cat([numbers, *embedded], dim=1))
+        return self.layers(torch.cat([self.numbers(numbers), *embedded], dim=1))
+
+
+class PiecewiseLinear(nn.Module):
+    """Embed each number by a function of its own: linear between edges, and a ReLU after it.
+
+    A number is written as how far it is through each of its bins, 0 before and 1 behind it, so
+    that steps, and outliers, are as easy to learn as slopes (Gorishniy et al. 2022,
+    arXiv:2203.05556). Beyond the outer edges nothing changes.
+
+    Args:
+        edges: Of the bins of each number, ascending, at least two.
+        dim: Dimensions of an embedding.
+    """
+
+    def __init__(self, edges: list[list[float]], dim: int) -> None:
+        super().__init__()
+        bins = max(map(len, edges)) - 1
+        # Columns of fewer bins get their last one several times
+        starts = [[*row[:-1], *row[-2:-1] * (bins + 1 - len(row))] for row in edges]
+        ends = [[*row[1:], *row[-1:] * (bins + 1 - len(row))] for row in edges]
+        self.start: Tensor
+        self.end: Tensor
+        self.register_buffer("start", torch.tensor(starts))
+        self.register_buffer("end", torch.tensor(ends))
+        bound = bins**-0.5
+        self.weight = nn.Parameter(torch.empty(len(edges), bins, dim).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(len(edges), dim))
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """Return embeddings, (batch, column * dim), of numbers, (batch, column)."""
+        size = (self.end - self.start).clamp(min=1e-6)  # in half precision some edges are equal
+        through = (numbers.unsqueeze(-1) - self.start) / size
+        embedded = torch.einsum("ncb,cbd->ncd", through.clamp(0, 1), self.weight) + self.bias
+        return embedded.relu().flatten(1)

@@ -20,6 +20,7 @@ from litlab.errors import UserError
 
 MOST_ROWS = 1_000  # that are sent
 _LIKE_NAMES = 0.9  # share of different texts from which on they are names of the rows
+_BINS = 32  # of a column of numbers
 _PARTS = ("year", "month", "weekday", "days")  # of a date
 
 
@@ -31,6 +32,8 @@ class TabularMetadata(TargetMetadata):
         numbers: Inputs that are numbers: columns, and parts of dates.
         mean: Mean of each of them.
         std: Standard deviation of each of them.
+        bin_edges: For each of them, standardised, its quantiles in training, in equal shares and
+            without repeats, the smallest and largest value included. Of the second inputs 0 and 1.
         indicated: Places of those of them that miss values: each has a second input which says so.
         categories: For each input column of categories those that occur at least twice, the most
             frequent first.
@@ -40,6 +43,7 @@ class TabularMetadata(TargetMetadata):
     numbers: list[str]
     mean: list[float]
     std: list[float]
+    bin_edges: list[list[float]]
     indicated: list[int]
     categories: dict[str, list[str]]
 
@@ -126,11 +130,16 @@ def measure(table: Table, where: object) -> dict[str, Any]:
             f"new ones; leave it out with --data.ignore '[{', '.join(counting)}]'"
         )
     counts = {name: column.value_counts() for name, column in train.select_dtypes("string").items()}
+    mean, std = numbers.mean(), numbers.std(ddof=0)
+    indicated = np.flatnonzero(numbers.isna().any()).tolist()
+    scaled = ((numbers - mean) / std).quantile(np.linspace(0, 1, _BINS + 1))
+    edges = [np.unique(scaled[name]).tolist() for name in numbers]
     return {
         "numbers": list(numbers),
-        "mean": numbers.mean().tolist(),
-        "std": numbers.std(ddof=0).tolist(),
-        "indicated": np.flatnonzero(numbers.isna().any()).tolist(),
+        "mean": mean.tolist(),
+        "std": std.tolist(),
+        "bin_edges": edges + [[0.0, 1.0]] * len(indicated),
+        "indicated": indicated,
         "categories": {name: count.index[count > 1].tolist() for name, count in counts.items()},
     }
 
