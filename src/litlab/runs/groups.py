@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from litlab.errors import UserError
 from litlab.runs.find import all_runs
 from litlab.runs.folder import (
@@ -28,6 +26,7 @@ from litlab.runs.masking import mask
 from litlab.runs.provenance import now
 from litlab.runs.results import cells, spreads
 from litlab.runs.table import describe, print_problems, show_table
+from litlab.util.yaml import dump_config
 
 REFUSED = ("resume", "check", "plan", "ckpt_path")
 LARGEST = ("epochs", "steps", "peak_memory_gib")  # of all runs
@@ -83,7 +82,7 @@ class RunGroup:
         before = read_json(folder.group).get("members", [])
         members = list(dict.fromkeys([*before, *self.members]))
         write_json(folder.group, {**key, "members": members})
-        write_text(folder.config, yaml.safe_dump(shared, sort_keys=False, allow_unicode=True))
+        write_text(folder.config, dump_config(shared))
         return folder
 
     def begin(self, member: int) -> tuple[Path, list[str]]:

@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
 from lightning.pytorch import Trainer
 
 from litlab.errors import UserError, first_line
@@ -36,6 +35,7 @@ from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import now, write_origin
 from litlab.runs.results import flatten, values
 from litlab.util.ranks import is_first_process
+from litlab.util.yaml import dump_config
 
 # By name, whoever raises them; Lightning ends the process with SystemExit after Ctrl-C.
 INTERRUPTIONS = {"Interrupted", "KeyboardInterrupt", "SIGTERMException"}
@@ -59,7 +59,7 @@ class Run:
         self.folder = folder
         self.is_finished = False
         self._settings: dict[str, Any] = command.settings()
-        self.config = yaml.safe_dump(self._settings, sort_keys=False, allow_unicode=True)
+        self.config = dump_config(self._settings)
         self._is_fit = command.verb == "fit"
         # Whose data this must be; None: any data will do.
         self._trained: RunFolder | None = None if command.config.data_changed else command.line.run

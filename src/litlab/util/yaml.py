@@ -70,6 +70,23 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
     return content
 
 
+class _Dumper(yaml.SafeDumper):
+    def represent_sequence(
+        self, tag: str, sequence: Any, flow_style: bool | None = None
+    ) -> yaml.SequenceNode:
+        has_inner = any(isinstance(item, dict | list) for item in sequence)
+        return super().represent_sequence(tag, sequence, flow_style=not has_inner)
+
+
+# Else a text such as 1e-3 would be read as a number
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
+
+
+def dump_config(settings: dict[str, Any]) -> str:
+    """Return a config as YAML, in the order of its keys; a list of values stands in one line."""
+    return yaml.dump(settings, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
 def read_text(file: Path) -> str:
     """Read a text file in UTF-8, with or without a byte order mark.
 

@@ -18,7 +18,7 @@ from litlab.util.metrics import choose_mode, metric_direction
 from litlab.util.splitmix import GOLDEN, next_number
 from litlab.util.steps import count_steps, epochs_of_run
 from litlab.util.text import print_table
-from litlab.util.yaml import find_line, read_mapping
+from litlab.util.yaml import dump_config, find_line, read_mapping
 from tests.processes import Python
 
 # Of the published generator, from state 0
@@ -197,3 +197,14 @@ def test_the_line_of_a_key_is_found_through_classes(tmp_path):
     )
     assert find_line(file, "model.optimizer.lr") == 6
     assert find_line(file, "model.optimizer.beta") is None
+
+
+def test_a_config_is_read_back_as_it_was_written(tmp_path):
+    """Numbers of a list stand in one line, whatever is in the other settings."""
+    settings = {
+        "model": {"edges": [[0.5, 1e-8], []], "names": ["ja", "nein", "a: b", "#", "1e-3", "ü"]},
+        "data": {"path": "C:\\x", "none": None, "rules": [{"params": "*.x", "lr": 2.0}, [1, [2]]]},
+    }
+    (tmp_path / "config.yaml").write_text(text := dump_config(settings), encoding="utf-8")
+    assert read_mapping(tmp_path / "config.yaml") == settings
+    assert "- [0.5, 1.0e-08]" in text

@@ -24,6 +24,7 @@ from litlab.util.files import check_replaceable, write_output
 from litlab.util.options import Options, amount_of
 from litlab.util.team import package, typed
 from litlab.util.text import decimals
+from litlab.util.yaml import Loader, dump_config
 
 FOLDER = ROOT / "bench"
 TURNS = 5  # of --compare, at most
@@ -176,6 +177,6 @@ def write_overlay(trials: Trials, best: Side, facts: Facts, flags: list[str]) ->
     fit = " ".join([typed("fit"), *mask_command(flags), "--config", str(file)])
     times = f"{trials[best].rate / trials[()].rate:.3g} times as many samples per second"
     comment = f"# {facts.heading}: {times}, {now()}\n# {fit}\n"
-    settings = {change.key: yaml.safe_load(change.value) for change in best}
-    write_output(file, comment + yaml.safe_dump(settings, sort_keys=False))
+    settings = {change.key: yaml.load(change.value, Loader) for change in best}
+    write_output(file, comment + dump_config(settings))
     print(f"Best: {fit}")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from markupsafe import Markup
 
 from litlab.runs import results
@@ -22,7 +21,7 @@ from litlab.runs.page import Section, encode, render_page, show
 from litlab.runs.results import Curves, differences, flatten, format_value, read_curves
 from litlab.util import team
 from litlab.util.text import decimals
-from litlab.util.yaml import read_mapping
+from litlab.util.yaml import dump_config, read_mapping
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -269,7 +268,7 @@ def list_settings(runs: Mapping[str, Facts]) -> list[Markup]:
     settings = [facts.settings for facts in runs.values()]
     if len(runs) > 1:
         return [show_entries(runs, differences(settings))]
-    text = yaml.safe_dump(settings[0], sort_keys=False, allow_unicode=True)
+    text = dump_config(settings[0])
     return [show.details(f"All {len(settings[0])} settings", show.code(text))]
 
 

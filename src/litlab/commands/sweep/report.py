@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-import yaml
 from markupsafe import Markup, escape
 from optuna.trial import FrozenTrial, TrialState
 
@@ -22,6 +21,7 @@ from litlab.runs.results import plus_minus
 from litlab.util import team
 from litlab.util.files import check_replaceable, write_output
 from litlab.util.text import decimals
+from litlab.util.yaml import dump_config
 
 BEST, PAGE, SCRIPT = "best.yaml", "report/report.html", "report/plotly.min.js"
 LEAST = 10  # completed trials from which on importances mean anything
@@ -86,9 +86,7 @@ def write_best(spec: Spec, study: optuna.Study) -> Path:
     others = " ".join(mask_command([*spec.flags(), *spec.arguments]))
     heading = f"# {describe(spec, trial)}\n# found with {printable(others)}\n"
     file = spec.folder / BEST
-    write_output(
-        file, heading + yaml.safe_dump(make_overlay(spec.space, trial.params), sort_keys=False)
-    )
+    write_output(file, heading + dump_config(make_overlay(spec.space, trial.params)))
     return file
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import optuna
 import psutil
-import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from optuna.exceptions import TrialPruned
 
@@ -23,6 +22,7 @@ from litlab.runs.children import explain_failure, run_fit
 from litlab.runs.folder import read_json, write_json, write_text
 from litlab.runs.results import spread
 from litlab.util.text import nearest
+from litlab.util.yaml import dump_config
 
 
 class TrialFailed(Exception):
@@ -48,9 +48,7 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
     # Made of a number only: the database may be another's
     folder = spec.folder / f"trial_{int(history[0]):04d}"
     trial.set_user_attr("folder", folder.name)
-    write_text(
-        folder / "trial.yaml", yaml.safe_dump(make_overlay(spec.space, point), sort_keys=False)
-    )
+    write_text(folder / "trial.yaml", dump_config(make_overlay(spec.space, point)))
     values = []
     for seed in range(spec.seeds):
         job = {
@@ -82,7 +80,7 @@ def _fit(spec: Spec, trial: Path, seed: int, job: dict[str, Any]) -> float:
         "init_args": {"folder": str(folder), "metric": spec.metric},
     }
     write_json(folder / "job.json", job)
-    write_text(folder / "report.yaml", yaml.safe_dump({"trainer": {"callbacks+": [report]}}))
+    write_text(folder / "report.yaml", dump_config({"trainer": {"callbacks+": [report]}}))
     arguments = [
         *spec.flags(),
         f"--config={trial / 'trial.yaml'}",

@@ -132,7 +132,7 @@ def measure(table: Table, where: object) -> dict[str, Any]:
     counts = {name: column.value_counts() for name, column in train.select_dtypes("string").items()}
     mean, std = numbers.mean(), numbers.std(ddof=0)
     indicated = np.flatnonzero(numbers.isna().any()).tolist()
-    scaled = ((numbers - mean) / std).quantile(np.linspace(0, 1, _BINS + 1))
+    scaled = ((numbers - mean) / std).quantile(np.linspace(0, 1, _BINS + 1)).round(5)
     edges = [np.unique(scaled[name]).tolist() for name in numbers]
     return {
         "numbers": list(numbers),
