@@ -144,9 +144,13 @@ class Masks(ImageData):
         return MaskServing(self.served)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        for file, probabilities in zip(self.row_names["file"], torch.cat(outputs), strict=True):
+        names = [Path(file).stem for file in self.row_names["file"]]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise UserError(f"--input: several images are called {twice[0]}; rename them")
+        for name, probabilities in zip(names, torch.cat(outputs), strict=True):
             mask = self.known.target.draw(probabilities.cpu().numpy())
-            Path(path, f"{Path(file).stem}.png").write_bytes(mask)
+            Path(path, f"{name}.png").write_bytes(mask)
 
 
 def draw_shapes(folder: Path) -> None:

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,11 @@ def test_all_commands_take_it(run, shapes, monkeypatch):
     masks = [np.asarray(Image.open(file)) for file in sorted(Path("out").glob("*.png"))]
     assert len(masks) == 80
     assert {*np.unique(masks)} <= {0, 128, 255}
+    (shapes / "images/more").mkdir()
+    shutil.copy(shapes / "images/03.png", shapes / "images/more")
+    done = run("predict", "--run=last", "--input=shapes/images", "--output=others")
+    assert (done.code, "several images are called 03" in done.err) == (2, True), done.err
+    shutil.rmtree(shapes / "images/more")
 
     assert run("export", "--run=last", "--format=pt2", "--output=exported").code == 0
     manifest = json.loads(Path("exported/manifest.json").read_text())
