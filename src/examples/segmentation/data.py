@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -145,9 +146,9 @@ class Masks(ImageData):
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         names = [Path(file).stem for file in self.row_names["file"]]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise UserError(f"--input: several images are called {twice[0]}; rename them")
+        name, count = Counter(names).most_common(1)[0]
+        if count > 1:
+            raise UserError(f"--input: several images are called {name}; rename them")
         for name, probabilities in zip(names, torch.cat(outputs), strict=True):
             mask = self.known.target.draw(probabilities.cpu().numpy())
             Path(path, f"{name}.png").write_bytes(mask)
