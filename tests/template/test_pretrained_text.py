@@ -54,7 +54,9 @@ def flags(bert, texts):
 
 def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeypatch):
     # In the first epoch the head alone is trained.
-    assert run("fit", *flags, "--trainer.max_epochs=2", "--checkpoint.save_top_k=-1").code == 0
+    rules = "[{params: network.head, epochs: 0}, {params: network, epochs: 1}]"
+    more = [f"--freeze.rules={rules}", "--trainer.max_epochs=2", "--checkpoint.save_top_k=-1"]
+    assert run("fit", *flags, *more).code == 0
     folder = tmp_path / "lightning_logs/text_pretrained/version_0"
     encoder = transformers.AutoModel.from_pretrained(bert).state_dict()
     name = "encoder.layer.0.attention.self.query.weight"

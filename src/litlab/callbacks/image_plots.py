@@ -131,17 +131,19 @@ class MaskPlots(Callback):
             return
         images, *masks = (torch.cat(part).cpu() for part in zip(*self._samples, strict=True))
         pixels = denormalize(images.float(), getattr(trainer, "datamodule", None))
-        most = max(int(mask.max()) for mask in masks)
         figure, grid = make_axes(3, len(pixels), 1.3 * len(pixels), 4)
         rows = {"image": pixels.movedim(1, -1), "mask": masks[0], "predicted": masks[1]}
         for line, (name, pictures) in zip(grid, rows.items(), strict=True):
             line[0].set_ylabel(name)
-            colours: Any = {"cmap": "gray", "vmin": 0, "vmax": 1}
-            if name != "image":
-                colours = {"cmap": "viridis", "vmin": 0, "vmax": most}
+            is_mask = name != "image"
             for axes, picture in zip(line, pictures, strict=True):
                 axes.set(xticks=[], yticks=[])
-                axes.imshow(picture, **colours)
+                if is_mask:  # 20 colours, in turns
+                    axes.imshow(
+                        picture % 20, cmap="tab20", vmin=0, vmax=19, interpolation="nearest"
+                    )
+                else:
+                    axes.imshow(picture, cmap="gray", vmin=0, vmax=1)
         publish_figure(trainer, folder, "masks", figure)
 
 
