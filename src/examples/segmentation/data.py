@@ -18,11 +18,11 @@ from torchmetrics.functional import jaccard_index
 from litlab.data import ImageData, Target, TensorSpec, move_images
 from litlab.data.files import check_columns
 from litlab.data.generated import make_shapes
-from litlab.data.images.decode import Resize, fit_picture
+from litlab.data.images.decode import Resize, fit_picture, open_image
 from litlab.data.images.files import Listing, find_images, list_table
 from litlab.data.images.serving import ImageServing
 from litlab.data.store import fill_cache
-from litlab.errors import UserError
+from litlab.errors import UserError, first_line
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,13 @@ class PixelClasses(Target):
 
     def read(self, file: str) -> np.ndarray:
         """Return a mask, uint8 (height, width)."""
-        with Image.open(file) as mask:
-            if mask.mode not in ("1", "L", "P"):
-                raise UserError(f"{file}: it has colours; save the number of a class per pixel")
-            if self.resize is None and mask.size != (self.size[1], self.size[0]):
-                raise UserError(
-                    f"{file}: it is of another size; set --data.image_size '[256, 256]'"
-                )
-            height, width = self.size
-            picture = fit_picture(mask, (height, width), self.resize, Image.Resampling.NEAREST)
-            return np.asarray(picture, np.uint8)
+        mask, (height, width) = open_mask(file), self.size
+        if mask.mode not in ("1", "L", "P"):
+            raise UserError(f"{file}: it has colours; save the number of a class per pixel")
+        if self.resize is None and mask.size != (width, height):
+            raise UserError(f"{file}: it is of another size; set --data.image_size '[256, 256]'")
+        picture = fit_picture(mask, (height, width), self.resize, Image.Resampling.NEAREST)
+        return np.asarray(picture, np.uint8)
 
     def encode(self, rows: pd.DataFrame) -> np.ndarray:
         """Return the class of each pixel, uint8 (row, height, width)."""
@@ -124,8 +121,8 @@ class Masks(ImageData):
 
     def fit_target(self, rows: pd.DataFrame, *args: Any, **kwargs: Any) -> PixelClasses:
         masks, size = rows[self.targets[0]], self.settings.image_size
-        with Image.open(masks.iloc[0]) as first:
-            height, width = size or (first.height, first.width)
+        first = open_mask(masks.iloc[0])
+        height, width = size or (first.height, first.width)
         resize = self.settings.resize if size else None
         target = PixelClasses(self.targets, [], [height, width], resize)
         values = set().union(*(np.unique(target.read(file)).tolist() for file in masks))
@@ -152,6 +149,14 @@ class Masks(ImageData):
         for name, probabilities in zip(names, torch.cat(outputs), strict=True):
             mask = self.known.target.draw(probabilities.cpu().numpy())
             Path(path, f"{name}.png").write_bytes(mask)
+
+
+def open_mask(file: str) -> Image.Image:
+    try:
+        with open_image(Path(file)) as opened:
+            return opened.copy()
+    except OSError as error:
+        raise UserError(f"{file}: it can't be read ({first_line(error)}); replace it") from error
 
 
 def draw_shapes(folder: Path) -> None:

@@ -100,7 +100,7 @@ class MaskPlots(Callback):
     height, width), like the targets of a batch; images are as of `ImagePlots`.
 
     Args:
-        images: Number of test images, of the first batches.
+        images: Number of test images, spread evenly over the test.
     """
 
     files = ("masks.png",)

@@ -91,7 +91,21 @@ def auto_precision(
     return "32-true", f"as {name} has no units for bfloat16"
 
 
-class HalfWithFloat32Norms(HalfPrecision):
+class HookingPrecision(Precision):
+    """A plugin that changes what layers do by hooks, for as long as it is in use."""
+
+    _hooks: tuple[RemovableHandle, ...] = ()
+
+    def teardown(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_hooks": ()}  # a copy is for another module
+
+
+class HalfWithFloat32Norms(HookingPrecision, HalfPrecision):
     """Lightning's plugin for weights of 16 bits, which leaves normalisation layers as they are.
 
     Lightning's own converts all weights and buffers. The mean of a batch normalisation then stops
@@ -100,8 +114,6 @@ class HalfWithFloat32Norms(HalfPrecision):
     its class's name, has weights, statistics and arithmetic of float32, and returns the model's 16
     bits.
     """
-
-    _hooks: tuple[RemovableHandle, ...] = ()
 
     def convert_module(self, module: nn.Module) -> nn.Module:
         norms = [part for part in module.modules() if _is_norm(part)]
@@ -114,14 +126,6 @@ class HalfWithFloat32Norms(HalfPrecision):
         widen = [norm.register_forward_pre_hook(_widen) for norm in norms]
         self._hooks = (*widen, *(norm.register_forward_hook(self._narrow) for norm in norms))
         return module
-
-    def teardown(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = ()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_hooks": ()}  # a copy is for another module
 
     def _narrow(self, norm: nn.Module, inputs: Any, output: Any) -> Any:
         return self.convert_input(output)
@@ -140,14 +144,13 @@ class ClippingMixedPrecision(MixedPrecision):
         plugin.clip_gradients(self, *args, **kwargs)
 
 
-class MixedPrecisionOnCPU(ClippingMixedPrecision):
+class MixedPrecisionOnCPU(HookingPrecision, ClippingMixedPrecision):
     """The plugin for mixed precision on a CPU: there depthwise convolutions are trained in float32.
 
     In bfloat16 torch (2.15) computes their gradients so slowly that networks such as EfficientNet
     and MobileNet take longer than all in float32.
     """
 
-    _hooks: tuple[RemovableHandle, ...] = ()
     _is_off = False  # within such a convolution
 
     def convert_module(self, module: nn.Module) -> nn.Module:
@@ -158,21 +161,15 @@ class MixedPrecisionOnCPU(ClippingMixedPrecision):
                 self._hooks += (before, after)
         if self._hooks:
             filters = [weight for weight in module.parameters() if weight.ndim == 4]
-            is_last = all(w.is_contiguous(memory_format=torch.channels_last) for w in filters)
-            advice = "" if is_last else "; channels_last: true is another factor of two"
+            has_channels_last = all(
+                w.is_contiguous(memory_format=torch.channels_last) for w in filters
+            )
+            advice = "" if has_channels_last else "; channels_last: true is another factor of two"
             rank_zero_info(
                 f"Precision: {len(self._hooks) // 2} depthwise convolutions are trained in "
                 f"float32, in which a CPU is faster at them{advice}"
             )
         return module
-
-    def teardown(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = ()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_hooks": ()}  # a copy is for another module
 
     def _switch_off(self, part: nn.Module, inputs: tuple[Any, ...]) -> Any:
         self._is_off = torch.is_autocast_enabled("cpu") and torch.is_grad_enabled()
