@@ -5,10 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from litlab.data import PADDING
+from litlab.data import PADDING, TextData, progress_bar
 from litlab.errors import UserError
 from litlab.tasks import Classifier
 from litlab.types import PositiveInt
+from project.networks.ngrams import NGramLogOdds
 
 
 class TransformerClassifier(Classifier):
@@ -42,6 +43,26 @@ class TransformerClassifier(Classifier):
         super().__init__(network, **settings)
         self.max_tokens = max_tokens
         self.vocab_size = getattr(network, "vocab_size", None)
+
+    def on_fit_start(self) -> None:
+        """Count the n-grams of the training texts, where the network asks for them."""
+        super().on_fit_start()
+        parts = [part for part in self.modules() if isinstance(part, NGramLogOdds)]
+        if not parts:
+            return
+        data: Any = getattr(self.trainer, "datamodule", None)
+        if not isinstance(data, TextData) or data.hparams["long_texts"] == "crop":
+            raise UserError(
+                "model.network.ngrams: it needs TextData that shows each text as it was counted; "
+                "set data.long_texts to truncate, or model.network.ngrams to 0"
+            )
+        texts = data.samples("train")
+        numbers = torch.arange(len(texts)).split(256)
+        counted, *members = parts
+        counted.count(texts[some] for some in progress_bar(numbers, desc="Counting n-grams"))
+        for part in members:
+            part.log_odds.copy_(counted.log_odds)
+            part.fold_log_odds = counted.fold_log_odds
 
     def forward(self, inputs: dict[str, Tensor]) -> Tensor:
         """Return logits of shape (batch, classes)."""

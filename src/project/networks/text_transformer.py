@@ -11,12 +11,15 @@ from litlab.errors import UserError
 from litlab.parallel import ParallelPlan
 from litlab.types import HalfOpenUnitInterval, NonNegativeInt, PositiveInt, bounded
 from project.networks.attention import EncoderBlock, MultiHeadAttention
+from project.networks.ngrams import NGramLogOdds
 from project.networks.text_layers import ConvStem, Patches, Pooling, sinusoidal_positions
 
 if TYPE_CHECKING:
     VocabSize = int
+    NumBuckets = int
 else:
     VocabSize = bounded(int, ">= 2")  # padding and the unknown word
+    NumBuckets = bounded(int, ">= 2")  # one is for no n-gram
 
 EMBEDDING_STD = 0.1
 
@@ -55,6 +58,9 @@ class TextTransformer(nn.Module):
             network.
         head_dropout: Probability of dropping a pooled value.
         word_dropout: Probability that a token is read as the unknown word in training.
+        ngrams: Tokens of the longest n-gram whose log-odds of the classes are added to the
+            embeddings, see `NGramLogOdds`; 0: none.
+        ngram_buckets: Number of hashes of n-grams, about as many as the training texts have.
         vocab_size: Token ids are below it; 0 is padding, 1 the unknown word. Taken from the data
             when left out.
         max_tokens: Tokens that are read at once. Taken from the data when left out.
@@ -92,6 +98,8 @@ class TextTransformer(nn.Module):
         feedforward_dropout: HalfOpenUnitInterval = 0.0,
         head_dropout: HalfOpenUnitInterval = 0.0,
         word_dropout: HalfOpenUnitInterval = 0.0,
+        ngrams: NonNegativeInt = 0,
+        ngram_buckets: NumBuckets = 2**20,
         vocab_size: VocabSize | None = None,
         max_tokens: PositiveInt | None = None,
         num_classes: int | None = None,
@@ -120,6 +128,9 @@ class TextTransformer(nn.Module):
         self.word_dropout = word_dropout
         self.embedding = nn.Embedding(vocab_size, embed_dim, padding_idx=PADDING)
         self.embedding_dropout = nn.Dropout(embedding_dropout)
+        self.ngrams = (
+            NGramLogOdds(ngrams, ngram_buckets, num_classes, embed_dim) if ngrams else None
+        )
         self.stem = ConvStem(embed_dim, stem) if stem else None
         self.patches = Patches(embed_dim, patch) if patch > 1 else None
         length = -(-max_tokens // patch)
@@ -177,10 +188,13 @@ class TextTransformer(nn.Module):
         # An empty text counts as one token of nothing: a mean or a softmax over no token at all
         # would not be a number.
         real = real | (torch.arange(ids.shape[1], device=ids.device) == 0)
+        words = ids
         if self.training and self.word_dropout:
             dropped = torch.rand(ids.shape, device=ids.device) < self.word_dropout
-            ids = ids.masked_fill(dropped & (ids != PADDING), UNKNOWN)
-        x = self.embedding_dropout(self.embedding(ids))
+            words = ids.masked_fill(dropped & (ids != PADDING), UNKNOWN)
+        x = self.embedding_dropout(self.embedding(words))
+        if self.ngrams is not None:
+            x = x + self.ngrams(ids).masked_fill(~real[:, :, None], 0.0)
         if self.stem is not None:
             x = self.stem(x, real)
         if self.patches is not None:

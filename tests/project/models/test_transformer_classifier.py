@@ -13,6 +13,8 @@ from project.models.transformer_classifier import TransformerClassifier
 from project.networks.text_transformer import TextTransformer
 from tests.conftest import CONFIGS
 
+NO_NGRAMS = "--model.network.ngrams=0"
+
 
 class TestTransformerClassifier(ModuleContract):
     config = CONFIGS / "text.yaml"
@@ -26,7 +28,7 @@ class TestTransformerClassifier(ModuleContract):
         "--model.network.attention=MultiHeadAttention",
         "--model.network.attention.implementation=math",
     )
-    loss_at_start = math.log(4)
+    loss_at_start = 3 * math.log(4)  # the sum of three networks
     overfit_steps = 30
 
 
@@ -63,3 +65,17 @@ def test_long_texts_are_read_at_both_ends(settings):
         torch.testing.assert_close(logits[row : row + 1], (head + tail) / 2, rtol=0, atol=1e-5)
         if length > 8:
             assert not torch.allclose(head, tail, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [([], 0), (["--data.long_texts=crop"], 2), (["--data.long_texts=crop", NO_NGRAMS], 0)],
+)
+def test_ngrams_are_counted_in_texts_that_stay_as_they_are(flags, code, run, texts):
+    settings = [f"--data.path={texts}", "--trainer.log_every_n_steps=1", "--trainer.max_epochs=1"]
+    fit = ["fit", "--config", CONFIGS / "text.yaml", "--data.dataset=csv", *settings]
+    result = run(*fit, *flags)
+    assert result.code == code, result.err
+    if code:
+        assert "model.network.ngrams" in result.err
+        assert "data.long_texts" in result.err

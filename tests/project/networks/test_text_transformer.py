@@ -15,6 +15,7 @@ RECIPE = {"positions": "learned", "stem": 3, "patch": 4, "pooling": ("mean", "ma
 OPTIONS = [
     {}, {"norm_class": nn.RMSNorm, "activation": nn.ReLU, "num_layers": 2}, RECIPE,
     {**RECIPE, "norm": "post", "attention": WRITTEN, "positions": "sinusoidal"},
+    {**RECIPE, "ngrams": 3, "ngram_buckets": 64},
 ]  # fmt: skip
 
 
@@ -23,6 +24,8 @@ def _network(**settings) -> TextTransformer:
     settings = {"embed_dim": 16, "num_heads": 2, "dim_feedforward": 24, "dropout": 0.0, **settings}
     network = TextTransformer(vocab_size=50, max_tokens=21, num_classes=3, **settings)
     nn.init.normal_(network.head.weight)  # logits of size 1, so that a difference shows
+    if network.ngrams is not None:
+        network.ngrams.log_odds.normal_()
     return network
 
 
