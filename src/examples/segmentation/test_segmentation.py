@@ -10,20 +10,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from lightning.pytorch import LightningModule
 from PIL import Image
-from torchmetrics import JaccardIndex
 
 from examples.segmentation.data import Masks
-from examples.segmentation.network import UNet
 from litlab.artifact.trusted import load_serving
 from litlab.commands.export import export_run
 from litlab.data import Augment
 from litlab.data.generated import make_shapes
 from litlab.testing import ModuleContract
 from tests.conftest import ROOT
-from tests.litlab.callbacks.tiny import make_trainer
 
 CONFIG = Path(__file__).with_name("config.yaml")
 FAST = ["--trainer.max_epochs=2", "--model.network.width=8", "--trainer.precision=32-true"]
