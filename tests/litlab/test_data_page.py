@@ -1,4 +1,6 @@
-"""docs/data.md: its DataModule, network and config, as files of a team's package, in all verbs."""
+"""docs/data.md: its DataModule, network and config, as files of a team's package, in all verbs;
+and what docs/deploy.md adds to them.
+"""
 
 import csv
 import importlib
@@ -12,9 +14,11 @@ import numpy as np
 import pytest
 import yaml
 
+from litlab.artifact.servable import load_servable
 from tests.conftest import PACKAGE, ROOT
 
 PAGE = (ROOT / "docs/data.md").read_text()
+[SERVING] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/deploy.md").read_text(), re.DOTALL)
 FILES = re.compile(
     r"^`(\S+\.(?:py|yaml))`(?:(?!^```).)*^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -32,6 +36,8 @@ def team(tmp_path_factory):
         path = folder / name.replace(f"src/{PACKAGE}", TEAM)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace(f"{PACKAGE}.", f"{TEAM}."))
+    with (folder / TEAM / "data/sensors.py").open("a") as file:
+        file.write(f"{SERVING}\nSensorData.serving = lambda self: SensorServing(self.metadata)\n")
     for package in (folder / TEAM, *(folder / TEAM).iterdir()):
         (package / "__init__.py").touch()
     # It stays: the parser lists all subclasses that this process knows, and imports them
@@ -65,6 +71,12 @@ def test_a_data_module_of_ones_own(run, config):
     rows = list(csv.DictReader(Path("activities.csv").read_text().splitlines()))
     assert [row["row"] for row in rows] == [str(32 * number) for number in range(30)]
     assert {row["prediction"] for row in rows} == {"running"}
+
+    _, servable, _ = load_servable("sensors", [])
+    serving = servable.serving
+    [probabilities] = servable(*serving.example())
+    answer = serving.answer({"probabilities": probabilities[:1].detach().numpy()}, {})
+    assert answer["class"] in ("running", "still", "walking")
 
     folder = Path("recordings/running")  # one's own, without the other classes
     folder.mkdir(parents=True)

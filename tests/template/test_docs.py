@@ -1,12 +1,29 @@
-"""The documentation as a site: it builds without a warning, and what is wrong in it fails."""
+"""The documentation as a site: it builds without a warning, and what is wrong in it fails; and its
+commands.
+"""
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import ROOT
+import pytest
+
+from tests.conftest import CONFIGS, PACKAGE, ROOT
+
+PROJECT = f"python -m {PACKAGE} "
+# Pages whose commands have tests of their own
+RUN_ELSEWHERE = ("README.md", "docs/data.md", "docs/tutorials/own_data.md")
+# What is not run: it installs, needs a server, a cluster or another repository, writes into this
+# one, or takes long
+NOT_RUN = re.compile(
+    r"make |source |\.venv/bin/|pip |uv |touch |docker |curl |git |rm |#|tensorboard |torchrun |head "
+    rf"|export |python (?!-m {PACKAGE} )|{PROJECT}(new|rename|doctor|schema)\b"
+)
+# What a command says that is right, and finds neither run nor data here
+FINDS_NOTHING = re.compile(r"there is no such run|data\.path: there is no|no run|not been started")
 
 
 def build(docs: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -46,3 +63,47 @@ def test_the_site(tmp_path):
     assert re.search(
         r'class="mermaid[^>]*>\s*graph TD', (tmp_path / "architecture.html").read_text()
     )
+
+
+def list_commands() -> list[str]:
+    """Return the lines of all blocks of commands that are not run elsewhere; those of an example
+    that is gone are left out.
+    """
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/examples/*/*.md")]
+    texts = [page.read_text() for page in pages if str(page.relative_to(ROOT)) not in RUN_ELSEWHERE]
+    blocks = re.findall(r"^```bash\n(.*?)^```$", "\n".join(texts), re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    commands = dict.fromkeys(re.split(r"\s+#", line)[0].strip() for line in lines if line)
+    named = {command: re.search(r"src/examples/\w+", command) for command in commands}
+    return [line for line, part in named.items() if part is None or (ROOT / part[0]).is_dir()]
+
+
+@pytest.fixture
+def _clone(tmp_path):
+    """What the commands expect: configs, among them what bench and sweep write."""
+    shutil.copytree(CONFIGS, tmp_path / "configs")
+    shutil.copy(CONFIGS / "cifar.yaml", tmp_path / "configs/mine.yaml")
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    for overlay in ("bench/cifar/bench.yaml", "sweeps/cifar/best.yaml"):
+        (tmp_path / "lightning_logs" / overlay).parent.mkdir(parents=True)
+        (tmp_path / "lightning_logs" / overlay).write_text("trainer: {max_epochs: 2}\n")
+
+
+@pytest.mark.usefixtures("_clone")
+def test_commands_of_the_pages(run, monkeypatch):
+    """Each is right: fits are parsed, others begin, and find neither runs nor data."""
+    monkeypatch.setattr("litlab.commands.sweep.sweep.run_children", lambda *_: [0])
+    monkeypatch.setattr("litlab.commands.sweep.sweep.run_worker", lambda *_: 0)
+    commands = [line for line in list_commands() if not NOT_RUN.match(line)]
+    assert len(commands) > 60
+    for command in commands:
+        assert command.startswith(PROJECT), command
+        verb, *words = shlex.split(command)[3:]
+        if verb == "bench":  # what it measures are settings of fit
+            own = ("--minutes", "--allow", "--compare")
+            pairs = zip(["", *words], words, strict=False)
+            words = [word for before, word in pairs if before not in own and word not in own]
+        if verb in ("fit", "bench") and "--resume" not in words:
+            verb, words = "fit", [*words, "--print_config"]
+        done = run(verb, *words)
+        assert done.code == 0 or FINDS_NOTHING.search(done.err), f"{command}\n{done.err}"

@@ -5,7 +5,6 @@ need be.
 """
 
 import re
-import shlex
 import shutil
 
 import pytest
@@ -125,20 +124,3 @@ def test_a_folder_has_all_of_its_example(name):
     assert page.count("\n") <= 15
     assert f"--config src/examples/{name}/config.yaml" in page
     assert f"`rm -r src/examples/{name}`" in page
-
-
-def test_commands_of_all_pages_that_name_one(run, monkeypatch):
-    """Those of an example that is gone are left out."""
-    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/examples/*/*.md")]
-    named = r"^python -m project (fit .*src/examples/(\w+)/.*?)(?:  #.*)?$"
-    commands = {
-        command
-        for page in pages
-        for command, name in re.findall(named, page.read_text(), re.MULTILINE)
-        if name in EXAMPLES
-    }
-    assert len(commands) >= len(EXAMPLES)
-    monkeypatch.chdir(ROOT)
-    for command in commands:
-        done = run(*shlex.split(command), "--print_config")
-        assert done.code == 0, f"{command}\n{done.err}"

@@ -41,29 +41,3 @@ def test_callback_optimizer_and_residual_network(run, short, tmp_path):
     folder = tmp_path / "lightning_logs/mlp/version_0"
     # The callback has ended it
     assert json.loads((folder / "metrics.json").read_text())["epochs"] == 1
-
-
-def test_a_head_for_each_target_of_a_table(run, tmp_path):
-    (tmp_path / "table.csv").write_text(
-        "\n".join(["a,b,up,down", *(f"{i},{i % 7},{2 * i + 1},{-i}" for i in range(200))])
-    )
-    data = [
-        "--data.dataset=csv",
-        "--data.path=table.csv",
-        "--data.target=[up, down]",
-        "--data.batch_size=20",
-    ]
-    model = ["--model=Regressor", "--model.network=own_parts.TwoHeads", "--model.optimizer.lr=0.01"]
-    flags = [
-        "--trainer.max_epochs=4",
-        "--trainer.log_every_n_steps=1",
-        "--trainer.accelerator=cpu",
-        "--ema=null",
-    ]
-    done = run("fit", "--config", CONFIGS / "tabular.yaml", *data, *model, *flags)
-    assert done.code == 0, done.err
-    test = json.loads((tmp_path / "lightning_logs/tabular/version_0/metrics.json").read_text())[
-        "test"
-    ]
-    assert test["test/r2_up"] > 0.9
-    assert test["test/r2_down"] > 0.9
