@@ -361,8 +361,8 @@ def _warn_of_points(cells: Frame, form: FileFormat, where: str) -> None:
         grouped |= {repr(name): pointed[0]} if pointed else {}
     if grouped and form.decimal == "." and form.thousands is None:
         rank_zero_info(
-            f"warning: {where}: column {some([*grouped])} has three digits behind every point, as "
-            f"in {next(iter(grouped.values()))}; if that stands between thousands, set "
+            f"warning: {where}: three digits stand behind every point of {some([*grouped])}, as "
+            f"in {next(iter(grouped.values()))}; if points are between thousands, set "
             "--data.thousands . --data.decimal ,"
         )
 

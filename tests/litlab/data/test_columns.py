@@ -135,7 +135,7 @@ def test_points_that_may_stand_between_thousands_are_said_once_a_file(said, colu
     raw = pd.DataFrame(columns, dtype=object)
     kinds = {name: fit_column(raw[name], "input", PLAIN, "f.csv") for name in raw}
     read_columns(raw, kinds, PLAIN, "f.csv")
-    message = f"f.csv: column {names} has three digits behind every point, as in 49.194; if that"
+    message = f"f.csv: three digits stand behind every point of {names}, as in 49.194; if points"
     assert len(said) == (names is not None)
     assert all(message in line for line in said)
 

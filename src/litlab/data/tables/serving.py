@@ -127,8 +127,8 @@ def measure(table: Table, where: object) -> dict[str, Any]:
     counting = [name for name in numbers if _counts_rows(numbers[name].dropna())]
     if counting:
         rank_zero_info(
-            f"warning: {where}: column {', '.join(counting)} counts the rows, and says nothing of "
-            f"new ones; leave it out with {add_to_list('--data.ignore', counting)}"
+            f"warning: {where}: what counts the rows says nothing of new ones: "
+            f"{', '.join(counting)}; leave it out with {add_to_list('--data.ignore', counting)}"
         )
     counts = {name: column.value_counts() for name, column in train.select_dtypes("string").items()}
     mean, std = numbers.mean(), numbers.std(ddof=0)
