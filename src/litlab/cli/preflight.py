@@ -89,7 +89,7 @@ def find_first_validation(run: Trainer, trainer: Trainer) -> tuple[float, str]:
     interval = getattr(run, "val_check_interval", 0)  # missing where it is a time
     if isinstance(interval, int) and every is not None and interval > batches:
         raise UserError(
-            f"trainer.val_check_interval: {interval} is more than the batches of an epoch ({batches}); "
+            f"trainer.val_check_interval: {interval} is above the batches of an epoch, {batches}; "
             "set it lower, or trainer.check_val_every_n_epoch to null to count those of all "
             "epochs"
         )

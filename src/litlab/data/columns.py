@@ -387,7 +387,7 @@ def _check_written(
         groups = rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(sign)}\d{{3}})+(?:\{decimal}\d+)?"
         if not wrong.str.fullmatch(groups).all() or (swaps and not is_grouped):
             continue
-        name = "' '" if sign in f" {_SPACES}" else sign
+        name = {"'": '"\'"', ",": ",", ".": "."}.get(sign, "' '")  # as a shell takes it
         setting = f"--data.thousands {name}" + f" --data.decimal {other}" * swaps
         whole = example.replace(sign, "")
         if sign == other and not len(pointed) and wrong.str.count(re.escape(sign)).eq(1).all():
