@@ -224,6 +224,17 @@ def test_advice_on_data(tmp_path, said, case):  # noqa: F811
         assert found == case.right
 
 
+@pytest.mark.parametrize("change", [lambda text: text.encode("latin-1"),
+                                    lambda text: b"a title\n" + text.encode()])  # fmt: skip
+def test_a_file_is_read_once_it_is_saved_as_it_says(tmp_path, change):
+    path, text = tmp_path / "my.csv", "größe,kind\n" + "1,a\n2,b\n" * 30
+    path.write_bytes(change(text))
+    with pytest.raises(UserError, match=r"save it again, texts in UTF-8|delete what stands above"):
+        prepared(TabularData(path=str(path), target="kind"))
+    path.write_text(text, "utf-8")
+    assert prepared(TabularData(path=str(path), target="kind")).sizes["train"] == 42
+
+
 @pytest.mark.parametrize("sign", [*",;\t", " "])
 @pytest.mark.parametrize("end", ["begin", "end"])
 def test_a_column_without_a_name_is_given_an_empty_one(tmp_path, sign, end):

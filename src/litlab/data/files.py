@@ -104,14 +104,14 @@ def read_cells(
                 frame, first = _name_columns(frame, names, where)
         except (ValueError, OSError, EOFError, ImportError) as error:
             # pandas' errors of parsing are ValueErrors
-            is_uneven = isinstance(error, pd.errors.ParserError)
-            advice = (
-                "; delete what stands above the names of the columns, or use --data.bad_rows drop "
-                "for rows with too many cells"
-            )
-            raise UserError(
-                f"{where}: it can't be read ({first_line(error)})" + advice * is_uneven
-            ) from error
+            is_lacking = isinstance(error, ImportError)
+            advice = "install it" if is_lacking else "save it again, texts in UTF-8"
+            if isinstance(error, pd.errors.ParserError):
+                advice = (
+                    "delete what stands above the names of the columns, or use --data.bad_rows "
+                    "drop for rows with too many cells"
+                )
+            raise UserError(f"{where}: it can't be read ({first_line(error)}); {advice}") from error
     frame.index = pd.RangeIndex(first, first + len(frame))
 
     frame = frame.rename(columns=lambda name: str(name).strip())
