@@ -14,6 +14,7 @@ from torch._dynamo.utils import calculate_time_spent, counters, get_compilation_
 
 from litlab.errors import UserError, first_line
 from litlab.types import ClosedUnitInterval
+from litlab.util.text import plural
 
 CONFIG: Any = torch.compiler.config
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
@@ -168,7 +169,8 @@ class Compile(Callback):
                 counters["graph_break"].total(),
             )
             rank_zero_info(
-                f"compile: {len(graphs)} graphs with {guards:,} guards, {breaks} graph breaks"
+                f"compile: {plural(len(graphs), 'graph')} with {plural(guards, 'guard')}, "
+                f"{plural(breaks, 'graph break')}"
             )
         self._changes.close()
 

@@ -133,8 +133,8 @@ class OptimizerInBackward(Callback):
         if names and stage == "fit":
             raise UserError(
                 "trainer.callbacks: OptimizerInBackward has one gradient at a time, in one "
-                f"process, and {names} needs more; set that to null or leave OptimizerInBackward "
-                "out"
+                f"process, and {names} needs more; leave that out (nan_guard, agc and grad_norms "
+                "by null), or OptimizerInBackward"
             )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -47,8 +47,8 @@ class Preflight(Callback):
         size = trainer.accumulate_grad_batches
         if size > batches:
             rank_zero_info(
-                f"warning: trainer.accumulate_grad_batches: an epoch has {batches} batches, so "
-                f"that each gradient is {batches}/{size} of their mean; set {batches} at most"
+                f"warning: trainer.accumulate_grad_batches: an epoch has {batches} batches, "
+                f"so that each gradient is {batches}/{size} of their mean; set {batches} at most"
             )
 
         # What waits for a validation
@@ -89,8 +89,8 @@ def find_first_validation(run: Trainer, trainer: Trainer) -> tuple[float, str]:
     interval = getattr(run, "val_check_interval", 0)  # missing where it is a time
     if isinstance(interval, int) and every is not None and interval > batches:
         raise UserError(
-            f"trainer.val_check_interval: {interval} is more than the {batches} batches of an "
-            "epoch; set it lower, or trainer.check_val_every_n_epoch to null to count those of all "
+            f"trainer.val_check_interval: {interval} is above the batches of an epoch, {batches}; "
+            "set it lower, or trainer.check_val_every_n_epoch to null to count those of all "
             "epochs"
         )
     if run.limit_val_batches == 0:

@@ -18,7 +18,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.data.files import Cells, FileFormat, Frame, Policy, drop_bad_rows
 from litlab.errors import UserError
-from litlab.util.text import some
+from litlab.util.text import add_to_list, some
 
 Kind = Literal["number", "category", "time", "text"]
 # What a setting can ask for, besides: what most of the cells are
@@ -85,7 +85,9 @@ class Column:
         return _is_missing(cells, form, self.kind in ("number", "time") or self.is_numeric)
 
 
-def fit_column(cells: Cells, kind: Kind | Guess, form: FileFormat, where: str) -> Column:
+def fit_column(
+    cells: Cells, kind: Kind | Guess, form: FileFormat, where: str, remedy: str = ""
+) -> Column:
     """Decide what the cells of the training file are.
 
     Args:
@@ -95,6 +97,7 @@ def fit_column(cells: Cells, kind: Kind | Guess, form: FileFormat, where: str) -
             numbers: one in an input, 20 in a target. An "order" holds numbers, or else times.
         form: How they are written.
         where: What messages call the file.
+        remedy: The setting by which they would be no numbers.
 
     Raises:
         UserError: The cells are written in another way than `form` says.
@@ -102,7 +105,7 @@ def fit_column(cells: Cells, kind: Kind | Guess, form: FileFormat, where: str) -
     name = str(cells.name)
     is_there = ~_is_missing(cells, form, is_among_numbers=True)
     if kind in ("order", *_MOST):
-        numbers = read_numbers(cells, form, where, is_sure=False)
+        numbers = read_numbers(cells, form, where, is_sure=False, remedy=remedy)
         wrong = numbers.isna() & is_there
         if kind == "order":
             found: Kind = "time" if wrong.any() else "number"
@@ -128,6 +131,7 @@ def read_columns(
     *,
     needed: Collection[str] = (),
     bad_rows: Policy = "error",
+    remedies: Mapping[str, str] = {},
 ) -> Frame:
     """Read the columns of a table. Rows in which a cell can't be read are errors or left out.
 
@@ -138,13 +142,14 @@ def read_columns(
         where: What messages call the file.
         needed: Columns in which no cell may be missing.
         bad_rows: Whether rows that can't be used are errors or left out.
+        remedies: The settings by which columns of numbers would be none, by the columns' names.
 
     Raises:
         UserError: There are bad rows, and they may not be left out.
     """
     import pandas as pd
 
-    values, problems = {}, {}
+    values, problems, remedy = {}, {}, ""
     _warn_of_points(raw[[name for name in columns if columns[name].kind == "number"]], form, where)
     for name, column in columns.items():
         cells = raw[name]
@@ -155,7 +160,14 @@ def read_columns(
         for row, cell in cells[is_bad].items():
             text = "missing" if lacks[row] else f"{cell}{reason}"
             problems.setdefault(row, f"{name!r} is {text}")
-    return drop_bad_rows(pd.DataFrame(values, index=raw.index), problems, bad_rows, where)
+        odd = [*cells[is_bad & ~lacks].map(str).unique()]
+        if reason and odd and not remedy:
+            if name not in needed and len(odd) < 4 and not re.search(r"\d", "".join(odd)):
+                remedy = f"add {add_to_list('--data.missing', odd)} for values that are missing"
+            elif name in remedies:
+                remedy = f"add {remedies[name]} if such cells are right"
+    rows = pd.DataFrame(values, index=raw.index)
+    return drop_bad_rows(rows, problems, bad_rows, where, remedy=remedy)
 
 
 def _is_missing(cells: Cells, form: FileFormat, is_among_numbers: bool = False) -> Cells:
@@ -260,27 +272,30 @@ def refuse_dates(rows: Frame, columns: Mapping[str, Column], where: str) -> None
             dates[name] = different[0]
     if dates:
         shown = some([f"{name!r} (as {example!r})" for name, example in dates.items()])
-        names = ", ".join(dates)
+        uses, leaves = (add_to_list(f"--data.{name}", [*dates]) for name in ("dates", "ignore"))
         raise UserError(
-            f"{where}: columns of categories hold dates: {shown}; set --data.dates '[{names}]' to "
-            f"use them, or --data.ignore '[{names}]' to leave them out"
+            f"{where}: columns of categories hold dates: {shown}; add {uses} to use them, or "
+            f"{leaves} to leave them out"
         )
 
 
 def count_unknown(texts: Cells, values: Sequence[str], where: str) -> None:
-    """Say how many cells hold a category that training did not know."""
+    """Say how many cells hold a category that a model does not tell from others."""
     unknown = texts[texts.notna() & ~texts.isin(values)]
     if len(unknown):
         rank_zero_info(
             f"warning: {where}: in {len(unknown):,} of {len(texts):,} rows column {texts.name!r} "
-            f"has a category that training did not know ({some(unknown.unique().tolist())})"
+            f"has a category that training lacks or has once ({some(unknown.unique().tolist())}): "
+            "it counts as missing"
         )
 
 
 # Numbers
 
 
-def read_numbers(cells: Cells, form: FileFormat, where: str, is_sure: bool = True) -> Cells:
+def read_numbers(
+    cells: Cells, form: FileFormat, where: str, is_sure: bool = True, remedy: str = ""
+) -> Cells:
     """Return cells as float64, NaN where one is missing or no finite number.
 
     Args:
@@ -288,13 +303,14 @@ def read_numbers(cells: Cells, form: FileFormat, where: str, is_sure: bool = Tru
         form: How they are written.
         where: What messages call the file.
         is_sure: Whether they have to be numbers.
+        remedy: As of `fit_column`.
 
     Raises:
         UserError: They are numbers in another form.
     """
     numbers = parse_numbers(cells, form)
     if cells.dtype in ("object", "string"):
-        _check_written(_read_plain(cells, form), numbers, form, where, is_sure)
+        _check_written(_read_plain(cells, form), numbers, form, where, is_sure, remedy)
     return numbers
 
 
@@ -345,14 +361,14 @@ def _warn_of_points(cells: Frame, form: FileFormat, where: str) -> None:
         grouped |= {repr(name): pointed[0]} if pointed else {}
     if grouped and form.decimal == "." and form.thousands is None:
         rank_zero_info(
-            f"warning: {where}: column {some([*grouped])} has three digits behind every point, as "
-            f"in {next(iter(grouped.values()))}; if that stands between thousands, set "
+            f"warning: {where}: three digits stand behind every point of {some([*grouped])}, as "
+            f"in {next(iter(grouped.values()))}; if points are between thousands, set "
             "--data.thousands . --data.decimal ,"
         )
 
 
 def _check_written(
-    texts: Cells, numbers: Cells, form: FileFormat, where: str, is_sure: bool
+    texts: Cells, numbers: Cells, form: FileFormat, where: str, is_sure: bool, remedy: str
 ) -> None:
     """Refuse a column of numbers that are written in another form; say which setting reads it."""
     wrong = texts[numbers.isna() & texts.notna()]
@@ -371,7 +387,7 @@ def _check_written(
         groups = rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(sign)}\d{{3}})+(?:\{decimal}\d+)?"
         if not wrong.str.fullmatch(groups).all() or (swaps and not is_grouped):
             continue
-        name = "' '" if sign in f" {_SPACES}" else sign
+        name = {"'": '"\'"', ",": ",", ".": "."}.get(sign, "' '")  # as a shell takes it
         setting = f"--data.thousands {name}" + f" --data.decimal {other}" * swaps
         whole = example.replace(sign, "")
         if sign == other and not len(pointed) and wrong.str.count(re.escape(sign)).eq(1).all():
@@ -382,7 +398,8 @@ def _check_written(
         raise UserError(f"{column} has thousands in groups, as {example!r}; set {setting}")
     if wrong.str.fullmatch(rf"[+-]?\d*\{other}\d+").all() and not len(pointed):
         raise UserError(
-            f"{column} has another decimal sign, as {example!r}; set --data.decimal {other}"
+            f"{column} has another decimal sign, as {example!r}; set --data.decimal {other} or "
+            "write all columns with the same one"
         )
 
     # Half of the cells at least: one "5 kg" among numbers is a bad row
@@ -391,8 +408,8 @@ def _check_written(
     has_unit = wrong.str.fullmatch(unit)
     if has_unit.sum() > len(texts.dropna()) / 2 and (is_sure or wrong.nunique() > _MOST["target"]):
         raise UserError(
-            f"{column} has numbers with a unit, as {example!r}; write the numbers alone, or leave "
-            "the column out with --data.ignore"
+            f"{column} has numbers with a unit, as {example!r}; write the numbers alone"
+            + (f", or add {remedy} if they are none" if remedy else "")
         )
 
 

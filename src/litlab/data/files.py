@@ -8,6 +8,7 @@ names.
 import io
 import json
 import re
+import shlex
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.errors import UserError, first_line
-from litlab.util.text import nearest, some
+from litlab.util.text import nearest, plural, some
 
 # A pandas.DataFrame: a type checker gets lost in the many types that pandas' methods may return
 Frame = Any
@@ -55,8 +56,8 @@ class FileFormat:
     def __post_init__(self) -> None:
         if self.thousands == self.decimal:
             raise UserError(
-                f"data.thousands: {self.thousands} is the decimal sign, too; set data.decimal to "
-                "the other one"
+                f"data.thousands: {self.thousands} is the decimal sign, too; set --data.decimal "
+                f"{'.' if self.decimal == ',' else ','} or leave data.thousands out"
             )
 
 
@@ -103,14 +104,14 @@ def read_cells(
                 frame, first = _name_columns(frame, names, where)
         except (ValueError, OSError, EOFError, ImportError) as error:
             # pandas' errors of parsing are ValueErrors
-            is_uneven = isinstance(error, pd.errors.ParserError)
-            advice = (
-                "; delete what stands above the names of the columns, or use --data.bad_rows drop "
-                "for rows with too many cells"
-            )
-            raise UserError(
-                f"{where}: it can't be read ({first_line(error)})" + advice * is_uneven
-            ) from error
+            is_lacking = isinstance(error, ImportError)
+            advice = "install it" if is_lacking else "save it again, texts in UTF-8"
+            if isinstance(error, pd.errors.ParserError):
+                advice = (
+                    "delete what stands above the names of the columns, or use --data.bad_rows "
+                    "drop for rows with too many cells"
+                )
+            raise UserError(f"{where}: it can't be read ({first_line(error)}); {advice}") from error
     frame.index = pd.RangeIndex(first, first + len(frame))
 
     frame = frame.rename(columns=lambda name: str(name).strip())
@@ -186,8 +187,20 @@ def _read_csv(source: Path | bytes, form: FileFormat, where: str, bad_rows: Poli
     told = re.fullmatch(r"sep=(.)", first.strip())
     sign = told[1] if told else form.delimiter
     sign = sign or max(_DELIMITERS, key=lambda sign: read(sign, nrows=1).shape[1])
-    frame = read(sign, skiprows=int(bool(told)))
-    frame.index += bool(told)
+    skipped = int(bool(told))
+    try:
+        frame = read(sign, skiprows=skipped)
+    except pd.errors.ParserError:
+        # R names no first column; others end all rows but that of the names with a comma
+        names, below = (read(sign, skiprows=skipped + row, nrows=1).iloc[0] for row in (0, 1))
+        if len(below) != len(names) + 1 or len(names) == 1:
+            raise
+        place, end = ("first", "begin") if below.iloc[-1] else ("last", "end")
+        raise UserError(
+            f"{where}: row {skipped + 2} has {len(below)} cells, one more than there are names; "
+            f"name each column, or {end} the row of names with {sign!r} if the {place} has none"
+        ) from None
+    frame.index += skipped
     _check_quotes(frame, sign, where)
     return frame
 
@@ -243,8 +256,8 @@ def _name_columns(frame: Frame, names: list[str] | None, where: str) -> tuple[Fr
     if names:
         if len(names) != frame.shape[1]:
             raise UserError(
-                f"data.columns: it names {len(names)} columns, and {where} has "
-                f"{frame.shape[1]}; name each"
+                f"data.columns: it has {plural(len(names), 'name')}; give one for each of the "
+                f"{plural(frame.shape[1], 'column')} of {where}"
             )
         return frame.set_axis(names, axis=1), first
 
@@ -267,9 +280,9 @@ def check_file(path: str | Path, setting: str) -> Path:
     path = Path(path).expanduser()
     if not path.is_file():
         raise UserError(
-            f"{setting}: {path} is no file"
+            f"{setting}: {path} is no file; name one"
             if path.exists()
-            else f"{setting}: there is no file {path}"
+            else f"{setting}: there is no file {path}; correct it"
         )
     return path
 
@@ -287,15 +300,25 @@ def check_columns(frame: Frame, where: object, columns: Mapping[str, str]) -> No
     """
     for column, remedy in columns.items():
         if column not in frame.columns:
-            alike = nearest(column, frame.columns, f"; {remedy}")
+            advice = nearest(column, frame.columns, f"; {remedy}")
+            # All names in one cell
+            signs = re.findall(r"[^\w'\"]", frame.columns[0])
+            if len(frame.columns) == 1 and column in re.findall(r"\w+", frame.columns[0]) and signs:
+                sign = max(signs, key=signs.count)
+                advice = f"; set --data.delimiter {shlex.quote(sign)} if that separates them"
             raise UserError(
                 f"{where}: there is no column {column!r}, only "
-                f"{some(list(map(repr, frame.columns)))}{alike}"
+                f"{some(list(map(repr, frame.columns)))}{advice}"
             )
 
 
 def drop_bad_rows(
-    frame: Frame, problems: Mapping[Hashable, str], policy: Policy, where: object, unit: str = "row"
+    frame: Frame,
+    problems: Mapping[Hashable, str],
+    policy: Policy,
+    where: object,
+    unit: str = "row",
+    remedy: str = "",
 ) -> Frame:
     """Refuse the rows that can't be used, or leave them out and say so.
 
@@ -305,6 +328,7 @@ def drop_bad_rows(
         policy: Whether they are an error or left out.
         where: What messages call the file.
         unit: What a row is called.
+        remedy: What else makes them of use.
 
     Returns:
         The others.
@@ -322,8 +346,8 @@ def drop_bad_rows(
     )
     some_are_good = len(problems) < len(frame)
     if policy == "error" or not some_are_good:
-        raise UserError(
-            f"{summary}; correct or delete them" + ", or use --data.bad_rows drop" * some_are_good
-        )
+        advice = "correct or delete them" + ", or use --data.bad_rows drop" * some_are_good
+        advice += f", or {remedy}" if remedy else ""
+        raise UserError(f"{summary}; {advice}")
     rank_zero_info(f"{summary}; they are left out (data.bad_rows)")
     return frame.drop(index=list(problems))

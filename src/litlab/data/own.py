@@ -25,6 +25,7 @@ from litlab.data.target import Target, Task, fit_classes, fit_labels, fit_number
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval
 from litlab.util.classes import Balance
+from litlab.util.text import add_to_list
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,10 @@ class OwnData(ExperimentData):
         needed = set(apart if self.label_separator is None else self.split.columns)
         texts = [name for name in inputs if kinds[name] == "text"]
         needed |= set(texts if len(texts) == 1 else ())
-        rows = read_columns(raw, columns, self.form, where, needed=needed, bad_rows=self.bad_rows)
+        options: Any = {"needed": needed, "bad_rows": self.bad_rows}
+        rows = read_columns(
+            raw, columns, self.form, where, remedies=self._find_remedies(kinds), **options
+        )
 
         if given is not None:
             given = given[raw.index.get_indexer(rows.index)]
@@ -210,7 +214,20 @@ class OwnData(ExperimentData):
             name: f"correct it, or set --data.{key}" for name, key in named.items() if name in kinds
         }
         check_columns(raw, where, remedies)
-        return {name: fit_column(raw[name], kind, self.form, where) for name, kind in kinds.items()}
+        others = self._find_remedies(kinds)
+        return {
+            name: fit_column(raw[name], kind, self.form, where, others.get(name, ""))
+            for name, kind in kinds.items()
+        }
+
+    def _find_remedies(self, kinds: dict[str, Any]) -> dict[str, str]:
+        """Return the settings by which columns that are taken for numbers would be categories."""
+        remedies = {"target": "--data.task classification"}
+        return {
+            name: add_to_list("--data.categories", [name]) if kind == "input" else remedies[kind]
+            for name, kind in kinds.items()
+            if kind in remedies or (kind == "input" and "categories" in self.hparams)
+        }
 
     def describe_columns(self, table: Table) -> dict[str, Any]:
         """Return what `TargetMetadata` has of a table."""

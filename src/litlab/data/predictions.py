@@ -33,7 +33,9 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
         else:
             frame.to_csv(buffer, index=False)  # the fewest digits that give a number back
     except ImportError as error:
-        raise UserError(f"--output: {path} can't be written ({first_line(error)})") from error
+        raise UserError(
+            f"--output: {path} can't be written ({first_line(error)}); name a .csv"
+        ) from error
     write_text(path, buffer.getvalue())
 
 

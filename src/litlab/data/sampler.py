@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import SequentialSampler
 
 from litlab.errors import UserError
+from litlab.util.text import plural
 
 
 @dataclass(eq=False)
@@ -57,8 +58,8 @@ class EpochSampler(SequentialSampler, ABC):
     def __post_init__(self) -> None:
         if self.size < self.world_size:
             raise UserError(
-                f"{self.name}: {self.size} samples can't be shared by {self.world_size} processes; "
-                "use fewer (--trainer.devices)"
+                f"{self.name}: {plural(self.size, 'sample')} can't be shared by {self.world_size} "
+                "processes; use fewer (--trainer.devices)"
             )
         # Lightning's `overfit_batches` replaces every other class of sampler by one that yields
         # single numbers.

@@ -52,8 +52,8 @@ class Split:
             )
         if self.cut and (self.fold or not self.time or len(self.cut) > 2):
             raise UserError(
-                "data.cut: it is one time or two of data.time_column, without data.fold; set the "
-                "column, and leave out the other"
+                "data.cut: it is one time or two of data.time_column, and excludes data.fold; set "
+                "--data.time_column, and leave --data.fold out"
             )
         if self.fold is not None:
             read_fold(self.fold)
@@ -134,7 +134,10 @@ class Split:
             split[times >= begin] = name
         for name in ("train", *names):
             if name not in split:
-                raise UserError(f"data.cut: no sample is left for {name}; choose other times")
+                raise UserError(
+                    f"data.cut: no sample is left for {name}; the samples are from {times.min()} "
+                    f"to {times.max()}: cut them there"
+                )
         return split
 
 
@@ -148,8 +151,8 @@ def check_groups(groups: np.ndarray, split: np.ndarray) -> None:
     if len(several):
         name = several.index[0]
         raise UserError(
-            f"data.group_column: group {name!r} is in {' and '.join(of_group.unique()[name])}, "
-            f"and {len(several) - 1:,} others are like it; give each of them to one split"
+            f"data.group_column: group {name!r} is in {' and '.join(of_group.unique()[name])} "
+            f"(such groups: {len(several):,}); give each of them to one split"
         )
 
 
@@ -214,8 +217,8 @@ def split_samples(
         units = 1 + unit.max(initial=-1)
         if units < count + first:
             raise UserError(
-                f"data.fold: {units} samples, groups or times are too few for {count} "
-                "folds; set fewer"
+                f"data.fold: too few samples, groups or times ({units}) for {count} folds; set "
+                "fewer"
             )
         block = unit * (count + first) // units - first
         split[train[block == number]] = "test"
@@ -269,8 +272,8 @@ def _find_end(unit: np.ndarray, count: float) -> int:
     units, sizes = np.unique(unit, return_counts=True)
     if len(units) < 2:
         raise UserError(
-            "data: too few samples, groups or times for all splits; add some, or set a "
-            "fraction to 0"
+            "data: too few samples, groups or times for all splits; add some, or set "
+            "--data.val_fraction 0, or --data.test_fraction 0"
         )
     after = sizes[::-1].cumsum()[::-1]  # samples of each unit and those behind it
     return int(units[1 + np.abs(after[1:] - count).argmin()])

@@ -335,9 +335,11 @@ def fit_numbers(rows: Frame, columns: list[str], where: str) -> Numbers:
     changes = rows[columns].max() > rows[columns].min()
     for name in columns:
         if not (changes[name] and 1 / LARGEST < deviation[name] < LARGEST):
+            wide = "has a standard deviation below 1e-16 or above 1e16"
+            reason = wide if changes[name] else "is constant"
             raise UserError(
-                f"{where}: nothing can be learned from column {name}: in the training rows it is "
-                "constant, or has a standard deviation below 1e-16 or above 1e16; use another one"
+                f"{where}: nothing can be learned from column {name!r}, which {reason} in the "
+                "training rows; leave it out, or use another one"
             )
     return Numbers(columns, rows[columns].mean().tolist(), deviation.tolist())
 
@@ -358,8 +360,8 @@ def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Clas
     names = sort_classes(labels[split == "train"])
     if len(names) < 2:
         raise UserError(
-            f"{where}: all training samples are of the class {names[0]!r} (column {column!r}); "
-            "two classes are needed at least"
+            f"{where}: all training samples are of the class {names[0]!r} (column {column!r}); add "
+            "some of another class, or set --data.target to another column"
         )
     is_known = np.isin(labels.astype(str), names)
     for name in ("val", "test"):
@@ -371,12 +373,12 @@ def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Clas
         shown = some([f"{label!r} ({count:,})" for label, count in counts])
         if unknown.sum() == here.sum():
             raise UserError(
-                f"{where}: none of the {here.sum():,} {name} samples is of a class that training "
-                f"has: {shown}; write the classes alike, or add training samples of them"
+                f"{where}: training has no class of the {name} samples: {shown}; write the classes "
+                "alike, or add training samples of them"
             )
         rank_zero_info(
-            f"warning: {where}: {unknown.sum():,} of {here.sum():,} {name} samples are of classes "
-            f"that training lacks, {shown}: they are left out"
+            f"warning: {where}: training lacks classes of the {name} samples, {shown}: "
+            f"{unknown.sum():,} of {here.sum():,} are left out"
         )
         split[unknown] = ""
     return Classes([column], names)
@@ -406,11 +408,17 @@ def fit_labels(rows: Frame, columns: list[str], separator: str | None, where: st
     else:
         found = [split_labels(cell, separator) for cell in rows[columns[0]]]
         target = Labels(columns, sort_classes(set().union(*found)), separator)
+        if not target.names:
+            raise UserError(
+                f"{where}: column {columns[0]!r} holds no label in the training rows; fill it, or "
+                "set --data.target to another one"
+            )
     share = target.encode(rows).mean(0)
     same = [name for name, value in zip(target.names, share, strict=True) if value in (0, 1)]
-    if same or not target.names:
+    if same:
         raise UserError(
-            f"{where}: labels {some(same)} are the same in all training samples; leave them out"
+            f"{where}: nothing can be learned of labels that are the same in all training samples "
+            f"({some(same)}); leave them out"
         )
     return target
 

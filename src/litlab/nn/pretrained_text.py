@@ -43,8 +43,7 @@ class PretrainedText(nn.Module):
         super().__init__()
         if vocab_size is None or longest is None or padding is None or num_classes is None:
             raise UserError(
-                "model.network: PretrainedText is for TextData, which tells it the "
-                "size of its tokens"
+                "model.network: PretrainedText does not know the tokens of the data; use TextData"
             )
         config = load_pretrained("AutoConfig", name, "model.network.name")
         if vocab_size > config.vocab_size or longest > config.max_position_embeddings:

@@ -111,8 +111,8 @@ class Classifier(ExperimentModule):
         networks = build_networks(network, members, block)
         if image_shape is None and (mixup or cutmix or flip_tta or shift_tta):
             raise UserError(
-                "model: mixup, cutmix, flip_tta and shift_tta are for images; the data "
-                "has no image_shape"
+                "model: mixup, cutmix, flip_tta and shift_tta are for images, and the data has no "
+                "image_shape; leave them out"
             )
         if image_shape is not None:
             networks = [adapt_network(part, image_shape, num_classes) for part in networks]

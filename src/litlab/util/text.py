@@ -1,5 +1,7 @@
 """Words and numbers for people: in messages, and in tables."""
 
+import json
+import shlex
 import shutil
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -26,6 +28,16 @@ def some(names: Sequence[str]) -> str:
     """Return the first few of many names."""
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return ", ".join(names[:4]) + more
+
+
+def add_to_list(flag: str, names: Sequence[str]) -> str:
+    """Return a flag that adds names to the list which is set, as a shell takes it."""
+    return f"{flag}+ {shlex.quote(json.dumps(list(names), ensure_ascii=False))}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return how many there are of something."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def decimals(value: float | None) -> str:

@@ -97,7 +97,9 @@ def read_text(file: Path) -> str:
         return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         others = [str(path) for path in Path("configs").rglob("*.yaml")]
-        raise UserError(f"{file}: no such file{nearest(str(file), others)}") from None
+        raise UserError(
+            f"{file}: no such file{nearest(str(file), others, '; correct it')}"
+        ) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UserError(

@@ -121,7 +121,8 @@ class TextTransformer(nn.Module):
             )
         if not pooling or len(set(pooling)) < len(pooling):
             raise UserError(
-                "model.network.pooling: give one or more of mean, max and attention, each once"
+                f"model.network.pooling: {pooling} is not valid; give one or more of mean, max and "
+                "attention, each once"
             )
         super().__init__()
         self.vocab_size, self.max_tokens = vocab_size, max_tokens

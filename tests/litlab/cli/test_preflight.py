@@ -126,7 +126,7 @@ def test_a_plateau_that_would_wait_in_vain_is_refused_before_a_step(
         ),
         (
             ["--trainer.val_check_interval=5000", "--check"],
-            "trainer.val_check_interval: 5000 is more than the ",
+            "trainer.val_check_interval: 5000 is above the batches",
         ),
         (
             ["--trainer.limit_train_batches=0"],

@@ -67,7 +67,7 @@ def parse_options(arguments: list[str]) -> ServeOptions:
     elif options.settings:
         raise UserError(
             f"serve: {options.settings[0]} is a setting of a run, and {options.run} is "
-            "an exported model"
+            "an exported model; leave it out"
         )
     return options
 

@@ -206,8 +206,9 @@ def drop_bad_images(
     for setting, (usual, value) in unlike.items():
         others = [row for row, problem in problems.items() if setting in problem]
         if policy == "error" and len(others) > len(problems) / 2:
+            verb = "is" if len(others) == 1 else "are"
             raise UserError(
-                f"{setting}: {len(others):,} of {len(names):,} images are not {usual}, such as "
+                f"{setting}: {len(others):,} of {len(names):,} images {verb} not {usual}, such as "
                 f"{names[others[0]]}; set --{setting} {value}, or use --data.bad_rows drop"
             )
     named: dict[Hashable, str] = {names[row]: problem for row, problem in problems.items()}

@@ -19,6 +19,7 @@ from litlab.data.files import Frame, check_columns, read_cells
 from litlab.data.images.decode import Images, is_image
 from litlab.data.split import SPLIT_NAMES, SPLITS
 from litlab.errors import UserError, first_line
+from litlab.util.text import plural
 
 TABLES = (".csv", ".tsv", ".gz", ".parquet", ".json", ".jsonl", ".xlsx")
 _THUMBNAILS = {"@eaDir", "__MACOSX"}  # folders that storage boxes and archives add
@@ -73,7 +74,8 @@ def find_images(folder: Path, pattern: str = "**") -> list[Path]:
     if others:
         kinds = ", ".join(f"{count:,} *{suffix}" for suffix, count in others.most_common(5))
         rank_zero_info(
-            f"warning: {folder}: {others.total():,} files are no images and are left out: {kinds}"
+            f"warning: {folder}: what is no image is left out: {plural(others.total(), 'file')}, "
+            f"{kinds}"
         )
     return images
 
@@ -214,7 +216,9 @@ def list_parquet(root: Path, file_column: str) -> Listing | None:
             others = [other for other in schema.names if other not in (column, *nested)]
             cells = parquet.read_table(file, columns=others).to_pandas(integer_object_nulls=True)
         except (OSError, ValueError) as error:
-            raise UserError(f"data.path: {file} can't be read ({first_line(error)})") from error
+            raise UserError(
+                f"data.path: {file} can't be read ({first_line(error)}); replace or delete it"
+            ) from error
 
         # The `datasets` package notes the names of classes; -1 stands for one that is not told
         notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
@@ -267,14 +271,14 @@ def warn_of_copies(rows: Frame, targets: list[str], where: str) -> None:
             for _, row in different.iloc[:2].iterrows()
         )
         rank_zero_info(
-            f"warning: {where}: {first} and {second} are the same picture, and "
-            f"{different['digest'].nunique() - 1:,} others are like it; delete what is wrong"
+            f"warning: {where}: {first} and {second} are the same picture (such pictures: "
+            f"{different['digest'].nunique():,}); delete what is wrong"
         )
     # Whatever their targets are
     is_train = copies["split"] == "train"
     seen = (~is_train & copies["digest"].isin(copies["digest"][is_train])).sum()
     if seen:
         rank_zero_info(
-            f"warning: {where}: {seen:,} of {(rows['split'] != 'train').sum():,} images for "
-            "evaluation are training images, too, so results look better than they are"
+            f"warning: {where}: training has {seen:,} of the {(rows['split'] != 'train').sum():,} "
+            "images for evaluation, too, so results look better than they are"
         )

@@ -94,7 +94,7 @@ def read_series(
     longest = max(parts.values(), key=len)
     freq = known.freq or _find_step(times[longest.index], where)
     grids = {
-        name: _lay_on_grid(part, times[part.index], freq, bad_rows, where, ahead)
+        name: _lay_on_grid(part, times[part.index], freq, bad_rows, where, ahead, name)
         for name, part in parts.items()
     }
     table = pd.concat(grids)
@@ -106,11 +106,11 @@ def read_series(
     is_past = _reach_back(table[known.targets].notna().any(axis=1))
     if not ahead and not is_past.all():
         rank_zero_info(
-            f"{where}: {(~is_past).sum():,} rows behind the last one with a target are left out"
+            f"{where}: rows behind the last one with a target are left out: {(~is_past).sum():,}"
         )
     made_up = table.index[table[known.targets].isna().any(axis=1)]
     numbers = table.select_dtypes("number")
-    filled = _fill_gaps(numbers, is_past, gaps, where)
+    filled = _fill_gaps(numbers, is_past, gaps, where, ahead)
     table[numbers.columns] = filled
 
     # At the ends of a series there may be nothing to interpolate from: the future begins there
@@ -126,9 +126,8 @@ def read_series(
         counts = [f"{name or 'the series'} has {size:,}" for name, size in short.items()]
         summary = f"{where}: a series needs {least:,} rows with a target, and {some(counts)}"
         if len(short) == len(sizes):
-            raise UserError(
-                f"{summary}; give more, or a smaller --data.context_length or --data.horizon"
-            )
+            smaller = ", or a smaller --data.context_length or --data.horizon" * (not ahead)
+            raise UserError(f"{summary}; give more{smaller}")
         rank_zero_info(f"warning: {summary}; what is too short is left out")
     table = table[is_whole | is_next].drop(index=short.index, level=0)
     return Series(table, made_up, replace(known, freq=freq, static=static))
@@ -168,7 +167,7 @@ def _find_step(times: Cells, where: str) -> str:
 
 
 def _lay_on_grid(
-    rows: Frame, times: Cells, freq: str, bad_rows: Policy, where: str, ahead: int
+    rows: Frame, times: Cells, freq: str, bad_rows: Policy, where: str, ahead: int, name: str
 ) -> Frame:
     """Return the rows of one series by the times of a grid, NaN where there is no row; and some
     more behind them.
@@ -187,10 +186,16 @@ def _lay_on_grid(
     is_far = (times - grid[places]).abs() > _TOLERANCE * pd.Timedelta("1D")
     wrong |= is_far & (times.dt.normalize() != grid[places].normalize())
     if wrong.mean() > _MOST_WRONG:
+        is_copy, of = times.duplicated(), f" of {name!r}" if name else ""
+        if is_copy.sum() > wrong.sum() / 2:
+            apart = ", or set --data.series_column to what tells several series apart"
+            raise UserError(
+                f"{where}: {is_copy.mean():.0%} of the times{of} are there twice, the first in row "
+                f"{is_copy.idxmax()}; write the whole time in one column{apart * (not ahead)}"
+            )
         raise UserError(
-            f"{where}: {wrong.mean():.0%} of the times are there twice or off the step of {freq}, "
-            f"the first in row {wrong.idxmax()}; correct them, or set --data.freq, or "
-            "--data.series_column where there are several series"
+            f"{where}: {wrong.mean():.0%} of the times{of} are off the step of {freq}, the first "
+            f"in row {wrong.idxmax()}; {_list_ways('correct them', ahead, name)}"
         )
     problem = (
         f"is there twice or off the step of {freq}; where clocks were put back, add UTC offsets"
@@ -200,6 +205,12 @@ def _lay_on_grid(
     places = places[rows.index]
     rows = rows.set_axis(grid[places])
     return rows.reindex(grid[places.min() : places.max() + 1 + ahead])
+
+
+def _list_ways(first: str, ahead: int, name: str) -> str:
+    """Return what to do about times that do not fit the step; in prediction it can't be set."""
+    ways = ["set --data.freq"] + ["give series of other steps a file of their own"] * bool(name)
+    return ", or ".join([first, *(ways if not ahead else [])])
 
 
 def _make_grid(times: Cells, freq: str, count: int) -> Any:
@@ -221,22 +232,21 @@ def _make_grid(times: Cells, freq: str, count: int) -> Any:
     return months + days + (first - first.normalize())
 
 
-def _fill_gaps(numbers: Frame, is_past: Cells, gaps: Gaps, where: str) -> Frame:
+def _fill_gaps(numbers: Frame, is_past: Cells, gaps: Gaps, where: str, ahead: int) -> Frame:
     """Interpolate what is missing in the past of each series, and say how much; or refuse to."""
     empty = numbers[is_past].isna()
     holes = empty.any(axis=1)
     if not holes.any():
         return numbers
     share = empty.groupby(level=0).mean().max(axis=None)
+    name, time = holes.idxmax()
     summary = (
-        f"{where}: {holes.sum():,} of {len(holes):,} rows are missing or lack a value ({share:.1%} "
-        f"of a column), the first at {holes.idxmax()[1]}"
+        f"{where}: no row, or no value, at {holes.sum():,} of {len(holes):,} times ({share:.1%} of "
+        f"a column), the first at {time}{f' of {name!r}' if name else ''}"
     )
     if share > _MOST_WRONG:
-        raise UserError(
-            f"{summary}; that is too much to make up: fill it, leave it out, or use "
-            "--data.freq STEP"
-        )
+        ways = _list_ways("fill it, or leave it out", ahead, name)
+        raise UserError(f"{summary}; too much to make up: {ways}")
     if gaps == "error":
         raise UserError(f"{summary}; add them, or use --data.gaps interpolate")
     rank_zero_info(f"{summary}; they are interpolated (data.gaps), and count in no test")

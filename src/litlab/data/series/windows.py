@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from litlab.data.series.regular import Series
 from litlab.data.split import SPLITS
 from litlab.errors import UserError
+from litlab.util.text import plural
 
 
 class Windows(Dataset[dict[str, Tensor]]):
@@ -99,8 +100,8 @@ def find_starts(
         elif name == "train" or name in split:
             free = " whose future is not interpolated" if is_in.any() else ""
             raise UserError(
-                f"data: {(split == name).sum()} {name} rows are too few for one window{free}; give "
-                "more rows, a smaller data.context_length or data.horizon, or another split"
+                f"data: no window{free} fits into {plural((split == name).sum(), f'{name} row')}; "
+                "give more rows, a smaller data.context_length or data.horizon, or another split"
             )
     return starts
 

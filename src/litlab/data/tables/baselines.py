@@ -69,8 +69,8 @@ def warn_of_leaks(train: Frame, test: Frame, targets: list[str], where: object) 
     copies = len(test.merge(different))
     if copies > 0.05 * len(test) and inputs.duplicated().mean() < 0.05:
         rank_zero_info(
-            f"warning: {where}: {copies:,} of {len(test):,} test rows are copies of training rows, "
-            "so the test tells less; delete copies, or name what they share in data.group_column"
+            f"warning: {where}: training has {copies:,} of {len(test):,} test rows, too, so the "
+            "test tells less; delete copies, or name what they share in data.group_column"
         )
 
     # A tree for each column, whose leaves have three rows at least: fewer would learn by heart.

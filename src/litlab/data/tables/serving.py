@@ -17,6 +17,7 @@ from litlab.data.own import Table
 from litlab.data.serving import BATCH, Sample, Serving, TensorSpec, make_times, read_rows
 from litlab.data.target import LARGEST, TargetMetadata
 from litlab.errors import UserError
+from litlab.util.text import add_to_list
 
 MOST_ROWS = 1_000  # that are sent
 _LIKE_NAMES = 0.9  # share of different texts from which on they are names of the rows
@@ -119,15 +120,15 @@ def measure(table: Table, where: object) -> dict[str, Any]:
         reasons = ", ".join(f"{name} {reason}" for name, reason in wrong.items())
         raise UserError(
             f"{where}: nothing can be learned from these columns, in the training rows: {reasons}; "
-            f"add --data.ignore '[{', '.join(sorted(wrong))}]'"
+            f"add {add_to_list('--data.ignore', sorted(wrong))}"
         )
     train = train.drop(columns=list(useless))
     numbers = train.select_dtypes("number")
     counting = [name for name in numbers if _counts_rows(numbers[name].dropna())]
     if counting:
         rank_zero_info(
-            f"warning: {where}: column {', '.join(counting)} counts the rows, and says nothing of "
-            f"new ones; leave it out with --data.ignore '[{', '.join(counting)}]'"
+            f"warning: {where}: what counts the rows says nothing of new ones: "
+            f"{', '.join(counting)}; leave it out with {add_to_list('--data.ignore', counting)}"
         )
     counts = {name: column.value_counts() for name, column in train.select_dtypes("string").items()}
     mean, std = numbers.mean(), numbers.std(ddof=0)

@@ -32,6 +32,7 @@ from litlab.data.text.tokenizer import (
 )
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
+from litlab.util.text import plural
 
 TEXT = "text, joined"  # the column of whole texts
 _VERSION = 8  # raise it when what is kept of the same texts would come out different
@@ -65,8 +66,8 @@ class TokenizedTexts(Dataset[Any]):
         longer = int((lengths > known.max_tokens).sum())
         if longer:
             rank_zero_info(
-                f"{longer:,} of {len(lengths):,} {split} texts are longer than data.max_tokens "
-                f"({known.max_tokens}): data.long_texts is {known.long_texts}"
+                f"longer than data.max_tokens ({known.max_tokens}): {longer:,} of {len(lengths):,} "
+                f"{split} texts; data.long_texts is {known.long_texts}"
             )
 
     def __len__(self) -> int:
@@ -245,7 +246,7 @@ class TextData(OwnData):
         copies = parts["test"][TEXT].isin(parts["train"][TEXT]).sum()
         if copies:
             rank_zero_info(
-                f"warning: {copies:,} test texts are training texts too, so results look better "
+                f"warning: training has {plural(copies, 'test text')}, too, so results look better "
                 "than they are"
             )
 

@@ -133,7 +133,7 @@ def test_rows_behind_the_last_target_are_not_trained_on(make, shops, said):
     frame = make_shops(63)
     frame.loc[frame["date"] > "2024-02-29", "sales"] = None
     data = prepared(make(frame, **SETTINGS))
-    assert said[-1] == "data.path: 60 rows behind the last one with a target are left out"
+    assert said[-1] == "data.path: rows behind the last one with a target are left out: 60"
     trained = prepared(make(frame.dropna(subset="sales"), **SETTINGS)).metadata
     assert (data.sizes, data.metadata) == (shops.sizes, trained)
 

@@ -268,7 +268,7 @@ def test_new_files_that_do_not_fit(make):
         ),
         (
             frame_of(pd.date_range("2024-01-01", periods=9)),
-            "89% of the times are there twice or off the step of h",
+            "89% of the times are off the step of h, the first in row 1; correct them",
         ),
     ):
         assert message in refusal(predict, data, frame)

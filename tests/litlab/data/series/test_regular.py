@@ -52,8 +52,8 @@ def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up
         len(made_up),
     )
     summary = (
-        f"data.path: {count} of 60 rows are missing or lack a value ({count / 60:.1%} of a "
-        "column), the first at "
+        f"data.path: no row, or no value, at {count} of 60 times ({count / 60:.1%} of a column), "
+        "the first at "
     )
     assert refusal(read, times[rows], columns).startswith(
         f"{summary}{times[made_up[0]]}; add them, or use"
@@ -90,7 +90,7 @@ def test_what_is_made_up_is_no_truth(make, gone):
         left = starts if split == "train" else starts[~lost]
         assert data.samples(split).starts.tolist() == left.tolist()
     frame.loc[[72, 75, 78], "load"] = None
-    message = "data: 10 val rows are too few for one window whose future is not interpolated"
+    message = "data: no window whose future is not interpolated fits into 10 val rows"
     assert message in refusal(prepared, make(frame, gaps="interpolate"))
 
 
@@ -115,19 +115,16 @@ def test_too_much_is_never_made_up(read, options):
         read, pd.date_range("2024-01-01", periods=400, freq="30min")[rows % 5 != 2], **options
     )
     assert message == (
-        "data.path: 80 of 400 rows are missing or lack a value (20.0% of a column), the first at "
-        "2024-01-01 01:00:00; that is too much to make up: fill it, leave it out, or use "
-        "--data.freq STEP"
+        "data.path: no row, or no value, at 80 of 400 times (20.0% of a column), the first at "
+        "2024-01-01 01:00:00; too much to make up: fill it, or leave it out, or set --data.freq"
     )
     steps = np.random.default_rng(0).integers(5, 60, 500)
     times = pd.Timestamp("2024-01-01") + pd.to_timedelta(steps.cumsum(), "min")
     for freq in (None, "30min"):
-        assert "of the times are there twice or off the step of " in refusal(
-            read, times, freq=freq, **options
-        )
+        assert "of the times are off the step of " in refusal(read, times, freq=freq, **options)
     assert refusal(read, np.repeat(hours(50), 2), **options) == (
-        "data.path: 50% of the times are there twice or off the step of h, the first in row 2; "
-        "correct them, or set --data.freq, or --data.series_column where there are several series"
+        "data.path: 50% of the times are there twice, the first in row 2; write the whole time in "
+        "one column, or set --data.series_column to what tells several series apart"
     )
 
 

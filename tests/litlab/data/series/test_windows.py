@@ -62,15 +62,15 @@ def test_cuts_that_are_none(make, cut):
     assert refusal(prepared, make(cut=cut)).startswith("data.cut: ")
 
 
-SCALE = "data.path: nothing can be learned from column load: in the training rows it is constant"
+SCALE = "data.path: nothing can be learned from column 'load', which"
 
 
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
         (8, {}, "data.path: a series needs 9 rows with a target, and the series has 8; give more"),
-        (11, {}, "data: 8 train rows are too few for one"),
-        (20, {}, "data: 2 val rows are too few"),
+        (11, {}, "data: no window fits into 8 train rows"),
+        (20, {}, "data: no window fits into 2 val rows"),
         (30, {"load": [0.0, 1e300, 1.0] * 10}, SCALE),
         *((30, {"load": [value] * 30}, SCALE) for value in (0.1, 1000.1)),
         (

@@ -99,7 +99,7 @@ def test_parts_of_a_date_that_are_constant_are_left_out(make, days, parts):
     new = {"year": 2025, "month": 1, "weekday": 3, "days": 20_090}
     assert numbers[0, 2:].tolist() == [new[part] for part in parts]
     constant = make(frame.assign(sold="2024-05-01"), dates=["sold"])
-    assert "sold is constant; add --data.ignore '[sold]'" in refusal(prepared, constant)
+    assert "sold is constant; add --data.ignore+ '[\"sold\"]'" in refusal(prepared, constant)
 
 
 @pytest.mark.parametrize(

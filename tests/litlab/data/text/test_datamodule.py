@@ -110,9 +110,7 @@ def test_copies_in_the_test_split_are_told(make_data, reviews, said):
     write_csv(reviews.parent / "test.csv", [*rows[10:13], *rows[:3], ["another", "bad"]])
     write_csv(reviews, rows)
     prepared(make_data(test_path=str(reviews.parent / "test.csv"), val_fraction=0.0), "fit")
-    assert said == [
-        "warning: 6 test texts are training texts too, so results look better than they are"
-    ]
+    assert said == ["warning: training has 6 test texts, too, so results look better than they are"]
 
 
 # ---- the checkpoint, and prediction

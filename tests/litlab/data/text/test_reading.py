@@ -42,7 +42,10 @@ def test_bad_rows(make, tmp_path, said):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"columns": ["a"]}, "data.columns: it names 1 columns, and {file} has 2; name each"),
+        (
+            {"columns": ["a"]},
+            "data.columns: it has 1 name; give one for each of the 2 columns of {file}",
+        ),
         (
             {"text_columns": ["y", "label"]},
             "data.text_columns: they have data.target, which tells the answer",
@@ -62,9 +65,9 @@ def test_order_of_the_classes_and_those_that_training_lacks(make, expected, said
     assert (data.class_names, data.labels("test").tolist()) == (expected, [0])
     assert data.labels("train").bincount().tolist() == [8, 8, 8]
     assert all_texts(data)["test"] == ["x y"]
-    assert "1 of 2 test samples are of classes that training lacks, 'new' (1): they are" in said[0]
+    assert "training lacks classes of the test samples, 'new' (1): 1 of 2 are left out" in said[0]
     message = refusal(prepared, make(rows, "x,y,new\n", **options))
-    assert "none of the 1 test samples is of a class that training has: 'new' (1); write" in message
+    assert "training has no class of the test samples: 'new' (1); write" in message
 
 
 def test_input_to_predict(tmp_path, make_data):

@@ -1,0 +1,300 @@
+"""What a message advises is done, to the letter, on what made it: then it is right.
+
+Settings are taken from the message, and where it shows no value, from the table here. Of data the
+numbers are compared that come out. Advice of the parser is followed in cli/test_parse_errors.py.
+"""
+
+import re
+import shlex
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from PIL import Image
+
+from litlab.data import ImageData, SeriesData, TabularData, TextData
+from litlab.errors import UserError
+from tests.litlab.conftest import CONFIGS
+from tests.litlab.data.conftest import prepared, said  # noqa: F401 - a fixture
+
+ROWS = 60
+NUMBERS = np.random.default_rng(0).uniform(20, 200, ROWS).round(1)
+WORDS = [*"abc"] * (ROWS // 3)
+HOURS = pd.date_range("2024-01-01", periods=ROWS, freq="h")
+DAYS = pd.date_range("2024-01-11", periods=ROWS)
+LABELS = ["a;b", "b;c", "a"] * (ROWS // 3)
+HOUSES = [f"{n}a" if n % 10 == 3 else f"{n}" for n in [*range(30)] * 2]
+WAVE = np.sin(np.arange(ROWS)).round(3)
+
+
+class Case(NamedTuple):
+    """Data that makes a message, and what it says that sets it right.
+
+    Args:
+        kind: The DataModule.
+        source: Columns besides those that all cases have; or a function that fills a folder.
+        options: Settings that make the message.
+        advice: The settings that are taken from it; a value that is not None stands here instead.
+        look: What is right afterwards is the same as `right`.
+    """
+
+    kind: Any
+    source: Any
+    options: dict[str, Any]
+    advice: dict[str, Any]
+    look: Any
+    right: Any
+
+
+def table(source, options, advice, look, right) -> Case:
+    return Case(
+        TabularData, {"size": NUMBERS, "kind": WORDS} | source, options, advice, look, right
+    )
+
+
+def series(source, options, advice, look, right) -> Case:
+    options = {"context_length": 6, "horizon": 3, "season": 4} | options
+    return Case(SeriesData, {"date": HOURS, "load": WAVE} | source, options, advice, look, right)
+
+
+def images(options, advice, look, right, count=20, odd=None) -> Case:
+    """Grey images of 6 x 8; the second one may be another array, or nothing that can be read."""
+
+    def fill(root):
+        for number in range(count):
+            file = root / f"{'ab'[number // 2 % 2]}/{number}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if number == 1 and isinstance(odd, bytes):
+                file.write_bytes(odd)
+            else:
+                pixels = np.full((6, 8), number % 256, np.uint8)
+                Image.fromarray(odd if number == 1 and odd is not None else pixels).save(file)
+
+    return Case(ImageData, fill, options, advice, look, right)
+
+
+def column(name):
+    return lambda data: pd.concat(data.table.values()).sort_index()[name].tolist()
+
+
+def names(data):
+    return data.metadata.numbers, data.metadata.category_columns
+
+
+def written(numbers, form):
+    return {"a": [form(f"{number:,.1f}") for number in numbers], "size": WORDS}
+
+
+def swap(text):
+    return text.translate(str.maketrans(",.", ".,"))
+
+
+def apart(sign):
+    return {"a": [f"1{sign}129", f"49{sign}194", "800"] * 20, "size": WORDS}
+
+
+LARGE = NUMBERS * 1000 + 0.5
+WHOLE = [1129.0, 49194.0, 800.0] * 20
+GAPS = {"load": [None if row in (7, 20) else row * 2.0 for row in range(ROWS)]}
+TWO = {
+    "date": [*HOURS, *HOURS],
+    "load": [*WAVE, *WAVE + 5],
+    "place": ["x"] * ROWS + ["y"] * ROWS,
+}
+CASES = [
+    # How numbers are written
+    table(written(NUMBERS, swap), {}, {"decimal": None}, column("a"), NUMBERS),
+    table(written(NUMBERS, str), {"decimal": ","}, {"decimal": None}, column("a"),
+          NUMBERS),
+    table(written(LARGE, str), {}, {"thousands": None}, column("a"), LARGE),
+    table(written(LARGE, swap), {"decimal": ","}, {"thousands": None}, column("a"), LARGE),
+    table({"a": ["1.129.000", "49.194", "800"] * 20, "size": WORDS}, {},
+          {"thousands": None, "decimal": None}, column("a"), [1129000.0, 49194.0, 800.0] * 20),
+    *(
+        table(apart(sign), {}, {"thousands": None}, column("a"), WHOLE)
+        for sign in (",", "'", " ", "\u202f")
+    ),
+    table(apart(","), {}, {"decimal": None}, column("a"), [1.129, 49.194, 800.0] * 20),
+    table(apart("."), {}, {"thousands": None, "decimal": None}, column("a"), WHOLE),
+    table(apart("."), {"thousands": "."}, {"decimal": None}, column("a"), WHOLE),
+    # What cells are
+    table({"a": HOUSES, "b": [1, 2] * 30}, {"categories": ["b"]}, {"categories": None}, names,
+          (["size"], ["a", "b"])),
+    table({"kind": HOUSES}, {}, {"task": None}, lambda data: data.num_classes, 30),
+    table({"a": [f"{n}{'AB'[n % 2]}" for n in [*range(30)] * 2]}, {}, {"categories": None}, names,
+          (["size"], ["a"])),
+    table({"a": ["?", *NUMBERS[1:]], "b": [*NUMBERS[1:], "-"]}, {"missing": ["-"]},
+          {"missing": None}, lambda data: np.isnan(column("a")(data)).sum(), 1),
+    table({"a": ["soon", *NUMBERS[1:]]}, {}, {"bad_rows": None}, column("size"), NUMBERS[1:]),
+    table({"a": DAYS.astype(str)}, {}, {"dates": None}, lambda data: column("a days")(data)[:2],
+          [19733.0, 19734.0]),
+    table({"a": DAYS.astype(str), "b": [1] * ROWS}, {"ignore": ["b"]}, {"ignore": None}, names,
+          (["size"], [])),
+    table({"5 o'clock, EUR": [1] * ROWS, "2": [2] * ROWS, "no": [3] * ROWS}, {}, {"ignore": None},
+          names, (["size"], [])),
+    table({"id": range(1, ROWS + 1)}, {}, {"ignore": None}, names, (["size"], [])),
+    table({"a": LABELS}, {"target": ["a"], "task": "labels"}, {"label_separator": ";"},
+          lambda data: data.label_names, ["a", "b", "c"]),
+    table({}, {"target": "price"}, {"target": "kind"}, lambda data: data.num_classes, 3),
+    table({"a": "x"}, {"target": "a", "ignore": ["a"]}, {"target": "kind"},
+          lambda data: data.num_classes, 3),
+    # Splits
+    table({"a": DAYS.strftime("%d/%m/%Y")}, {"time_column": "a"}, {"time_format": "%d/%m/%Y"},
+          lambda data: data.table["test"]["size"].tolist(), NUMBERS[48:]),
+    table({"a": range(ROWS)}, {"cut": ["40", "50"]}, {"time_column": "a"},
+          lambda data: data.sizes, {"train": 40, "val": 10, "test": 10}),
+    table({"a": [0] * 30 + [1] * 30}, {"group_column": "a"}, {"val_fraction": None},
+          lambda data: data.sizes, {"train": 30, "test": 30}),
+    # Series
+    series(GAPS, {}, {"gaps": None}, lambda data: data.series.table["load"].tolist(),
+           np.arange(ROWS) * 2.0),
+    series(TWO, {}, {"series_column": "place"}, lambda data: len(data.series.table), 2 * ROWS),
+    series({}, {"freq": "D"}, {"freq": "h"}, lambda data: len(data.times), ROWS),
+    series({"date": DAYS.strftime("%m/%d/%Y")}, {}, {"time_format": "%m/%d/%Y"},
+           lambda data: (data.times == DAYS.to_numpy("datetime64[s]")).all(), True),
+    series({"when": HOURS}, {"time_column": "time"}, {"time_column": "when"},
+           lambda data: len(data.times), ROWS),
+    series({}, {"context_length": 60}, {"context_length": 6}, lambda data: len(data.times), ROWS),
+    series({"load": [*WAVE[:30], "?", *WAVE[31:]]}, {"gaps": "interpolate"}, {"missing": None},
+           lambda data: len(data.series.made_up), 1),
+    # Images and texts
+    images({}, {"image_size": None}, lambda data: data.image_shape, (1, 224, 224), count=4,
+           odd=np.zeros((9, 9), np.uint8)),
+    images({}, {"image_size": None}, lambda data: sum(data.sizes.values()), 250, count=250,
+           odd=np.zeros((9, 9), np.uint8)),
+    images({}, {"mode": None}, lambda data: data.image_shape, (3, 6, 8), count=250,
+           odd=np.tile(np.uint8([9, 0, 0]), (6, 8, 1))),
+    images({}, {"bad_rows": None}, lambda data: sum(data.sizes.values()), 19, odd=b"no image"),
+    images({"normalize": "imagenet"}, {"mode": None}, lambda data: data.image_shape, (3, 6, 8)),
+    images({"dataset": "generated"}, {"dataset": "folder"}, lambda data: data.class_names, [*"ab"]),
+    images({"transform": [None]}, {"cache": None}, lambda data: data.is_lazy, True),
+    Case(TextData, {"words": WORDS, "label": WORDS}, {}, {"text_columns": ["words"]},
+         lambda data: sum(data.sizes.values()), ROWS),
+]  # fmt: skip
+
+
+def read_value(message: str, name: str) -> Any:
+    """The value that a message shows behind a flag, as a shell and YAML read it."""
+    text = message.partition(f"--data.{name}")[2].removeprefix("+")
+    words = shlex.shlex(text, posix=True)
+    words.whitespace_split, words.commenters = True, ""
+    word = next(words)
+    word = word if word == "," else word.rstrip(",")
+    return yaml.safe_load(word) if word[0] in "[0" else word
+
+
+def tell(build, options, said) -> str:  # noqa: F811
+    """The refusal of some data, or the warnings."""
+    said.clear()
+    try:
+        prepared(build(**options))
+    except UserError as error:
+        return str(error)
+    return "\n".join(line for line in said if line.startswith("warning"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind.__name__} {case.advice}")
+def test_advice_on_data(tmp_path, said, case):  # noqa: F811
+    path = tmp_path / "data.csv"
+    if callable(case.source):
+        path = tmp_path / "images"
+        case.source(path)
+    else:
+        pd.DataFrame(case.source).to_csv(path, index=False)
+    build = partial(case.kind, path=str(path))
+    usual = {"target": "kind"} if case.kind is TabularData else {}
+    if case.kind in (ImageData, TextData):
+        usual["cache_dir"] = str(tmp_path / "cache")
+    options = usual | case.options
+
+    message = tell(build, options, said)
+    for name, value in case.advice.items():
+        assert f"data.{name}" in message, message
+        value = read_value(message, name) if value is None else value
+        adds = f"--data.{name}+ " in message
+        options[name] = [*options.get(name, []), *value] if adds else value
+    after = prepared(build(**options))
+    found = case.look(after)
+    if isinstance(found, list) and isinstance(found[0], float):
+        np.testing.assert_allclose(found, case.right)
+    else:
+        assert found == case.right
+
+
+@pytest.mark.parametrize("change", [lambda text: text.encode("latin-1"),
+                                    lambda text: b"a title\n" + text.encode()])  # fmt: skip
+def test_a_file_is_read_once_it_is_saved_as_it_says(tmp_path, change):
+    path, text = tmp_path / "my.csv", "größe,kind\n" + "1,a\n2,b\n" * 30
+    path.write_bytes(change(text))
+    with pytest.raises(UserError, match=r"save it again, texts in UTF-8|delete what stands above"):
+        prepared(TabularData(path=str(path), target="kind"))
+    path.write_text(text, "utf-8")
+    assert prepared(TabularData(path=str(path), target="kind")).sizes["train"] == 42
+
+
+@pytest.mark.parametrize("sign", [*",;\t", " "])
+@pytest.mark.parametrize("end", ["begin", "end"])
+def test_a_column_without_a_name_is_given_an_empty_one(tmp_path, sign, end):
+    """As R's write.table leaves it out, and other programs behind the last column."""
+    lines = [sign.join(("size", "kind"))]
+    for row in zip(range(ROWS), NUMBERS, WORDS, strict=True):
+        lines.append(sign.join(map(str, row if end == "begin" else (*row[1:], ""))))
+    path, options = tmp_path / "my.csv", {"target": "kind"}
+
+    def read():
+        path.write_text("\n".join(lines))
+        return column("size")(prepared(TabularData(path=str(path), **options)))
+
+    if sign == " ":
+        with pytest.raises(UserError) as error:
+            read()
+        options["delimiter"] = read_value(str(error.value), "delimiter")
+    with pytest.raises(UserError, match=re.escape(f"{end} the row of names with {sign!r}")):
+        read()
+    lines[0] = sign + lines[0] if end == "begin" else lines[0] + sign
+    assert read() == NUMBERS.tolist()
+
+
+ENDLESS = "--trainer.max_epochs -1 --trainer.max_time 00:00:00:09"
+SCHEDULE = "--model.schedule.scheduler"
+# The experiment, flags that are wrong, a part of the line, and the flags as it says
+SETTINGS = [
+    ("images", "--trainer.limit_train_batches 0", "set it higher", ""),
+    ("images", f"{SCHEDULE} OneCycleLR {SCHEDULE}.max_lr 0.1 {SCHEDULE}.total_steps 1",
+     "leave its length out", f"{SCHEDULE} OneCycleLR {SCHEDULE}.max_lr 0.1"),
+    ("images", f"{SCHEDULE} CosineAnnealingLR {ENDLESS}",
+     "set it, or trainer.max_steps", f"{SCHEDULE} CosineAnnealingLR --trainer.max_steps 2"),
+    ("text", "--swa {}", "set ema or swa to null", "--swa {} --ema null"),
+    ("series", f"--swa {{}} {ENDLESS}",
+     "set trainer.max_epochs", "--swa {} --trainer.max_epochs 2"),
+    ("images", "--checkpoint.mode min", "set max", "--checkpoint.mode max"),
+    ("images", "--checkpoint.monitor val/new --checkpoint.mode null", "set min or max",
+     "--checkpoint.monitor val/acc --checkpoint.mode max"),
+    ("images", "--checkpoint.monitor val/ac", "did you mean 'val/acc'?",
+     "--checkpoint.monitor val/acc"),
+    ("images", "--model.class_weights even --data.balance even", "leave one of the two out",
+     "--model.class_weights even"),
+    ("images", "--trainer.callbacks+ OptimizerInBackward --trainer.gradient_clip_val 1",
+     "(nan_guard, agc and grad_norms by null)",
+     "--trainer.callbacks+ OptimizerInBackward --nan_guard null"),
+    ("images", "--freeze.rules '[{params: \"*\", epochs: 1}]'", "give some of them epochs: 0",
+     "--freeze.rules '[{params: network.5*, epochs: 0}, {params: \"*\", epochs: 1}]'"),
+    ("table", "--model.mixup 0.2", "leave them out", ""),
+    ("table", "--data.target spend", "use --model Regressor", "--data.task classification"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "wrong", "says", "right"), SETTINGS)
+def test_advice_on_settings(run, short, name, wrong, says, right):
+    small = [] if name == "table" else short(CONFIGS / f"{name}.yaml")
+    limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
+    command = ["fit", f"--config={CONFIGS / name}.yaml", *small, *limits]
+    done = run(*command, *shlex.split(wrong))
+    assert done.code == 2, done.out + done.err
+    [error] = [line for line in done.err.splitlines() if line.startswith("error: ")]
+    assert says in error
+    done = run(*command, *shlex.split(right))
+    assert done.code == 0, done.err
