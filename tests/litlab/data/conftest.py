@@ -47,9 +47,6 @@ class Recorder(LightningModule):
         batches = self.seen[stage, epoch]
         return [batch[0] if isinstance(batch, tuple | list) else batch for batch in batches]
 
-    def images(self, stage: str, epoch: int = 0) -> torch.Tensor:
-        return torch.cat(self.inputs(stage, epoch))
-
     def labels(self, stage: str, epoch: int = 0) -> torch.Tensor:
         return torch.cat([batch[1] for batch in self.seen[stage, epoch]])
 

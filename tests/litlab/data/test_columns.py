@@ -182,7 +182,7 @@ ROWS = pd.DataFrame(  # cells of all kinds, as Python has them
         "zip": [1, *range(98_765, 98_774), None],
         "id": [*range(2**53, 2**53 + 9), None, 5],  # floats have no digits for them
         "flag": [True, False, None, True, *[False] * 7],
-        "share": [1234.5, -0.125, None, 98_765.432, -1_234_567.25, 0.1, 7.0, 12.5, 0.0, -3.5, 1e-3],
+        "share": [1234.5, -0.125, None, 98_765.432, -1_234_567.25, 0.1, 7.0, 12.5, 2.0, -3.5, 1e-3],
     },
     dtype=object,
 )

@@ -1,4 +1,4 @@
-"""ImageData as a whole: through a trainer, as a run uses it."""
+"""ImageData as a whole: batches, prediction, targets."""
 
 import numpy as np
 import pandas as pd
@@ -6,29 +6,24 @@ import pytest
 import torch
 
 from litlab.data import Augment
-from tests.litlab.data.conftest import Recorder, prepared, refusal
+from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import pixels, write_image
 
 
-def test_a_run(make, make_trainer, pets):
-    """Images are normalised by those to train on, which alone are augmented."""
-    model, other = Recorder(), Recorder()
-    for each, augment in ((other, Augment(crop=2, flip="random", cutout=3)), (model, Augment())):
-        data, trainer = make(pets, augment=augment), make_trainer(max_epochs=2)
-        trainer.fit(each, data)
-        trainer.test(each, data, verbose=False)
-    assert (
-        data.description
-        == f"folder {pets}: 27 train / 3 val / 6 test images of 3 x 8 x 6, 2 classes"
+def test_training_images_alone_are_augmented(make, pets):
+    plain, changed = (
+        prepared(make(pets, augment=augment))
+        for augment in (Augment(), Augment(crop=2, flip="random", cutout=3))
     )
-    # The incomplete batch is dropped
-    assert [len(images) for images, _ in model.seen["train", 0]] == [4] * 6
-    assert not model.images("train", 0).equal(model.images("train", 1))
-    assert model.labels("train").equal(other.labels("train"))
-    assert not model.images("train").equal(other.images("train"))
-    for stage, epoch, counts in (("val", 0, [2, 1]), ("test", 2, [4, 2])):
-        assert torch.bincount(model.labels(stage, epoch)).tolist() == counts
-        assert model.images(stage, epoch).equal(other.images(stage, epoch))
+    description = f"folder {pets}: 27 train / 3 val / 6 test images of 3 x 8 x 6, 2 classes"
+    assert plain.description == description
+    # In training the incomplete batch is dropped
+    for split, sizes in (("train", [4] * 6), ("val", [3]), ("test", [4, 2])):
+        batches, others = (list(data.batches(split)) for data in (plain, changed))
+        assert [len(labels) for _, labels in batches] == sizes
+        for (images, labels), (other, same) in zip(batches, others, strict=True):
+            assert labels.equal(same)
+            assert images.equal(other) == (split != "train")
 
 
 def test_the_nearest_class_mean_is_what_it_says(make, tmp_path):
@@ -37,9 +32,8 @@ def test_the_nearest_class_mean_is_what_it_says(make, tmp_path):
             for number in range(10):
                 write_image(tmp_path / "set" / split / name / f"{number}.png", value=value + number)
     write_image(tmp_path / "set/test/light/wrong.png", value=80)
-    assert prepared(make(tmp_path / "set")).baselines()["nearest class mean"][
-        "test/acc"
-    ] == pytest.approx(20 / 21)
+    scores = prepared(make(tmp_path / "set")).baselines()["nearest class mean"]
+    assert scores["test/acc"] == pytest.approx(20 / 21)
 
 
 @pytest.mark.parametrize("normalize", ["data", "imagenet", [[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]]])
@@ -85,28 +79,21 @@ def test_splits(make, pets):
     assert refusal(prepared, data, "validate").startswith("data: there are no val images; add some")
 
 
-def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
-    data, model = make(pets, augment=Augment(crop=1), image_size=(8, 6)), Recorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    trainer.save_checkpoint(tmp_path / "model.ckpt")
-
-    # Elsewhere, with no training images at hand.
+def test_predicting_from_a_checkpoint_alone(make, pets, tmp_path):
+    """Elsewhere, with no training images at hand."""
+    data = prepared(make(pets, augment=Augment(crop=1), image_size=(8, 6)))
     photos = tmp_path / "photos"
     write_image(photos / "b" / "2.png", size=(16, 12), value=255)
     write_image(photos / "1.JPG", mode="L", value=0)
     write_image(photos / ".hidden.png")
     other = make(tmp_path / "gone", batch_size=1)
+    other.load_state_dict(data.state_dict())
     other.predict_input = str(photos)
-    outputs = make_trainer().predict(
-        model, other, ckpt_path=tmp_path / "model.ckpt", weights_only=True
-    )
+    images = [other.transform(batch, None) for batch in other.predict_dataloader()]
     mean, std = (torch.tensor(colours)[:, None, None] for colours in (data.mean, data.std))
-    images = model.images("predict", model.current_epoch)
-    torch.testing.assert_close(
-        images, torch.stack([((value - mean) / std).expand(3, 8, 6) for value in (0, 1)])
-    )
-    outputs[0] = torch.tensor([[0.25, 0.75]])
+    for image, value in zip(images, (0, 1), strict=True):
+        torch.testing.assert_close(image[0], ((value - mean) / std).expand(3, 8, 6))
+    outputs = [torch.tensor([[0.25, 0.75]]), torch.tensor([[0.5, 0.5]])]
     other.write_predictions(outputs, str(tmp_path / "out/predictions.parquet"))
     assert pd.read_parquet(tmp_path / "out/predictions.parquet").to_dict("list") == {
         "file": [str(photos / "1.JPG"), str(photos / "b/2.png")], "prediction": ["dog", "cat"],
@@ -115,7 +102,8 @@ def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
 
     assert "there are no images in it" in refusal(other.open_input, str(tmp_path / "out"))
     (photos / "c.png").write_bytes(b"rubbish")
-    assert refusal(lambda: list(other.predict_dataloader())).endswith(
+    message = refusal(lambda: list(other.predict_dataloader()))
+    assert message.endswith(
         "c.png: not an image; replace or delete it, or use --data.bad_rows drop"
     )
     other.bad_rows = "drop"
@@ -182,12 +170,3 @@ def test_targets(make, tmp_path, settings, columns, first, output, answer):
     data.write_predictions([torch.tensor([output])], str(tmp_path / "out.csv"))
     written = pd.read_csv(tmp_path / "out.csv").to_dict("list")
     assert {"file": [str(tmp_path / "3.png")], **answer}.items() <= written.items()
-
-
-def test_one_cache_for_all_folds_and_targets_and_another_for_another_format(make, tmp_path):
-    path = write_table(tmp_path, {"label": ["b", "a"] * 10, "size": range(20)})
-    base = prepared(make(path))
-    for settings in ({"fold": "1/3"}, {"target": "size", "task": "regression"}):
-        assert prepared(make(path, **settings)).cache_folder() == base.cache_folder()
-    for settings in ({"mode": "L"}, {"image_size": (4, 4)}, {"image_size": (8, 6)}):
-        assert make(path, **settings).cache_folder() != base.cache_folder()

@@ -56,6 +56,7 @@ def test_changes_of_equal_size_and_date_are_seen(pets, make):
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert (take(prepared(make(pets)), "test") == pixels(other).numpy()).all()
     assert take(prepared(make(pets, image_size=(4, 4))), "test").shape == (3, 4, 4)
+    assert make(pets, fold="1/3").cache_folder() == make(pets).cache_folder()
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,6 @@ def test_what_is_missing_is_named(later, change, message):
     [
         (["sales"], "data.covariates, data.targets: sales is named twice, or is the time column, "),
         (["date"], "data.covariates, data.targets: date is named twice, or is the time column, "),
-        (["price", "price"], "data.covariates, data.targets: price is named twice, "),
         (["prize"], "data.path: there is no column 'prize', only 'date', 'shop', 'sales', 'price'"),
     ],
 )
