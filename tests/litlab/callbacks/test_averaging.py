@@ -32,15 +32,8 @@ def load(path):
 
 def fit(folder, model, *callbacks, **options):
     """Fit on four batches an epoch; the checkpoint of the last epoch is in FOLDER/last.ckpt."""
-    options = {"enable_checkpointing": True, "num_sanity_val_steps": 0, **options}
-    return tiny.fit(
-        folder,
-        model,
-        *callbacks,
-        ModelCheckpoint(folder, save_last=True),
-        data=TinyData(16, 4),
-        **options,
-    )
+    options |= {"enable_checkpointing": True, "num_sanity_val_steps": 0, "data": TinyData(16, 4)}
+    return tiny.fit(folder, model, *callbacks, ModelCheckpoint(folder, save_last=True), **options)
 
 
 def falling(epoch):
@@ -111,10 +104,8 @@ def test_the_average_is_validated_saved_loaded_and_tested(
     assert are_equal(saved["current_model_state"], last)
     assert not torch.equal(last["network.4.weight"], average["network.4.weight"])
     if isinstance(callback, SWA):
-        assert all(
-            are_equal(watch.validated[epoch], watch.trained[4 * epoch + 3])
-            for epoch in range(FIRST)
-        )
+        for epoch in range(FIRST):
+            assert are_equal(watch.validated[epoch], watch.trained[4 * epoch + 3])
         rates = [0.05 * falling(min(number // 4, FIRST)) for number in range(4 * EPOCHS)]
         assert watch.rates == pytest.approx(rates)
 
@@ -123,11 +114,8 @@ def test_a_run_that_is_resumed_for_longer_goes_on_with_its_average(tmp_path):
     fit(tmp_path, Model(), SWA(0.5), max_epochs=2)
     watch = Watch()
     fit(tmp_path / "longer", Model(), SWA(0.5), watch, max_epochs=6, resume=tmp_path / "last.ckpt")
-    counts = [
-        load(path / "last.ckpt")["averaging_state"]["n_averaged"]
-        for path in (tmp_path, tmp_path / "longer")
-    ]
-    assert counts == [1, 5]
+    for folder, count in ((tmp_path, 1), (tmp_path / "longer", 5)):
+        assert load(folder / "last.ckpt")["averaging_state"]["n_averaged"] == count
     assert watch.rates == pytest.approx([0.05 * falling(1)] * 16)
 
 
@@ -175,9 +163,7 @@ def test_shared_weights_of_16_bits_are_averaged_in_32(tmp_path):
     model = Tiny(network=nn.Sequential(nn.Flatten(), nn.Linear(192, 4), first, second))
     fit(tmp_path, model, EMA(0.9), precision="bf16-true", limit_val_batches=0)
     saved = load(tmp_path / "last.ckpt")
-    average = saved["state_dict"]
+    average, last = saved["state_dict"], saved["current_model_state"]
     assert torch.equal(average["network.2.weight"], average["network.3.weight"])
-    types = [
-        saved[state]["network.3.weight"].dtype for state in ("state_dict", "current_model_state")
-    ]
+    types = [state["network.3.weight"].dtype for state in (average, last)]
     assert types == [torch.float32, torch.bfloat16]

@@ -30,47 +30,33 @@ class Scripted(Tiny):
 
 
 def epochs(folder, model, monitor, mode, resume=None) -> int:
-    callbacks = [
-        RunEarlyStopping(monitor, mode, patience=2),
-        ExactResume(),
-        RunCheckpoint(str(folder)),
-    ]
+    stopping = RunEarlyStopping(monitor, mode, patience=2)
+    callbacks = [stopping, ExactResume(), RunCheckpoint(str(folder))]
     settings = {"max_epochs": len(SCORES), "num_sanity_val_steps": 0, "enable_checkpointing": True}
     return fit(folder, model, *callbacks, resume=resume, **settings).current_epoch
 
 
 @pytest.mark.parametrize(("stop", "monitor", "mode"), [(2, "val/acc", None), (None, "mine", "max")])
-def test_a_resumed_run_trains_as_many_epochs(tmp_path, stop, monitor, mode):
+def test_a_resumed_run_trains_as_many_epochs(tmp_path, caplog, stop, monitor, mode):
     with nullcontext() if stop is None else pytest.raises(KeyError):
         assert epochs(tmp_path, Scripted(stop), monitor, mode) == 3
     assert epochs(tmp_path, Scripted(), monitor, mode, tmp_path / "last.ckpt") == 3
+    assert stop is not None or f"Monitored metric {monitor} did not improve" in caplog.text
 
 
 def test_a_metric_that_no_validation_logs_is_refused(tmp_path, caplog):
     """After the first validation; a sanity check may log less."""
-    stopping, kept = (
-        RunEarlyStopping("val/ac", "max"),
-        RunCheckpoint(str(tmp_path), monitor="val/ac", mode="max"),
-    )
-    for key, callback in {"early_stopping": stopping, "checkpoint": kept}.items():
+    checkpoint = RunCheckpoint(str(tmp_path), monitor="val/ac", mode="max")
+    settings = {"enable_checkpointing": True, "num_sanity_val_steps": 1}
+    for key, callback, options in (
+        ("early_stopping", RunEarlyStopping("val/ac", "max"), {}),
+        ("checkpoint", checkpoint, settings),
+    ):
         with pytest.raises(UserError, match=rf"^{key}\.monitor: .*'val/acc'") as refused:
-            fit(
-                tmp_path,
-                Scripted(),
-                callback,
-                enable_checkpointing=key == "checkpoint",
-                num_sanity_val_steps=1,
-            )
+            fit(tmp_path, Scripted(), callback, **options)
         assert f"warning: {refused.value}" in caplog.messages
 
 
 def test_a_metric_of_the_training_is_looked_at_when_an_epoch_ends(tmp_path):
     """Also where validations within it come first, when it is not known."""
     fit(tmp_path, Tiny(), RunEarlyStopping("train/loss"), val_check_interval=0.5)
-
-
-def test_it_says_why_a_run_stops(tmp_path, caplog):
-    epochs(tmp_path, Scripted(), "mine", "max")
-    assert (
-        "early_stopping: Monitored metric mine did not improve in the last 2 records" in caplog.text
-    )

@@ -55,9 +55,7 @@ def test_norms_are_those_of_the_whole_step_before_it_is_clipped(tmp_path, monkey
     fit(tmp_path, Tiny(), GradNorms(), seen, AGC(1e-4), data=TinyData(24), **options)
     ((step, metrics),) = [row for row in rows if "grad_norm/total" in row[1]]
     assert step == 1
-    norms = {
-        f"grad_norm/{name}": gradient.norm().item() for name, gradient in seen.steps[1].items()
-    }
+    norms = {f"grad_norm/{name}": part.norm().item() for name, part in seen.steps[1].items()}
     assert metrics == pytest.approx(norms | {"grad_norm/total": math.hypot(*norms.values())})
 
 
@@ -98,15 +96,9 @@ class Looking(Noting):
 
 def test_only_gradients_that_are_accumulated_are_there_in_a_forward_pass(tmp_path):
     plain, looking, freed = models = Noting(), Looking(), Noting()
+    options = {"data": TinyData(20, 4), "max_epochs": 2, "accumulate_grad_batches": 2}
     for model, callbacks in zip(models, ([], [FreeGradients()], [FreeGradients()]), strict=True):
-        fit(
-            tmp_path,
-            model,
-            *callbacks,
-            data=TinyData(20, 4),
-            max_epochs=2,
-            accumulate_grad_batches=2,
-        )
+        fit(tmp_path, model, *callbacks, **options)
     assert freed.during == [False, True, False, True, False] * 2
     assert looking.during == plain.during == [False, True, True, True, True] * 2
     assert all(freed.after)

@@ -20,7 +20,6 @@ class Brightness(Tiny):
         return {"logits": sure * torch.nn.functional.one_hot(bright.long(), 10).float()}
 
 
-@pytest.mark.filterwarnings("ignore:.*does not have many workers")
 def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monkeypatch):
     """From the files, sorted by class, through the DataModule's normalisation to what is drawn."""
     calls = []
@@ -34,82 +33,63 @@ def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monk
     assert len(calls) == 4
     for number, (pixels, rows, outputs) in enumerate(calls):
         wrong, confidence, true, predicted = rows.T
-        names = outputs.names
-        true = true.long()
         if number % 2 == 0:
             assert sorted(true.tolist()) == list(range(10))
         else:  # the most confident mistakes
-            assert len(pixels) == 10
-            assert (predicted != true).all()
-            assert wrong.all()
+            assert len(pixels) == wrong.sum() == (predicted != true).sum() == 10
             assert confidence.equal(confidence.sort(descending=True).values)
-        for image, label, said in zip(pixels, true, predicted, strict=True):
+        for image, label, said in zip(pixels, true.long(), predicted, strict=True):
             shown = image.permute(1, 2, 0).numpy() * 255
             file = min(files, key=lambda path: np.abs(shown - files[path]).max())
             assert np.abs(shown - files[file]).max() < 0.01
-            assert file.parent.name == names[label]
+            assert file.parent.name == outputs.names[label]
             assert said == (image[0, 0, 0] > data.mean[0])
 
 
-@pytest.mark.parametrize("task", ["labels", "regression", "one number"])
-@pytest.mark.filterwarnings("ignore:.*does not have many workers")
-def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, task):
-    figures = {}
-    monkeypatch.setattr(
-        module, "publish_figure", lambda *given: figures.update({given[2]: given[3]})
-    )
-    labels = torch.tensor([[1.0, 0], [1, 1]]) if task != "one number" else torch.tensor([1.0, 2])
-    samples = TensorDataset(torch.rand(2, 3, 8, 8), labels)
+TITLES = {
+    "logits": [["red 73%", "red 73%\nis red, round"], ["red 73%\nis red, round"]],
+    "predicted": [["1", "1\nis 2"], ["1\nis 2"]],  # one number
+}
 
-    class Constant(Tiny):
-        def test_step(self, batch, batch_idx):
-            key = "logits" if task == "labels" else "predicted"
-            return {key: torch.tensor([[1.0, -1.0]] * 2)[:, : labels[0].numel()]}
 
-    data = TinyData()
-    data.dataset = samples
+class Constant(Tiny):
+    """Predicts the same for all."""
+
+    def __init__(self, key, outputs):
+        super().__init__()
+        self.key, self.outputs = key, outputs
+
+    def test_step(self, batch, batch_idx):
+        return {self.key: self.outputs}
+
+
+@pytest.mark.parametrize("key", TITLES)
+def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, key):
+    figures = []
+    monkeypatch.setattr(module, "publish_figure", lambda *given: figures.append(given[3]))
+    has_labels, data = key == "logits", TinyData()
+    target = torch.tensor([[1.0, 0], [1, 1]] if has_labels else [1.0, 2])
+    data.dataset = TensorDataset(torch.rand(2, 3, 8, 8), target)
     data.label_names = ["red", "round"]
-    make_trainer(tmp_path, callbacks=[ImagePlots()]).test(Constant(), data, verbose=False)
-    titles = {name: [axes.get_title() for axes in figure.axes] for name, figure in figures.items()}
-    expected = {
-        "labels": {
-            "test_images": ["red 73%", "red 73%\nis red, round"],
-            "mistakes": ["red 73%\nis red, round"],
-        },
-        "regression": {
-            "test_images": ["1, -1\nis 1, 0", "1, -1\nis 1, 1"],
-            "mistakes": ["1, -1\nis 1, 1", "1, -1\nis 1, 0"],
-        },
-        "one number": {"test_images": ["1", "1\nis 2"], "mistakes": ["1\nis 2"]},
-    }
-    assert titles == expected[task]
+    model = Constant(key, torch.tensor([[1.0, -1.0]] * 2)[:, : target[0].numel()])
+    make_trainer(tmp_path, callbacks=[ImagePlots()]).test(model, data, verbose=False)
+    assert [[axes.get_title() for axes in figure.axes] for figure in figures] == TITLES[key]
 
 
 @pytest.mark.parametrize(
     ("images", "target", "key", "problem"),
     [
-        ((3, 8, 8), (), "logits", None),
         ((2, 8, 8), (), "logits", "no images"),
-        ((9,), (), "logits", "no images"),
         ((3, 8, 8), (4, 8), "logits", "is predicted for"),
         ((3, 8, 8), (2,), "predicted", "is predicted for"),
         ((3, 8, 8), (), "mask", "must return a dict with 'logits' or 'predicted'"),
         ((3, 8, 8), None, "logits", "must be \\(inputs, target\\)"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*does not have many workers")
 def test_what_can_not_be_shown_is_refused_in_a_line(tmp_path, images, target, key, problem):
     tensors = [torch.rand(5, *images)]
     tensors += [] if target is None else [torch.ones(5, *target, dtype=torch.long)]
-
-    class Constant(Tiny):
-        def test_step(self, batch, batch_idx):
-            return {key: torch.zeros(5, 4)}
-
     loader = DataLoader(TensorDataset(*tensors), batch_size=5)
     trainer = make_trainer(tmp_path, callbacks=[ImagePlots(2)])
-    if problem is None:
-        trainer.test(Constant(), loader, verbose=False)
-        return
     with pytest.raises(UserError, match=rf"^ImagePlots: .*{problem}.*; .*trainer\.callbacks$"):
-        trainer.test(Constant(), loader, verbose=False)
+        trainer.test(Constant(key, torch.zeros(5, 4)), loader, verbose=False)

@@ -89,15 +89,8 @@ def fit(folder, model, *callbacks, **settings):
 def test_the_run_that_follows_is_that_of_the_rate_given_by_hand(tmp_path):
     """Weights, statistics and schedule; the groups keep their proportion."""
     finder, warm_up = LRFinder(1e-4, 10, num_training_steps=40), partial(WarmupDecay, warmup=0.5)
-    model = model_of(warm_up)
-    trainer = fit(
-        tmp_path,
-        model,
-        EMA(0.5),
-        ActivationCheckpointing("network.1"),
-        finder,
-        accumulate_grad_batches=2,
-    )
+    model, recomputed = model_of(warm_up), ActivationCheckpointing("network.1")
+    trainer = fit(tmp_path, model, EMA(0.5), recomputed, finder, accumulate_grad_batches=2)
     assert all(rates[1] == pytest.approx(10 * rates[0]) for rates in Rates.seen)
     assert trainer.global_step == 2 * 3
     searched, after = Rates.seen[:-6], Rates.seen[-6:]

@@ -58,9 +58,7 @@ class Model(LightningModule):
         self.after = []
 
     def training_step(self, batch, batch_idx):
-        is_bad = (
-            self.global_step == self.at and batch_idx % self.trainer.accumulate_grad_batches == 0
-        )
+        is_bad = self.global_step == self.at
         inputs = batch[0] * float("nan") if is_bad and self.spoil == "input is nan" else batch[0]
         loss = self.network(inputs).square().mean()
         return SPOILS[self.spoil](loss) if is_bad else loss
@@ -103,16 +101,9 @@ def test_every_checkpoint_has_good_weights(kind, tmp_path):
     """
     keep = ModelCheckpoint(tmp_path, save_last=True, save_on_exception=kind is NaNGuard)
     model = Model("gradient is nan", at=15)
+    settings = {"enable_checkpointing": True, "max_epochs": 3, "log_every_n_steps": 3}
     with pytest.raises(UserError, match="at step 15 "):
-        fit(
-            model,
-            kind(),
-            keep,
-            EMA(0.9),
-            enable_checkpointing=True,
-            max_epochs=3,
-            log_every_n_steps=3,
-        )
+        fit(model, kind(), keep, EMA(0.9), **settings)
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)
     assert state["global_step"] == (15 if kind is NaNGuard else 8)
     assert all(value.isfinite().all() for value in state["state_dict"].values())

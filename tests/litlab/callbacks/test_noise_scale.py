@@ -34,9 +34,7 @@ class Shift(LightningModule):
 
 
 def test_estimates_are_unbiased():
-    """Gradients of a known mean and covariance; the squared norm of the mean gradient alone is far
-    off.
-    """
+    """Gradients of a known mean and covariance."""
     torch.manual_seed(0)
     model, mean, std = Shift(20), torch.full((20,), 0.2), torch.linspace(0.5, 2, 20)
     expected = torch.stack([mean.square().sum(), std.square().sum()])
@@ -46,10 +44,6 @@ def test_estimates_are_unbiased():
     errors = estimates.std(dim=0) / math.sqrt(len(estimates))
     assert ((estimates.mean(dim=0) - expected).abs() <= 3 * errors).all()
     assert (errors < 0.05 * expected).all()
-    assert (
-        torch.stack([batch.mean(dim=0).square().sum() for batch in batches]).mean()
-        > 2 * expected[0]
-    )
     assert estimate_noise(model, {"x": batches[0][:3]}, 3).isnan().all()
     assert model.weight.grad is None
 
@@ -66,15 +60,9 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
         assert torch.equal(value, watched.state_dict()[name]), name
     assert [point[:2] for point in whole.points] == [[2, 8], [4, 8]]
 
-    fit(tmp_path / "cut", stop=("batch", 0, 4), callbacks=[GradientNoiseScale(every_n_steps=2)])
-    fit(
-        tmp_path / "cut",
-        stop=("batch", 1, 4),
-        callbacks=[GradientNoiseScale(every_n_steps=2)],
-        resume=True,
-    )
-    resumed = GradientNoiseScale(every_n_steps=2)
-    fit(tmp_path / "cut", callbacks=[resumed], resume=True)
+    for epoch, stop in enumerate((("batch", 0, 4), ("batch", 1, 4), None)):
+        resumed = GradientNoiseScale(every_n_steps=2)
+        fit(tmp_path / "cut", stop=stop, callbacks=[resumed], resume=epoch > 0)
     assert resumed.points == whole.points
 
 

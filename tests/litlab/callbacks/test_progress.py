@@ -56,15 +56,10 @@ def test_bars_end_full_show_the_loss_and_keep_the_lines(tmp_path, monkeypatch):
     with redirect_stdout(Terminal()) as screen:
         fit(tmp_path, Tiny(), max_epochs=2).test(Tiny(), TinyData(24), verbose=False)
     lines = [line for line in screen.states() if "train/loss" in line]
-    assert [re.match(r"epoch ([12])/2  train/loss [\d.]+  val/acc", line)[1] for line in lines] == [
-        "1",
-        "2",
-    ]
-    bars = [
-        line
-        for line in screen.states()
-        if re.match(r"(Epoch \d|Validation.*|Testing.*):.*\|", line)
-    ]
+    for number, line in zip("12", lines, strict=True):
+        assert re.match(rf"epoch {number}/2  train/loss [\d.]+  val/acc", line), line
+    kinds = r"(Epoch \d|Validation.*|Testing.*):.*\|"
+    bars = [line for line in screen.states() if re.match(kinds, line)]
     assert re.search(r"loss=\d\.\d+", [line for line in bars if line.startswith("Epoch")][-1])
     assert max(len(line) for line in bars) <= 100
     for name in ("Epoch 0", "Epoch 1", "Validation", "Testing"):

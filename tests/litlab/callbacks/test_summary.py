@@ -1,6 +1,7 @@
 """The table at the end of a run."""
 
 import os
+import re
 
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -40,12 +41,7 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")  # paths stay whole
     capsys.readouterr()
     summary.print_summary(trainer)
-    lines = [
-        line.split("│")[1:-1]
-        for line in capsys.readouterr().out.splitlines()
-        if line.startswith("│")
-    ]
-    rows = {name.strip(): value.strip() for name, value in lines}
+    rows = dict(re.findall(r"^│ (.+?) +│ +(.+?) +│$", capsys.readouterr().out, re.MULTILINE))
     assert rows["best val/score"] == "0.75"
     assert rows["test/loss"] == f"{float(trainer.callback_metrics['test/loss']):.4g}"
     assert (rows["data"], rows["epochs"]) == ("10 noise images", "3")

@@ -42,11 +42,10 @@ class Recorder(LightningModule):
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.1)
 
-    def images(self, stage: str, epoch: int = 0) -> torch.Tensor:
+    def inputs(self, stage: str, epoch: int = 0) -> list:
+        """Those of each batch, with or without a target."""
         batches = self.seen[stage, epoch]
-        return torch.cat(
-            [batch[0] if isinstance(batch, tuple | list) else batch for batch in batches]
-        )
+        return [batch[0] if isinstance(batch, tuple | list) else batch for batch in batches]
 
     def labels(self, stage: str, epoch: int = 0) -> torch.Tensor:
         return torch.cat([batch[1] for batch in self.seen[stage, epoch]])
@@ -66,13 +65,9 @@ def a_rank(rank: int, ranks: int = 2) -> SimpleNamespace:
         reduce_boolean_decision=lambda decision, all: decision,
     )  # fmt: skip
     return SimpleNamespace(
-        global_rank=rank,
-        local_rank=rank,
-        world_size=ranks,
-        num_devices=1,
-        strategy=strategy,
+        global_rank=rank, local_rank=rank, world_size=ranks, num_devices=1, strategy=strategy,
         fit_loop=loop,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ def categories(*cells, **form):
     return [None if pd.isna(text) else text for text in texts]
 
 
-def times(*cells, zone="any", time_format=None):
-    form, column = FileFormat(time_format=time_format), pd.Series(cells, name="date")
-    values, zone = read_times(column, form, "data.path", zone)
+def times(*cells, **form):
+    column = pd.Series(cells, name="date")
+    values, zone = read_times(column, FileFormat(**form), "data.path", "any")
     return [None if pd.isna(time) else str(time) for time in values], zone
 
 
@@ -57,19 +57,10 @@ def test_what_is_not_the_same():
     assert categories("1,129", "1129", thousands=",") == ["1129", "1129"]
 
 
-def test_na_is_missing_among_numbers_alone():
-    for cells, missing in ((["1", "NA", "2"], 1), (["x", "NA", "2"], 0)):
-        column = fit_column(pd.Series(cells, name="a"), "category", PLAIN, "f.csv")
-        assert column.read(pd.Series(cells), PLAIN, "f.csv").isna().sum() == missing
-
-
 def test_what_looks_the_same_is_said(said):
     column = pd.Series(["pos", "POS", "pos", "1", "01", "x"], name="label")
     fit_column(column, "category", PLAIN, "f.csv")
-    assert said == [
-        "warning: f.csv: column 'label' has 'pos' (2) and 'POS' (1), and 1 more like that: they "
-        "count as different; write them alike if they are the same"
-    ]
+    assert "column 'label' has 'pos' (2) and 'POS' (1), and 1 more like that" in said[0]
     for cells in (["audi 100 ls", "audi 100ls"], ["B 07", "b7"], ["a  b", "a b"]):
         fit_column(pd.Series(cells, name="a"), "category", PLAIN, "f.csv")
     assert len(said) == 4
@@ -152,41 +143,26 @@ def test_times_with_offsets_are_in_utc_but_for_days_of_a_clock():
     assert times(*hours) == (["2024-03-29 23:00:00+00:00", "2024-03-31 23:00:00+00:00"], "UTC")
     stamps = pd.Series(pd.to_datetime(["2024-03-30", "2024-04-01"])).dt.tz_localize("Europe/Berlin")
     assert read_times(stamps, PLAIN, "f")[0].astype(str).tolist() == ["2024-03-30", "2024-04-01"]
-    assert "have no UTC offsets, and those of the training have some" in refusal(
-        times, "2024-01-01 10:00", zone="UTC"
-    )
-    assert "have UTC offsets, and those of the training have none" in refusal(
-        times, "2024-01-01 10:00+01:00", zone=None
-    )
 
 
 def test_ambiguous_dates_are_refused_with_the_setting_that_decides():
-    assert refusal(times, "13/02/2024", "01/02/2024") == (
-        "data.path: '01/02/2024' in column 'date' could be day or month first; set "
-        "--data.time_format, such as '%d/%m/%Y' or '%m/%d/%Y %H:%M'"
-    )
+    message = refusal(times, "13/02/2024", "01/02/2024")
+    assert "'01/02/2024' in column 'date' could be day or month first; set --data.time_f" in message
     both = times("01/02/2024", "2024-01-02", time_format="%d/%m/%Y")[0]
     assert both == ["2024-02-01 00:00:00", None]
 
 
 KINDS = dict.fromkeys(["zip", "id", "flag", "code"], "category") | {"share": "number"}
-WORDS = ["01", "1", "NA", "None", "x;y", " é ", "e\u0301", "pos", "TRUE", "1e5", "-5"]
-
-
-def make_rows(seed: int, count: int = 12) -> pd.DataFrame:
-    """Cells of all kinds, a few of them missing, as Python has them."""
-    rng = np.random.default_rng(seed)
-    cells = {
-        "zip": rng.integers(0, 99_999, count).tolist(),
-        "id": (2**53 + rng.integers(0, 9, count)).tolist(),  # floats have no digits for them
-        "share": rng.normal(0, 10 ** rng.integers(0, 5), count).round(3).tolist(),
-        "flag": (rng.random(count) < 0.5).tolist(),
-        "code": rng.choice(WORDS, count).tolist(),
-    }
-    rows = pd.DataFrame(cells, dtype=object)
-    hidden = rng.random((count, 4)) < 0.2
-    hidden[0] = False
-    return rows.where(~pd.DataFrame(hidden).assign(key=False).set_axis(rows.columns, axis=1), None)
+ROWS = pd.DataFrame(  # cells of all kinds, as Python has them
+    {
+        "code": ["01", "1", "NA", "None", "x;y", " é ", "e\u0301", "pos", "TRUE", "1e5", None],
+        "zip": [1, *range(98_765, 98_774), None],
+        "id": [*range(2**53, 2**53 + 9), None, 5],  # floats have no digits for them
+        "flag": [True, False, None, True, *[False] * 7],
+        "share": [1234.5, -0.125, None, 98_765.432, -1_234_567.25, 0.1, 7.0, 12.5, 2.0, -3.5, 1e-3],
+    },
+    dtype=object,
+)
 
 
 def write_number(value: float | None, decimal: str, thousands: str) -> str | None:
@@ -209,21 +185,22 @@ def write_files(rows: pd.DataFrame, folder: Path) -> dict[str, tuple[Any, FileFo
     return files
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_file_of_another_kind_is_the_same_table(tmp_path, seed):
+@pytest.mark.parametrize("first", ["frame", "parquet", "csv", "german", "us"])
+def test_a_file_of_another_kind_is_the_same_table(tmp_path, first):
     """Whatever kind of file a model was trained on, and whatever kind is predicted."""
-    rows = make_rows(seed)
-    files, expected = write_files(rows, tmp_path), None
-    for first in ("frame", "parquet", "csv", "german", "us"):
-        source, form = files[first]
-        raw = read_cells(source, form)
-        columns = {name: fit_column(raw[name], kind, form, "f") for name, kind in KINDS.items()}
-        for name, (other, other_form) in files.items():
-            table = read_columns(read_cells(other, other_form), columns, other_form, "f")
-            found = table.astype(object).where(table.notna(), None).to_dict("list")
-            expected = expected or found
-            if name == "xlsx":  # Excel's numbers have 15 digits
-                found["id"] = expected["id"]
-            assert found == expected, (first, name)
-    assert expected["zip"] == [None if cell is None else str(cell) for cell in rows["zip"]]
-    assert expected["share"] == rows["share"].tolist()
+    files = write_files(ROWS, tmp_path)
+    source, form = files[first]
+    raw = read_cells(source, form)
+    assert raw.index[0] == (1 if first in ("frame", "parquet") else 2)  # as a spreadsheet counts
+    columns = {name: fit_column(raw[name], kind, form, "f") for name, kind in KINDS.items()}
+    for name, (other, other_form) in files.items():
+        table = read_columns(read_cells(other, other_form), columns, other_form, "f")
+        found = table.astype(object).where(table.notna(), None).to_dict("list")
+        for column in ("zip", "id"):
+            texts = [None if cell is None else str(cell) for cell in ROWS[column]]
+            # Excel's numbers have 15 digits
+            assert found[column] == texts or (name, column) == ("xlsx", "id")
+        codes = ["01", "1", "NA", "None", "x;y", "é", "é", "pos", "True", "1e5", None]
+        assert found["code"] == codes
+        assert found["flag"] == ["True", "False", None, "True", *["False"] * 7]
+        assert found["share"] == ROWS["share"].tolist()

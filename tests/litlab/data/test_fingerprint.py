@@ -12,7 +12,6 @@ from litlab.data import ImageData, SeriesData, TabularData, TextData
 KINDS = {
     "images": lambda path: ImageData(dataset="folder", path=str(path)),
     "lazy": lambda path: ImageData(dataset="folder", path=str(path), cache="none"),
-    "listed": lambda path: ImageData(dataset="csv", path=str(path / "images.csv")),
     "texts": lambda path: TextData(path=str(path), cache_dir=str(path.parent / "cache")),
     "series": lambda path: SeriesData(path=str(path), targets=["load"]),
     "table": lambda path: TabularData(
@@ -29,19 +28,14 @@ CHANGES = {  # of a table: a cell, a row less, rows in another order
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_changes_with_the_data_and_not_with_the_place(kind, request, tmp_path):
     is_table = kind in CHANGES
-    source = request.getfixturevalue(
-        {"texts": "texts", "series": "series", "table": "series"}.get(kind, "images")
-    )
+    fixture = {"texts": "texts", "series": "series", "table": "series"}.get(kind, "images")
+    source = request.getfixturevalue(fixture)
     here, there = tmp_path / "here" / "data.csv", tmp_path / "there" / "other.csv"
     for path in (here, there):
         path.parent.mkdir()
         shutil.copy(source, path) if is_table else shutil.copytree(
             source, path, copy_function=shutil.copyfile
         )
-        if kind == "listed":
-            files = sorted(file.relative_to(path) for file in path.rglob("*.png"))
-            listing = pd.DataFrame({"file": files, "label": [file.parts[1] for file in files]})
-            listing.to_csv(path / "images.csv", index=False)
     first = read(kind, here)
     assert first
     assert read(kind, there) == first

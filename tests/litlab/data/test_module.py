@@ -18,15 +18,10 @@ assert_same = partial(assert_close, rtol=0, atol=0)
 def make(request, tmp_path):
     """Makes the data, anew at each call."""
     path = str(request.getfixturevalue(request.param))
-    common = {"seed": 3, "cache_dir": str(tmp_path)}
-    return {
-        "images": partial(
-            ImageData, path=path, batch_size=30, augment=Augment(crop=2, flip="random"), **common
-        ),
-        "texts": partial(
-            TextData, path=path, batch_size=16, max_tokens=8, long_texts="crop", **common
-        ),
-    }[request.param]
+    common = {"path": path, "batch_size": 30, "seed": 3, "cache_dir": str(tmp_path)}
+    if request.param == "images":
+        return partial(ImageData, augment=Augment(crop=2, flip="random"), **common)
+    return partial(TextData, max_tokens=8, long_texts="crop", **common)
 
 
 def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, make_trainer):
@@ -55,11 +50,8 @@ def test_a_damaged_cache_is_prepared_again(make, said, place):
         flip(file, place)
         assert_same(list(prepared(make()).batches("val")), whole)
         # A digit of a checksum is damaged as if it were that file
-        names = [file.name] if file.suffix != ".json" else [path.name for path in folder.iterdir()]
-        lines = {
-            f"warning: {folder}: {name} is damaged; the data is prepared again" for name in names
-        }
-        assert lines & {*said}
+        name = "" if file.suffix == ".json" else f"{file.name} is damaged; "
+        assert any(f"{name}the data is prepared again" in line for line in said)
         said.clear()
     (folder / file.name).unlink()
     assert_same(list(prepared(make()).batches("val")), whole)

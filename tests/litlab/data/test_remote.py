@@ -1,4 +1,4 @@
-"""Data at URLs: a table, images in a tar file, a folder; by fsspec's memory, by HTTP and by S3."""
+"""Data at URLs: a table, images in a tar file, a folder; by fsspec's memory and by HTTP."""
 
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -18,12 +18,12 @@ from tests.litlab.data.conftest import prepared
 ROWS = "size,colour,label\n" + "".join(f"{i % 7},{'rb'[i % 2]},{i % 2}\n" for i in range(60))
 
 
-@pytest.fixture(params=["memory", "http", "s3"])
+@pytest.fixture(params=["memory", "http"])
 def remote(request, tmp_path):
     """A place to put files, and its URL."""
     if request.param == "memory":
         yield fsspec.filesystem("memory"), "memory://team"
-    elif request.param == "http":
+    else:
         (tmp_path / "served/team").mkdir(parents=True)
         handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "served")
         handler.log_message = lambda *_: None
@@ -32,20 +32,6 @@ def remote(request, tmp_path):
             system = fsspec.filesystem("dir", path=str(tmp_path / "served"), target_protocol="file")
             yield system, f"http://127.0.0.1:{server.server_port}/team"
             server.shutdown()
-    else:
-        pytest.importorskip("s3fs")
-        moto = pytest.importorskip("moto.server")
-        monkeypatch = request.getfixturevalue("monkeypatch")
-        server = moto.ThreadedMotoServer(port=0)
-        server.start()
-        host, port = server.get_host_and_port()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        system = fsspec.filesystem("s3", skip_instance_cache=True)
-        system.mkdir("team")
-        yield system, "s3://team"
-        server.stop()
 
 
 def test_a_file_is_copied_once_and_again_when_it_changes(remote, tmp_path):

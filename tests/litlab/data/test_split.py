@@ -23,24 +23,18 @@ def test_what_is_given_stays():
     split = split_samples(given, 0.1, 0.2)
     assert ((split == "val").sum(), (split == "test").sum()) == (15, 50)
     fold = split_samples(given, 0.1, 0.2, fold="0/3")
-    assert (fold == "test").sum() == (fold[150:] == "").sum() == 50, (
-        "the folds are of the training samples"
-    )
+    # The folds are of the training samples
+    assert (fold == "test").sum() == (fold[150:] == "").sum() == 50
 
 
 def test_groups_are_whole_and_as_near_to_the_shares_as_they_can_be():
-    parts = [{*GROUPS[rows]} for rows in find_rows(split_samples(TRAIN, 0.1, 0.2, groups=GROUPS))]
-    assert sum(map(len, parts)) == len({*GROUPS})
-    assert [*map(len, find_rows(split_samples(TRAIN, 0.1, 0.2, groups=np.arange(200) // 4)))] == [
-        140,
-        20,
-        40,
-    ]
-    assert all(
-        map(
-            len, find_rows(split_samples(TRAIN, 0.4, 0.4, groups=np.repeat([0, 1, 2], [198, 1, 1])))
-        )
-    )
+    def find_groups(groups, *shares):
+        split = split_samples(TRAIN, *shares, groups=groups)
+        return [groups[rows] for rows in find_rows(split)]
+
+    assert sum(len({*part}) for part in find_groups(GROUPS, 0.1, 0.2)) == len({*GROUPS})
+    assert [*map(len, find_groups(np.arange(200) // 4, 0.1, 0.2))] == [140, 20, 40]
+    assert all(map(len, find_groups(np.repeat([0, 1, 2], [198, 1, 1]), 0.4, 0.4)))
 
 
 @pytest.mark.parametrize(("options", "most"), [({"labels": LABELS}, 0), ({"groups": GROUPS}, 12)])

@@ -4,7 +4,7 @@ import pytest
 from torch import nn
 
 from litlab.errors import UserError
-from litlab.nn.selection import find_blocks, select_modules, select_parameters
+from litlab.nn.selection import find_blocks, select_modules
 from litlab.parallel import ParallelPlan
 
 
@@ -35,11 +35,6 @@ def test_modules_are_selected_once_where_they_are_called(patterns, names):
     assert select_modules(network, patterns, "key") == {
         name: network.get_submodule(name) for name in names
     }
-
-
-def test_parameters_are_selected_with_those_of_modules():
-    names = ["stem.bias", "layers.2.norm.weight", "layers.2.norm.bias"]
-    assert list(select_parameters(Net(), ["stem.bias", "layers.2.norm"], "key")) == names
 
 
 def test_a_pattern_that_matches_nothing_is_refused():

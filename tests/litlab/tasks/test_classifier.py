@@ -77,9 +77,8 @@ def test_mixed_images_have_the_loss_of_both_labels_by_their_share(kind):
         share = (seen[0] == images).all(dim=1).flatten(1).float().mean(dim=1)[0].item()
         assert ((seen[0] == images) | (seen[0] == images.roll(1, 0))).all()
     assert 0.05 < share < 0.95
-    assert torch.equal(counted, labels if share > 0.5 else labels.roll(1)), (
-        "the larger share counts as correct"
-    )
+    # The larger share counts as correct
+    assert torch.equal(counted, labels if share > 0.5 else labels.roll(1))
     logits = model.network(seen[0])
     parts = [
         F.cross_entropy(logits, part, label_smoothing=0.1) for part in (labels, labels.roll(1))

@@ -41,6 +41,7 @@ class TinySeries(LightningDataModule):
             {
                 "past": self.series[start:][:length],
                 "future": self.series[start + length :][: self.horizon],
+                "start": torch.tensor(start),
             }
             for start in starts
         ]

@@ -1,33 +1,29 @@
-"""ImageData as a whole: through a trainer, as a run uses it."""
+"""ImageData as a whole: batches, prediction, targets."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from litlab.data import Augment
-from tests.litlab.data.conftest import Recorder, prepared, refusal
+from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import pixels, write_image
 
 
-def test_a_run(make, make_trainer, pets):
-    """Images are normalised by those to train on, which alone are augmented."""
-    model, other = Recorder(), Recorder()
-    for each, augment in ((other, Augment(crop=2, flip="random", cutout=3)), (model, Augment())):
-        data, trainer = make(pets, augment=augment), make_trainer(max_epochs=2)
-        trainer.fit(each, data)
-        trainer.test(each, data, verbose=False)
-    assert (
-        data.description
-        == f"folder {pets}: 27 train / 3 val / 6 test images of 3 x 8 x 6, 2 classes"
+def test_training_images_alone_are_augmented(make, pets):
+    plain, changed = (
+        prepared(make(pets, augment=augment))
+        for augment in (Augment(), Augment(crop=2, flip="random", cutout=3))
     )
-    # The incomplete batch is dropped
-    assert [len(images) for images, _ in model.seen["train", 0]] == [4] * 6
-    assert not model.images("train", 0).equal(model.images("train", 1))
-    assert model.labels("train").equal(other.labels("train"))
-    assert not model.images("train").equal(other.images("train"))
-    for stage, epoch, counts in (("val", 0, [2, 1]), ("test", 2, [4, 2])):
-        assert torch.bincount(model.labels(stage, epoch)).tolist() == counts
-        assert model.images(stage, epoch).equal(other.images(stage, epoch))
+    description = f"folder {pets}: 27 train / 3 val / 6 test images of 3 x 8 x 6, 2 classes"
+    assert plain.description == description
+    # In training the incomplete batch is dropped
+    for split, sizes in (("train", [4] * 6), ("val", [3]), ("test", [4, 2])):
+        batches, others = (list(data.batches(split)) for data in (plain, changed))
+        assert [len(labels) for _, labels in batches] == sizes
+        for (images, labels), (other, same) in zip(batches, others, strict=True):
+            assert labels.equal(same)
+            assert images.equal(other) == (split != "train")
 
 
 def test_the_nearest_class_mean_is_what_it_says(make, tmp_path):
@@ -36,9 +32,8 @@ def test_the_nearest_class_mean_is_what_it_says(make, tmp_path):
             for number in range(10):
                 write_image(tmp_path / "set" / split / name / f"{number}.png", value=value + number)
     write_image(tmp_path / "set/test/light/wrong.png", value=80)
-    assert prepared(make(tmp_path / "set")).baselines()["nearest class mean"][
-        "test/acc"
-    ] == pytest.approx(20 / 21)
+    scores = prepared(make(tmp_path / "set")).baselines()["nearest class mean"]
+    assert scores["test/acc"] == pytest.approx(20 / 21)
 
 
 @pytest.mark.parametrize("normalize", ["data", "imagenet", [[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]]])
@@ -77,68 +72,57 @@ def test_large_sets_stay_in_the_file(make, pets, monkeypatch):
 
 def test_splits(make, pets):
     write_image(pets / "val/dog/a.png")
-    assert prepared(make(pets)).sizes == {"train": 30, "val": 1, "test": 6}
-    data = make(pets, val_fraction=0.0, fold="0/3")
-    assert prepared(data).sizes == {"train": 20, "val": 1, "test": 10}, (
-        "the test split that is there is left out"
-    )
+    data = make(pets, val_fraction=0.0, fold="0/3")  # the test split that is there is left out
+    assert prepared(data).sizes == {"train": 20, "val": 1, "test": 10}
     data = make(pets, val_fraction=0.0)
     (pets / "val/dog/a.png").unlink()
     assert refusal(prepared, data, "validate").startswith("data: there are no val images; add some")
 
 
-def test_predicting_from_a_checkpoint_alone(make, make_trainer, pets, tmp_path):
-    data, model = make(pets, augment=Augment(crop=1), image_size=(8, 6)), Recorder()
-    trainer = make_trainer()
-    trainer.fit(model, data)
-    trainer.save_checkpoint(tmp_path / "model.ckpt")
-
-    # Elsewhere, with no training images at hand.
+def test_predicting_from_a_checkpoint_alone(make, pets, tmp_path):
+    """Elsewhere, with no training images at hand."""
+    data = prepared(make(pets, augment=Augment(crop=1), image_size=(8, 6)))
     photos = tmp_path / "photos"
     write_image(photos / "b" / "2.png", size=(16, 12), value=255)
     write_image(photos / "1.JPG", mode="L", value=0)
     write_image(photos / ".hidden.png")
     other = make(tmp_path / "gone", batch_size=1)
+    other.load_state_dict(data.state_dict())
     other.predict_input = str(photos)
-    outputs = make_trainer().predict(
-        model, other, ckpt_path=tmp_path / "model.ckpt", weights_only=True
-    )
+    images = [other.transform(batch, None) for batch in other.predict_dataloader()]
     mean, std = (torch.tensor(colours)[:, None, None] for colours in (data.mean, data.std))
-    images = model.images("predict", model.current_epoch)
-    torch.testing.assert_close(
-        images, torch.stack([((value - mean) / std).expand(3, 8, 6) for value in (0, 1)])
-    )
-    outputs[0] = torch.tensor([[0.25, 0.75]])
+    for image, value in zip(images, (0, 1), strict=True):
+        torch.testing.assert_close(image[0], ((value - mean) / std).expand(3, 8, 6))
+    outputs = [torch.tensor([[0.25, 0.75]]), torch.tensor([[0.5, 0.5]])]
     other.write_predictions(outputs, str(tmp_path / "out/predictions.parquet"))
     assert pd.read_parquet(tmp_path / "out/predictions.parquet").to_dict("list") == {
         "file": [str(photos / "1.JPG"), str(photos / "b/2.png")], "prediction": ["dog", "cat"],
         "probability": [0.75, 0.5], "cat": [0.25, 0.5], "dog": [0.75, 0.5],
     }  # fmt: skip
 
-    assert len(other.open_input(str(photos / "1.JPG"))) == 1
     assert "there are no images in it" in refusal(other.open_input, str(tmp_path / "out"))
     (photos / "c.png").write_bytes(b"rubbish")
-    assert refusal(lambda: list(other.predict_dataloader())).endswith(
+    message = refusal(lambda: list(other.predict_dataloader()))
+    assert message.endswith(
         "c.png: not an image; replace or delete it, or use --data.bad_rows drop"
     )
     other.bad_rows = "drop"
     assert len(list(other.predict_dataloader())) == 2
 
 
-@pytest.mark.parametrize(("size", "fits"), [((8, 6), True), ((9, 6), False), ((6, 8), False)])
-def test_new_images_have_the_shape_that_training_would_take(make, pets, tmp_path, size, fits):
+@pytest.mark.parametrize("size", [(8, 6), (9, 6), (6, 8)])
+def test_new_images_have_the_shape_that_training_would_take(make, pets, tmp_path, size):
     """As in `fit`, with `image_size` any of them is fitted."""
     write_image(tmp_path / "new.png", size=size)
     for settings in ({}, {"image_size": (8, 6)}):
         data = make(tmp_path / "gone", **settings)
         data.load_state_dict(prepared(make(pets)).state_dict())
-        images = data.open_input(str(tmp_path / "new.png"))
-        if fits or settings:
-            assert images[torch.tensor([0])]["image"].shape == (1, 3, 8, 6)
+        take_new = data.open_input(str(tmp_path / "new.png")).take
+        first = torch.zeros(2, 1).long()
+        if settings or size == (8, 6):
+            assert take_new(*first).shape == (1, 3, 8, 6)
         else:
-            assert "not 8 x 6: set data.image_size" in refusal(
-                images.take, *torch.zeros(2, 1).long()
-            )
+            assert "not 8 x 6: set data.image_size" in refusal(take_new, *first)
 
 
 # ---- targets other than a class, and what splits
@@ -153,61 +137,36 @@ def write_table(folder, columns, count=20):
 
 
 @pytest.mark.parametrize(
-    ("settings", "columns", "first", "answer"),
+    ("settings", "columns", "first", "output", "answer"),
     [
-        ({}, {"label": ["b", "a"] * 10}, 1, {"prediction": ["a"], "b": [0.0]}),
+        ({}, {"label": ["b", "a"] * 10}, 1, [1.0, 0.0], {"prediction": ["a"], "b": [0.0]}),
         (
             {"target": ["x", "y"]},
-            {"x": range(20), "y": [number / 8 for number in range(20)]},
-            [0.0, 0.0],
+            {"x": range(20), "y": np.arange(20) / 8},
+            [2.0, 0.25],
+            [1.0, 0.0],
             {"predicted_x": [1.0], "predicted_y": [0.0]},
         ),
         (
             {"target": "tags", "label_separator": ","},
             {"tags": ["sun", "sea,sun", "", "sea"] * 5},
             [0.0, 1.0],
+            [[1.0, 1.0], [0.0, 0.0]],  # a probability, and whether it counts
             {"prediction": ["sea"], "label_sea": [1], "label_sun": [0]},
         ),
     ],
 )
-def test_targets(make, tmp_path, settings, columns, first, answer):
+def test_targets(make, tmp_path, settings, columns, first, output, answer):
     path = write_table(tmp_path, columns)
-    data = prepared(make(path, normalize="imagenet", cache="none", **settings))
-    targets = torch.cat([data.parts[split].targets for split in ("train", "val", "test")])
+    data = prepared(make(path, normalize="imagenet", cache="none", id_column="file", **settings))
+    targets = torch.cat([part.targets for part in data.parts.values()])
     assert len(targets) == 20
     assert first in targets.tolist()
-    assert next(data.batches("test"))[1].dtype == data.parts["test"].targets.dtype
+    assert next(data.batches("test"))[1].dtype == targets.dtype
     assert data.baselines()
     # A table is an input, too, and what it says of the target does not matter
-    data.id_column = "file"
-    pd.DataFrame({"file": ["3.png"]}).to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "new.csv").write_text("file\n3.png\n")
     data.open_input(str(tmp_path / "new.csv"))
-    outputs = torch.tensor([[1.0, 0.0]])
-    if "label_separator" in settings:  # a probability, and whether it counts
-        outputs = torch.stack([outputs, outputs], dim=-1)
-    data.write_predictions([outputs], str(tmp_path / "out.csv"))
+    data.write_predictions([torch.tensor([output])], str(tmp_path / "out.csv"))
     written = pd.read_csv(tmp_path / "out.csv").to_dict("list")
-    assert written["file"] == [str(tmp_path / "3.png")]
-    assert answer.items() <= written.items()
-
-
-def test_a_patient_is_in_one_split_and_the_latest_are_for_the_test(make, tmp_path):
-    patients = [f"p{number // 4}" for number in range(20)]
-    columns = {"label": ["a", "b"] * 10, "patient": patients, "day": range(20)}
-    path = write_table(tmp_path, columns)
-    data = prepared(make(path, group_column="patient"))
-    groups = [{patients[row] for row in part.rows} for part in data.parts.values()]
-    assert len(groups) == 3
-    assert sum(map(len, groups)) == len(set.union(*groups)) == 5
-    data = prepared(make(path, time_column="day", test_fraction=0.2))
-    assert data.parts["test"].rows.tolist() == [16, 17, 18, 19]
-    assert data.parts["val"].rows.tolist() == [14, 15]
-
-
-def test_one_cache_for_all_folds_and_targets_and_another_for_another_format(make, tmp_path):
-    path = write_table(tmp_path, {"label": ["b", "a"] * 10, "size": range(20)})
-    base = prepared(make(path))
-    for settings in ({"fold": "1/3"}, {"target": "size", "task": "regression"}):
-        assert prepared(make(path, **settings)).cache_folder() == base.cache_folder()
-    for settings in ({"mode": "L"}, {"image_size": (4, 4)}, {"image_size": (8, 6)}):
-        assert make(path, **settings).cache_folder() != base.cache_folder()
+    assert {"file": [str(tmp_path / "3.png")], **answer}.items() <= written.items()

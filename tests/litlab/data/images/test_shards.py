@@ -4,8 +4,8 @@ import io
 import json
 import shutil
 import tarfile
+from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,17 +23,11 @@ SIZE = (8, 6)
 SETTINGS = {"batch_size": 7, "shuffle_shards": 2, "image_size": SIZE}
 
 
-def write(photos, folder, size=700, **settings):
-    data = ImageData(
-        "folder",
-        str(photos),
-        cache="none",
-        image_size=SIZE,
-        cache_dir=str(folder.parent),
-        **settings,
-    )
+def write(photos, folder, **settings):
+    settings |= {"cache": "none", "image_size": SIZE, "cache_dir": str(folder.parent)}
+    data = ImageData("folder", str(photos), **settings)
     with new_folder(folder) as staging:
-        write_shards(prepared(data), staging, size)
+        write_shards(prepared(data), staging, 700)
     return data
 
 
@@ -43,11 +37,8 @@ def photos(tmp_path_factory):
     root = tmp_path_factory.mktemp("photos")
     for split, count in (("train", 60), ("test", 10)):
         for number in range(count):
-            write_image(
-                root / split / "ab"[number > count // 2] / f"{number:02}.png",
-                SIZE,
-                seed=count + number,
-            )
+            file = root / split / "ab"[number > count // 2] / f"{number:02}.png"
+            write_image(file, SIZE, seed=count + number)
     return root
 
 
@@ -82,77 +73,51 @@ def test_every_image_once_whatever_the_ranks_and_workers(shards, photos, tmp_pat
 
 
 def test_what_is_known_of_the_images_is_known_of_the_shards(shards, photos, tmp_path):
-    settings = {"normalize": "imagenet", **SETTINGS}
-    data = prepared(ImageData("shards", str(shards), **settings))
+    data = prepared(ImageData("shards", str(shards), normalize="imagenet", **SETTINGS))
     original = write(photos, tmp_path / "again", normalize="imagenet")
     assert data.state_dict() == original.state_dict()
     assert [*data.baselines()] == ["most frequent class"]
-    assert data.description.startswith(
-        f"shards {shards}: 54 train / 6 val / 10 test images of 3 x 8 x 6, 2 classes"
-    )
-    again = ImageData(path=str(tmp_path / "again"), **SETTINGS)
-    assert data.fingerprint == again.fingerprint
+    assert data.fingerprint == ImageData(path=str(tmp_path / "again"), **SETTINGS).fingerprint
     assert prepared(ImageData(path=str(shards), fold="0/3", **SETTINGS)).sizes["test"] == 18
 
 
 def test_what_can_not_be_is_refused(shards, tmp_path):
-    message = refusal(ImageData, "shards", str(shards), balance="even")
-    assert message.startswith("data.balance: ")
+    assert "data.balance: " in refusal(ImageData, "shards", str(shards), balance="even")
     assert "no shards (*.tar)" in refusal(ImageData("shards", str(tmp_path)).survey)
     assert refusal(main, ["--output", str(shards)]).startswith(f"--output: {shards} ")
     generated = ImageData("generated", image_size=SIZE, cache_dir=str(tmp_path / "cache"))
     assert refusal(write_shards, prepared(generated), tmp_path, 1).endswith("set data.path")
 
 
-def test_a_folder_appears_when_it_is_whole(photos, tmp_path):
-    copy = shutil.copytree(photos, tmp_path / "photos")
-    data = ImageData(
-        "folder", str(copy), cache="none", image_size=SIZE, cache_dir=str(tmp_path / "cache")
-    )
-    prepared(data)
-    next(copy.glob("test/b/*")).unlink()
-    with pytest.raises(FileNotFoundError), new_folder(tmp_path / "half") as staging:
-        write_shards(data, staging, 700)
-    assert {path.name for path in tmp_path.iterdir()} <= {"photos", "cache"}
+def damage_pixels(path):
+    content = path.read_bytes()
+    flip(path, (content.index(b"IDAT") + 9) / len(content))
 
 
 @pytest.mark.parametrize(
     ("file", "damage", "line"),
     [
-        ("train/000001.tar", None, "/index.parquet is of other shards than those in "),
-        (
-            "train/000001.tar",
-            b"a",
-            "/train/000001.tar can't be read (it is damaged); copy or write the ",
-        ),
-        (
-            "train/000001.tar",
-            "pixels",
-            "/train/000001.tar can't be read (it is damaged); copy or write the ",
-        ),
-        ("index.parquet", 0.3, " can't be read ("),
-        ("index.parquet", b"a", " can't be read ("),
+        ("train/000001.tar", Path.unlink, "/index.parquet is of other shards than those in "),
+        ("train/000001.tar", lambda path: path.write_bytes(b"a"), "/train/000001.tar can't be re"),
+        ("train/000001.tar", damage_pixels, "/train/000001.tar can't be read (it is damaged); "),
+        ("index.parquet", lambda path: flip(path, 0.3), " can't be read ("),
+        ("index.parquet", lambda path: path.write_bytes(b"a"), " can't be read ("),
     ],
 )
 def test_damage_is_one_line(shards, tmp_path, file, damage, line):
     folder = shutil.copytree(shards, tmp_path / "copy")
-    path = folder / file
-    if damage is None:
-        path.unlink()
-    elif damage == "pixels":
-        content = path.read_bytes()
-        flip(path, (content.index(b"IDAT") + 9) / len(content))
-    elif isinstance(damage, float):
-        flip(path, damage)
-    else:
-        path.write_bytes(damage)
-    message = refusal(
-        lambda: list(prepared(ImageData("shards", str(folder), **SETTINGS)).train_dataloader())
-    )
+    damage(folder / file)
+    data = ImageData("shards", str(folder), **SETTINGS)
+    message = refusal(lambda: list(prepared(data).train_dataloader()))
     assert message.startswith(f"data.path: {folder}{line}")
 
 
 # ---- those of others
+
+
+def is_b(file):
+    """The class of an image."""
+    return int(file.parent.name == "b")
 
 
 def write_tar(path, files):
@@ -172,20 +137,17 @@ def test_shards_of_others(photos, tmp_path, names, kind):
     for number, block in enumerate((files[:30], files[30:40], files[40:], files[:8])):
         parts = []
         for file in block:
-            label = int(file.parent.name == "b")
-            told = str(label) if kind == "cls" else json.dumps({"label": label, "tags": [1, 2]})
-            stem = f"x/{file.stem}"
-            parts += [(f"{stem}.{kind}", told.encode()), (f"{stem}.png", file.read_bytes())]
-            parts += [(f"{stem}.seg.png", b"another"), (f"{stem}.txt", b"a text")]
+            label = is_b(file) if kind == "cls" else {"label": is_b(file), "tags": [1, 2]}
+            contents = {kind: json.dumps(label).encode(), "png": file.read_bytes()}
+            contents |= {"seg.png": b"another", "txt": b"a text"}
+            parts += [(f"x/{file.stem}.{end}", content) for end, content in contents.items()]
         split = "validation" if number == 3 else "train"
         write_tar(tmp_path / "set" / names.format(split=split, number=number), parts)
     data = ImageData(path=str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"), **SETTINGS)
     assert prepared(data).sizes == {"train": 60, "val": 8}
     assert data.class_names == ["0", "1"]
-    batches = data.train_dataloader()
-    assert list_images(batches) == sorted(
-        (pixels(file).numpy().tobytes(), int(file.parent.name == "b")) for file in files
-    )
+    expected = sorted((pixels(file).numpy().tobytes(), is_b(file)) for file in files)
+    assert list_images(data.train_dataloader()) == expected
     (index,) = (tmp_path / "cache").glob("*/index.parquet")
     written = index.stat().st_mtime_ns
     assert prepared(ImageData(**data.hparams)).sizes == data.sizes
@@ -195,61 +157,57 @@ def test_shards_of_others(photos, tmp_path, names, kind):
 @pytest.mark.parametrize("name", ["pets.tar", "train-0.tar", "val/7.TAR"])
 def test_a_single_tar_file(photos, tmp_path, name):
     """Its name says nothing of a split, and what lies beside it does not count."""
-    parts = []
-    for file in sorted(photos.glob("train/*/*.png")):
-        label = {"label": file.parent.name, "number": int(file.stem)}
+    files, parts = sorted(photos.glob("train/*/*.png")), []
+    for file in files:
+        told = {"label": file.parent.name, "number": int(file.stem)}
         parts += [(f"{file.stem}.png", file.read_bytes())]
-        parts += [(f"{file.stem}.json", json.dumps(label).encode())]
-    write_tar(tmp_path / "set" / name, parts)
+        parts += [(f"{file.stem}.json", json.dumps(told).encode())]
+    path = tmp_path / "set" / name
+    write_tar(path, parts)
     write_tar(tmp_path / "set/other.tar", parts[:20])
-    (tmp_path / "set" / name).with_name("index.parquet").write_bytes(b"of others")
+    path.with_name("index.parquet").write_bytes(b"of others")
     settings = {"cache_dir": str(tmp_path / "cache"), **SETTINGS}
-    data = prepared(ImageData(path=str(tmp_path / "set" / name), **settings))
+    data = prepared(ImageData(path=str(path), **settings))
     assert data.sizes == {"train": 48, "val": 6, "test": 6}
     assert data.class_names == ["a", "b"]
-    first = int(data.parts["test"].rows[0])
-    assert (take(data, "test") == pixels(sorted(photos.glob("train/*/*.png"))[first]).numpy()).all()
-    assert sum(len(images) for images, _ in data.batches("train")) == 48
+    first = files[int(data.parts["test"].rows[0])]
+    assert (take(data, "test") == pixels(first).numpy()).all()
     # As a table that says it
-    again = ImageData(path=str(tmp_path / "set" / name), target="number", time_column="number",
-                      task="regression", **settings)  # fmt: skip
+    again = ImageData(path=str(path), target="number", task="regression", time_column="number",
+                      **settings)  # fmt: skip
     assert prepared(again).sizes["test"] == 6
     gone = ImageData(path=str(tmp_path / "gone.tar"), **settings)
     assert refusal(gone.survey).startswith(f"data.path: there are no shards (*.tar) in {tmp_path}/")
 
 
-@pytest.mark.parametrize("place", ["train-00000-of-00002", "data/train-0", "one file"])
-@pytest.mark.parametrize("columns", [("image", "label"), ("img", "fine_label")])
-@pytest.mark.parametrize("has_names", [True, False])
-def test_parquet_as_hugging_face_keeps_it(photos, tmp_path, place, columns, has_names):
+@pytest.mark.parametrize(
+    ("name", "image", "has_names"),
+    [
+        ("{split}-00000-of-00002", "image", True),
+        ("data/{split}-0", "img", False),
+        ("one file", "image", True),
+    ],
+)
+def test_parquet_as_hugging_face_keeps_it(photos, tmp_path, name, image, has_names):
     """https://huggingface.co/docs/hub/datasets-image: bytes and path, and classes as numbers."""
-    image, label = columns
-    names = {"info": {"features": {label: {"names": ["first", "second"], "_type": "ClassLabel"}}}}
-    for split in ("train", "test"):
-        files = sorted(photos.glob(f"{split}/*/*.png"))
-        frame = pd.DataFrame(
-            {
-                image: [{"bytes": file.read_bytes(), "path": file.name} for file in files],
-                label: [int(file.parent.name == "b") for file in files],
-                "boxes": [[1, 2]] * len(files),
-            }
-        )
-        table = pa.Table.from_pandas(frame)
-        if has_names:
-            table = table.replace_schema_metadata({"huggingface": json.dumps(names)})
-        name = f"{place}.parquet".replace("train", split)
-        (tmp_path / "set" / name).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, tmp_path / "set" / name)
-        if place == "one file":
-            break
-    path = tmp_path / "set" / ("one file.parquet" if place == "one file" else "")
-    settings = {"target": label, "cache_dir": str(tmp_path / "cache")}
-    data = prepared(ImageData(path=str(path), **settings))
-    counts = (48, 6, 6) if place == "one file" else (54, 6, 10)
-    assert tuple(data.sizes.values()) == counts
+    is_one, files = name == "one file", []
+    notes = {"info": {"features": {"kind": {"names": ["first", "second"], "_type": "ClassLabel"}}}}
+    for split in ["train"] if is_one else ["test", "train"]:
+        some = sorted(photos.glob(f"{split}/*/*.png"))
+        files += some
+        cells = {
+            image: [{"bytes": file.read_bytes(), "path": file.name} for file in some],
+            "kind": [is_b(file) for file in some],
+            "boxes": [[1, 2]] * len(some),
+        }
+        metadata = {"huggingface": json.dumps(notes)} if has_names else None
+        path = tmp_path / "set" / f"{name.format(split=split)}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(cells).replace_schema_metadata(metadata), path)
+    source = path if is_one else tmp_path / "set"
+    data = ImageData(path=str(source), target="kind", cache_dir=str(tmp_path / "cache"))
+    assert [*prepared(data).sizes.values()] == ([48, 6, 6] if is_one else [54, 6, 10])
     assert data.class_names == (["first", "second"] if has_names else ["0", "1"])
-    number = int(data.parts["test"].rows[0])
-    names = sorted(photos.glob("train/*/*.png")) + sorted(photos.glob("test/*/*.png"))
-    files = names if place == "one file" else [*names[60:], *names[:60]]
-    assert (take(data, "test") == pixels(files[number]).numpy()).all()
-    assert int(data.labels("test")[0]) == (files[number].parent.name == "b")
+    first = files[int(data.parts["test"].rows[0])]
+    assert (take(data, "test") == pixels(first).numpy()).all()
+    assert data.labels("test")[0] == is_b(first)

@@ -68,17 +68,15 @@ def test_what_a_batch_holds(shops):
     frame, train = make_shops(), make_shops().query("date < '2024-02-12'")
     for place, window in enumerate(batch["start"].tolist()):
         rows = frame[window : window + 9]
-        expected = np.stack([
-            (rows["price"] - train["price"].mean()) / train["price"].std(ddof=0),
-            rows["holiday"] == "yes",
-            (rows["size"] - train["size"].mean()) / train["size"].std(ddof=0),
-            rows["region"] == "north",
-            rows["region"] == "south",
-        ], axis=1)  # fmt: skip
+        price, size = (
+            (rows[name] - train[name].mean()) / train[name].std(ddof=0)
+            for name in ("price", "size")
+        )
+        regions = [rows["region"] == name for name in ("north", "south")]
+        expected = np.stack([price, rows["holiday"] == "yes", size, *regions], axis=1)
         np.testing.assert_allclose(batch["covariates"][place, :, 2:], expected, atol=1e-5)
-    rows = frame.iloc[int(batch["start"][0]) :][:9]
-    raw = shops.serving().raw(batch)[1][0, :, [2, 4]]
-    np.testing.assert_allclose(raw, rows[["price", "size"]], atol=1e-5)
+        raw = shops.serving().raw(batch)[1][place, :, [2, 4]]
+        np.testing.assert_allclose(raw, rows[["price", "size"]], atol=1e-5)
 
 
 def test_the_future_comes_from_rows_without_a_target(later, tmp_path):
@@ -109,6 +107,10 @@ def test_the_future_comes_from_rows_without_a_target(later, tmp_path):
         ),
         (lambda frame: frame.drop(columns="region"), "--input: there is no column 'region', only"),
         (lambda frame: frame.assign(price="soon"), "--input: 63 of 63 rows can't be used"),
+        (
+            lambda frame: frame[::7],
+            "--input: 56% of the times are there twice or off the step of D",
+        ),
     ],
 )
 def test_what_is_missing_is_named(later, change, message):
@@ -120,7 +122,6 @@ def test_what_is_missing_is_named(later, change, message):
     [
         (["sales"], "data.covariates, data.targets: sales is named twice, or is the time column, "),
         (["date"], "data.covariates, data.targets: date is named twice, or is the time column, "),
-        (["price", "price"], "data.covariates, data.targets: price is named twice, "),
         (["prize"], "data.path: there is no column 'prize', only 'date', 'shop', 'sales', 'price'"),
     ],
 )
@@ -132,10 +133,11 @@ def test_covariates_that_are_none(make, covariates, message):
 def test_rows_behind_the_last_target_are_not_trained_on(make, shops, said):
     frame = make_shops(63)
     frame.loc[frame["date"] > "2024-02-29", "sales"] = None
-    data = prepared(make(frame, **SETTINGS))
-    assert said[-1] == "data.path: rows behind the last one with a target are left out: 60"
-    trained = prepared(make(frame.dropna(subset="sales"), **SETTINGS)).metadata
-    assert (data.sizes, data.metadata) == (shops.sizes, trained)
+    data, trained = (
+        prepared(make(rows, **SETTINGS)) for rows in (frame, frame.dropna(subset="sales"))
+    )
+    assert "rows behind the last one with a target are left out: 60" in said[-1]
+    assert (data.sizes, data.metadata) == (shops.sizes, trained.metadata)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +189,9 @@ def test_requests(later):
         assert sample.context["times"] == ["2024-03-01", "2024-03-02", "2024-03-03"]
         for found, value in zip(sample.inputs, expected, strict=True):
             np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-5)
-    two = [*rows, *make_future("s8").where(make_future("s8").notna(), None).to_dict("records")]
+    two = [*rows, *({**row, "shop": "s8"} for row in rows)]
     for sent, message in (
         (two, "series: there are 2 of them; send one at a time"),
-        (rows[:-1], "series: 'price' of 2024-03-03 00:00:00 is missing in s7; "),
         (rows[:5], "series: a series needs 6 rows with a target, and s7 has 5; give more"),
     ):
         assert refusal(serving.read, sent).startswith(message)

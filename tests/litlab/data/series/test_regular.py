@@ -47,33 +47,16 @@ def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up
     """Rows in any order; the last row that is made up is there, without a value."""
     times, values = pd.date_range("2020-01-31", periods=60, freq=freq), np.arange(60) * 2.0
     rows = np.delete(np.arange(60), made_up[:-1])[::-1]
-    columns, count = (
-        {"load": [None if row == made_up[-1] else values[row] for row in rows]},
-        len(made_up),
-    )
-    summary = (
-        f"data.path: no row, or no value, at {count} of 60 times ({count / 60:.1%} of a column), "
-        "the first at "
-    )
-    assert refusal(read, times[rows], columns).startswith(
-        f"{summary}{times[made_up[0]]}; add them, or use"
-    )
+    columns = {"load": [None if row == made_up[-1] else values[row] for row in rows]}
+    count = len(made_up)
+    summary = f"no row, or no value, at {count} of 60 times ({count / 60:.1%} of a column), the "
+    assert f"{summary}first at {times[made_up[0]]}; add" in refusal(read, times[rows], columns)
     series = read(times[rows], columns, gaps="interpolate")
-    assert said[0].startswith(summary)
+    assert summary in said[0]
     assert series.made_up.get_level_values(1).equals(times[made_up])
     assert series.known.freq == freq
     np.testing.assert_allclose(series.table["load"], values)
     assert (series.times == times).all()
-
-
-def test_jitter_is_no_reason_to_make_rows_up(read):
-    """Every ten minutes, but for two seconds: 386 of 598 rows were made up once."""
-    rng = np.random.default_rng(0)
-    grid = pd.date_range("2024-01-01", periods=598, freq="10min")
-    series = read(grid + pd.to_timedelta(rng.integers(-2, 3, 598), "s"), gaps="interpolate")
-    assert series.known.freq == "10min"
-    assert (series.times == grid).all()
-    np.testing.assert_array_equal(series.table.to_numpy(), wave(598))
 
 
 @pytest.mark.parametrize("gone", [[10, 66, 75, 88], [75, 76], [97]])
@@ -95,8 +78,13 @@ def test_what_is_made_up_is_no_truth(make, gone):
 
 
 @pytest.mark.parametrize(("day", "moves"), [("2024-05-30", False), ("2024-05-30 23:00", True)])
-def test_no_value_moves_to_another_day(read, day, moves):
-    """A tenth of a month is three days."""
+def test_jitter_is_no_gap_but_no_value_moves_to_another_day(read, day, moves):
+    """A tenth of a month is three days. Of times that all jitter, 386 of 598 were made up once."""
+    rng = np.random.default_rng(0)
+    grid = pd.date_range("2024-01-01", periods=598, freq="10min")
+    series = read(grid + pd.to_timedelta(rng.integers(-2, 3, 598), "s"))
+    assert (series.times == grid).all()
+    np.testing.assert_array_equal(series.table.to_numpy(), wave(598))
     times = pd.date_range("2023-01-31", periods=40, freq="ME").astype(str).tolist()
     times[16] = day
     if moves:
@@ -111,21 +99,15 @@ def test_too_much_is_never_made_up(read, options):
     in order.
     """
     rows = np.arange(400)
-    message = refusal(
-        read, pd.date_range("2024-01-01", periods=400, freq="30min")[rows % 5 != 2], **options
-    )
-    assert message == (
-        "data.path: no row, or no value, at 80 of 400 times (20.0% of a column), the first at "
-        "2024-01-01 01:00:00; too much to make up: fill it, or leave it out, or set --data.freq"
-    )
+    times = pd.date_range("2024-01-01", periods=400, freq="30min")[rows % 5 != 2]
+    message = refusal(read, times, **options)
+    assert "(20.0% of a column), the first at 2024-01-01 01:00:00; too much" in message
     steps = np.random.default_rng(0).integers(5, 60, 500)
     times = pd.Timestamp("2024-01-01") + pd.to_timedelta(steps.cumsum(), "min")
     for freq in (None, "30min"):
         assert "of the times are off the step of " in refusal(read, times, freq=freq, **options)
-    assert refusal(read, np.repeat(hours(50), 2), **options) == (
-        "data.path: 50% of the times are there twice, the first in row 2; write the whole time in "
-        "one column, or set --data.series_column to what tells several series apart"
-    )
+    message = refusal(read, np.repeat(hours(50), 2), **options)
+    assert "50% of the times are there twice, the first in row 2" in message
 
 
 @pytest.mark.parametrize(

@@ -22,17 +22,13 @@ from tests.litlab.data.series.conftest import frame_of, hours, long_frame
     ],
 )
 def test_splits(make, rows, options, sizes):
-    for frame, count in ((frame_of(hours(rows)), 1), (long_frame(a=rows, b=rows), 2)):
-        series = {"series_column": "place"} if count == 2 else {}
-        data = prepared(make(frame, context_length=1, horizon=1, season=1, **options, **series))
-        train, *others = (size * count for size in sizes)
-        assert [data.sizes.get(split, 0) for split in ("train", "val", "test")] == [
-            train - count,
-            *others,
-        ]
-        assert data.samples("test").starts[: sizes[2]].tolist() == [
-            *range(sum(sizes[:2]) - 1, sum(sizes) - 1)
-        ]
+    frame = long_frame(a=rows, b=rows)
+    options |= {"context_length": 1, "horizon": 1, "series_column": "place"}
+    data = prepared(make(frame, **options))
+    counts = [data.sizes.get(split, 0) // 2 for split in ("train", "val", "test")]
+    assert counts == [sizes[0] - 1, *sizes[1:]]
+    first = sizes[0] + sizes[1] - 1  # its forecast is behind the validation
+    assert data.samples("test").starts[: sizes[2]].tolist() == [*range(first, first + sizes[2])]
 
 
 @pytest.mark.parametrize("zone", ["", "+02:00"])

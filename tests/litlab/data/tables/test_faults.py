@@ -41,11 +41,8 @@ def test_files(make, cells, options, message):
 
 def test_bad_rows_are_named_or_left_out(make, said):
     frame = make_houses().astype({"size": object})
-    frame.loc[0, "size"], frame.loc[[1, 4], "size"], frame.loc[6, "price"] = (
-        "2019_20",
-        "<=3cm",
-        None,
-    )
+    frame.loc[[0, 1, 4], "size"] = ["2019_20", "<=3cm", "<=3cm"]
+    frame.loc[6, "price"] = None
     summary = "4 of 100 rows can't be used: row 2 ('size' is 2019_20, not a number), row 3 ("
     assert summary in refusal(prepared, make(frame))
     for missing, kept in (([], 96), (["<=3cm"], 98)):
@@ -58,8 +55,7 @@ def test_bad_rows_are_named_or_left_out(make, said):
 def test_copies_of_training_rows_in_the_test_are_told(make, said):
     copies = pd.concat([make_houses(), make_houses()])
     prepared(make(copies), "fit")
-    (line,) = [line for line in said if "warning" in line]
-    assert "of 40 test rows, too, so the test tells less; delete copies, or name" in line
+    assert any("of 40 test rows, too, so the test tells less" in line for line in said)
     said.clear()
     prepared(make(copies.assign(house=[*range(100)] * 2), group_column="house"), "fit")
     # The same city comes by chance
@@ -80,9 +76,4 @@ def test_a_column_that_gives_the_class_away_is_told(make, said, column, is_leak)
     frame = make_houses().assign(kind=np.repeat(["flat", "house"], 50), id=column)
     data = prepared(make(frame, target="kind", ignore=["size", "price"]), "fit")
     data.setup("fit")  # it is said once
-    warnings = [
-        line
-        for line in said
-        if "column id alone tells the target (nearly) without error; leave it" in line
-    ]
-    assert len(warnings) == is_leak
+    assert ["column id alone tells the target" in line for line in said].count(True) == is_leak

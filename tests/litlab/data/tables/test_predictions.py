@@ -43,16 +43,13 @@ def test_predicting_from_the_checkpoint_alone(predict):
 
 def test_new_files_that_do_not_fit(predict):
     new = make_houses(8)
-    assert "there is no column 'age', only 'size', 'Age'" in refusal(
-        predict, new.rename(columns={"age": "Age"})
-    )
-    assert "the model's output for 2 (4 in all) is NaN" in refusal(
-        predict, new.assign(size=[1.0, 1e300] * 4)
-    )
     wrong = new.assign(size=["big", *range(7)])
-    assert "1 of 8 rows can't be used: row 1 ('size' is big, not a number); correct" in refusal(
-        predict, wrong
-    )
+    for frame, message in (
+        (new.rename(columns={"age": "Age"}), "there is no column 'age', only 'size', 'Age'"),
+        (new.assign(size=[1.0, 1e300] * 4), "the model's output for 2 (4 in all) is NaN"),
+        (wrong, "1 of 8 rows can't be used: row 1 ('size' is big, not a number); correct"),
+    ):
+        assert message in refusal(predict, frame)
     assert predict(wrong, bad_rows="drop")[2]["row"].tolist() == [*range(2, 9)]
 
 

@@ -26,8 +26,9 @@ def test_inputs_are_measured_on_the_training_rows(make):
     np.testing.assert_allclose(data.bin_edges[0], edges, atol=1e-5)
     assert data.bin_edges[1][0] == pytest.approx(age.min(), abs=1e-5)
     assert data.bin_edges[2] == [0, 1]  # whether there is an age
-    assert data.target_mean == [pytest.approx(raw["price"].mean())]
-    assert data.target_std == [pytest.approx(raw["price"].std(ddof=0))]
+    assert data.target_mean + data.target_std == pytest.approx(
+        [raw["price"].mean(), raw["price"].std(ddof=0)]
+    )
 
     counts = raw["city"].value_counts()
     often = counts.index[counts > 1].tolist()
@@ -43,22 +44,6 @@ def test_inputs_are_measured_on_the_training_rows(make):
     torch.testing.assert_close(serving.encode(*serving.raw((inputs, target))), inputs)
 
 
-def test_files_and_frames_are_the_same_table(make, tmp_path):
-    frame, csv = make_houses(), prepared(make())
-    frame.to_csv(tmp_path / "european.csv", index=False, sep=";", decimal=",", na_rep="?")
-    for path, options in (
-        (frame, {}),
-        (tmp_path / "european.csv", {"decimal": ",", "missing": ["?"]}),
-    ):
-        data = prepared(TabularData(path=path, target="price", **options))
-        assert (data.metadata, data.fingerprint) == (csv.metadata, csv.fingerprint)
-        assert all(map(torch.equal, data.samples("test").tensors, csv.samples("test").tensors))
-        assert "path" not in data.hparams  # a frame can't be in a checkpoint
-    assert make(test_fraction=0.3).fingerprint != csv.fingerprint
-    frame.loc[5, "city"] = "Rom"
-    assert make(frame).fingerprint != csv.fingerprint
-
-
 def test_types_of_columns(make):
     """Categories are the same texts in any file, with and without missing ones; times are not
     numbers.
@@ -66,17 +51,16 @@ def test_types_of_columns(make):
     frame = make_houses().assign(zip=[50001, 50002, None, 50001] * 25, garden=[True, False] * 50)
     frame["level"] = pd.Categorical([0, 1] * 50)
     data = TabularData(path=frame, target="garden", categories=["zip"])
+    assert "path" not in data.hparams  # a frame can't be in a checkpoint
     assert data.known.numbers == ["size", "age", "price"]
     assert set(data.known.categories["zip"]) == {"50001", "50002"}
     assert list(data.known.categories) == ["city", "kind", "zip", "level"]
     assert data.class_names == ["False", "True"]
     # Nor are `2019_20`, which was read as 201920, and `<=3cm`, a broken number whose advice asked
     # for other columns.
-    words = {"season": ["2019_20", "1_1"], "rank": ["1st", "2nd"], "width": ["<=3cm", ">3cm", "4"]}
-    rng = np.random.default_rng(0)
-    cells = {name: rng.choice(some, 100) for name, some in words.items()}
+    cells = {"season": ["2019_20", "1_1"] * 50, "width": ["<=3cm", ">3cm", "4", "4"] * 25}
     known = make(make_houses().assign(**cells, floor=[5, None] * 50), categories=["age"]).known
-    assert list(known.categories) == ["age", "city", "kind", "season", "rank", "width", "floor"]
+    assert list(known.categories) == ["age", "city", "kind", "season", "width", "floor"]
     assert set(known.categories["season"]) == {"2019_20", "1_1"}
     assert (known.numbers, known.categories["floor"]) == (["size"], ["5"])
 
@@ -85,7 +69,6 @@ def test_types_of_columns(make):
     ("days", "parts"),
     [
         (pd.date_range("2024-12-01", periods=100), ["year", "month", "weekday", "days"]),
-        (pd.date_range("2024-03-01", periods=100), ["month", "weekday", "days"]),
         (pd.date_range("2024-01-01", periods=100, freq="7D"), ["year", "month", "days"]),
         (pd.date_range("2024-05-01", periods=31).repeat(4)[:100], ["weekday", "days"]),
     ],
@@ -103,16 +86,16 @@ def test_parts_of_a_date_that_are_constant_are_left_out(make, days, parts):
 
 
 @pytest.mark.parametrize(
-    ("values", "setting", "task"),
+    ("count", "setting", "task"),
     [
-        (range(20), None, "classification"),
-        (range(21), None, "regression"),
-        (range(21), "classification", "classification"),
-        (range(2), "regression", "regression"),
+        (20, None, "classification"),
+        (21, None, "regression"),
+        (21, "classification", "classification"),
+        (2, "regression", "regression"),
     ],
 )
-def test_the_target_tells_the_task(make, values, setting, task):
-    data = make(make_houses().assign(price=np.resize(values, 100)), task=setting)
+def test_the_target_tells_the_task(make, count, setting, task):
+    data = make(make_houses().assign(price=np.arange(100) % count), task=setting)
     assert data.description.endswith(f" of 2 numbers and 2 categories, {task} of price")
 
 
@@ -120,14 +103,10 @@ def test_classes(make):
     frame = make_houses()
     frame.loc[frame.index % 5 == 0, "kind"] = "Flat"
     data = prepared(make(frame, target="kind"))
-    assert (data.class_names, data.num_classes, data.num_outputs) == (
-        ["Flat", "flat", "house"],
-        3,
-        3,
-    )
+    assert (data.class_names, data.num_classes) == (["Flat", "flat", "house"], 3)
     _, target = data.samples("train")[torch.arange(70)]
     assert [data.class_names[number] for number in target] == data.table["train"]["kind"].tolist()
-    assert [(data.labels(split) == 0).sum() for split in ("train", "val", "test")] == [14, 2, 4]
+    assert [(data.labels(split) == 0).sum() for split in data.sizes] == [14, 2, 4]
 
 
 @pytest.mark.parametrize("fold", [None, "1/4"])
@@ -140,13 +119,12 @@ def test_classes(make):
     ],
 )
 def test_columns_that_split(make, fold, setting, unit):
-    data = make(
-        make_houses().assign(unit=unit), **{setting: "unit"}, fold=fold, time_format="%d/%m/%Y"
-    )
+    options = {setting: "unit", "fold": fold, "time_format": "%d/%m/%Y"}
+    data = make(make_houses().assign(unit=unit), **options)
     assert list(data.known.categories) == ["city", "kind"]
     train, val, test = (rows.index - 2 for rows in data.table.values())
     if setting == "group_column":
-        assert len({*unit[train]}) + len({*unit[val]}) + len({*unit[test]}) == len({*unit})
+        assert sum(len({*unit[rows]}) for rows in (train, val, test)) == len({*unit})
     elif setting == "split_column":
         assert {*unit[train], *unit[val]} == {"train"}
         assert {*unit[test]} == {"train" if fold else "test"}

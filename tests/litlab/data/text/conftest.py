@@ -46,14 +46,8 @@ def make_data(tmp_path: Path, reviews: Path) -> Callable[..., TextData]:
     """Makes data of the 100 reviews, if nothing else is said."""
 
     def make(**options) -> TextData:
-        return TextData(
-            **{
-                "path": str(reviews),
-                "cache_dir": str(tmp_path / "cache"),
-                "batch_size": 8,
-                **options,
-            }
-        )
+        settings = {"path": str(reviews), "cache_dir": str(tmp_path / "cache"), "batch_size": 8}
+        return TextData(**settings | options)
 
     return make
 
@@ -68,11 +62,7 @@ class TextRecorder(Recorder):
 
     def ids(self, stage: str, epoch: int = 0) -> list[list[int]]:
         """The texts in the order in which they came, without padding."""
-        batches = [
-            batch[0] if isinstance(batch, list | tuple) else batch
-            for batch in self.seen[stage, epoch]
-        ]
-        return [row for batch in batches for row in strip(batch)]
+        return [row for batch in self.inputs(stage, epoch) for row in strip(batch)]
 
 
 def strip(inputs) -> list[list[int]]:

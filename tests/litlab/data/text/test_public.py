@@ -24,10 +24,8 @@ class NewsData(TextData):
 def test_a_file_that_is_there_is_used_and_made_up_texts_take_its_place(
     tmp_path, few_generated, capsys
 ):
-    file, settings = (
-        tmp_path / "news.csv",
-        {"path": str(tmp_path), "cache_dir": str(tmp_path / "cache")},
-    )
+    settings = {"path": str(tmp_path), "cache_dir": str(tmp_path / "cache")}
+    file = tmp_path / "news.csv"
     file.write_bytes(CONTENT)
     data = NewsData(**settings, vocab_size=9)
     # Known before it is prepared
