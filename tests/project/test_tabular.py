@@ -31,8 +31,10 @@ def write_houses(path):
 class TestClasses(ModuleContract):
     config = CONFIGS / "tabular.yaml"
     settings = (
-        "--data.batch_size=40", "--trainer.callbacks=[]", "--ema=null", "--model.network.dropout=0",
-        "--model.network.hidden_sizes=[128,128]", "--model.optimizer.lr=0.01",
+        *"""
+            --data.batch_size=40 --trainer.callbacks=[] --ema=null --model.network.dropout=0
+            --model.network.hidden_sizes=[128,128] --model.optimizer.lr=0.01
+        """.split(),
     )  # fmt: skip
     loss_at_start = math.log(2)
     overfit_steps = 30
@@ -41,7 +43,7 @@ class TestClasses(ModuleContract):
 def test_a_run_has_its_baselines_beside_it_and_predicts_without_its_data(run, tmp_path):
     write_houses(tmp_path / "houses.csv")
     columns = ["--data.dataset=csv", "--data.path=houses.csv", "--data.target=kind"]
-    done = run("fit", "--config", CONFIGS / "tabular.yaml", *columns, *SHORT)
+    done = run("fit --config", CONFIGS / "tabular.yaml", *columns, *SHORT)
     assert done.code == 0, done.err
     rows = json.loads((tmp_path / "lightning_logs/tabular/version_0/baselines.json").read_text())
     assert list(rows) == ["Classifier", "most frequent class", "gradient boosting"]
@@ -51,7 +53,7 @@ def test_a_run_has_its_baselines_beside_it_and_predicts_without_its_data(run, tm
     (tmp_path / "new.csv").write_text(
         "city,size,age\nBonn,150,10\nMainz,40,\nRom,190,50\nTrier,30,80\n"
     )
-    done = run("predict", "--run", "tabular", "--input", "new.csv", "--output", "out.csv")
+    done = run("predict --run tabular --input new.csv --output out.csv")
     assert done.code == 0, done.err
     with (tmp_path / "out.csv").open(newline="") as stream:
         predicted = list(csv.DictReader(stream))

@@ -45,10 +45,11 @@ def bert(tmp_path_factory, texts):
 @pytest.fixture
 def flags(bert, texts):
     return [
-        "--config", CONFIGS / "text_pretrained.yaml", "--data.dataset=csv", f"--data.path={texts}",
-        "--data.max_tokens=40", f"--data.tokenizer={bert}", f"--model.network.name={bert}",
-        "--data.batch_size=20", "--trainer.precision=32-true", "--trainer.log_every_n_steps=1",
-        "--model.optimizer.lr=0.01",
+        "--config", CONFIGS / "text_pretrained.yaml", *f"""
+            --data.dataset=csv --data.path={texts} --data.max_tokens=40 --data.tokenizer={bert}
+            --model.network.name={bert} --data.batch_size=20 --trainer.precision=32-true
+            --trainer.log_every_n_steps=1 --model.optimizer.lr=0.01
+        """.split(),
     ]  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     (tmp_path / "two.txt").write_text("sun word1\nrain" + " word2" * 20)
     probabilities = []
     for name in ("one", "two"):
-        assert run("predict", "--run=last", f"--input={name}.txt", f"--output={name}.csv").code == 0
+        assert run(f"predict --run=last --input={name}.txt --output={name}.csv").code == 0
         with (tmp_path / f"{name}.csv").open() as stream:
             probabilities.append(float(next(csv.DictReader(stream))["probability"]))
     assert probabilities[0] == pytest.approx(probabilities[1], abs=1e-6)
@@ -78,7 +79,7 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     monkeypatch.setattr(export_run, "SECONDS", 0.001)
     # Weights are in the checkpoint: of the folder only the config is read.
     (bert / "model.safetensors").rename(bert / "elsewhere")
-    assert run("export", "--run=last", "--format=onnx").code == 0
+    assert run("export --run=last --format=onnx").code == 0
     manifest = json.loads((folder / "exported/onnx/manifest.json").read_text())
     assert manifest["parity"]["difference"] < export_run.TOLERANCE["onnx"]
     before, after = manifest["metrics"].values()

@@ -4,8 +4,7 @@ nothing half-written.
 
 import pytest
 
-from litlab.cli.config import Command, ExperimentParser
-from litlab.cli.parse_errors import explain
+from litlab.cli.config import Command
 
 GOOD = """\
 model:
@@ -137,6 +136,7 @@ def test_a_mistake_is_one_line_whose_advice_works(run, write, tmp_path, mistake,
     [
         ("fit", "the following arguments are required: data, model; give --config FILE"),
         ("test --config mine.yaml", "test: there are no weights to use; give --run RUN"),
+        ("predict --config mine.yaml", "--input: it is not set"),
         ("fit --config mine.yaml --ckpt_path=no.ckpt", "checkpoint no.ckpt: there is no such file"),
     ],
 )
@@ -145,10 +145,3 @@ def test_what_is_missing(run, write, line, says):
     done = run(*line.split())
     assert done.code == 2
     assert says in done.err
-
-
-def test_what_another_version_says_stands_as_it_is():
-    parser = ExperimentParser()
-    assert explain("Something new of 'a' (b)", parser) == "Something new of 'a' (b)"
-    nested = 'Parser key "model":\n  Tried:\n    - int: a new reason. Got value: x\n'
-    assert explain(nested, parser) == "model: int: a new reason. Got value: x"

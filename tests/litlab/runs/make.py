@@ -60,7 +60,7 @@ def write_run(
                 "checkpoint": "e.ckpt"})  # fmt: skip
     if generated:
         (run.path / "GENERATED_DATA.txt").touch()
-    command = ["python", "-m", "auks", "fit", "--config", "configs/images.yaml"]
+    command = "python -m auks fit --config configs/images.yaml".split()
     write(
         run.provenance,
         **{"command": command, "commit": COMMIT, "dirty": False, "seed": 0, **provenance},
