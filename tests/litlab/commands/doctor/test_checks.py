@@ -67,7 +67,6 @@ def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     (tmp_path / "cpu.max").write_text("400000 100000\n")
     (tmp_path / "job/cpu.max").write_text("150000 100000\n")
     (tmp_path / "job/step/cpu.max").write_text("max 100000\n")
-    (tmp_path / "job/memory.max").write_text(f"{2**30}\n")
     (tmp_path / "own").write_text("0::/job/step\n")
     monkeypatch.setattr(limits, "CGROUPS", tmp_path)
     monkeypatch.setattr(limits, "GROUP", tmp_path / "own")
@@ -76,6 +75,7 @@ def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     assert checks.count_cores() == 1.5
     (status, text), *_ = checks.check_devices()
     assert (status, text.partition("; ")[2]) == ("warn", "export OMP_NUM_THREADS=1")
+    monkeypatch.setattr(checks, "find_memory", lambda: (2**30, 2**30))
     [(status, text)] = checks.check_memory()
     assert (status, text.partition("; ")[0]) == ("warn", "1.0 of 1.0 GiB free")
 
