@@ -66,6 +66,10 @@ MISTAKES = [
     ("trainer: null", "error: trainer: null is not valid; give it a value, or leave it out", ""),
     ("trainer: {max_epochs: 3", "mine.yaml:11: not valid YAML: did not find expected",
      "trainer: {max_epochs: 3}"),
+    ("resume: last", "resume: a config file can't set it; give it as the flag --resume", ""),
+    ("seeds: 0,1", "seeds: a config file can't set it; give it as the flag --seeds", ""),
+    ("allow_modules: os", "allow_modules: a config file can't set it", ""),
+    ("data_changed: true", "data_changed: a config file can't set it", ""),
     # Types
     ("trainer: {max_epochs: three}", ":10: trainer.max_epochs: three is not valid; it must be one "
      "of int, null", "trainer: {max_epochs: 3}"),

@@ -82,19 +82,6 @@ def test_a_run_goes_on_with_its_own_data_alone(run, folder, series, tmp_path):
         folder.metrics.write_bytes(before)
 
 
-@pytest.mark.parametrize(
-    "line", ["resume: last", "run: last", "seeds: 0,1", "allow_modules: os", "data_changed: true"]
-)
-def test_what_is_read_before_config_files_is_no_key_of_one(run, folder, tmp_path, line):
-    key = line.partition(":")[0]
-    (tmp_path / "mine.yaml").write_text(line)
-    is_fit = key in ("resume", "seeds")
-    verb = f"fit --config={folder.config}" if is_fit else "test --run=series"
-    if key == "run":
-        verb = f"test --config={folder.config} --ckpt_path={folder.checkpoints}/last.ckpt"
-    assert f"{key}: a config file can't set it" in error(run(*verb.split(), "--config=mine.yaml"))
-
-
 def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):
     fit = ["fit", *settings, "--trainer.max_epochs=1", "--test_after_fit=false"]
     begun = run(*fit, "--init_from=series", "--model.optimizer.lr=1e-12")
