@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
@@ -76,6 +76,11 @@ class Outcome:
     code: int
     out: str
     err: str
+
+    def check(self) -> Self:
+        """Fail unless the command has gone well."""
+        assert self.code == 0, self.err
+        return self
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,7 @@ from tests.template.overlays import config_of
 def test_experiment(run, short, tmp_path, config):
     experiment = settings_of(config)["experiment"]
     assert experiment == experiment_of(config)
-    done = run("fit --config", config, *short(config))
-    assert done.code == 0, done.err
+    done = run("fit --config", config, *short(config)).check()
     folder = tmp_path / f"lightning_logs/{experiment}/version_0"
     assert (folder / "checkpoints/last.ckpt").is_file()
     # And yet it names nothing that is refused
@@ -52,8 +51,7 @@ def test_it_is_fitted_trained_and_tested_again(run, short):
         --model=Classifier --model.network={network} --model.network.drop_rate=0.1
         --model.optimizer=torch.optim.AdamW
     """.split()
-    done = run(
+    run(
         "fit --config", config, *short(config), *model, "--data.mode=L", "--test_after_fit=false"
-    )
-    assert done.code == 0, done.err
+    ).check()
     assert "test/acc" in run("test --run=last").out

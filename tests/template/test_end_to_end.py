@@ -59,13 +59,11 @@ def test_two_processes_give_the_test_metrics_of_one(fitted, run, images, tmp_pat
         test --run {folder} --ckpt_path last --data.path {uneven} --trainer.precision 32-true
         --data.batch_size 20
     """
-    done = run(line)
-    assert done.code == 0, done.err
+    run(line).check()
     alone = read_json(folder / "metrics.json")["test"]
     (folder / "metrics.json").unlink()
     line += "--trainer.strategy=ddp --trainer.devices=2"
-    done = shell(*line.split(), cwd=tmp_path, count=2)
-    assert done.code == 0, done.err
+    shell(*line.split(), cwd=tmp_path, count=2).check()
     shared = read_json(folder / "metrics.json")["test"]
     assert shared == pytest.approx(alone, rel=1e-5)
     assert alone["test/acc"] * 49 == pytest.approx(round(alone["test/acc"] * 49), abs=1e-4)
@@ -82,7 +80,7 @@ def test_any_torchvision_network_by_yaml_alone_whose_pretrained_weights_are_not_
     file = tmp_path / "torch/hub/checkpoints" / url.rsplit("/")[-1]
     file.parent.mkdir(parents=True)
     torch.save(weights, file)
-    done = run(
+    run(
         f"""
             fit --model=Classifier --model.network=torchvision.models.resnet18 --data=ImageData
             --model.network.weights=IMAGENET1K_V1 --model.optimizer=torch.optim.SGD
@@ -90,8 +88,7 @@ def test_any_torchvision_network_by_yaml_alone_whose_pretrained_weights_are_not_
             --data.batch_size=40 --trainer.max_epochs=1 --trainer.limit_train_batches=1
             --trainer.accelerator=cpu --trainer.log_every_n_steps=1
         """,
-    )  # fmt: skip
-    assert done.code == 0, done.err
+    ).check()
     file.unlink()
     saved = next((tmp_path / "lightning_logs/default/version_0/checkpoints").glob("*.ckpt"))
     model = LightningModule.load_from_checkpoint(saved, weights_only=True)

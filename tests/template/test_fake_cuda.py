@@ -23,7 +23,6 @@ EXPERIMENTS = [
 @expect_warnings
 @pytest.mark.parametrize("config", EXPERIMENTS)
 def test_steps_wait_for_nothing_and_mix_no_devices(on_fake_cuda, run, short, config):
-    done = run("fit --config", config, *short(config), *FEW)
-    assert done.code == 0, done.err
+    run("fit --config", config, *short(config), *FEW).check()
     assert on_fake_cuda["train"] == 3
     assert on_fake_cuda["test"] == 2

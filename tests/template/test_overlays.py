@@ -59,8 +59,7 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
         ]
         over = [name if name in FLAGS else f"--config={CONFIGS}/with/{name}.yaml" for name in names]
         fewer = [flag for name in names for flag in FEWER.get(name, ())]
-        done = run("fit --config", base, *small, *over, *fewer)
-        assert done.code == 0, done.err
+        done = run("fit --config", base, *small, *over, *fewer).check()
         folder = (
             tmp_path / f"lightning_logs/{'smoke' if 'smoke' in names else experiment}/version_0"
         )
@@ -117,8 +116,7 @@ def test_ddp_trains_the_same_network_on_both_processes_and_profile_each(short, t
         --trainer.max_steps=10 --trainer.profiler.steps=3
     """.split()
     small = [*short(config), *SMALL["cifar"], *overlay]
-    done = shell("fit", "--config", config, *small, cwd=tmp_path)
-    assert done.code == 0, done.err
+    done = shell("fit", "--config", config, *small, cwd=tmp_path).check()
     assert [path.name for path in (tmp_path / "lightning_logs/cifar").iterdir()] == ["version_0"]
     checkpoint = checkpoint_of(tmp_path / "lightning_logs/cifar/version_0")
     # 160 images in 5 steps of both

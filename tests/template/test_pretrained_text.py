@@ -1,12 +1,12 @@
 """The pre-trained text encoder, with a tiny random BERT in a folder, through the command line."""
 
 import csv
-import json
 
 import pytest
 import torch
 
 from litlab.commands.export import export_run
+from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS
 
 transformers = pytest.importorskip("transformers")
@@ -80,7 +80,7 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     # Weights are in the checkpoint: of the folder only the config is read.
     (bert / "model.safetensors").rename(bert / "elsewhere")
     assert run("export --run=last --format=onnx").code == 0
-    manifest = json.loads((folder / "exported/onnx/manifest.json").read_text())
+    manifest = read_json(folder / "exported/onnx/manifest.json")
     assert manifest["parity"]["difference"] < export_run.TOLERANCE["onnx"]
     before, after = manifest["metrics"].values()
     assert {name: before[name] for name in after} == pytest.approx(after, abs=1e-4)
@@ -104,6 +104,5 @@ def test_refusals(run, flags, monkeypatch, wrong, message):
 
 
 def test_layer_decay_takes_each_block_of_the_encoder_for_a_layer(run, flags):
-    done = run("fit", *flags, "--freeze=null", "--check")
-    assert done.code == 0, done.err
+    done = run("fit", *flags, "--freeze=null", "--check").check()
     assert "0.00729" in done.out  # 0.01 x 0.9^3: embeddings, two blocks, head

@@ -140,8 +140,7 @@ def test_a_run_needs_its_bases_no_more_and_resumes_with_its_own_settings(run, tm
         "trainer: {callbacks+: {class_path: EMA}}\n"
     )
     fit = ["fit", "--config=configs/mine.yaml", *BRIEF, "--test_after_fit=false"]
-    done = run(*fit, "--trainer.fast_dev_run=false")
-    assert done.code == 0, done.err
+    done = run(*fit, "--trainer.fast_dev_run=false").check()
     assert "test/mse" not in done.out
     (configs / "series.yaml").write_text("experiment: mine")
     resumed = Command([*fit, "--resume=auto", "--trainer.max_epochs=2"])

@@ -33,8 +33,7 @@ def test_sections_can_be_turned_off_and_there_may_be_no_test_split(run, images, 
         --vram=null --compile=null
         """,
         *BRIEF,
-    )
-    assert done.code == 0, done.err
+    ).check()
     assert all(words in done.out for words in ("epoch 1/1", "Run summary"))
     assert "FLOPs" not in done.out
     assert "There is no test split: not tested" in done.err

@@ -212,8 +212,7 @@ def test_only_allow_modules_trusts_a_module(run, series, tmp_path, evil, trained
     for flag in ("--output=evil_module.csv", "--trainer.profiler=evil_module.Profiler"):
         done = run("predict --run mine.ckpt --input", series, flag)
         assert_refused(done, ALLOW, evil)
-    done = run("validate --run mine.ckpt --allow_modules=evil_module")
-    assert done.code == 0, done.err
+    run("validate --run mine.ckpt --allow_modules=evil_module").check()
     assert evil.exists()
 
 

@@ -4,7 +4,6 @@ runs.
 
 import shutil
 
-import pytest
 import torch
 import yaml
 
@@ -16,8 +15,7 @@ from tests.tiny_files import flip
 def test_a_run_is_tested_by_its_name(run, folder):
     before, config = read_json(folder.metrics), folder.config.read_bytes()
     write_json(folder.metrics, {**before, "test": None})
-    done = run("test --run last")
-    assert done.code == 0, done.err
+    run("test --run last").check()
     assert read_json(folder.metrics) == {**before, "test_checkpoint": before["best"]["checkpoint"]}
     assert folder.config.read_bytes() == config
     assert {step for step, _ in scalars(folder, "test/mse")} == {before["steps"]}
@@ -34,8 +32,7 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     away = shutil.copy(next(folder.checkpoints.glob("epoch=*.ckpt")), tmp_path / "away.ckpt")
     results = read_json(folder.metrics)["test"]
     shutil.rmtree(folder.path)
-    done = run("test --run", away)
-    assert done.code == 0, done.err
+    done = run("test --run", away).check()
     assert f"{results['test/mse']:.4g}" in done.out
     assert "not saved: the checkpoint is in no run's folder" in done.err
     assert run("predict --run", away, "--input", series).code == 0
@@ -116,8 +113,7 @@ def test_damaged_checkpoints_are_refused_and_a_run_goes_on_from_the_newest_whole
     ):  # fmt: skip
         assert "is damaged)" in error(run(*arguments)), arguments
     flip(best, 0.3)
-    done = run("fit --resume=series --trainer.max_epochs=3")
-    assert done.code == 0, done.err
+    done = run("fit --resume=series --trainer.max_epochs=3").check()
     assert f"is damaged); {best.name} is used" in done.err
     assert read_json(folder.metrics)["epochs"] == 3
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]

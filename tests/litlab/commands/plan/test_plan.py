@@ -138,8 +138,7 @@ def test_steps_that_need_numbers_name_operation_and_layer(build, line):
 
 def test_the_command_prints_tables_or_one_line(run, small_data, tmp_path):
     fit = ["fit", *small_data["text"], *BRIEF, "--plan=1x2"]
-    done = run(*fit, "--plan_memory=0.00001")
-    assert done.code == 0, done.err
+    done = run(*fit, "--plan_memory=0.00001").check()
     for line in ("1x2 devices of 1e-05 GiB", "DDP's buckets", "None of the"):
         assert line in done.out + done.err
     says = "error: trainer.strategy: --plan does not know deepspeed"

@@ -76,8 +76,7 @@ def report(run, logs) -> Callable[..., Page]:
     """Runs ``report`` and returns the page that it has written."""
 
     def make(*arguments: object) -> Page:
-        done = run("report", *arguments)
-        assert done.code == 0, done.err
+        done = run("report", *arguments).check()
         assert "Traceback" not in done.err
         return Page(Path(done.out.splitlines()[0]).read_text(encoding="utf-8"))
 

@@ -45,8 +45,7 @@ def zoo(tmp_path_factory) -> Path:
 def test_it_trains_at_once(run, zoo, name):
     config = zoo / f"configs/{name}.yaml"
     flags = ["--config", zoo / "configs/with/smoke.yaml", "--trainer.accelerator=cpu"]
-    done = run("fit --config", config, *flags)
-    assert done.code == 0, done.err
+    done = run("fit --config", config, *flags).check()
     assert "warning" not in done.err
     metric = yaml.safe_load(config.read_text())["checkpoint"]["monitor"].replace("val/", "test/")
     assert metric in done.out

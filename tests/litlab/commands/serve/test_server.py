@@ -24,6 +24,7 @@ from uvicorn.supervisors import Multiprocess
 from litlab.commands.serve.app import build_app
 from litlab.commands.serve.batcher import Batcher
 from litlab.commands.serve.options import ServeOptions
+from litlab.runs.folder import read_json
 from litlab.util.checksums import write_checksums
 from tests.conftest import OFFLINE
 from tests.processes import Python
@@ -122,7 +123,7 @@ def test_code_of_others_is_trusted_once(run, exported, tmp_path, monkeypatch):
     assert asked()
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc")  # where nothing can be remembered
     assert [asked("--trust"), asked()] == [False, True]
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = read_json(folder / "manifest.json")
     (folder / "manifest.json").write_text(json.dumps(manifest | {"format": "onnx"}))
     write_checksums(folder, leave_out="use.py")
     assert not asked()

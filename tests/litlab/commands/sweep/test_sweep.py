@@ -1,6 +1,5 @@
 """Whole sweeps of real fits, through the command line."""
 
-import json
 import signal
 import sqlite3
 import statistics
@@ -15,7 +14,7 @@ from optuna.trial import TrialState, create_trial
 from litlab.commands.sweep.report import list_rows
 from litlab.commands.sweep.study import allow_experimental
 from litlab.commands.sweep.trial import TrialFailed, _fit
-from litlab.runs.folder import RunFolder
+from litlab.runs.folder import RunFolder, read_json
 from tests.processes import Python
 
 SECONDS = 240
@@ -127,7 +126,7 @@ def test_seeds_workers_and_bad_ends(sweep, children):
     assert list(trials) == list(trouble)
     best = trials["none"]
     files = (sweep.kept / best.user_attrs["folder"]).glob("*/validations.json")
-    lowest = [min(json.loads(file.read_text()).values()) for file in files]
+    lowest = [min(read_json(file).values()) for file in files]
     assert best.value == pytest.approx(statistics.mean(lowest))
     shown = f"{statistics.mean(lowest):.4g} ± {statistics.stdev(lowest):.2g}"
     for text in (outcome.out, (sweep.kept / "best.yaml").read_text()):
