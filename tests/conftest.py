@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
@@ -27,41 +27,20 @@ ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs"
 # The team's, whatever it is called
 [PACKAGE] = [path.parent.name for path in ROOT.glob("src/*/__main__.py")]
-SHIPPED = [
-    CONFIGS / f"{name}.yaml"
-    for name in (
-        "cifar",
-        "cifar_vgg",
-        "forecast",
-        "forecast_ensemble",
-        "forecast_small",
-        "linear",
-        "mlp",
-        "tabular",
-        "text",
-        "transfer",
-    )
-]
+NAMES = "cifar cifar_vgg forecast forecast_ensemble forecast_small linear mlp tabular text transfer"
+SHIPPED = [CONFIGS / f"{name}.yaml" for name in NAMES.split()]
 # Nothing was renamed or deleted; each of the examples may be
 IS_WHOLE = PACKAGE == "project" and all(config.is_file() for config in SHIPPED)
 SHIPPED += sorted(ROOT.glob("src/examples/*/config.yaml"))
 # Of processes that use `tests`
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-LONGEST = {
-    "test_new.py",
-    "test_readme.py",
-    "test_removal.py",
-    "test_rename.py",
-    "test_sweep.py",
-    "test_tutorials.py",
-}
-IMAGES = ["--data.dataset=folder", "--data.path={images}", "--data.batch_size=40"]
-TEXTS = ["--data.dataset=csv", "--data.path={texts}", "--data.batch_size=32"]
-SERIES = [
-    "--data.dataset=csv", "--data.path={series}", "--data.targets=[load]",
-    "--data.context_length=48", "--data.horizon=24", "--data.batch_size=48",
-    "--data.val_fraction=0.2",
-]  # fmt: skip
+LONGEST = {f"test_{name}.py" for name in "new readme removal rename sweep tutorials".split()}
+IMAGES = "--data.dataset=folder --data.path={images} --data.batch_size=40"
+TEXTS = "--data.dataset=csv --data.path={texts} --data.batch_size=32"
+SERIES = """
+    --data.dataset=csv --data.path={series} --data.targets=[load] --data.context_length=48
+    --data.horizon=24 --data.batch_size=48 --data.val_fraction=0.2
+"""
 SMALL_DATA = {  # how each DataModule is made small; one that is not here runs two batches
     "AGNewsData": TEXTS,
     "CIFAR10Data": IMAGES,
@@ -70,6 +49,7 @@ SMALL_DATA = {  # how each DataModule is made small; one that is not here runs t
     "ImageData": IMAGES,
     "SeriesData": SERIES,
 }
+BRIEF = "--trainer.max_epochs=1 --trainer.log_every_n_steps=1 --trainer.accelerator=cpu".split()
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
 
 
@@ -96,6 +76,11 @@ class Outcome:
     code: int
     out: str
     err: str
+
+    def check(self) -> Self:
+        """Fail unless the command has gone well."""
+        assert self.code == 0, self.err
+        return self
 
 
 @pytest.fixture(scope="module")
@@ -160,14 +145,13 @@ def short(request) -> Callable[[Path], list[str]]:
     """Flags that make an experiment small, as `SMALL_DATA` says of its data, for one epoch on the
     CPU.
     """
-    brief = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
     limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
 
     def flags(config: Path) -> list[str]:
         settings = settings_of(config)
         own = small_data(settings["data"]["class_path"].rpartition(".")[-1], request)
         if not own:
-            return [*limits, *brief]
+            return [*limits, *BRIEF]
         ensemble = settings["model"].get("init_args", {}).get("ensemble", [])
         members = [member | {"last_rows": member["last_rows"] // 15} for member in ensemble]
         window = (
@@ -175,7 +159,7 @@ def short(request) -> Callable[[Path], list[str]]:
             if members
             else []
         )
-        return [*own, *window, *brief]
+        return [*own, *window, *BRIEF]
 
     return flags
 
@@ -201,27 +185,29 @@ def settings_of(config: Path) -> dict[str, Any]:
 def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:
     """Flags that make the data of a class small, if they are known."""
     files = {kind: request.getfixturevalue(kind) for kind in ("images", "texts", "series")}
-    return [flag.format(**files) for flag in SMALL_DATA.get(name, [])]
+    return SMALL_DATA.get(name, "").format(**files).split()
 
 
 @pytest.fixture
 def run(team, tmp_path, monkeypatch, capsys) -> Callable[..., Outcome]:
-    """Runs ``python -m TEAM ARGUMENTS`` in this process and an empty folder, without a network."""
+    """Runs ``python -m TEAM LINE`` in this process and an empty folder, without a network."""
     monkeypatch.chdir(tmp_path)
     for name, value in OFFLINE.items():
         monkeypatch.setenv(name, value)
 
-    def run_here(*arguments: object) -> Outcome:
-        code = command(monkeypatch, *arguments, package=team)
+    def run_here(line: str, *more: object) -> Outcome:
+        code = command(monkeypatch, line, *more, package=team)
         printed = capsys.readouterr()
         return Outcome(code, printed.out, printed.err)
 
     return run_here
 
 
-def command(patch: pytest.MonkeyPatch, *arguments: object, package: str = PACKAGE) -> int:
-    """Runs ``python -m PACKAGE ARGUMENTS`` in this process; returns the exit code."""
-    patch.setattr(sys, "argv", [package, *map(str, arguments)])
+def command(patch: pytest.MonkeyPatch, line: str, *more: object, package: str = PACKAGE) -> int:
+    """Runs ``python -m PACKAGE LINE`` with more arguments in this process; returns the exit
+    code.
+    """
+    patch.setattr(sys, "argv", [package, *line.split(), *map(str, more)])
     for name in ("lightning.pytorch", "lightning.fabric"):
         for handler in logging.getLogger(name).handlers:
             # Bound to what stderr was when Lightning was imported

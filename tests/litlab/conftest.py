@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from litlab.runs.folder import RunFolder
-from tests.conftest import SEARCH_PATH, command
+from tests.conftest import BRIEF, SEARCH_PATH, command
 
 TEAM = Path(__file__).parent / "team"
 CONFIGS = TEAM / "configs"
-BRIEF = ["--trainer.max_epochs=1", "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu"]
 
 sys.path.append(str(TEAM))
 # Of the processes that the tests start
@@ -26,30 +25,29 @@ def team() -> str:
     return "auks"
 
 
-@pytest.fixture
-def short(images, texts, series) -> Callable[[Path], list[str]]:
-    """Flags that let an experiment of auks read a few files, for one epoch on the CPU."""
-    data = {
-        "images": ["--data.dataset=folder", f"--data.path={images}"],
-        "text": ["--data.dataset=csv", f"--data.path={texts}"],
-        "series": [
-            "--data.dataset=csv",
-            f"--data.path={series}",
-            "--data.targets=[load]",
-            "--data.val_fraction=0.2",
-        ],
+@pytest.fixture(scope="session")
+def small_data(images, texts, series) -> dict[str, list[str]]:
+    """Flags of the configs of auks, which let them read a few files, by name."""
+    flags = {
+        "images": f"--data.dataset=folder --data.path={images}",
+        "text": f"--data.dataset=csv --data.path={texts}",
+        "series": f"--data.dataset=csv --data.path={series} --data.targets=[load] "
+        "--data.val_fraction=0.2",
     }
-    return lambda config: [*data[config.stem], *BRIEF]
+    return {name: f"--config={CONFIGS}/{name}.yaml {line}".split() for name, line in flags.items()}
+
+
+@pytest.fixture
+def short(small_data) -> Callable[[Path], list[str]]:
+    """The same for one epoch on the CPU."""
+    return lambda config: [*small_data[config.stem], *BRIEF]
 
 
 @pytest.fixture(scope="session")
-def settings(series) -> list[str]:
+def settings(small_data) -> list[str]:
     """Flags of the run that several tests look at."""
-    return [
-        f"--config={CONFIGS / 'series.yaml'}", "--data.dataset=csv", f"--data.path={series}",
-        "--data.targets=[load]", "--data.batch_size=48", "--data.val_fraction=0.2",
-        "--trainer.accelerator=cpu", "--trainer.log_every_n_steps=1", "--trainer.callbacks=[]",
-    ]  # fmt: skip
+    more = "--data.batch_size=48 --trainer.log_every_n_steps=1 --trainer.callbacks=[]"
+    return [*small_data["series"], *more.split(), "--trainer.accelerator=cpu"]
 
 
 @pytest.fixture(scope="session")

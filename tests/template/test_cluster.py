@@ -2,7 +2,6 @@
 Kubernetes.
 """
 
-import json
 import os
 import signal
 import socket
@@ -19,11 +18,12 @@ from tests.processes import Python, ranks
 
 CLUSTER = CONFIGS / "cluster"
 EPOCHS = 3
-SETTINGS = [
-    "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}", "--early_stopping=null",
-    "--allow_modules=tests", "--trainer.precision=32-true", "--trainer.enable_progress_bar=false",
-    "--data.batch_size=64", "--test_after_fit=false",
-]  # fmt: skip
+SETTINGS = f"""
+    --trainer.accelerator=cpu --trainer.max_epochs={EPOCHS} --early_stopping=null
+    --allow_modules=tests --trainer.precision=32-true --trainer.enable_progress_bar=false
+    --data.batch_size=64 --test_after_fit=false
+    --trainer.callbacks=tests.litlab.commands.sweep.trouble.Held
+""".split()
 
 
 def test_slurm_script_saves_requeues_and_resumes(tmp_path, slurm):
@@ -62,24 +62,11 @@ def slurm(monkeypatch):
             (programs / name).write_text(f"#!/bin/sh\n{line}\n")
             (programs / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-        variables = {
-            **os.environ,
-            "SLURM_JOB_NUM_NODES": "2",
-            "SLURM_NTASKS_PER_NODE": "1",
-            "SLURM_CPUS_PER_TASK": "1",
-        }
-        held = {
-            "class_path": "tests.litlab.commands.sweep.trouble.Held",
-            "init_args": {"file": str(folder / "gate")},
-        }
-        arguments = [
-            CONFIGS / "tabular.yaml",
-            *SETTINGS,
-            f"--trainer.callbacks={json.dumps([held])}",
-        ]
-        subprocess.run(
-            ["bash", CLUSTER / "slurm.sh", *arguments], env=variables, cwd=folder, check=True
-        )
+        counts = {"JOB_NUM_NODES": "2", "NTASKS_PER_NODE": "1", "CPUS_PER_TASK": "1"}
+        variables = {**os.environ, **{f"SLURM_{name}": count for name, count in counts.items()}}
+        gate = f"--trainer.callbacks.file={folder / 'gate'}"
+        script = ["bash", CLUSTER / "slurm.sh", CONFIGS / "tabular.yaml", *SETTINGS, gate]
+        subprocess.run(script, env=variables, cwd=folder, check=True)
         options, _, command = (folder / "srun.txt").read_text().partition("python\n")
         assert options == "--wait=300\n"
         return command.splitlines()
@@ -94,10 +81,8 @@ def start(command: list[str], folder: Path, **environment: object) -> list[Pytho
         "JOB_ID": 7, "JOB_NAME": "fit", "NTASKS": 2, "NTASKS_PER_NODE": 1, "NNODES": 2,
         "LOCALID": 0, "NODELIST": socket.gethostname(), "JOB_NUM_NODES": 2,
     }  # fmt: skip
-    shared = {f"SLURM_{name}": value for name, value in job.items()} | {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-    }
+    shared = {f"SLURM_{name}": value for name, value in job.items()}
+    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     tasks = [
         {**shared, **environment, "SLURM_PROCID": number, "SLURM_NODEID": number}
         for number in range(2)

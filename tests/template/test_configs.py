@@ -13,8 +13,7 @@ from tests.template.overlays import config_of
 def test_experiment(run, short, tmp_path, config):
     experiment = settings_of(config)["experiment"]
     assert experiment == experiment_of(config)
-    done = run("fit", "--config", config, *short(config))
-    assert done.code == 0, done.err
+    done = run("fit --config", config, *short(config)).check()
     folder = tmp_path / f"lightning_logs/{experiment}/version_0"
     assert (folder / "checkpoints/last.ckpt").is_file()
     # And yet it names nothing that is refused
@@ -48,14 +47,11 @@ def test_it_is_fitted_trained_and_tested_again(run, short):
     config = CONFIGS / "cifar.yaml"
     settings = '{"model_name": "resnet10t", "pretrained": false}'
     network = f'{{"class_path": "timm.create_model", "init_args": {settings}}}'
-    model = [
-        "--model=Classifier",
-        f"--model.network={network}",
-        "--model.network.drop_rate=0.1",  # an argument of the model
-        "--model.optimizer=torch.optim.AdamW",
-    ]
-    done = run(
-        "fit", "--config", config, *short(config), *model, "--data.mode=L", "--test_after_fit=false"
-    )
-    assert done.code == 0, done.err
-    assert "test/acc" in run("test", "--run=last").out
+    model = f"""
+        --model=Classifier --model.network={network} --model.network.drop_rate=0.1
+        --model.optimizer=torch.optim.AdamW
+    """.split()
+    run(
+        "fit --config", config, *short(config), *model, "--data.mode=L", "--test_after_fit=false"
+    ).check()
+    assert "test/acc" in run("test --run=last").out

@@ -3,9 +3,7 @@ does.
 """
 
 import copy
-import json
 import shutil
-from argparse import Namespace
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,21 +17,21 @@ from litlab.artifact import Artifact
 from litlab.artifact.servable import load_servable
 from litlab.artifact.trusted import check_trusted
 from litlab.commands.export import export_run
-from litlab.commands.export.folder import choose_folder, write_manifest
+from litlab.commands.export.folder import write_manifest
 from litlab.commands.export.graph import trace
 from litlab.errors import UserError
+from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS, Outcome, command
 from tests.template.overlays import SMALL
-from tests.tiny_files import flip
 
 # Whose exporters can do less, as docs/deploy.md says
 OLD_TORCH = Version(torch.__version__) < Version("2.12")
 NOT_WITH_OLD_TORCH = pytest.mark.skipif(OLD_TORCH, reason="torch 2.10 and 2.11 can't export it")
 # In float32, as exports are: `auto` is bfloat16 on some CPUs.
-FLAGS = [
-    "--trainer.accelerator=cpu", "--trainer.precision=32-true", "--trainer.max_epochs=1",
-    "--trainer.callbacks=[]", "--test_after_fit=false",
-]  # fmt: skip
+FLAGS = """
+    --trainer.accelerator=cpu --trainer.precision=32-true --trainer.max_epochs=1
+    --trainer.callbacks=[] --test_after_fit=false
+""".split()  # fmt: skip
 AXES = {
     "image": ["batch", 3, 32, 32], "ids": ["batch", "time"], "past": ["batch", 24, 1],
     "covariates": ["batch", 36, 3], "numbers": ["batch", 4], "categories": ["batch", 3],
@@ -47,15 +45,10 @@ def fitted(images, texts, series, tmp_path_factory) -> Callable[[str], Path]:
     data = {
         "cifar": ["--data.dataset=folder", f"--data.path={images}", *SMALL["cifar"]],
         "text": ["--data.dataset=csv", f"--data.path={texts}", *SMALL["text"]],
-        "forecast": [
-            "--data.dataset=csv",
-            f"--data.path={series}",
-            "--data.context_length=24",
-            "--data.horizon=12",
-            "--data.targets=[load]",
-            "--data.covariates=[hour,heat]",
-            "--data.batch_size=32",
-        ],
+        "forecast": f"""
+            --data.dataset=csv --data.path={series} --data.context_length=24 --data.horizon=12
+            --data.targets=[load] --data.covariates=[hour,heat] --data.batch_size=32
+        """.split(),
         "tabular": ["--data.target=churn"],
     }
 
@@ -88,18 +81,8 @@ def export(fitted, run, monkeypatch):
         key = str(folder), name, form, *flags
         if key not in exports:
             output = folder / "exported" / str(len(exports))
-            done = run(
-                "export",
-                "--run",
-                name,
-                "--format",
-                form,
-                "--output",
-                output,
-                "--threads",
-                1,
-                *flags,
-            )
+            line = f"export --run {name} --format {form} --output {output} --threads 1"
+            done = run(line, *flags)
             exports[key] = done, output
         return exports[key]
 
@@ -126,7 +109,7 @@ def test_an_export_answers_like_the_run(name, form, export):
     done, folder = export(name, form)
     assert done.code == 0, done.err
     check_trusted(folder, trust=False)  # it was exported here
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = read_json(folder / "manifest.json")
     assert manifest["parity"]["difference"] <= (1e-4 if form in ("onnx", "aoti") else 1e-5)
     before, after = manifest["metrics"]["run"], manifest["metrics"]["exported"]
     assert before.keys() - after.keys() == {"test/loss"}
@@ -159,7 +142,7 @@ def test_quantized(name, form, kind, export, exported):
         assert (done.code, "quantizes nothing with torch" in done.err) == (2, True)
         return
     assert done.code == 0, done.err
-    manifest = json.loads((exported / "manifest.json").read_text())
+    manifest = read_json(exported / "manifest.json")
     assert manifest["parity"]["equal_classes"] >= 0.95
     before, after = (manifest["metrics"][which]["test/acc"] for which in ("run", "exported"))
     assert before == pytest.approx(after, abs=0.05)
@@ -222,36 +205,15 @@ def exported(export, tmp_path):
 
 
 def test_damaged_and_strange_folders_are_refused_in_one_line(exported):
-    manifest = json.loads((exported / "manifest.json").read_text())
-    graph, versions = exported / "model.onnx", {**manifest["versions"], "torch": "2.9.1"}
-    whole = graph.read_bytes()
-
-    def refusal():
-        with pytest.raises(UserError) as refused:
+    """tests/litlab finds every bit that is flipped."""
+    manifest, graph = read_json(exported / "manifest.json"), exported / "model.onnx"
+    graph.write_bytes(graph.read_bytes()[:-8])
+    old = {"format": "aoti", "versions": {**manifest["versions"], "torch": "2.9.1"}}
+    for changed, says in (
+        ({}, "model.onnx: it can't be loaded here"),
+        ({"version": 1}, "manifest.json: it is damaged, or not of this version of litlab; export"),
+        (old, "compiled for torch 2.9.1, here is "),
+    ):
+        write_manifest(exported, manifest | changed)
+        with pytest.raises(UserError, match=says):
             Artifact(exported)
-        return str(refused.value)
-
-    flip(graph, 0.5)
-    assert "model.onnx: it is damaged; copy the folder again, or export the run again" in refusal()
-    graph.write_bytes(whole[:-8])
-    write_manifest(exported, manifest)
-    assert "model.onnx: it can't be loaded here" in refusal()
-    write_manifest(exported, {**manifest, "version": 1})
-    assert (
-        "manifest.json: it is damaged, or not of this version of litlab; export the run again"
-        in refusal()
-    )
-    write_manifest(exported, {**manifest, "format": "aoti", "versions": versions})
-    assert "compiled for torch 2.9.1, here is " in refusal()
-
-
-def test_an_export_is_replaced_until_something_in_it_is_changed(export):
-    _, folder = export("tabular", "onnx")
-    options = Namespace(output=folder, format="onnx", quantize=None)
-    assert choose_folder(options, None) == folder
-    notes = folder / "notes.txt"
-    notes.touch()
-    with pytest.raises(UserError, match="something else is there, or it was changed"):
-        choose_folder(options, None)
-    notes.unlink()
-    assert choose_folder(options, None) == folder

@@ -28,7 +28,6 @@ def test_experiment_trains_as_shipped_and_waits_for_nothing(run, short, monkeypa
         "--trainer.enable_progress_bar=false",
     ]
     flags += ["--trainer.log_every_n_steps=1000", "--data.batch_size=8"]
-    done = run("fit", "--config", config, *short(config), *flags)
-    assert done.code == 0, done.err
+    done = run("fit --config", config, *short(config), *flags).check()
     assert "Precision: " in done.err or settings_of(config)["trainer"].get("precision") != "auto"
     assert watch.steps > 1

@@ -1,6 +1,5 @@
 """notebooks/quickstart.ipynb runs from top to bottom."""
 
-import json
 import shutil
 import subprocess
 from typing import Any
@@ -9,6 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from litlab.runs.find import find_run
+from litlab.runs.folder import read_json
 from tests.conftest import PACKAGE, ROOT, Outcome
 
 QUICKSTART = ROOT / "notebooks/quickstart.ipynb"
@@ -33,12 +33,12 @@ def test_quickstart(run, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(subprocess, "run", fit_here)
     monkeypatch.setattr(plt, "show", lambda: shown.append(len(plt.gcf().axes)))
-    cells = json.loads(QUICKSTART.read_text())["cells"]
+    cells = read_json(QUICKSTART)["cells"]
     assert not any(cell.get("outputs") for cell in cells), "it is kept without outputs"
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     exec("\n".join(code), {"__name__": "notebook"})
 
-    accuracy = json.loads(find_run("quickstart").metrics.read_text())["test"]["test/acc"]
+    accuracy = read_json(find_run("quickstart").metrics)["test"]["test/acc"]
     printed = capsys.readouterr().out
     assert [done.code for done in outcomes] == [0]
     assert f"360 images, accuracy {accuracy:.3f}" in printed  # as the command measured it

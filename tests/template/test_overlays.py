@@ -59,8 +59,7 @@ def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
         ]
         over = [name if name in FLAGS else f"--config={CONFIGS}/with/{name}.yaml" for name in names]
         fewer = [flag for name in names for flag in FEWER.get(name, ())]
-        done = run("fit", "--config", base, *small, *over, *fewer)
-        assert done.code == 0, done.err
+        done = run("fit --config", base, *small, *over, *fewer).check()
         folder = (
             tmp_path / f"lightning_logs/{'smoke' if 'smoke' in names else experiment}/version_0"
         )
@@ -103,9 +102,7 @@ def test_an_overlay_that_does_not_fit_says_so_in_one_line(
     run, short, tmp_path, experiment, overlay, keys
 ):
     config = CONFIGS / f"{experiment}.yaml"
-    done = run(
-        "fit", "--config", config, *short(config), "--config", CONFIGS / f"with/{overlay}.yaml"
-    )
+    done = run("fit --config", config, *short(config), "--config", CONFIGS / f"with/{overlay}.yaml")
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert (done.code, len(errors)) == (2, 1), done.err
     assert all(key in errors[0] for key in keys), errors
@@ -114,21 +111,12 @@ def test_an_overlay_that_does_not_fit_says_so_in_one_line(
 
 def test_ddp_trains_the_same_network_on_both_processes_and_profile_each(short, tmp_path):
     config = CONFIGS / "cifar.yaml"
-    overlay = [
-        "--config",
-        CONFIGS / "with/profile.yaml",
-        "--trainer.strategy=ddp",
-        "--trainer.devices=2",
-    ]
-    small = [
-        *short(config),
-        *SMALL["cifar"],
-        *overlay,
-        "--trainer.max_steps=10",
-        "--trainer.profiler.steps=3",
-    ]
-    done = shell("fit", "--config", config, *small, cwd=tmp_path)
-    assert done.code == 0, done.err
+    overlay = f"""
+        --config {CONFIGS}/with/profile.yaml --trainer.strategy=ddp --trainer.devices=2
+        --trainer.max_steps=10 --trainer.profiler.steps=3
+    """.split()
+    small = [*short(config), *SMALL["cifar"], *overlay]
+    done = shell("fit", "--config", config, *small, cwd=tmp_path).check()
     assert [path.name for path in (tmp_path / "lightning_logs/cifar").iterdir()] == ["version_0"]
     checkpoint = checkpoint_of(tmp_path / "lightning_logs/cifar/version_0")
     # 160 images in 5 steps of both

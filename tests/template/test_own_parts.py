@@ -1,10 +1,10 @@
 """The callback, optimizer and networks of docs/experiments.md, as a person would write them."""
 
-import json
 import re
 
 import pytest
 
+from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS, ROOT
 
 
@@ -25,19 +25,23 @@ def _mine(tmp_path_factory):
 
 def test_callback_optimizer_and_residual_network(run, short, tmp_path):
     config = CONFIGS / "mlp.yaml"
-    network = [
-        "--model.network",
-        "own_parts.ResidualMLP",
-        "--model.network.width=16",
-        "--model.network.blocks=2",
-    ]
-    own = [
-        "--trainer.callbacks+=StopAbove",
-        "--trainer.callbacks.limit=0.01",
-        "--model.optimizer=SignSGD",
-    ]
-    done = run("fit", "--config", config, *short(config), *network, *own, "--trainer.max_epochs=3")
-    assert done.code == 0, done.err
-    folder = tmp_path / "lightning_logs/mlp/version_0"
+    own = """
+        --model.network own_parts.ResidualMLP --model.network.width=16 --model.network.blocks=2
+        --trainer.callbacks+=StopAbove --trainer.callbacks.limit=0.01 --model.optimizer=SignSGD
+    """
+    run("fit --config", config, *short(config), *own.split(), "--trainer.max_epochs=3").check()
     # The callback has ended it
-    assert json.loads((folder / "metrics.json").read_text())["epochs"] == 1
+    assert read_json(tmp_path / "lightning_logs/mlp/version_0/metrics.json")["epochs"] == 1
+
+
+def test_a_head_for_each_target_of_a_table(run, tmp_path):
+    rows = "".join(f"{i},{i % 7},{2 * i + 1},{-i}\n" for i in range(200))
+    (tmp_path / "table.csv").write_text(f"a,b,up,down\n{rows}")
+    run(f"""
+        fit --config {CONFIGS}/tabular.yaml --data.dataset=csv --data.path=table.csv
+        --data.target=[up,down] --data.batch_size=20 --model=Regressor
+        --model.network=own_parts.TwoHeads --model.optimizer.lr=0.01 --trainer.max_epochs=4
+        --trainer.log_every_n_steps=1 --trainer.accelerator=cpu --ema=null
+    """).check()
+    test = read_json(tmp_path / "lightning_logs/tabular/version_0/metrics.json")["test"]
+    assert min(test["test/r2_up"], test["test/r2_down"]) > 0.9

@@ -2,18 +2,17 @@
 tests alike.
 """
 
-import json
-
 import pytest
 
+from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS, PACKAGE
 from tests.processes import Python, ranks
 
-SMALL = [
-    "--model.network.embed_dim=16", "--model.network.num_layers=2", "--data.batch_size=12",
-    "--trainer.max_epochs=1", "--trainer.limit_train_batches=3", "--trainer.accelerator=cpu",
-    "--trainer.precision=32-true",
-]  # fmt: skip
+SMALL = """
+    --model.network.embed_dim=16 --model.network.num_layers=2 --data.batch_size=12
+    --trainer.max_epochs=1 --trainer.limit_train_batches=3 --trainer.accelerator=cpu
+    --trainer.precision=32-true
+""".split()  # fmt: skip
 PROCESSES = {
     "fsdp2": 2,
     "tensor_parallel": 2,
@@ -41,8 +40,7 @@ def test_one_process_reads_what_several_have_trained(run, short, tmp_path, overl
     printed = [process.communicate()[1] for process in started]
     assert [process.returncode for process in started] == [0] * len(started), "\n".join(printed)
     folder = tmp_path / "lightning_logs/text/version_0"
-    several = json.loads((folder / "metrics.json").read_text())["test"]
-    done = run("test", "--run", folder, "--trainer.strategy=auto", "--trainer.devices=1")
-    assert done.code == 0, done.err
-    alone = json.loads((folder / "metrics.json").read_text())["test"]
+    several = read_json(folder / "metrics.json")["test"]
+    run("test --run", folder, "--trainer.strategy=auto", "--trainer.devices=1").check()
+    alone = read_json(folder / "metrics.json")["test"]
     assert alone == pytest.approx(several, abs=1e-5)

@@ -1,12 +1,12 @@
 """The pre-trained text encoder, with a tiny random BERT in a folder, through the command line."""
 
 import csv
-import json
 
 import pytest
 import torch
 
 from litlab.commands.export import export_run
+from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS
 
 transformers = pytest.importorskip("transformers")
@@ -45,10 +45,11 @@ def bert(tmp_path_factory, texts):
 @pytest.fixture
 def flags(bert, texts):
     return [
-        "--config", CONFIGS / "text_pretrained.yaml", "--data.dataset=csv", f"--data.path={texts}",
-        "--data.max_tokens=40", f"--data.tokenizer={bert}", f"--model.network.name={bert}",
-        "--data.batch_size=20", "--trainer.precision=32-true", "--trainer.log_every_n_steps=1",
-        "--model.optimizer.lr=0.01",
+        "--config", CONFIGS / "text_pretrained.yaml", *f"""
+            --data.dataset=csv --data.path={texts} --data.max_tokens=40 --data.tokenizer={bert}
+            --model.network.name={bert} --data.batch_size=20 --trainer.precision=32-true
+            --trainer.log_every_n_steps=1 --model.optimizer.lr=0.01
+        """.split(),
     ]  # fmt: skip
 
 
@@ -70,7 +71,7 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     (tmp_path / "two.txt").write_text("sun word1\nrain" + " word2" * 20)
     probabilities = []
     for name in ("one", "two"):
-        assert run("predict", "--run=last", f"--input={name}.txt", f"--output={name}.csv").code == 0
+        assert run(f"predict --run=last --input={name}.txt --output={name}.csv").code == 0
         with (tmp_path / f"{name}.csv").open() as stream:
             probabilities.append(float(next(csv.DictReader(stream))["probability"]))
     assert probabilities[0] == pytest.approx(probabilities[1], abs=1e-6)
@@ -78,8 +79,8 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     monkeypatch.setattr(export_run, "SECONDS", 0.001)
     # Weights are in the checkpoint: of the folder only the config is read.
     (bert / "model.safetensors").rename(bert / "elsewhere")
-    assert run("export", "--run=last", "--format=onnx").code == 0
-    manifest = json.loads((folder / "exported/onnx/manifest.json").read_text())
+    assert run("export --run=last --format=onnx").code == 0
+    manifest = read_json(folder / "exported/onnx/manifest.json")
     assert manifest["parity"]["difference"] < export_run.TOLERANCE["onnx"]
     before, after = manifest["metrics"].values()
     assert {name: before[name] for name in after} == pytest.approx(after, abs=1e-4)
@@ -103,6 +104,5 @@ def test_refusals(run, flags, monkeypatch, wrong, message):
 
 
 def test_layer_decay_takes_each_block_of_the_encoder_for_a_layer(run, flags):
-    done = run("fit", *flags, "--freeze=null", "--check")
-    assert done.code == 0, done.err
+    done = run("fit", *flags, "--freeze=null", "--check").check()
     assert "0.00729" in done.out  # 0.01 x 0.9^3: embeddings, two blocks, head

@@ -59,9 +59,9 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
     verbs_of_runs = {"validate", "test", "predict", "runs", "compare", "report"}
     assert verbs == {"fit", "new", "sweep", "bench", "export", "serve", *verbs_of_runs}
     small = {
-        "cifar": ["--model.width=16"],
-        "text": ["--model.network.embed_dim=16"],
-        "forecast": ["--model.network.hidden_size=8"],
+        "cifar": "--model.width=16",
+        "text": "--model.network.embed_dim=16",
+        "forecast": "--model.network.hidden_size=8",
     }
     # Of the run that `make fit` leaves, which is below
     projects.sort(key=lambda command: " report " in command)
@@ -73,16 +73,10 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
             continue
         if verb in ("fit", "bench") and "--config" in arguments:
             config = Path(arguments[1])
-            is_needed = "--data.path" in arguments or arguments == [
-                "--config",
-                "configs/cifar.yaml",
-            ]
+            is_needed = "--data.path" in arguments or arguments[1:] == ["configs/cifar.yaml"]
             if verb == "fit" and is_needed:  # later settings win
-                arguments += [
-                    *short(config),
-                    *small.get(config.stem, []),
-                    "--trainer.limit_train_batches=2",
-                ]
+                limit = "--trainer.limit_train_batches=2"
+                arguments += [*short(config), small[config.stem], limit]
             else:
                 arguments = [*(word for word in arguments if word != "--check"), "--print_config"]
             verb = "fit"

@@ -41,18 +41,10 @@ def left(tmp_path_factory) -> Path:
 def test_what_is_left_runs(left, short, tmp_path):
     names = {path.stem for path in (left / "src/project").rglob("*.py")}
     assert {"cifar_cnn", "whitened_cnn", "vgg"} <= names
-    assert (
-        not {
-            "transformer_classifier",
-            "lstm_forecaster",
-            "attention",
-            "segment_rnn",
-        }
-        & names
-    )
+    assert not {"transformer_classifier", "lstm_forecaster", "attention", "segment_rnn"} & names
 
     config = left / "configs/cifar.yaml"
-    fit = ["-m", "project", "fit", "--config", config, *short(config), "--model.width=16"]
+    fit = [*"-m project fit --config".split(), config, *short(config), "--model.width=16"]
     process = Python(*fit, cwd=tmp_path, environment={"PYTHONPATH": left / "src"})
     out, err = process.communicate()
     assert process.wait() == 0, err

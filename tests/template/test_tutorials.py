@@ -5,7 +5,6 @@ In it, a block of Python or YAML is a file, which the line before it names; a bl
 commands; and a block of text after it is what they print, or some lines of it.
 """
 
-import json
 import re
 import shlex
 import shutil
@@ -13,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from litlab.runs.folder import read_json
 from tests.conftest import PACKAGE, ROOT
 from tests.processes import Python, start_pytest
 
@@ -88,8 +88,6 @@ def test_own_data(tmp_path, monkeypatch):
             # Numbers depend on machine and length
             assert find_words(expected) <= find_words(printed), printed
     runs = ("meters/version_1", "meters_whole/version_0")
-    stopped, whole = (
-        json.loads(Path(f"lightning_logs/{run}/metrics.json").read_text()) for run in runs
-    )
+    stopped, whole = (read_json(Path(f"lightning_logs/{run}/metrics.json")) for run in runs)
     assert stopped["test"] == whole["test"]
     assert stopped["best"]["value"] == whole["best"]["value"]

@@ -41,10 +41,12 @@ AT_CHECKPOINTS = [
     place for place in PLACES if "written" in PLACES[place] or "removed" in PLACES[place]
 ] + ["test"]
 COMMON = (
-    "--trainer.accelerator=cpu", f"--trainer.max_epochs={EPOCHS}",
-    "--trainer.accumulate_grad_batches=2", "--trainer.log_every_n_steps=2",
-    "--trainer.precision=32-true", "--trainer.enable_model_summary=false",
-    "--trainer.enable_progress_bar=false", "--early_stopping=null", "--checkpoint.monitor=null",
+    *f"""
+        --trainer.accelerator=cpu --trainer.max_epochs={EPOCHS}
+        --trainer.accumulate_grad_batches=2 --trainer.log_every_n_steps=2
+        --trainer.precision=32-true --trainer.enable_model_summary=false
+        --trainer.enable_progress_bar=false --early_stopping=null --checkpoint.monitor=null
+    """.split(),
     "--trainer.callbacks=[{class_path: tests.litlab.checkpointing.interrupting.Interrupt}]",
     "--experiment=run",
 )  # fmt: skip

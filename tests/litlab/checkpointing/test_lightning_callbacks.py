@@ -41,14 +41,23 @@ def test_callbacks_that_go_together(run, series):
         for name, settings in TOGETHER.items()
     ]
     done = run(
-        "fit", "--config", CONFIGS / "series.yaml", "--config", CONFIGS / "with/smoke.yaml",
-        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]",
-        "--data.context_length=24", "--data.horizon=4", "--data.batch_size=64",
-        "--data.val_fraction=0.15", "--model.hidden_size=4", "--trainer.max_epochs=2",
-        "--trainer.limit_train_batches=4", "--trainer.accelerator=cpu",
+        "fit --config",
+        CONFIGS / "series.yaml",
+        "--config",
+        CONFIGS / "with/smoke.yaml",
+        "--data.dataset=csv",
+        f"--data.path={series}",
+        "--data.targets=[load]",
+        "--data.context_length=24",
+        "--data.horizon=4",
+        "--data.batch_size=64",
+        "--data.val_fraction=0.15",
+        "--model.hidden_size=4",
+        "--trainer.max_epochs=2",
+        "--trainer.limit_train_batches=4",
+        "--trainer.accelerator=cpu",
         f"--trainer.callbacks={json.dumps(named)}",
-    )  # fmt: skip
-    assert done.code == 0, done.err
+    ).check()
     assert "epoch 1/2" not in done.out  # its own progress bar is the only one
     assert (FOLDER / "checkpoints/mine.ckpt").is_file()
     saved = torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)
@@ -57,10 +66,9 @@ def test_callbacks_that_go_together(run, series):
     assert not all(
         torch.equal(saved["state_dict"][key], w) for key, w in saved["current_model_state"].items()
     )
-    again = ["fit", "--resume", "smoke", "--trainer.max_epochs=3"]
+    again = "fit --resume smoke --trainer.max_epochs=3".split()
     assert "count_samples here; if you trust it, add --allow_modules litlab" in error(run(*again))
-    done = run(*again, "--allow_modules=litlab.util")
-    assert done.code == 0, done.err
+    run(*again, "--allow_modules=litlab.util").check()
     assert (
         torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 4 + 2 + 2
     )
@@ -75,4 +83,4 @@ def test_what_is_not_in_checkpoints_is_not_resumed(run, folder):
     config["trainer"]["callbacks"] = [finder]
     folder.config.write_text(yaml.safe_dump(config))
     line = "trainer.callbacks: checkpoints don't hold what LearningRateFinder has done"
-    assert line in error(run("fit", "--resume", "series", "--trainer.max_epochs=3"))
+    assert line in error(run("fit --resume series --trainer.max_epochs=3"))

@@ -107,12 +107,10 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
         "text": ("text", ["--data.dataset=csv", f"--data.path={texts}", *cut], 18),
         "series": (
             "series",
-            [
-                "--data.dataset=csv",
-                f"--data.path={series}",
-                "--data.targets=[load]",
-                "--data.val_fraction=0.2",
-            ],
+            f"""
+                --data.dataset=csv --data.path={series} --data.targets=[load]
+                --data.val_fraction=0.2
+            """.split(),
             96,
         ),
     }

@@ -10,7 +10,8 @@ import torch
 from litlab.cli.argv import read_command_line
 from litlab.cli.config import Command
 from litlab.errors import UserError
-from tests.litlab.conftest import BRIEF, CONFIGS
+from tests.conftest import BRIEF
+from tests.litlab.conftest import CONFIGS
 
 CONFIG = "model: {class_path: SmallCNN}\ndata: {class_path: ImageData}\ntrainer: {}\n"
 LOGS = "lightning_logs"
@@ -125,14 +126,11 @@ def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
 
 
 def test_a_checkpoint_in_no_run_brings_its_config(here):
-    torch.save(
-        {"state_dict": {}, "pytorch-lightning_version": "2.6.6", "config": CONFIG},
-        here / "mine.ckpt",
-    )
+    checkpoint = {"state_dict": {}, "pytorch-lightning_version": "2.6.6", "config": CONFIG}
+    torch.save(checkpoint, here / "mine.ckpt")
     line = read_command_line(["test", "--run", "mine.ckpt"])
-    config, *rest = line.flags
-    assert (line.is_foreign, rest) == (True, ["--ckpt_path=mine.ckpt", "--run="])
-    assert config == f"--config={CONFIG}"
+    assert line.is_foreign
+    assert line.flags == [f"--config={CONFIG}", "--ckpt_path=mine.ckpt", "--run="]
 
 
 def test_a_run_needs_its_bases_no_more_and_resumes_with_its_own_settings(run, tmp_path):
@@ -141,22 +139,12 @@ def test_a_run_needs_its_bases_no_more_and_resumes_with_its_own_settings(run, tm
         "base: [series.yaml, with/smoke.yaml]\nexperiment: mine\nmodel.init_args.hidden_size: 12\n"
         "trainer: {callbacks+: {class_path: EMA}}\n"
     )
-    fit = [
-        "fit",
-        "--config=configs/mine.yaml",
-        *BRIEF,
-        "--trainer.fast_dev_run=false",
-        "--test_after_fit=false",
-    ]
-    done = run(*fit)
-    assert done.code == 0, done.err
+    fit = ["fit", "--config=configs/mine.yaml", *BRIEF, "--test_after_fit=false"]
+    done = run(*fit, "--trainer.fast_dev_run=false").check()
     assert "test/mse" not in done.out
     (configs / "series.yaml").write_text("experiment: mine")
     resumed = Command([*fit, "--resume=auto", "--trainer.max_epochs=2"])
     assert resumed.config.trainer.max_epochs == 2
     for config in (resumed.config, Command(["test", "--run", "mine"]).config):
-        assert config.base is None
-        assert config.model.init_args.hidden_size == 12
+        assert (config.base, config.model.init_args.hidden_size) == (None, 12)
         assert len(config.trainer.callbacks) == 2
-    refused = run(*fit, "--resume=auto", "--model.init_args.hidden_size=3")
-    assert "a resumed run keeps its settings (model.hidden_size: 12 -> 3)" in refused.err

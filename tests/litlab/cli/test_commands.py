@@ -34,7 +34,7 @@ def test_a_command_of_the_team(run):
     assert "  greet       say hello\n" in screen
     for verb in ("fit", "validate", "test", "predict"):
         assert f"\n  {verb} " in screen
-    done = run("greet", "there")
+    done = run("greet there")
     assert (done.code, done.out) == (3, "hello there\n")
     assert run("greet").code == 130, "as after Ctrl-C"
 

@@ -18,7 +18,4 @@ def test_help_of_a_verb(run, verb, other):
 
 
 def test_a_short_name_leads_to_its_class(run):
-    assert (
-        "warmup"
-        in run("fit", "--model=SmallCNN", "--model.schedule.scheduler.help", "WarmupDecay").out
-    )
+    assert "warmup" in run("fit --model=SmallCNN --model.schedule.scheduler.help WarmupDecay").out

@@ -4,8 +4,7 @@ nothing half-written.
 
 import pytest
 
-from litlab.cli.config import Command, ExperimentParser
-from litlab.cli.parse_errors import explain
+from litlab.cli.config import Command
 
 GOOD = """\
 model:
@@ -67,6 +66,10 @@ MISTAKES = [
     ("trainer: null", "error: trainer: null is not valid; give it a value, or leave it out", ""),
     ("trainer: {max_epochs: 3", "mine.yaml:11: not valid YAML: did not find expected",
      "trainer: {max_epochs: 3}"),
+    ("resume: last", "resume: a config file can't set it; give it as the flag --resume", ""),
+    ("seeds: 0,1", "seeds: a config file can't set it; give it as the flag --seeds", ""),
+    ("allow_modules: os", "allow_modules: a config file can't set it", ""),
+    ("data_changed: true", "data_changed: a config file can't set it", ""),
     # Types
     ("trainer: {max_epochs: three}", ":10: trainer.max_epochs: three is not valid; it must be one "
      "of int, null", "trainer: {max_epochs: 3}"),
@@ -137,6 +140,7 @@ def test_a_mistake_is_one_line_whose_advice_works(run, write, tmp_path, mistake,
     [
         ("fit", "the following arguments are required: data, model; give --config FILE"),
         ("test --config mine.yaml", "test: there are no weights to use; give --run RUN"),
+        ("predict --config mine.yaml", "--input: it is not set"),
         ("fit --config mine.yaml --ckpt_path=no.ckpt", "checkpoint no.ckpt: there is no such file"),
     ],
 )
@@ -145,10 +149,3 @@ def test_what_is_missing(run, write, line, says):
     done = run(*line.split())
     assert done.code == 2
     assert says in done.err
-
-
-def test_what_another_version_says_stands_as_it_is():
-    parser = ExperimentParser()
-    assert explain("Something new of 'a' (b)", parser) == "Something new of 'a' (b)"
-    nested = 'Parser key "model":\n  Tried:\n    - int: a new reason. Got value: x\n'
-    assert explain(nested, parser) == "model: int: a new reason. Got value: x"

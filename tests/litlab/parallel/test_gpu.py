@@ -1,10 +1,9 @@
 """Strategies on 1, 2 or 4 GPUs, against one process on one of them: `make test-gpu`."""
 
-import json
-
 import pytest
 import torch
 
+from litlab.runs.folder import read_json
 from tests.litlab.parallel import program
 
 WORLD = max(size for size in (0, 1, 2, 4) if size <= torch.cuda.device_count())
@@ -37,9 +36,7 @@ def test_losses_and_metrics_are_those_of_one_process(tmp_path, variant):
         program.run(tmp_path, world, cases)
 
     tolerance = 2e-2 if variant == "bf16" else 1e-4
-    one, *others = (
-        json.loads((tmp_path / f"{name}.json").read_text()) for name in ("one", *together, *read)
-    )
+    one, *others = (read_json(tmp_path / f"{name}.json") for name in ("one", *together, *read))
     for name, other in zip((*together, *read), others, strict=True):
         loss = one["metrics"]["test/loss"]  # a class may change by rounding
         assert other["metrics"]["test/loss"] == pytest.approx(loss, abs=tolerance), name

@@ -3,17 +3,17 @@
 Neither 21 nor 17 samples of validation and test can be divided among the processes.
 """
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
 
 from litlab.checkpointing.io import AtomicCheckpointIO
+from litlab.runs.folder import read_json
 
 
 def result(folder: Path, name: str) -> dict:
-    return json.loads((folder / f"{name}.json").read_text())
+    return read_json(folder / f"{name}.json")
 
 
 def saved(folder: Path, name: str) -> dict:

@@ -22,16 +22,9 @@ def repository(tmp_path, monkeypatch) -> tuple[Path, Callable[..., str]]:
     (root / ".gitignore").write_text("data/\n")
 
     def git(*arguments: str) -> str:
-        identity = [
-            "-c",
-            "user.name=x",
-            "-c",
-            "user.email=x@example.org",
-            "-c",
-            "commit.gpgsign=false",
-        ]
+        identity = "git -c user.name=x -c user.email=x@y.org -c commit.gpgsign=false".split()
         return subprocess.run(
-            ["git", *identity, *arguments], cwd=root, check=True, capture_output=True, text=True
+            [*identity, *arguments], cwd=root, check=True, capture_output=True, text=True
         ).stdout.strip()
 
     git("init", "--quiet")

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from litlab.runs.folder import RunFolder
+from litlab.runs.folder import RunFolder, read_json
 
 CONFIG = {"data": {"api_key": "hunter2x", "size": 3}}
 COMMIT = "1234567890abcdef1234567890abcdef12345678"
@@ -60,7 +60,7 @@ def write_run(
                 "checkpoint": "e.ckpt"})  # fmt: skip
     if generated:
         (run.path / "GENERATED_DATA.txt").touch()
-    command = ["python", "-m", "auks", "fit", "--config", "configs/images.yaml"]
+    command = "python -m auks fit --config configs/images.yaml".split()
     write(
         run.provenance,
         **{"command": command, "commit": COMMIT, "dirty": False, "seed": 0, **provenance},
@@ -81,7 +81,7 @@ def write_group(
         timespec="seconds"
     )
     write(group.status, status="finished", members=f"{len(best)} of 3", started=started)
-    metrics = json.loads((group.path / f"{kind}_0/version_0/metrics.json").read_text())
+    metrics = read_json(group.path / f"{kind}_0/version_0/metrics.json")
     metrics["best"]["value"] = metrics["val"]["val/acc"] = sum(best) / len(best)
     write(group.metrics, **metrics, deviation={"val/acc": 0.05})
     group.config.write_text((group.path / f"{kind}_0/version_0/config.yaml").read_text())

@@ -4,7 +4,6 @@ runs.
 
 import shutil
 
-import pytest
 import torch
 import yaml
 
@@ -16,18 +15,15 @@ from tests.tiny_files import flip
 def test_a_run_is_tested_by_its_name(run, folder):
     before, config = read_json(folder.metrics), folder.config.read_bytes()
     write_json(folder.metrics, {**before, "test": None})
-    done = run("test", "--run", "last")
-    assert done.code == 0, done.err
+    run("test --run last").check()
     assert read_json(folder.metrics) == {**before, "test_checkpoint": before["best"]["checkpoint"]}
     assert folder.config.read_bytes() == config
     assert {step for step, _ in scalars(folder, "test/mse")} == {before["steps"]}
 
     metrics = folder.metrics.read_bytes()
-    assert (
-        "the results are not saved" in run("test", "--run", "last", "--data.test_fraction=0.3").err
-    )
+    assert "the results are not saved" in run("test --run last --data.test_fraction=0.3").err
     assert folder.metrics.read_bytes() == metrics
-    assert run("validate", "--run", "last", "--ckpt_path", "last").code == 0
+    assert run("validate --run last --ckpt_path last").code == 0
     assert read_json(folder.metrics)["val_checkpoint"] == "last.ckpt"
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
 
@@ -36,11 +32,10 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     away = shutil.copy(next(folder.checkpoints.glob("epoch=*.ckpt")), tmp_path / "away.ckpt")
     results = read_json(folder.metrics)["test"]
     shutil.rmtree(folder.path)
-    done = run("test", "--run", away)
-    assert done.code == 0, done.err
+    done = run("test --run", away).check()
     assert f"{results['test/mse']:.4g}" in done.out
     assert "not saved: the checkpoint is in no run's folder" in done.err
-    assert run("predict", "--run", away, "--input", series).code == 0
+    assert run("predict --run", away, "--input", series).code == 0
     assert (tmp_path / "predictions.csv").is_file()
     assert not folder.path.exists()
 
@@ -69,7 +64,7 @@ def test_a_run_goes_on_with_its_own_data_alone(run, folder, series, tmp_path):
     changed = tmp_path / "series.csv"
     changed.write_text(series.read_text().replace("2024-02-01 00:00:00,", "2024-02-01 00:00:00,9"))
     before = folder.metrics.read_bytes()
-    assert run("test", "--run=series", f"--data.path={changed}").code == 0, (
+    assert run(f"test --run=series --data.path={changed}").code == 0, (
         "other data is what was asked for"
     )
     folder.metrics.write_bytes(before)
@@ -82,19 +77,6 @@ def test_a_run_goes_on_with_its_own_data_alone(run, folder, series, tmp_path):
         assert folder.metrics.read_bytes() == before
         assert run(*command, "--data_changed").code == 0
         folder.metrics.write_bytes(before)
-
-
-@pytest.mark.parametrize(
-    "line", ["resume: last", "run: last", "seeds: 0,1", "allow_modules: os", "data_changed: true"]
-)
-def test_what_is_read_before_config_files_is_no_key_of_one(run, folder, tmp_path, line):
-    key = line.partition(":")[0]
-    (tmp_path / "mine.yaml").write_text(line)
-    is_fit = key in ("resume", "seeds")
-    verb = f"fit --config={folder.config}" if is_fit else "test --run=series"
-    if key == "run":
-        verb = f"test --config={folder.config} --ckpt_path={folder.checkpoints}/last.ckpt"
-    assert f"{key}: a config file can't set it" in error(run(*verb.split(), "--config=mine.yaml"))
 
 
 def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):
@@ -110,13 +92,8 @@ def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):
     torch.testing.assert_close(here, there, atol=1e-8, rtol=0)
 
     best.rename(folder.path / best.name)
-    for arguments in (
-        ["test", "--run", "series/version_0"],
-        [*fit, "--init_from=series/version_0"],
-    ):
-        assert f"there is no checkpoint {best.relative_to(folder.path.parents[2])}" in error(
-            run(*arguments)
-        )
+    for done in (run("test --run series/version_0"), run(*fit, "--init_from=series/version_0")):
+        assert f"there is no checkpoint {best.relative_to(folder.path.parents[2])}" in error(done)
 
 
 def test_damaged_checkpoints_are_refused_and_a_run_goes_on_from_the_newest_whole_one(
@@ -130,36 +107,29 @@ def test_damaged_checkpoints_are_refused_and_a_run_goes_on_from_the_newest_whole
     fit = ["fit", *settings, "--trainer.max_epochs=1"]
     for arguments in (
         ["test", "--run", "series"], ["validate", "--run", last],
-        ["predict", "--run", "series", "--input", series], [*fit, "--init_from", bare],
-        [*fit, "--init_from=series"], ["export", "--run", "series", "--format", "pt2"],
+        [*"predict --run series --input".split(), series], [*fit, "--init_from", bare],
+        [*fit, "--init_from=series"], "export --run series --format pt2".split(),
         ["consolidate", last], ["fit", "--resume=series", "--trainer.max_epochs=3"],
     ):  # fmt: skip
         assert "is damaged)" in error(run(*arguments)), arguments
     flip(best, 0.3)
-    done = run("fit", "--resume=series", "--trainer.max_epochs=3")
-    assert done.code == 0, done.err
+    done = run("fit --resume=series --trainer.max_epochs=3").check()
     assert f"is damaged); {best.name} is used" in done.err
     assert read_json(folder.metrics)["epochs"] == 3
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
 
 
 def test_runs_share_a_folder_of_checkpoints_and_are_resumed_from_it(run, settings, tmp_path):
-    fit = [
-        "fit",
-        *settings,
-        "--trainer.max_epochs=1",
-        "--test_after_fit=false",
-        "--checkpoint.dirpath=shared",
-    ]
+    flags = "--trainer.max_epochs=1 --test_after_fit=false --checkpoint.dirpath=shared".split()
     (tmp_path / "shared/series/version_0").mkdir(parents=True)  # of another project
     for _ in range(2):
-        assert run(*fit).code == 0
+        assert run("fit", *settings, *flags).code == 0
     first, second = (
         tmp_path / f"shared/series/{name}/last.ckpt" for name in ("version_0-1", "version_1")
     )
     before = second.read_bytes()
-    assert run("fit", "--resume=series/version_0", "--trainer.max_epochs=2").code == 0
+    assert run("fit --resume=series/version_0 --trainer.max_epochs=2").code == 0
     assert torch.load(first)["epoch"] == 2
-    assert run("test", "--run=series/version_0", "--ckpt_path=last").code == 0
+    assert run("test --run=series/version_0 --ckpt_path=last").code == 0
     assert second.read_bytes() == before
     assert not list((tmp_path / "shared/series/version_0").iterdir())

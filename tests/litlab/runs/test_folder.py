@@ -4,7 +4,7 @@ import pytest
 
 from litlab.errors import UserError
 from litlab.runs.find import find_run, newest_resumable
-from litlab.runs.folder import RunFolder, new_run, read_json
+from litlab.runs.folder import RunFolder, new_run
 from tests.litlab.runs.make import write, write_group, write_run
 
 RUNS = {
@@ -75,14 +75,6 @@ def test_each_new_run_has_a_folder_of_its_own(tmp_path):
     runs = [new_run(tmp_path, "night/mine") for _ in range(3)]
     assert [run.path.name for run in runs] == ["version_0", "version_1", "version_2"]
     assert not runs[0].is_run()  # before anything is in it
-
-
-@pytest.mark.parametrize("content", [b"", b"[1]", b"\xff\xfe"])
-def test_a_damaged_file_is_named(tmp_path, content):
-    assert read_json(tmp_path / "status.json") == {}  # there is none
-    (tmp_path / "status.json").write_bytes(content)
-    with pytest.raises(UserError, match=r"status\.json: it holds no JSON object"):
-        read_json(tmp_path / "status.json")
 
 
 def test_one_process_trains_a_run_and_it_is_running_while_its_lock_is_held(tmp_path):

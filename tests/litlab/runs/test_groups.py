@@ -12,7 +12,7 @@ from litlab.checkpointing.io import load_torch_file
 from litlab.runs import children
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.results import spreads
-from tests.conftest import Outcome
+from tests.conftest import BRIEF, Outcome
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.make import write_run
 from tests.litlab.runs.trouble import COMMAND
@@ -30,25 +30,17 @@ def ctrl_c() -> Iterator[None]:
 
 
 @pytest.fixture
-def fit(ctrl_c, children, run, series, monkeypatch) -> Callable[..., Outcome]:
+def fit(ctrl_c, children, run, small_data, monkeypatch) -> Callable[..., Outcome]:
     """Runs `fit` of two short epochs of the series experiment, in which `trouble` may befall a
     seed.
     """
     monkeypatch.setenv(COMMAND, str(os.getpid()))
     monkeypatch.setenv("COLUMNS", "200")
-    callbacks = [
-        {
-            "class_path": "tests.litlab.runs.trouble.Trouble",
-            "init_args": {"file": "trouble.json"},
-        }
-    ]
-    settings = [
-        "--data.dataset=csv", f"--data.path={series}", "--data.targets=[load]",
-        "--data.val_fraction=0.2", "--trainer.max_epochs=2", "--trainer.limit_train_batches=3",
-        "--trainer.log_every_n_steps=1", "--trainer.accelerator=cpu",
-        f"--trainer.callbacks={json.dumps(callbacks)}", "--allow_modules=tests",
-    ]  # fmt: skip
-    return lambda *arguments: run(*FIT, *settings, *arguments)
+    more = """
+        --trainer.max_epochs=2 --trainer.limit_train_batches=3 --allow_modules=tests
+        --trainer.callbacks=tests.litlab.runs.trouble.Trouble --trainer.callbacks.file=trouble.json
+    """.split()
+    return lambda *arguments: run("fit", *small_data["series"], *BRIEF, *more, *arguments)
 
 
 def list_fits(done: Outcome) -> list[str]:
@@ -85,7 +77,7 @@ def test_a_group_is_stopped_and_continued(fit, run):
     assert kept == [expected.mean, expected.deviation]
     assert f"{expected.mean:.4g} {expected.deviation:.2g}" in " ".join(done.out.split())
     assert "series/seeds_0  2 of 2" in run("runs").out
-    assert len(json.loads(run("runs", "series/seeds_0", "--json").out)) == 3
+    assert len(json.loads(run("runs series/seeds_0 --json").out)) == 3
 
     assert fit("--seed_everything", 7).code == 0
     single = list_results(Path("lightning_logs/series/version_0"))
@@ -104,12 +96,8 @@ def recorded(run, monkeypatch) -> Callable[..., list[tuple[str, ...]]]:
             [name] = [word.partition("=")[2] for word in words if word.startswith("--experiment=")]
             status = "failed" if code and len(called) == 1 else "finished"
             number = len(list(Path("lightning_logs", name).glob("version_*")))
-            write_run(
-                Path("lightning_logs"),
-                f"{name}/version_{number}",
-                status=status,
-                test={"test/acc": 0.5},
-            )
+            run = f"{name}/version_{number}"
+            write_run(Path("lightning_logs"), run, status=status, test={"test/acc": 0.5})
             return int(status == "failed")
 
         monkeypatch.setattr(children, "run_child", leave_run)
@@ -125,10 +113,10 @@ def test_folds(recorded, run):
     assert varied == [
         (f"--experiment=series/folds_0/fold_{fold}", f"--data.fold={fold}/3") for fold in range(3)
     ]
-    assert json.loads(run("runs", "--json").out)[0]["status"] == "failed"
+    assert json.loads(run("runs --json").out)[0]["status"] == "failed"
     assert len(recorded(*flags, "--folds=3")) == 1  # the others are finished
     assert len(recorded(*flags, "--folds=2")) == 2
-    assert [row["run"] for row in json.loads(run("runs", "--json").out)] == [
+    assert [row["run"] for row in json.loads(run("runs --json").out)] == [
         "series/folds_1",
         "series/folds_0",
     ]
@@ -165,10 +153,7 @@ def test_a_group_has_the_same_settings(recorded, run):
         (["--seeds", "7"], "'7' is not valid; give two or more, each once, such as 0,1,2"),
         (["--seeds=0,-1"], "'0,-1' is not valid"),
         (["--seeds=0,0"], "'0,0' is not valid"),
-        (
-            ["--data=lightning.pytorch.demos.boring_classes.BoringDataModule", "--folds=5"],
-            "no setting 'fold'",
-        ),
+        (["--data=BoringDataModule", "--folds=5"], "no setting 'fold'"),
         (["--seeds=0,1", "--resume", "auto"], "--seeds: it doesn't go together with --resume"),
         (["--seeds=0,1", "--folds=2"], "--seeds: it doesn't go together with --folds"),
         (["--seeds=0,1", "--trainer.logger=false"], "no metrics are kept; unset them"),

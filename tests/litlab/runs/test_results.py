@@ -22,8 +22,6 @@ VAL = {"val/f1": 0.9, "val/loss": 1.5}
 @pytest.mark.parametrize(
     ("metrics", "expected"),
     [
-        ({"val": VAL}, VAL),
-        ({"best": BEST, "val": VAL}, VAL),
         (
             {"best": BEST, "val": VAL, "test": {"test/f1": 0.8}, "test_checkpoint": "best.ckpt"},
             VAL | {"test/f1": 0.8},
@@ -34,10 +32,6 @@ VAL = {"val/f1": 0.9, "val/loss": 1.5}
         ),
         ({"best": BEST, "val": {"val/f1": 0.6}, "val_checkpoint": "last.ckpt"}, {"val/f1": 0.9}),
         ({"best": BEST | {"monitor": "train/loss"}, "val": VAL}, VAL | {"train/loss": 0.9}),
-        (
-            {"val": VAL, "test": {"test/f1": 0.8}, "test_checkpoint": "epoch=1.ckpt"},
-            VAL | {"test/f1": 0.8},
-        ),
         ({"val": VAL, "val_checkpoint": "last.ckpt"}, VAL),
     ],
 )

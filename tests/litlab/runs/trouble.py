@@ -1,6 +1,5 @@
 """What happens to the fits of the tests, in their second epoch; and data with folds."""
 
-import json
 import os
 import signal
 import time
@@ -10,6 +9,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from litlab.data import SeriesData
+from litlab.runs.folder import read_json
 from litlab.runs.signals import StopSignals
 
 COMMAND = "TEST_COMMAND"  # variable with the process of the command
@@ -29,7 +29,7 @@ class Trouble(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int
     ) -> None:
-        kind = json.loads(self.file.read_text()).get(os.environ["PL_GLOBAL_SEED"])
+        kind = read_json(self.file).get(os.environ["PL_GLOBAL_SEED"])
         if trainer.current_epoch != 1 or batch_idx != 1:
             return
         if kind == "raises":

@@ -11,10 +11,9 @@ from tests.conftest import CONFIGS
 class TestCifarCNN(ModuleContract):
     config = CONFIGS / "cifar.yaml"
     settings = (
-        "--data.dataset=folder",
-        "--data.path={images}",
-        "--data.batch_size=20",
-        "--model.width=16",
+        *"""
+            --data.dataset=folder --data.path={images} --data.batch_size=20 --model.width=16
+        """.split(),
     )
     loss_at_start = math.log(10)
     overfit_share = 0.5  # labels are smoothed

@@ -8,8 +8,7 @@ from tests.conftest import CONFIGS
 
 
 def test_it_learns_the_line_that_least_squares_finds_and_shows_it_meanwhile(run):
-    done = run("fit", "--config", CONFIGS / "linear.yaml", "--trainer.accelerator=cpu")
-    assert done.code == 0, done.err
+    done = run("fit --config", CONFIGS / "linear.yaml", "--trainer.accelerator=cpu").check()
     rows = re.findall(
         r"^(learned|least squares) +weight (\S+)  bias (\S+)$", done.out, re.MULTILINE
     )

@@ -30,8 +30,10 @@ SGD = partial(torch.optim.SGD, lr=0.1)
 class TestLSTMForecaster(ModuleContract):
     config = CONFIGS / "forecast.yaml"
     settings = (
-        "--data.dataset=generated", "--data.batch_size=10", "--data.context_length=48",
-        "--data.horizon=24", "--trainer.callbacks=[]", "--model.network.dropout=0",
+        *"""
+            --data.dataset=generated --data.batch_size=10 --data.context_length=48
+            --data.horizon=24 --trainer.callbacks=[] --model.network.dropout=0
+        """.split(),
     )  # fmt: skip
     tolerance = 0.01
     overfit_steps = 50
@@ -171,24 +173,17 @@ def test_members_are_trained_each_by_itself():
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
 def test_a_training_that_goes_on_keeps_its_skip(tmp_path):
-    def fit(epochs, resume=None, data=None):
-        model = build(skip="ridge", dropout=0.0, optimizer=SGD)
-        trainer = make_trainer(
-            tmp_path,
-            max_epochs=epochs,
-            enable_checkpointing=True,
-            callbacks=[
-                EMA(0.5),
-                ModelCheckpoint(tmp_path, filename=f"ridge{epochs}", enable_version_counter=False),
-            ],
-        )
-        trainer.fit(model, data or TinySeries(), ckpt_path=resume, weights_only=True)
-        return model
+    def fit(epochs, resume=None):
+        model, data = build(skip="ridge", dropout=0.0, optimizer=SGD), TinySeries()
+        callbacks = [EMA(0.5), ModelCheckpoint(tmp_path, filename=f"ridge{epochs}")]
+        options = {"enable_checkpointing": True, "callbacks": callbacks}
+        trainer = make_trainer(tmp_path, max_epochs=epochs, **options)
+        trainer.fit(model, data, ckpt_path=resume, weights_only=True)
+        return model.state_dict(), data.ridge_calls
 
-    straight = fit(2).state_dict()
+    straight, _ = fit(2)
     fit(1)
-    data = TinySeries()
-    resumed = fit(2, resume=tmp_path / "ridge1.ckpt", data=data).state_dict()
-    assert data.ridge_calls == []
+    resumed, calls = fit(2, resume=tmp_path / "ridge1.ckpt")
+    assert calls == []
     assert straight["network.skip.is_set"]
     assert all(torch.equal(value, resumed[name]) for name, value in straight.items())

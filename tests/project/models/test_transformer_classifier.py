@@ -19,14 +19,12 @@ NO_NGRAMS = "--model.network.ngrams=0"
 class TestTransformerClassifier(ModuleContract):
     config = CONFIGS / "text.yaml"
     settings = (
-        "--data.dataset=csv",
-        "--data.path={texts}",
-        "--data.batch_size=16",
-        "--model.network.embed_dim=32",
-        "--model.optimizer.init_args.lr=0.01",
-        "--model.network.activation=SiLU",
-        "--model.network.attention=MultiHeadAttention",
-        "--model.network.attention.implementation=math",
+        *"""
+            --data.dataset=csv --data.path={texts} --data.batch_size=16
+            --model.network.embed_dim=32 --model.optimizer.init_args.lr=0.01
+            --model.network.activation=SiLU --model.network.attention=MultiHeadAttention
+            --model.network.attention.implementation=math
+        """.split(),
     )
     loss_at_start = 3 * math.log(4)  # the sum of three networks
     overfit_steps = 30

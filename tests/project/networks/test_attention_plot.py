@@ -35,16 +35,17 @@ class Texts(LightningDataModule):
 
 
 def draw(folder, pooling=("attention",), compiled=False, **settings):
-    settings = {"embed_dim": 8, "num_heads": 2, "dim_feedforward": 8, **settings}
-    settings = {"max_tokens": 5, **settings}
-    network = TextTransformer(vocab_size=5, num_classes=2, pooling=pooling, **settings)
-    model = TransformerClassifier(network, max_tokens=settings["max_tokens"], num_classes=2)
+    network = TextTransformer(
+        vocab_size=5, num_classes=2, pooling=pooling, embed_dim=8, num_heads=2, dim_feedforward=8,
+        max_tokens=5, **settings,
+    )  # fmt: skip
+    model = TransformerClassifier(network, max_tokens=5, num_classes=2)
     network = model.network
     with torch.no_grad():  # fire alone has a score in the pooling, if there is nothing before it
         network.embedding.weight.zero_()[FIRE, 0] = network.embedding.weight[3:, 1] = 9.0
         network.positions.zero_()
-        for pool in [network.pooling] if "attention" in pooling else []:
-            pool.score.weight.zero_()[0, 0] = 9.0
+        if "attention" in pooling:
+            network.pooling.score.weight.zero_()[0, 0] = 9.0
         for block in network.blocks:
             block.attention.queries_keys_values.weight.zero_()
     graphs = []
@@ -52,10 +53,8 @@ def draw(folder, pooling=("attention",), compiled=False, **settings):
         network.compile(backend=lambda graph, _: graphs.append(graph) or graph)
         with torch.inference_mode():
             network.eval()(Texts.ids[:2])  # as validation does
-    plot = AttentionPlot(4)
-    make_trainer(folder, logger=CSVLogger(folder, name="", version=""), callbacks=[plot]).test(
-        model, Texts(), verbose=False
-    )
+    plot, logger = AttentionPlot(4), CSVLogger(folder, name="", version="")
+    make_trainer(folder, logger=logger, callbacks=[plot]).test(model, Texts(), verbose=False)
     assert len(graphs) == compiled  # not again, with hooks
     return plot.strips
 
@@ -64,9 +63,8 @@ def draw(folder, pooling=("attention",), compiled=False, **settings):
 def test_pooling_looks_at_the_token_with_the_score(tmp_path, compiled):
     drawn = draw(tmp_path, num_layers=0, compiled=compiled)
     for ids, strips in zip(Texts.ids, drawn, strict=True):
-        torch.testing.assert_close(
-            strips[0], (ids == FIRE).float()[: (ids > 0).sum()], atol=1e-3, rtol=0
-        )
+        expected = (ids == FIRE).float()[: (ids > 0).sum()]
+        torch.testing.assert_close(strips[0], expected, atol=1e-3, rtol=0)
     assert (tmp_path / "attention.png").is_file()
 
 
@@ -80,15 +78,3 @@ def test_heads_look_at_all_tokens_of_a_text_and_not_at_padding(tmp_path):
 def test_patches_of_tokens(tmp_path):
     drawn = draw(tmp_path, patch=4, pooling=("mean",))
     assert [strips.shape for strips in drawn] == [(2, 1), (2, 1), (2, 1), (2, 2)]  # two heads
-
-
-def test_of_long_texts_the_first_window_is_drawn(tmp_path):
-    assert [strips.shape for strips in draw(tmp_path, max_tokens=3)] == [
-        (3, n) for n in (2, 3, 3, 3)
-    ]
-
-
-def test_a_network_without_attention_has_no_picture(tmp_path, caplog):
-    assert draw(tmp_path, num_layers=0, pooling=("mean",)) == []
-    assert "no module of the network has attention_weights" in caplog.text
-    assert not (tmp_path / "attention.png").exists()

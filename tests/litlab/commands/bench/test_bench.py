@@ -9,15 +9,14 @@ import yaml
 
 from litlab.commands.bench.settings import Change
 from tests.litlab.commands.bench.test_compare import CPU
-from tests.litlab.conftest import CONFIGS
+from tests.litlab.runs.conftest import error
 
 OVERLAY = Path("lightning_logs/bench/images/bench.yaml")
 
 
 @pytest.fixture
-def bench(run, images, children):
-    flags = ["--config", CONFIGS / "images.yaml", "--data.dataset=folder", f"--data.path={images}"]
-    return lambda *more: run("bench", *flags, "--trainer.accelerator=cpu", *more)
+def bench(run, small_data, children):
+    return lambda *more: run("bench", *small_data["images"], "--trainer.accelerator=cpu", *more)
 
 
 def overlay(folder: Path, name: str) -> Path:
@@ -67,26 +66,9 @@ def test_bad_input_is_one_line(bench, more, line):
     assert (done.code, done.out, done.err.partition(line)[0]) == (2, "", "error: ")
 
 
-def test_an_overlay_of_the_user_is_kept(bench, tmp_path, monkeypatch):
-    def run_child(module, package, file, steps, *flags, **_):
-        Path(file).write_text(
-            json.dumps({"trial": {"rates": [1.0] * 5}, "steps": 1, "facts": asdict(CPU)})
-        )
-        return 0
-
-    monkeypatch.setattr("litlab.commands.bench.bench.run_child", run_child)
-    OVERLAY.parent.mkdir(parents=True)
-    OVERLAY.write_text("mine: true")
-    done = bench()
-    assert (done.code, f"{OVERLAY}: something else is there" in done.err) == (2, True)
-    assert done.out.count("samples/s") == 1, (
-        "it is refused after the first trial, which says what it is called"
-    )
-    assert OVERLAY.read_text() == "mine: true"
-
-
-def test_ctrl_c_shows_what_there_is_and_leaves_the_overlay(bench, tmp_path, monkeypatch):
-    """It ends the second trial; tests/litlab/runs passes the signal on to it."""
+@pytest.fixture
+def made_up(monkeypatch) -> None:
+    """Trials are not run; one is stopped by Ctrl-C, which tests/litlab/runs passes on to it."""
 
     def run_child(module, package, file, steps, *flags, **_):
         measured = {"trial": {"rates": [1.0] * 5}, "steps": 1, "facts": asdict(CPU)}
@@ -94,11 +76,21 @@ def test_ctrl_c_shows_what_there_is_and_leaves_the_overlay(bench, tmp_path, monk
         return 130 if "--channels_last=true" in flags else 0
 
     monkeypatch.setattr("litlab.commands.bench.bench.run_child", run_child)
-    earlier = tmp_path / OVERLAY
-    earlier.parent.mkdir(parents=True)
-    earlier.write_text("channels_last: true")
+    OVERLAY.parent.mkdir(parents=True)
+
+
+def test_an_overlay_of_the_user_is_kept(bench, made_up):
+    OVERLAY.write_text("mine: true")
+    done = bench()
+    assert f"{OVERLAY}: something else is there" in error(done)
+    assert done.out.count("samples/s") == 1, "refused after the trial that says what it is called"
+    assert OVERLAY.read_text() == "mine: true"
+
+
+def test_ctrl_c_shows_what_there_is_and_leaves_the_overlay(bench, made_up):
+    OVERLAY.write_text("channels_last: true")
     done = bench("--compare=baseline,channels_last,compile")
     assert done.code == 130, done.err
     assert "SIGINT: stopped" in done.err
     assert "quartiles" in done.out
-    assert earlier.read_text() == "channels_last: true"
+    assert OVERLAY.read_text() == "channels_last: true"

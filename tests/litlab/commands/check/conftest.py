@@ -82,15 +82,10 @@ def checked(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
 
-    def check_it(
-        module: Classifier, data: LightningDataModule | None = None, callbacks=(), **settings
-    ) -> str:
-        kept = {"logger": TensorBoardLogger(tmp_path), "enable_checkpointing": True}
-        run = make_trainer(
-            tmp_path,
-            callbacks=[ModelCheckpoint(), *callbacks],
-            **{"max_epochs": 3, **kept, **settings},
-        )
+    def check_it(module: Classifier, data=None, callbacks=(), **settings) -> str:
+        settings |= {"logger": TensorBoardLogger(tmp_path), "enable_checkpointing": True}
+        callbacks = [ModelCheckpoint(), *callbacks]
+        run = make_trainer(tmp_path, callbacks=callbacks, max_epochs=3, **settings)
         check(run, module, data or Data())
         assert not list(tmp_path.iterdir())
         return " ".join(capsys.readouterr().out.split())

@@ -18,12 +18,7 @@ pytestmark = pytest.mark.filterwarnings(
     ("data", "seconds", "steps", "rows"),
     [
         # Without the warm-up: 180 * 0.2 + 3 * 0.1; five seconds of steps, by the second one
-        (
-            Data(),
-            (0.1, 0.2, 0.01),
-            52,
-            ["step 200 ms", "validation 100 ms", "time about 36.3 s at the pace"],
-        ),
+        (Data(), (0.1, 0.2, 0.01), 52, ["step 200 ms", "validation 100 ms", "about 36.3 s"]),
         (Data(val=0), (30, 30, 0), 1, ["step 30 s", "validation none"]),
         (Data(), (1, 1, 2), 7, ["validation 20 s"]),  # cut short after five seconds
     ],

@@ -1,12 +1,11 @@
 """What an editor accepts and underlines."""
 
-import json
-
 import pytest
 import yaml
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import best_match
 
+from litlab.runs.folder import read_json
 from litlab.util.yaml import Loader
 from tests.conftest import IS_WHOLE, PACKAGE, ROOT
 from tests.processes import Python
@@ -50,7 +49,7 @@ def test_what_an_editor_accepts(tmp_path):
     """With the team's package, in one test, as the schema takes seconds."""
     process = Python("-m", PACKAGE, "schema", cwd=tmp_path)  # which knows no classes of tests
     assert process.wait() == 0, process.printed()
-    schema = json.loads((tmp_path / ".vscode/schemas/fit.json").read_text())
+    schema = read_json(tmp_path / ".vscode/schemas/fit.json")
     Draft7Validator.check_schema(schema)
     validator = Draft7Validator(schema)
     for text in [*RIGHT, *(config.read_text() for config in SHIPPED)]:

@@ -50,9 +50,8 @@ def test_one_answer_that_is_off_is_found():
     assert parity.mean_difference == pytest.approx(0.005, abs=1e-4)
     serving = Rows()
     serving.unit = lambda: torch.tensor(4.0)
-    assert measure(lambda sums: sums + 1, serving=serving)[0].difference == pytest.approx(
-        0.25, abs=1e-4
-    )
+    parity, _ = measure(lambda sums: sums + 1, serving=serving)
+    assert parity.difference == pytest.approx(0.25, abs=1e-4)
     parity, _ = measure(lambda sums: np.where(sums > 800, np.nan, sums).astype(np.float32))
     assert math.isinf(parity.difference)
 

@@ -35,11 +35,8 @@ def zoo(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         for kind in KINDS:
-            assert command(patch, "new", f"own_{kind}", "--like", kind, package="zoo") == 0
-            assert (
-                command(patch, "new", f"only_{kind}", "--like", kind, "--model-only", package="zoo")
-                == 0
-            )
+            for line in (f"own_{kind} --like {kind}", f"only_{kind} --like {kind} --model-only"):
+                assert command(patch, f"new {line}", package="zoo") == 0
     importlib.invalidate_caches()
     return root
 
@@ -48,8 +45,7 @@ def zoo(tmp_path_factory) -> Path:
 def test_it_trains_at_once(run, zoo, name):
     config = zoo / f"configs/{name}.yaml"
     flags = ["--config", zoo / "configs/with/smoke.yaml", "--trainer.accelerator=cpu"]
-    done = run("fit", "--config", config, *flags)
-    assert done.code == 0, done.err
+    done = run("fit --config", config, *flags).check()
     assert "warning" not in done.err
     metric = yaml.safe_load(config.read_text())["checkpoint"]["monitor"].replace("val/", "test/")
     assert metric in done.out
@@ -86,7 +82,7 @@ def test_what_can_not_be_is_one_line_and_writes_nothing(run, zoo, monkeypatch):
         "taken": "configs/taken.yaml is there already",
         "mine --like gan": "argument --like: invalid choice: 'gan'",
     }.items():
-        done = run("new", "--like", "cifar", *arguments.split())
+        done = run("new --like cifar", *arguments.split())
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
         assert done.err.startswith("error: new: ")
         assert says in done.err

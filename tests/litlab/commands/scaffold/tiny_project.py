@@ -32,11 +32,8 @@ def plant(root: Path, package: str) -> Path:
 
 def list_contents(root: Path) -> dict[str, bytes]:
     """All files, with their content."""
-    paths = [
-        path
-        for path in root.rglob("*")
-        if not {"__pycache__", ".git"} & {*path.relative_to(root).parts}
-    ]
     return {
-        path.relative_to(root).as_posix(): path.read_bytes() for path in paths if path.is_file()
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and not {"__pycache__", ".git"} & {*path.relative_to(root).parts}
     }

@@ -22,10 +22,9 @@ from litlab.commands.serve.batcher import Batcher
 from litlab.commands.serve.model import Model, load_model
 from litlab.commands.serve.options import ServeOptions
 from litlab.util.team import use_package
-from tests.conftest import command
-from tests.litlab.conftest import BRIEF, CONFIGS
+from tests.conftest import BRIEF, command
+from tests.litlab.conftest import CONFIGS
 
-CALENDAR = ["--data.covariates=[hour,weekday]", "--data.val_fraction=0.2"]
 ROWS = """age,income,visits,distance,plan,city,channel,other
 41,52000,3,12.5,family,city 01,web,x
 20,,1,0.5,student,nowhere,phone,y
@@ -52,19 +51,15 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
         "texts": b"label,text\nclass_0," + b"wind <br /> Snow! " * 30,
         "series": b"".join(series.read_bytes().splitlines(keepends=True)[:301]),
         "rows": ROWS.encode(),
-    }  # fmt: skip
-    data = {
-        "images": ["--data.dataset=folder", f"--data.path={given}/images"],
-        "texts": ["--data.dataset=csv", f"--data.path={given}/texts.csv"],
-        "series": [
-            "--data.dataset=csv",
-            f"--data.path={given}/series.csv",
-            "--data.targets=[load,heat]",
-            *CALENDAR,
-        ],
-        "rows": ["--model=Regressor", "--model.network=auks.table.Flat", "--data.target=[spend]"],
     }
-    configs = {"texts": "text", "rows": "table"}
+    flags = {
+        "images": f"images.yaml --data.dataset=folder --data.path={given}/images",
+        "texts": f"text.yaml --data.dataset=csv --data.path={given}/texts.csv",
+        "series": f"series.yaml --data.dataset=csv --data.path={given}/series.csv "
+        "--data.targets=[load,heat] --data.covariates=[hour,weekday] --data.val_fraction=0.2",
+        "rows": "table.yaml --model=Regressor --model.network=auks.table.Flat "
+        "--data.target=[spend]",
+    }
 
     @cache
     def of(kind: str) -> Example:
@@ -73,31 +68,15 @@ def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]
         shutil.copytree(images, given / "images")
         shutil.copy(texts, given / "texts.csv")
         shutil.copy(series, given / "series.csv")
-        file, output = (
-            folder / ("input.png" if kind == "images" else "input.csv"),
-            folder / "predicted.csv",
-        )
+        file = folder / ("input.png" if kind == "images" else "input.csv")
         file.write_bytes(contents[kind])
-        run = folder / "lightning_logs" / kind / "version_0"
-        config = CONFIGS / f"{configs.get(kind, kind)}.yaml"
-        commands = [
-            ["fit", "--config", config, *data[kind], *BRIEF, f"--experiment={kind}"],
-            [
-                "predict",
-                "--run",
-                run,
-                "--input",
-                file,
-                "--output",
-                output,
-                "--trainer.accelerator=cpu",
-            ],
-        ]
+        run, output = folder / "lightning_logs" / kind / "version_0", folder / "predicted.csv"
+        fit = f"fit --config={CONFIGS}/{flags[kind]} --experiment={kind}"
+        predict = f"predict --run={run} --input={file} --output={output} --trainer.accelerator=cpu"
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            assert [command(patch, *words, package="auks") for words in commands] == [0] * len(
-                commands
-            )
+            assert command(patch, fit, *BRIEF, package="auks") == 0
+            assert command(patch, predict, package="auks") == 0
         shutil.rmtree(given)
         shutil.rmtree(folder / "data", ignore_errors=True)
         return Example(run, contents[kind], pd.read_csv(output).to_dict("records"))

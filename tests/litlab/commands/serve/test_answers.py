@@ -46,14 +46,18 @@ def lay_out(kind: str, answer: dict[str, Any]) -> list[dict[str, Any]]:
         for end in ("lower", "upper"):
             columns |= {f"{name}_{end}": values for name, values in answer[end].items()}
         return pd.DataFrame(columns).to_dict("records")
-    rows = answer.get("rows", [answer])
     if kind == "rows":
-        return [
-            {f"predicted_{name}": value for name, value in row["predicted"].items()} for row in rows
-        ]
+        return (
+            pd.DataFrame([row["predicted"] for row in answer["rows"]])
+            .add_prefix("predicted_")
+            .to_dict("records")
+        )
     return [
-        {"prediction": row["class"], "probability": row["probability"], **row["probabilities"]}
-        for row in rows
+        {
+            "prediction": answer["class"],
+            "probability": answer["probability"],
+            **answer["probabilities"],
+        }
     ]
 
 
@@ -109,15 +113,9 @@ def test_a_batch_is_answered_as_its_requests_are_alone(models, monkeypatch):
     assert isinstance(failed, RuntimeError)
 
 
-@pytest.mark.parametrize("served", ["images", "texts", "series", "rows", "exported"])
-def test_an_example_is_answered(models, served, monkeypatch):
-    model = models(served)
-    warm_up(model, Batcher(model.answer, 1), 60)
-    run = model.run
-    monkeypatch.setattr(
-        model, "run", lambda inputs: [np.full_like(output, np.nan) for output in run(inputs)]
-    )
-    with pytest.raises(UserError, match=r"can't answer an example .*not a finite number"):
+def test_an_example_is_answered(models, monkeypatch):
+    for kind in ("images", "texts", "series", "rows", "exported"):
+        model = models(kind)
         warm_up(model, Batcher(model.answer, 1), 60)
     monkeypatch.setattr(model, "run", lambda inputs: time.sleep(1))
     with pytest.raises(UserError, match=r"no answer within 0\.1 seconds"):

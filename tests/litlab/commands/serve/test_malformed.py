@@ -27,15 +27,8 @@ def as_json(**content: object) -> tuple[bytes, dict[str, str]]:
     return json.dumps(content).encode(), JSON
 
 
-ROW = {
-    "age": 1,
-    "income": 2,
-    "visits": 3,
-    "distance": 4,
-    "plan": "family",
-    "city": "x",
-    "channel": "web",
-}
+ROW = dict.fromkeys(["age", "income", "visits", "distance"], 1)
+ROW |= dict.fromkeys(["plan", "city", "channel"], "x")
 DAYS = [{"date": f"2024-01-{day:02}", "load": 1.0, "heat": 2.0} for day in range(1, 30)]
 NO_NUMBERS = ("x", True, [], "\ud800", "1e999", 10**400)
 NOT_JSON = (

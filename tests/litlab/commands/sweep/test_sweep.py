@@ -1,6 +1,5 @@
 """Whole sweeps of real fits, through the command line."""
 
-import json
 import signal
 import sqlite3
 import statistics
@@ -15,10 +14,11 @@ from optuna.trial import TrialState, create_trial
 from litlab.commands.sweep.report import list_rows
 from litlab.commands.sweep.study import allow_experimental
 from litlab.commands.sweep.trial import TrialFailed, _fit
-from litlab.runs.folder import RunFolder
+from litlab.runs.folder import RunFolder, read_json
 from tests.processes import Python
 
 SECONDS = 240
+TROUBLE = "tests.litlab.commands.sweep.trouble"
 WORKER = """
 import runpy
 from litlab.runs import children
@@ -42,10 +42,8 @@ def test_to_the_end_and_further(sweep, children):
     del sweep.content["seeds"]
     folder, victim = sweep.kept, sweep.folder / "victim"
     with sqlite3.connect(folder / "study.db") as database:
-        database.execute(
-            "UPDATE trial_user_attributes SET value_json = '\"../../../victim\"' "
-            "WHERE key = 'folder'"
-        )
+        path = "'\"../../../victim\"' WHERE key = 'folder'"
+        database.execute(f"UPDATE trial_user_attributes SET value_json = {path}")
     victim.mkdir()
     outcome = sweep.start("--trials", 2)
     assert outcome.code == 0, outcome
@@ -66,10 +64,8 @@ def test_to_the_end_and_further(sweep, children):
     text = (sweep.folder / page).read_text()
     assert len(text) < 300_000
     assert (folder / "report" / "plotly.min.js").is_file()
-    assert all(
-        title in text
-        for title in ("val/mse by trial", "val/mse over each setting", "at each validation")
-    )
+    for title in ("val/mse by trial", "val/mse over each setting", "at each validation"):
+        assert title in text
 
 
 @pytest.mark.parametrize("name", ["best.yaml", "report/report.html", "report/plotly.min.js"])
@@ -114,21 +110,11 @@ def test_seeds_workers_and_bad_ends(sweep, children):
     deviation.
     """
     trouble = {
-        kind: [
-            {
-                "class_path": "tests.litlab.commands.sweep.trouble.Trouble",
-                "init_args": {"kind": kind},
-            }
-        ]
+        kind: [{"class_path": f"{TROUBLE}.Trouble", "init_args": {"kind": kind}}]
         for kind in ("none", "killed", "nan", "worse")
     }
-    settings = {
-        name: value
-        for name, value in sweep.content["settings"].items()
-        if name != "trainer.callbacks"
-    }
+    del sweep.content["settings"]["trainer.callbacks"]
     outcome = sweep.start(
-        settings=settings,
         space={"trainer.callbacks": {"choices": trouble}},
         sampler="grid",
         pruner={"name": "median", "n_startup_trials": 1},
@@ -139,11 +125,8 @@ def test_seeds_workers_and_bad_ends(sweep, children):
     trials = {trial.params["trainer.callbacks"]: trial for trial in sweep.trials()}
     assert list(trials) == list(trouble)
     best = trials["none"]
-    fits = [
-        json.loads(file.read_text())
-        for file in (sweep.kept / best.user_attrs["folder"]).glob("*/validations.json")
-    ]
-    lowest = [min(values.values()) for values in fits]
+    files = (sweep.kept / best.user_attrs["folder"]).glob("*/validations.json")
+    lowest = [min(read_json(file).values()) for file in files]
     assert best.value == pytest.approx(statistics.mean(lowest))
     shown = f"{statistics.mean(lowest):.4g} ± {statistics.stdev(lowest):.2g}"
     for text in (outcome.out, (sweep.kept / "best.yaml").read_text()):
@@ -157,11 +140,9 @@ def test_seeds_workers_and_bad_ends(sweep, children):
 def test_killed_sweep_continues(sweep, children, monkeypatch):
     """With two workers: exactly the budget, and what was begun goes on from its last checkpoint."""
     gate = sweep.folder / "gate"
-    held = {
-        "class_path": "tests.litlab.commands.sweep.trouble.Held",
-        "init_args": {"file": str(gate)},
-    }
-    file = sweep.write(settings=sweep.content["settings"] | {"trainer.callbacks": [held]})
+    held = {"class_path": f"{TROUBLE}.Held", "init_args": {"file": str(gate)}}
+    sweep.content["settings"]["trainer.callbacks"] = [held]
+    file = sweep.write()
     worker = sweep.folder / "worker.py"
     worker.write_text(WORKER)
     workers = [Python(worker, "sweep", "--config", file, cwd=sweep.folder) for _ in range(2)]
