@@ -19,8 +19,8 @@ RUN_ELSEWHERE = ("README.md", "docs/data.md", "docs/tutorials/own_data.md")
 # What is not run: it installs, needs a server, a cluster or another repository, writes into this
 # one, or takes long
 NOT_RUN = re.compile(
-    r"make |source |\.venv/bin/|pip |uv |touch |docker |curl |git |rm |#|tensorboard |torchrun |head "
-    rf"|export |python (?!-m {PACKAGE} )|{PROJECT}(new|rename|doctor|schema)\b"
+    r"make |source |\.venv/bin/|pip |uv |touch |docker |curl |git |rm |#|tensorboard |torchrun "
+    rf"|head |export |python (?!-m {PACKAGE} )|{PROJECT}(new|rename|doctor|schema)\b"
 )
 # What a command says that is right, and finds neither run nor data here
 FINDS_NOTHING = re.compile(r"there is no such run|data\.path: there is no|no run|not been started")

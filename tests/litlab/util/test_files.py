@@ -69,7 +69,7 @@ def test_no_link_in_the_folder_of_a_run_leads_out_of_it(run, folder):
 def test_what_was_written_is_replaced_until_it_is_edited(run, folder, series, command):
     path, words = COMMANDS[command], command.format(series=series).split()
     for _ in range(2):
-        done = run(*words).check()
+        run(*words).check()
     with path.open("a") as stream:
         stream.write("mine\n")
     edited = path.read_bytes()
