@@ -70,6 +70,7 @@ def test_to_the_end_and_further(sweep, children):
         title in text
         for title in ("val/mse by trial", "val/mse over each setting", "at each validation")
     )
+    assert '<th scope="col" class="number">model.<wbr>hidden_size</th>' in text
 
 
 @pytest.mark.parametrize("name", ["best.yaml", "report/report.html", "report/plotly.min.js"])
