@@ -12,6 +12,8 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 
+from litlab.util.text import decimals
+
 NOT_SHOWN = ("vram/", "memory/", "time/", "lr-")  # in the logs and the summary, too much for a line
 SECONDS_BETWEEN_DRAWS = 0.5
 
@@ -37,8 +39,10 @@ class ProgressBar(TQDMProgressBar):
         self._epoch_start = 0.0
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        loss = {} if self._loss is None else {"loss": f"{float(self._loss):.4g}"}
-        return super().get_metrics(trainer, pl_module) | loss
+        loss = {} if self._loss is None else {"loss": decimals(float(self._loss))}
+        metrics = super().get_metrics(trainer, pl_module) | loss
+        metrics.pop("v_num", None)  # the last letters of the run's folder
+        return metrics
 
     def on_train_start(self, *args: Any) -> None:
         super().on_train_start(*args)
@@ -89,6 +93,6 @@ class ProgressBar(TQDMProgressBar):
         parts = [f"epoch {self._epoch + 1}/{limit}" if limit > 0 else f"epoch {self._epoch + 1}"]
         for name, value in sorted(self.trainer.callback_metrics.items()):
             if not name.startswith(NOT_SHOWN) and not name.endswith("_step"):
-                parts.append(f"{name} {float(value):.4g}")
+                parts.append(f"{name} {decimals(float(value))}")
         Tqdm.write("  ".join([*parts, f"{time.monotonic() - self._epoch_start:.1f} s"]))
         self._epoch = None

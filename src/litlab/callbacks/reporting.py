@@ -14,6 +14,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from tqdm import tqdm
 
 from litlab.util.files import check_replaceable, write_output
+from litlab.util.text import decimals
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,5 +149,5 @@ def print_table(title: str, table: "DataFrame") -> None:
 def as_text(table: "DataFrame") -> str:
     """Return the first rows of a table as they are shown on the console."""
     return table.head(MOST_ROWS).to_string(
-        index=False, na_rep="", max_colwidth=300, float_format="{:.4g}".format
+        index=False, na_rep="", max_colwidth=300, float_format=decimals
     )

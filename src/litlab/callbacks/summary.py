@@ -11,7 +11,7 @@ from litlab.callbacks.compile import Compile
 from litlab.callbacks.memory import VRAM
 from litlab.callbacks.reporting import run_folder
 from litlab.util.files import write_output
-from litlab.util.text import print_table
+from litlab.util.text import decimals, print_table
 
 
 class ModelTable(RichModelSummary):
@@ -58,10 +58,9 @@ class RunSummary(Callback):
         data = getattr(trainer, "datamodule", None)
         if getattr(data, "generated", False):
             description = getattr(data, "description", type(data).__name__)
-            text = (
-                f"GENERATED, not real: {description}. The metrics say nothing about the real data."
+            self._warnings["GENERATED_DATA"] = (
+                f"not real: {description}. The metrics say nothing about the real data."
             )
-            self._warnings["GENERATED_DATA"] = text
         for module in pl_module.modules():
             if hasattr(module, "stand_in"):  # see `litlab.nn.pretrained`
                 self._warnings["RANDOM_WEIGHTS"] = str(module.stand_in)
@@ -87,12 +86,14 @@ class RunSummary(Callback):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("", "", show_header=False, title="Run summary")
+        # Without lines, which a path that is wider than the terminal would break
+        table = Table("", "", show_header=False, box=None, pad_edge=False)
         for name, text in self._warnings.items():
             table.add_row(name, Text(text), style="bold red")
         for name, value in self._collect(trainer).items():
             table.add_row(Text(name), Text(value))  # not strings: brackets in a path are not markup
         if trainer.is_global_zero and table.row_count:
+            print("Run summary")
             print_table(table)  # paths stay whole, so that they can be copied
 
     def _collect(self, trainer: Trainer) -> dict[str, str]:
@@ -104,16 +105,16 @@ class RunSummary(Callback):
 
         # Results.
         if is_fit and score is not None:
-            rows[f"best {checkpoint.monitor}"] = f"{float(score):.4g}"
+            rows[f"best {checkpoint.monitor}"] = decimals(float(score))
         if trainer.state.fn != "fit":
             rows |= {
-                name: f"{float(value):.4g}" for name, value in trainer.callback_metrics.items()
+                name: decimals(float(value)) for name, value in trainer.callback_metrics.items()
             }
 
         # On what, and what it took.
         if self._start is not None:
             data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-            if hasattr(data, "description"):
+            if hasattr(data, "description") and "GENERATED_DATA" not in self._warnings:
                 rows["data"] = str(data.description)
             # Of `RunRecord`
             seconds_before = sum(getattr(callback, "seconds_before", 0.0) for callback in callbacks)
@@ -132,5 +133,6 @@ class RunSummary(Callback):
             rows["run folder"] = os.path.relpath(folder)
             rows["TensorBoard"] = f"tensorboard --logdir {os.path.relpath(folder)}"
         if is_fit and getattr(checkpoint, "best_model_path", ""):
-            rows["best checkpoint"] = os.path.relpath(checkpoint.best_model_path)
+            # From the folder on, as a terminal has 80 columns; `--run FOLDER` takes the best one
+            rows["checkpoint"] = os.path.relpath(checkpoint.best_model_path, folder)
         return rows

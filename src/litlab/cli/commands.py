@@ -31,7 +31,7 @@ OTHERS: Table = {
         "litlab.commands.bench.bench:main",
         "find the settings that make an experiment faster on this machine",
     ),
-    "runs": ("litlab.runs.table:main", "list runs: status, metrics, minutes, memory, commit"),
+    "runs": ("litlab.runs.table:main", "list runs: status, metrics, minutes, commit"),
     "compare": ("litlab.runs.compare:main", "show settings and metrics of runs side by side"),
     "report": (
         "litlab.commands.report.report:main",

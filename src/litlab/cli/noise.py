@@ -8,6 +8,10 @@ TIPS = (
     "configured with model summary callbacks",
     "stopped: `max_epochs=",
     "configured so 100%",
+    # The run says its precision, and which checkpoint was loaded.
+    "Automatic Mixed Precision (AMP)",
+    "TPU available",
+    "Restoring states from",
 )
 WARNINGS = (
     # torchao, when it compiles its step.

@@ -108,6 +108,6 @@ def obtain(public: Any, root: Path, fallback: str | None, own: str) -> bool:
             f"{public.name}.\nFor the real ones put {files} into {root}{os.sep}, or use your own: "
             f"{own}"
         )
-        panel = Panel(Text(told), title="GENERATED DATA", border_style="bold yellow")
+        panel = Panel(Text(told), title="GENERATED DATA", border_style="bold red")
         Console(stderr=True).print(panel)
         return False

@@ -9,6 +9,7 @@ from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.results import differences, flatten, format_value
 from litlab.runs.table import describe, format_metric, print_problems, show_table
 from litlab.util.options import Options
+from litlab.util.text import decimals
 from litlab.util.yaml import read_mapping
 
 DESCRIPTION = """\
@@ -61,4 +62,5 @@ def compare_metrics(runs: list[dict[str, Any]]) -> Iterator[list[str]]:
     for name in dict.fromkeys(chain(*map(results.values, runs))):
         yield [name, *(format_metric(run, name) for run in runs)]
     for name in COSTS:
-        yield [name, *(format_value(run.get(name)) for run in runs)]
+        values = [run.get(name) for run in runs]
+        yield [name, *(decimals(v) if isinstance(v, float) else format_value(v) for v in values)]

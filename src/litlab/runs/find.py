@@ -84,7 +84,8 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
     # Say which runs there are, and which is nearest to what was typed
     experiments = {RunFolder(experiment_of(run)).name for run in runs}
     known = experiments | {run.name for run in runs}
-    listed = f"; the experiments in {ROOT} are {', '.join(sorted(experiments)) or 'none yet'}"
+    shown = sorted(name for name in experiments if not name.startswith("sweeps/"))
+    listed = f"; the experiments in {ROOT} are {', '.join(shown) or 'none yet'}"
     raise UserError(
         f"{text}: there is no such run{nearest(text.removeprefix(f'{ROOT}/'), known, listed)}"
     )

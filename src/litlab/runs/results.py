@@ -103,14 +103,14 @@ def spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
 
 def cells(found: Spread) -> list[str]:
     """Return mean, standard deviation, 95 % interval and count, as tables show them."""
-    deviation = "-" if found.deviation is None else f"{found.deviation:.2g}"
+    deviation = decimals(found.deviation, 2)
     interval = "-" if found.interval is None else " to ".join(map(decimals, found.interval))
     return [decimals(found.mean), deviation, interval, str(found.count)]
 
 
 def plus_minus(mean: float, deviation: float | None) -> str:
     """Return ``0.887 ± 0.0021``, or the mean alone where there is no deviation."""
-    return f"{mean:.4g}" if deviation is None else f"{mean:.4g} ± {deviation:.2g}"
+    return decimals(mean) + (f" ± {decimals(deviation, 2)}" if deviation is not None else "")
 
 
 def _stem(name: str) -> str:
@@ -118,6 +118,7 @@ def _stem(name: str) -> str:
     return name.rpartition("/")[2]
 
 
+LONGEST = 60  # characters of a list; the edges of a table's bins have thousands
 Curves = dict[str, list[tuple[int, float]]]  # by name of the metric: steps and values
 
 
@@ -171,12 +172,17 @@ def differences(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def format_value(value: Any) -> str:
-    """Return the value of a setting as YAML has it; ``-`` for null, or where it is missing."""
+    """Return the value of a setting as YAML has it, the beginning of a long list; ``-`` for null,
+    or where it is missing.
+    """
     if value is None:
         return "-"
     if isinstance(value, float):
         value = float(f"{value:.12g}")  # 3.7649999999999997 is 3.765
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, list) and len(text) > LONGEST:
+        return f"{text[:LONGEST]}... ({len(value)} values)"
+    return text
 
 
 def _is_class(config: Any) -> bool:

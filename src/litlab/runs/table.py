@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -11,15 +12,15 @@ from litlab.runs import results
 from litlab.runs.find import all_runs, find_run
 from litlab.runs.folder import ROOT, RunFolder, read_or_note, read_record
 from litlab.util.options import Options
-from litlab.util.text import decimals, nearest, print_table
+from litlab.util.text import nearest, print_table
 
-HEADER = ("run", "status", "best", "test", "min", "GiB", "started", "commit")
+HEADER = ("run", "status", "best", "test", "  min", "started", "commit")
 DESCRIPTION = """\
 List the runs in lightning_logs, the newest first: how each ended, its best validation metric and
-the corresponding test metric, minutes, peak memory in GiB, when it was started, and the commit of
-its code (with * where the code had uncommitted changes). The runs of `fit --seeds` and `fit
---folds` are one row, with the mean and standard deviation of their metrics and the sum of their
-minutes.
+the corresponding test metric, minutes, when it was started, and the commit of its code (with *
+where the code had uncommitted changes). The runs of `fit --seeds` and `fit --folds` are one row,
+with the mean and standard deviation of their metrics and the sum of their minutes. A terminal with
+fewer than 100 columns shows neither start nor commit.
 
   %(prog)s                          all runs
   %(prog)s mine --sort test/acc     those of one experiment, the best first
@@ -48,7 +49,14 @@ def main(arguments: list[str]) -> int:
     if chosen.json:
         print(json.dumps(rows, indent=2))
     elif rows:
-        show_table(HEADER, [_cells(row, chosen.sort) for row in rows])
+        # Those of a sweep are many, and have a table of their own
+        shown = [row for row in rows if chosen.experiment or not row["run"].startswith("sweeps/")]
+        if shown != rows:
+            print(f"Without {len(rows) - len(shown)} of sweeps, which `runs sweeps` lists")
+        rows = shown
+        # A narrow terminal has no room for when it was started and its commit
+        count = len(HEADER) - 2 * (shutil.get_terminal_size((160, 24)).columns < 100)
+        show_table(HEADER[:count], [[*_cells(row, chosen.sort)][:count] for row in rows])
         for row in rows:
             if row.get("reason"):
                 place = ", ".join(
@@ -123,14 +131,16 @@ def _cells(row: dict[str, Any], metric: str | None) -> Iterator[str]:
     yield row["run"]
     # A group says how many of its fits are finished
     status = f"{row['members']}, {row['status']}" if "members" in row else row["status"]
+    status += ", generated" * row["generated_data"]
     yield status + ", a file is damaged" * bool(row["problems"])
-    # The metric that chose the checkpoint, and that of the test that belongs to it
-    note = " on generated data" if row["generated_data"] else ""
-    for name in (metric or (row.get("best") or {}).get("monitor"), results.test_name(row)):
-        yield f"{name} {format_metric(row, name)}{note}" if name else "-"
-    yield decimals((row.get("seconds") or 0) / 60)
-    yield decimals(row.get("peak_memory_gib"))
-    yield (row.get("started") or "-")[:16].replace("T", " ")
+    # The metric that chose the checkpoint, and that of the test that belongs to it, alone where
+    # they have one name
+    best, test = metric or (row.get("best") or {}).get("monitor"), results.test_name(row)
+    yield f"{best} {format_metric(row, best)}" if best else "-"
+    is_same = best and test and best.partition("/")[2] == test.partition("/")[2]
+    yield f"{'' if is_same else f'{test} '}{format_metric(row, test)}" if test else "-"
+    yield f"{(row.get('seconds') or 0) / 60:5.1f}"
+    yield (row.get("started") or "-")[5:16].replace("T", " ") or "-"
     yield (row.get("commit") or "-")[:7] + ("*" if row.get("dirty") else "")
 
 

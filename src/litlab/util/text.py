@@ -1,6 +1,7 @@
 """Words and numbers for people: in messages, and in tables."""
 
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-_NARROW = 15  # characters
+_NARROW = 14  # characters
 
 
 def nearest(name: str, names: Iterable[str], otherwise: str = "") -> str:
@@ -40,9 +41,14 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def decimals(value: float | None) -> str:
-    """Return a number as tables show it; a dash for none."""
-    return "-" if value is None else f"{value:.4g}"
+def decimals(value: float | None, digits: int = 4) -> str:
+    """Return a number as tables show it, with as many digits also where they are zeros (0.8880
+    beside 0.8861); a dash for none.
+    """
+    if value is None:
+        return "-"
+    is_large = 10 ** (digits - 1) <= abs(value) < 1e7
+    return f"{value:.0f}" if is_large else f"{value:#.{digits}g}".rstrip(".")
 
 
 def print_table(table: "Table") -> None:
@@ -54,12 +60,23 @@ def print_table(table: "Table") -> None:
 
     console = Console(width=shutil.get_terminal_size((160, 24)).columns, highlight=False)
     wide = console.options.update(width=9999)
-    least = 1
-    for column in table.columns:
-        need = measure_renderables(console, wide, [column.header, *column.cells])
-        # Cells that are narrow, or one word, are not broken into lines.
-        column.no_wrap = need.maximum <= _NARROW or not need.span
-        column.min_width = need.maximum if column.no_wrap else need.minimum
-        least += column.min_width + 3  # the space and lines around a cell
-    console.width = max(console.width, least)
-    console.print(table, crop=False)
+    needs = [
+        measure_renderables(console, wide, [column.header, *column.cells])
+        for column in table.columns
+    ]
+    # Cells that are narrow, or one word, are not broken into lines
+    least = [need.maximum if need.maximum <= _NARROW else need.minimum for need in needs]
+    widths = [need.maximum for need in needs]
+    # The space and lines around the cells
+    around = 3 * len(widths) + 1 if table.box else 2 * len(widths) - 2
+    # The widest column gives first: of rich's own widths some words would need more
+    while sum(widths) > max(console.width - around, sum(least)):
+        widest = max(range(len(widths)), key=lambda at: (widths[at] > least[at], widths[at]))
+        widths[widest] -= 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width
+    console.width = max(console.width, sum(widths) + around)
+    with console.capture() as printed:
+        console.print(table, crop=False)
+    # Spaces at the end of a wide line would become an empty one
+    print(re.sub(r" +(?=( |\x1b\[[\d;]*m)*$)", "", printed.get(), flags=re.MULTILINE), end="")

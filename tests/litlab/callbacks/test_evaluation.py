@@ -14,6 +14,7 @@ from torchmetrics.functional import calibration_error, confusion_matrix, f1_scor
 
 from litlab.callbacks import Baselines, ConfusionMatrix, evaluation
 from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
+from litlab.util.text import decimals
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.recorder import Recorder, RunRecorder
 
@@ -63,8 +64,8 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
     _, metrics = run(tmp_path, Baselines(), Compared())
     loss = float(metrics["test/loss"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[-3:]]
-    assert lines == [["Tiny", f"{loss:.4g}"], ["majority", "1e+06", "0.25"],
-                     ["n-gram", "[1,", "2]", "0.5"]]  # fmt: skip
+    assert lines == [["Tiny", decimals(loss)], ["majority", "1000000", "0.2500"],
+                     ["n-gram", "[1,", "2]", "0.5000"]]  # fmt: skip
     saved = json.loads((tmp_path / "baselines.json").read_text())
     assert saved == {"Tiny": {"test/loss": loss}, **Compared().baselines()}
     run(tmp_path / "part", Baselines(), Compared(), limit_test_batches=1)

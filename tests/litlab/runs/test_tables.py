@@ -51,30 +51,52 @@ def test_the_newest_first_with_its_results(root, show):
         "night/forecast/version_12",
         "cifar_vgg/version_0: RuntimeError: it broke (epoch 1, line a.py:7)",
     ]  # fmt: skip
-    assert rows["run"] == ["status", "best", "test", "min", "GiB", "started", "commit"]
+    assert rows["run"] == ["status", "best", "test", "min", "started", "commit"]
     cells = rows["cifar/version_1"]
-    assert cells[:5] == ["finished", "val/acc 0.9", "test/acc 0.88", "1.5", "1.25"]
+    assert cells[:4] == ["finished", "val/acc 0.9000", "0.8800", "1.5"]
     assert cells[-1] == "1234567*"
     assert rows["cifar/version_0"][-1] == "f" * 7
-    assert rows["cifar_vgg/version_0"][1] == "val/acc 0.99 on generated data"
+    assert rows["cifar_vgg/version_0"][:2] == ["failed, generated", "val/acc 0.9900"]
     results = {"test/iou[/dog]": 0.75, "test/x": 2.5}
-    write_run(root, "iou/version_0", monitor="val/iou[cat]", test=results)
+    write_run(root, "iou/version_0", best=0.25, monitor="val/iou[cat]", test=results)
     shown = show(table.main, "iou", "--sort", "test/x")["iou/version_0"]
-    assert shown[1:3] == ["test/x 2.5", "test/iou[/dog] 0.75"], (
+    assert shown[1:3] == ["test/x 2.500", "test/iou[/dog] 0.7500"], (
         "names are no markup, and what is sorted by is shown"
     )
+
+
+def test_runs_of_sweeps_are_counted_and_shown_where_they_are_named(root, show):
+    write_run(root, "sweeps/night/trial_0000/seed_0/version_0", hours_ago=1)
+    rows = show(table.main)
+    assert next(iter(rows)) == "Without 1 of sweeps, which `runs sweeps` lists"
+    assert not [name for name in rows if name.startswith("sweeps/")]
+    assert "sweeps/night/trial_0000/seed_0/version_0" in show(table.main, "sweeps")
+
+
+def test_a_narrow_terminal_has_the_results(root, show, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert show(table.main)["cifar/version_1"] == ["finished", "val/acc 0.9000", "0.8800", "1.5"]
 
 
 def test_a_group_is_one_row_and_its_runs_are_shown_where_it_is_named(root, show):
     write_group(root, "cifar/seeds_0", [0.8, 0.9], hours_ago=3)
     rows = show(table.main, "cifar", "--sort", "val/acc")
     assert [*rows][1:] == ["cifar/version_1", "cifar/seeds_0", "cifar/version_0"]
-    assert rows["cifar/seeds_0"][:2] == ["2 of 3, finished", "val/acc 0.85 ± 0.05"]
+    assert rows["cifar/seeds_0"][:2] == ["2 of 3, finished", "val/acc 0.8500 ± 0.050"]
     by_loss = [*show(table.main, "cifar", "--sort", "test/loss")][1:]
     assert by_loss == ["cifar/version_1", "cifar/version_0", "cifar/seeds_0"]
     members = ["cifar/seeds_0/seed_1/version_0", "cifar/seeds_0/seed_0/version_0"]
     assert [*show(table.main, "cifar/seeds_0")][1:] == members
     assert [*show(table.main, "cifar/seeds_0/seed_0")][1:] == members[1:]
+
+
+def test_a_long_list_is_cut(root, show, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for number in (0, 1):
+        run = write_run(root, f"table/version_{number}")
+        run.config.write_text(yaml.safe_dump({"edges": [number, *range(1000)]}))
+    cells = show(compare.main, "table/version_0", "table/version_1")["edges"]
+    assert [len(cell) < 90 and cell.endswith("... (1001 values)") for cell in cells] == [True] * 2
 
 
 def test_runs_side_by_side(root, show):
@@ -94,8 +116,8 @@ def test_runs_side_by_side(root, show):
         "model": ["SmallCNN", "SmallCNN", "SmallCNN", "B"],
         "model.num_layers": ["-", "-", "-", "3"],
         "trainer.callbacks.Pictures.images": ["-", "-", "-", "32"],
-        "val/acc": ["0.8", "0.9", "0.85 ± 0.05", "-"],
-        "test/loss": ["3.5", "2.5", "-", "-"],
+        "val/acc": ["0.8000", "0.9000", "0.8500 ± 0.050", "-"],
+        "test/loss": ["3.500", "2.500", "-", "-"],
         "versions.torch": ["2.15.0", "2.14.0", "-", "-"],
         "dirty": ["false", "true", "false", "false"],
     }
@@ -149,13 +171,19 @@ def test_a_damaged_file_marks_its_row_and_the_others_are_listed(root, show, kind
         assert [
             line for line in rows if line.startswith(f"lightning_logs/bad/{name}/{name}.json: ")
         ]
-    assert rows["cifar/version_1"][:2] == ["finished", "val/acc 0.9"]
+    assert rows["cifar/version_1"][:2] == ["finished", "val/acc 0.9000"]
     assert find_run("last").name == "cifar/version_1"
     rows = show(compare.main, *(f"bad/{name}" for name in names), "cifar/version_1")
-    assert rows["val/acc"] == ["0.8", "-", "0.8", "0.9"]
+    assert rows["val/acc"] == ["0.8000", "-", "0.8000", "0.9000"]
     assert rows["commit"][:2] == [COMMIT, COMMIT]
     assert table.main("bad --json --sort val/acc".split()) == 0
     assert len(json.loads(capsys.readouterr().out)) == 3
+
+
+def test_costs_are_rounded(root, show):
+    run = write_run(root, "cifar/version_2")
+    write(run.metrics, seconds=3.7649999999999997)
+    assert show(compare.main, "cifar/version_2", "cifar/version_1")["seconds"] == ["3.765", "90.00"]
 
 
 def test_nothing_that_is_printed_controls_the_terminal(root, capsys):

@@ -17,7 +17,7 @@ from litlab.metrics import StageMetrics
 from litlab.util.metrics import choose_mode, metric_direction
 from litlab.util.splitmix import GOLDEN, next_number
 from litlab.util.steps import count_steps, epochs_of_run
-from litlab.util.text import print_table
+from litlab.util.text import decimals, print_table
 from litlab.util.yaml import dump_config, find_line, read_mapping
 from tests.processes import Python
 
@@ -83,6 +83,25 @@ def test_a_table_is_wider_than_the_terminal_rather_than_cut(monkeypatch, capsys)
     )
     print_table(table)
     assert "--trainer.strategy.tensor_parallel_size=2 " in capsys.readouterr().out
+
+    # One whose words fit is no wider than the terminal, and has no spaces at its end.
+    monkeypatch.setenv("COLUMNS", "40")
+    table = Table("", "a", "b", box=None, pad_edge=False)
+    table.add_row("word " * 9, "one two " * 5, "x" * 12)
+    print_table(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line for line in lines if line.endswith(" ")] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.888, "0.8880"), (0.0, "0.000"), (12.0, "12.00"), (999.96, "1000"), (12345.6, "12346"),
+     (1e-5, "1.000e-05"), (2.5e9, "2.500e+09"), (-3.0, "-3.000"), (math.nan, "nan"),
+     (None, "-")],
+)  # fmt: skip
+def test_numbers_have_four_digits(value, text):
+    assert decimals(value) == text
 
 
 FAULTS = """

@@ -16,7 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from litlab.errors import UserError
 from litlab.util.device import synchronize
 from litlab.util.steps import Enough, LapTimer, describe, epoch_steps, is_finite
-from litlab.util.text import some
+from litlab.util.text import decimals, some
 
 WARM_UP = 2  # optimizer steps that are checked, not timed
 SECONDS = 5.0  # for the timed steps, approximately; and for the validation
@@ -103,10 +103,10 @@ class Probe(LapTimer):
             raise UserError(f"model: the loss is {loss} in the first steps, {reason}")
         if not is_first:
             return
-        self.facts += [("loss at start", f"{loss:.4g}")]
+        self.facts += [("loss at start", decimals(loss))]
         if self._guess is not None:
             times = loss / self._guess
-            self.facts += [("loss of a guess", f"{self._guess:.4g}")]
+            self.facts += [("loss of a guess", decimals(self._guess))]
             # A lower one is not a fault: a network may start from a baseline, or from trained
             # weights.
             advice = "check the scale of the inputs and of the network's last layer"

@@ -8,7 +8,7 @@ import io
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -134,6 +134,9 @@ LIMITS = ("limit_train_batches", "limit_val_batches", "limit_test_batches", "ove
 STAGES = {"val": "-", "train": "--"}  # and the line that it is drawn with
 MOST_CURVES = 9
 MOST_ROWS = 30  # of a table
+WIDE = 1.4  # times as wide as high: a picture that has a row of its own
+LONG = 6  # characters of 0.1234
+FEW = 50  # points of a curve, each with a mark
 
 
 def build_page(facts: Sequence[Facts], command: str) -> str:
@@ -222,12 +225,17 @@ def list_pictures(facts: Facts) -> list[Markup]:
     """Return what callbacks have left in the folder of a run. Links are not followed, as they may
     lead anywhere.
     """
-    files = [file for file in sorted(facts.run.path.iterdir()) if not file.is_symlink()]
+    # Pictures first, then tables
+    paths = sorted(facts.run.path.iterdir(), key=lambda path: (path.suffix != ".png", path.name))
+    files = [file for file in paths if not file.is_symlink()]
     blocks = []
     for file in files:
         name = file.stem.replace("_", " ")
         if file.suffix == ".png":
-            blocks.append(show.picture(encode("png", file.read_bytes()), name))
+            content = file.read_bytes()
+            width, height = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))
+            kind = "wide" if width > WIDE * height else ""
+            blocks.append(show.picture(encode("png", content), name, kind))
         elif file.suffix == ".csv" and name != "predictions":
             lines = list(
                 csv.reader(file.read_text(encoding="utf-8", errors="replace").splitlines())
@@ -237,10 +245,21 @@ def list_pictures(facts: Facts) -> list[Markup]:
                 if len(lines) > MOST_ROWS + 1
                 else ""
             )
-            blocks.append(
-                show.table(lines[0], lines[1 : MOST_ROWS + 1], name + more) if lines else ""
+            rows = zip(
+                *map(shorten, zip_longest(*lines[1 : MOST_ROWS + 1], fillvalue="")), strict=True
             )
+            blocks.append(show.table(lines[0], [*rows], name + more) if lines else "")
     return blocks
+
+
+def shorten(column: Sequence[str]) -> Sequence[str]:
+    """Return the cells of a table's column with four digits, where they are longer numbers."""
+    if not any("." in cell and len(cell) > LONG for cell in column):
+        return column
+    try:
+        return [decimals(float(cell)) if cell else "" for cell in column]
+    except ValueError:  # texts or times
+        return column
 
 
 def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
@@ -254,9 +273,8 @@ def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
             if stage in STAGES and not stem.endswith("_step"):
                 label = run if stage == "val" else ""
                 steps, values = zip(*points, strict=True)
-                stems.setdefault(stem, []).append(
-                    (label, steps, values, f"C{number % 10}{STAGES[stage]}")
-                )
+                line = f"C{number % 10}{STAGES[stage]}" + "o" * (len(points) < FEW)
+                stems.setdefault(stem, []).append((label, steps, values, line))
     ordered = sorted(stems, key=lambda stem: (stem != "loss", stem))
     return [
         show.figure(draw_lines(stems[stem], "step"), f"{stem} (dashed: training)")
@@ -277,7 +295,7 @@ def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
     for facts in runs.values():
         hardware = facts.origin.get("hardware") or {}
         device = hardware.get("device_name") or hardware.get("device")
-        minutes = decimals(facts.metrics.get("seconds", 0) / 60)
+        minutes = f"{facts.metrics.get('seconds', 0) / 60:.2f}"
         cost = {"status": facts.status, "device": device, "minutes": minutes}
         costs.append(
             cost
@@ -307,4 +325,6 @@ def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
 
 def show_entries(runs: Mapping[str, Facts], rows: Mapping[str, Sequence[Any]]) -> Markup:
     cells = [[key, *map(format_value, values)] for key, values in rows.items()]
-    return show.table(["", *runs], cells) if rows else show.text("They are the same.")
+    return (
+        show.table(["", *runs], cells, kind="entries") if rows else show.text("They are the same.")
+    )

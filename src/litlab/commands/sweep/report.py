@@ -2,14 +2,14 @@
 figures.
 """
 
-import re
 import shlex
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import optuna
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from optuna.trial import FrozenTrial, TrialState
 
 from litlab.commands.sweep.spec import Spec, make_overlay
@@ -38,11 +38,11 @@ def show_value(trial: FrozenTrial) -> str:
 
 
 def show_settings(trial: FrozenTrial) -> str:
-    values = {
-        name: decimals(value) if isinstance(value, float) else value
-        for name, value in trial.params.items()
-    }
-    return " ".join(f"{name}={value}" for name, value in values.items())
+    return " ".join(f"{name}={show_setting(value)}" for name, value in trial.params.items())
+
+
+def show_setting(value: Any) -> str:
+    return decimals(value) if isinstance(value, float) else str(value)
 
 
 def describe(spec: Spec, trial: FrozenTrial) -> str:
@@ -93,9 +93,14 @@ def write_best(spec: Spec, study: optuna.Study) -> Path:
 def write_report(spec: Spec, study: optuna.Study) -> Path:
     from plotly.offline import get_plotlyjs
 
+    # A column for each setting
+    trials = {str(trial.number): trial for trial in list_counted(study)}
+    names = list(dict.fromkeys(chain(*(trial.params for trial in trials.values()))))
     header, rows = list_rows(spec, study)
-    for row in rows:  # a narrow page breaks lines within the names of settings
-        row[3] = Markup(re.sub(r"(?<=[a-z])([.=_])", r"\1<wbr>", str(escape(row[3]))))
+    header[3:4] = names
+    for row in rows:
+        values = trials[row[0]].params
+        row[3:4] = [show_setting(values[name]) if name in values else "-" for name in names]
     sections: list[Section] = [("Trials", [show.table(header, rows)])]
 
     # Optuna's figures; Plotly itself is one file beside the page, which so works offline.

@@ -9,14 +9,34 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?( ± \S+)?")  # of a metric, with its spread
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
 )
+
+
+def add_breaks(text: str) -> Markup:
+    """Return a long name so that a narrow column breaks it after a dot or slash."""
+    return Markup(re.sub(r"(?<=\w)[./](?=\w)", r"\g<0><wbr>", str(escape(text))))
+
+
+def list_numeric(rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the columns, after the first one, that have nothing but numbers, or a dash."""
+    columns = list(enumerate(zip(*rows, strict=True)))[1:]
+    return [
+        number
+        for number, cells in columns
+        if all(cell in ("", "-") or _NUMBER.fullmatch(cell) for cell in cells)
+    ]
+
+
+_ENVIRONMENT.filters["add_breaks"] = add_breaks
+_ENVIRONMENT.globals["list_numeric"] = list_numeric
 # show.table(...) returns HTML, see there
 show: Any = _ENVIRONMENT.get_template("blocks.html").module
 Section = tuple[str, Sequence[Markup]]  # heading and blocks

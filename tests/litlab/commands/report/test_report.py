@@ -8,19 +8,21 @@ import numpy as np
 import pytest
 
 from litlab.runs.folder import read_json, write_json
+from litlab.util.text import decimals
 
 SECTIONS = ["results", "curves", "settings", "cost", "made-from", "how-to-repeat-it"]
 
 
 def cells(section: str, first: str) -> list[str]:
     """The other cells of a row."""
-    rows = re.findall(r"<tr>(.*?)</tr>", section, re.DOTALL)
+    rows = re.findall(r"<tr>(.*?)</tr>", section.replace("<wbr>", ""), re.DOTALL)
     texts = [re.findall(r"<t[hd][^>]*>(?:<[^>]+>)*([^<]*)", row) for row in rows]
     return {name: others for name, *others in texts}[first]
 
 
 def test_image_classifier(report, images_run):
     (images_run.path / "mine.csv").write_text("step,error\n" + "1,<b>2</b>\n" * 40)
+    (images_run.path / "numbers.csv").write_text("step,acc,of\n1,0.123456,0.5\n2,1,0.75\n3\n")
     (images_run.path / "predictions.csv").write_text("secret\n1\n")
     (images_run.path / "baselines.json").write_text('{"SmallCNN": {}, "mean": {"test/acc": 0.125}}')
     (images_run.path / "link.csv").symlink_to(images_run.path / "mine.csv")
@@ -32,7 +34,7 @@ def test_image_classifier(report, images_run):
 
     # What the test of the run has counted, and what callbacks have left.
     accuracy = read_json(images_run.metrics)["test"]["test/acc"]
-    assert cells(page.section("results"), "test/acc") == [f"{accuracy:.4g}", "0.125"]
+    assert cells(page.section("results"), "test/acc") == [decimals(accuracy), "0.1250"]
     shown = page.section("pictures-and-tables")
     recalls = [float(cells(shown, f"class_{number}")[2]) for number in range(10)]
     assert np.mean(recalls) == pytest.approx(accuracy, abs=1e-3)
@@ -42,9 +44,12 @@ def test_image_classifier(report, images_run):
             in shown
         )
     assert re.findall("<figcaption>(.*?)</figcaption>", shown) == [
-        "calibration", "classes", "confusion matrix", "mine, the first 30 of 40 rows"
+        "calibration", "confusion matrix", "classes", "mine, the first 30 of 40 rows",
+        "numbers",
     ]  # fmt: skip
     assert shown.count("&lt;b&gt;2&lt;/b&gt;") == 30
+    rows = [cells(shown.partition("numbers</figcaption>")[2], str(step)) for step in (1, 2)]
+    assert rows == [["0.1235", "0.5"], ["1.000", "0.75"]]
 
     # Settings and origin.
     assert "\nmodel.width: 8\n" in page.section("settings")
@@ -86,7 +91,7 @@ def test_several_runs(report, logs):
     page = report(*names)
     assert page.ids == SECTIONS
     runs = [read_json(logs / name / "metrics.json")["test"]["test/acc"] for name in names[:2]]
-    assert cells(page.section("results"), "test/acc")[:2] == [f"{value:.4g}" for value in runs]
+    assert cells(page.section("results"), "test/acc")[:2] == [decimals(value) for value in runs]
     assert cells(page.section("settings"), "seed_everything")[:2] == ["0", "1"]
     drawing = re.findall(r"svg\+xml;base64,([^\"]+)", page.section("curves"))[0]
     assert "table/version_1" in base64.b64decode(drawing).decode()  # in the legend
@@ -94,4 +99,4 @@ def test_several_runs(report, logs):
     page = report(*names[:2])
     assert page.source == report(*names[:2]).source  # each time the same
     mean, *_, count = cells(page.section("mean-and-spread"), "test/acc")
-    assert (mean, count) == (f"{np.mean(runs):.4g}", "2")
+    assert (mean, count) == (decimals(float(np.mean(runs))), "2")

@@ -191,6 +191,7 @@ class Node {
     return this.parts.flat().map((part) => part.text ? part.text() : String(part)).join(" ");
   }
 }
+globalThis.innerWidth = 500;
 globalThis.document = { createElement: () => new Node() };
 """
 

@@ -64,7 +64,8 @@ def test_to_the_end_and_further(sweep, children):
     text = (sweep.folder / page).read_text()
     assert len(text) < 300_000
     assert (folder / "report" / "plotly.min.js").is_file()
-    for title in ("val/mse by trial", "val/mse over each setting", "at each validation"):
+    titles = ["val/mse by trial", "val/mse over each setting", "at each validation"]
+    for title in (*titles, '<th scope="col" class="number">model.<wbr>hidden_size</th>'):
         assert title in text
 
 

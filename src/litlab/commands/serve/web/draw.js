@@ -93,7 +93,9 @@ function ticks(low, high, count = 5) {
 
 // The last rows of the past, what follows, and its interval.
 function forecastPlot(name, answer) {
-  const width = 680, height = 220, left = 56, right = 10, top = 12, bottom = 26;
+  // As wide as it is shown, so that its text stays readable on a telephone
+  const width = Math.min(680, innerWidth - 66);
+  const height = 236, left = 56, right = 10, top = 12, bottom = 42;
   const past = answer.past.values[name], future = answer.forecast[name];
   const shown = Math.min(past.length, Math.max(24, 2 * future.length));
   const before = past.slice(-shown), times = [...answer.past.times.slice(-shown), ...answer.times];
@@ -122,9 +124,9 @@ function forecastPlot(name, answer) {
   plot.append(shape("line", { class: "now", x1: x(shown - 1), x2: x(shown - 1), y1: top, y2: height - bottom }));
   plot.append(shape("path", { class: "past", d: line(before, 0) }));
   plot.append(shape("path", { class: "future", d: line([last, ...future], shown - 1) }));
-  const labels = [[0, "start"], [shown - 1, "middle"], [times.length - 1, "end"]];
-  for (const [place, anchor] of labels) {
-    plot.append(shape("text", { x: x(place), y: height - 8, "text-anchor": anchor }, times[place]));
+  const labels = [[0, "start", 24], [shown - 1, "end", 8], [times.length - 1, "end", 24]];
+  for (const [place, anchor, up] of labels) {
+    plot.append(shape("text", { x: x(place), y: height - up, "text-anchor": anchor }, times[place]));
   }
   return element("figure", {}, element("h2", {}, name), plot);
 }
