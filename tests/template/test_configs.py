@@ -45,10 +45,9 @@ pytest.importorskip("timm")
 
 def test_it_is_fitted_trained_and_tested_again(run, short):
     config = CONFIGS / "cifar.yaml"
-    settings = '{"model_name": "resnet10t", "pretrained": false}'
-    network = f'{{"class_path": "timm.create_model", "init_args": {settings}}}'
-    model = f"""
-        --model=Classifier --model.network={network} --model.network.drop_rate=0.1
+    model = """
+        --model=Classifier --model.network=timm.create_model --model.network.model_name=resnet10t
+        --model.network.pretrained=false --model.network.drop_rate=0.1
         --model.optimizer=torch.optim.AdamW
     """.split()
     run(

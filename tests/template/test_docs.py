@@ -22,8 +22,11 @@ NOT_RUN = re.compile(
     r"make |source |\.venv/bin/|pip |uv |touch |docker |curl |git |rm |#|tensorboard |torchrun "
     rf"|head |export |python (?!-m {PACKAGE} )|{PROJECT}(new|rename|doctor|schema)\b"
 )
-# What a command says that is right, and finds neither run nor data here
-FINDS_NOTHING = re.compile(r"there is no such run|data\.path: there is no|no run|not been started")
+# What a command says that is right, and finds neither run nor data here, or another's best.yaml
+FINDS_NOTHING = re.compile(
+    r"there is no such run|data\.path: there is no|no run|not been started"
+    "|best.yaml: something else is there"
+)
 
 
 def build(docs: Path, site: Path) -> subprocess.CompletedProcess[str]:

@@ -32,16 +32,3 @@ def test_callback_optimizer_and_residual_network(run, short, tmp_path):
     run("fit --config", config, *short(config), *own.split(), "--trainer.max_epochs=3").check()
     # The callback has ended it
     assert read_json(tmp_path / "lightning_logs/mlp/version_0/metrics.json")["epochs"] == 1
-
-
-def test_a_head_for_each_target_of_a_table(run, tmp_path):
-    rows = "".join(f"{i},{i % 7},{2 * i + 1},{-i}\n" for i in range(200))
-    (tmp_path / "table.csv").write_text(f"a,b,up,down\n{rows}")
-    run(f"""
-        fit --config {CONFIGS}/tabular.yaml --data.dataset=csv --data.path=table.csv
-        --data.target=[up,down] --data.batch_size=20 --model=Regressor
-        --model.network=own_parts.TwoHeads --model.optimizer.lr=0.01 --trainer.max_epochs=4
-        --trainer.log_every_n_steps=1 --trainer.accelerator=cpu --ema=null
-    """).check()
-    test = read_json(tmp_path / "lightning_logs/tabular/version_0/metrics.json")["test"]
-    assert min(test["test/r2_up"], test["test/r2_down"]) > 0.9

@@ -62,6 +62,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
         "cifar": "--model.width=16",
         "text": "--model.network.embed_dim=16",
         "forecast": "--model.network.hidden_size=8",
+        "tabular": "--model.network.hidden_sizes=[8]",
     }
     # Of the run that `make fit` leaves, which is below
     projects.sort(key=lambda command: " report " in command)

@@ -35,6 +35,15 @@ class Ensemble(nn.Module):
         self.members = nn.ModuleList(members)
         self.vectorize = vectorize
 
+    @property
+    def parallel_plan(self) -> Any:
+        """The `ParallelPlan` of the members, where they have one."""
+        plan = self.members[0].parallel_plan
+        patterns: dict[str, Any] = vars(plan)
+        return type(plan)(
+            **{name: [f"members.*.{part}" for part in parts] for name, parts in patterns.items()}
+        )
+
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Return logits, see the class, for what a member takes."""
         if self.training and self.vectorize:

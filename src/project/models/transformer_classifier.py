@@ -56,7 +56,7 @@ class TransformerClassifier(Classifier):
                 "model.network.ngrams: it needs TextData that shows each text as it was counted; "
                 "set data.long_texts to truncate, or model.network.ngrams to 0"
             )
-        texts = data.samples("train")
+        texts: Any = data.train_dataloader().dataset
         numbers = torch.arange(len(texts)).split(256)
         counted, *members = parts
         counted.count(texts[some] for some in progress_bar(numbers, desc="Counting n-grams"))

@@ -88,7 +88,7 @@ class SegmentRNN(WindowForecast):
                 f"model.network.last_rows: {rows} is more than the {context_length} of the data's "
                 "window; set no more, or a longer data.context_length"
             )
-        if segment_length > rows:
+        if hidden_size and segment_length > rows:
             raise UserError(
                 f"model.network.segment_length: {segment_length} is more than the {rows} rows that "
                 "are read; set no more"

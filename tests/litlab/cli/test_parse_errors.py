@@ -140,7 +140,6 @@ def test_a_mistake_is_one_line_whose_advice_works(run, write, tmp_path, mistake,
     [
         ("fit", "the following arguments are required: data, model; give --config FILE"),
         ("test --config mine.yaml", "test: there are no weights to use; give --run RUN"),
-        ("predict --config mine.yaml", "--input: it is not set"),
         ("fit --config mine.yaml --ckpt_path=no.ckpt", "checkpoint no.ckpt: there is no such file"),
     ],
 )

@@ -153,7 +153,10 @@ def test_a_group_has_the_same_settings(recorded, run):
         (["--seeds", "7"], "'7' is not valid; give two or more, each once, such as 0,1,2"),
         (["--seeds=0,-1"], "'0,-1' is not valid"),
         (["--seeds=0,0"], "'0,0' is not valid"),
-        (["--data=BoringDataModule", "--folds=5"], "no setting 'fold'"),
+        (
+            ["--data=lightning.pytorch.demos.boring_classes.BoringDataModule", "--folds=5"],
+            "no setting 'fold'",
+        ),
         (["--seeds=0,1", "--resume", "auto"], "--seeds: it doesn't go together with --resume"),
         (["--seeds=0,1", "--folds=2"], "--seeds: it doesn't go together with --folds"),
         (["--seeds=0,1", "--trainer.logger=false"], "no metrics are kept; unset them"),

@@ -109,7 +109,7 @@ def test_the_future_comes_from_rows_without_a_target(later, tmp_path):
         (lambda frame: frame.assign(price="soon"), "--input: 63 of 63 rows can't be used"),
         (
             lambda frame: frame[::7],
-            "--input: 56% of the times are there twice or off the step of D",
+            "--input: 56% of the times of 's7' are off the step of D",
         ),
     ],
 )
