@@ -3,16 +3,15 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jsonargparse import ArgumentParser
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
-
-from litlab.parallel.plan import ParallelPlan
 
 
 class Ensemble(nn.Module):
@@ -38,11 +37,12 @@ class Ensemble(nn.Module):
         self.vectorize = vectorize
 
     @property
-    def parallel_plan(self) -> ParallelPlan:
-        """The plan of the members, where they have one."""
-        plan = cast(ParallelPlan, self.members[0].parallel_plan)
-        return ParallelPlan(
-            **{name: [f"members.*.{part}" for part in parts] for name, parts in vars(plan).items()}
+    def parallel_plan(self) -> Any:
+        """The `ParallelPlan` of the members, where they have one."""
+        plan: Any = self.members[0].parallel_plan
+        patterns = vars(plan).items()
+        return replace(
+            plan, **{name: [f"members.*.{part}" for part in parts] for name, parts in patterns}
         )
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
