@@ -292,9 +292,10 @@ def test_advice_on_settings(run, short, name, wrong, says, right):
     small = [] if name == "table" else short(CONFIGS / f"{name}.yaml")
     limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
     command = ["fit", f"--config={CONFIGS / name}.yaml", *small, *limits]
-    done = run(*command, *shlex.split(wrong))
-    assert done.code == 2, done.out + done.err
-    [error] = [line for line in done.err.splitlines() if line.startswith("error: ")]
-    assert says in error
+    for check in ([], ["--check"]):
+        done = run(*command, *check, *shlex.split(wrong))
+        assert done.code == 2, done.out + done.err
+        [error] = [line for line in done.err.splitlines() if line.startswith("error: ")]
+        assert says in error
     done = run(*command, *shlex.split(right))
     assert done.code == 0, done.err

@@ -7,7 +7,7 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.util.metrics import check_monitor, choose_mode
+from litlab.util.metrics import choose_mode
 
 
 class RunEarlyStopping(EarlyStopping):
@@ -23,6 +23,8 @@ class RunEarlyStopping(EarlyStopping):
         **options: As of Lightning's.
     """
 
+    section = "early_stopping"  # of the config
+
     def __init__(
         self, monitor: str, mode: Literal["min", "max"] | None = None, **options: Any
     ) -> None:
@@ -31,12 +33,12 @@ class RunEarlyStopping(EarlyStopping):
         if options.get("check_on_train_epoch_end") is None and monitor.startswith(("train", "val")):
             options["check_on_train_epoch_end"] = monitor.startswith("train")
         super().__init__(monitor, mode=mode or "min", **options)
-        self._given_mode = mode
+        self.configured_mode = mode
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         if stage == "fit":
-            mode = choose_mode("early_stopping.mode", self._given_mode, self.monitor, pl_module)
+            mode = choose_mode("early_stopping.mode", self.configured_mode, self.monitor, pl_module)
             if mode != self.mode:
                 self.mode, self.min_delta, self.best_score = mode, -self.min_delta, -self.best_score
 
@@ -44,10 +46,6 @@ class RunEarlyStopping(EarlyStopping):
         """Ask again for the stop that a resumed run had asked for."""
         if self.stopping_reason != EarlyStoppingReason.NOT_STOPPED:
             trainer.should_stop = True
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        check_monitor("early_stopping.monitor", self.monitor, trainer)
-        super().on_validation_end(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.stopping_reason_message:

@@ -12,7 +12,7 @@ from litlab.checkpointing.io import check_local
 from litlab.checkpointing.loops import can_save, ends_within_epoch, precede
 from litlab.runs.folder import RunFolder
 from litlab.types import PositiveFloat, PositiveInt
-from litlab.util.metrics import check_monitor, choose_mode
+from litlab.util.metrics import choose_mode
 
 PATHS = ("best_model_path", "kth_best_model_path", "last_model_path")  # in its state
 EVERY_STEPS = 10  # after which several ranks tell each other the time, and of signals
@@ -49,6 +49,8 @@ class RunCheckpoint(ModelCheckpoint):
             left out and not known.
     """
 
+    section = "checkpoint"  # of the config
+
     def __init__(
         self,
         dirpath: str | None = None,
@@ -76,7 +78,7 @@ class RunCheckpoint(ModelCheckpoint):
         self.keeps_last = save_last
         self.every_n_train_steps = every_n_train_steps
         self.every_minutes = every_minutes
-        self._given_mode = mode
+        self.configured_mode = mode
         self._first_epoch = 0  # since the run was started or resumed
         self.step_saved = 0  # after which the newest of the best ones was written
         self.step_of_last = 0
@@ -100,7 +102,7 @@ class RunCheckpoint(ModelCheckpoint):
 
         # Lightning starts with the worst score of the other direction
         if self.monitor is not None:
-            mode = choose_mode("checkpoint.mode", self._given_mode, self.monitor, pl_module)
+            mode = choose_mode("checkpoint.mode", self.configured_mode, self.monitor, pl_module)
             if mode != self.mode:
                 self.mode, self.kth_value = mode, -self.kth_value
 
@@ -135,7 +137,6 @@ class RunCheckpoint(ModelCheckpoint):
             self.write_last(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        check_monitor("checkpoint.monitor", self.monitor, trainer)
         super().on_validation_end(trainer, pl_module)
         if trainer.state.fn == "fit" and not trainer.sanity_checking and ends_within_epoch(trainer):
             self.write_last(trainer)

@@ -152,6 +152,7 @@ def list_callbacks(configured: Namespace, own: list[Any], run: Run | None) -> li
         run: As of `build_trainer`.
     """
     callbacks = [
+        Preflight(),  # settings against the data, before anything else sees them
         ChannelsLast() if configured.channels_last else None,  # before an average copies weights
         configured.checkpoint,
         configured.early_stopping,
@@ -170,7 +171,6 @@ def list_callbacks(configured: Namespace, own: list[Any], run: Run | None) -> li
         configured.progress,
         configured.model_table,
         # Always
-        Preflight(),  # settings against the data, before the first step
         FreeGradients(),  # before each forward pass
         ExactResume(),  # random numbers, metrics and loops in checkpoints
         RunRecord(run) if run is not None else None,  # metrics.json

@@ -14,6 +14,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.errors import UserError
+from litlab.util.metrics import check_monitor, choose_mode
 from litlab.util.steps import epochs_of_run
 
 ENTRIES = ("training_step", "forward", "configure_optimizers")  # what a fit calls of a model
@@ -28,8 +29,8 @@ class Preflight(Callback):
             that trains.
 
     Raises:
-        UserError: If nothing would be trained, or ReduceLROnPlateau would wait for a metric in
-            vain.
+        UserError: If nothing would be trained, or what waits for a metric would wait in vain, or
+            for the worst one.
     """
 
     def __init__(self, run: Trainer | None = None) -> None:
@@ -41,6 +42,14 @@ class Preflight(Callback):
                 raise UserError(
                     f"trainer.{name}: with 0 nothing is trained; set it higher, or leave it out"
                 )
+        for callback in list_watchers(self.run or trainer):
+            if stage == "fit" and callback.monitor is not None:
+                key = f"{callback.section}.mode"
+                choose_mode(key, callback.configured_mode, callback.monitor, pl_module)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for callback in list_watchers(self.run or trainer):
+            check_monitor(f"{callback.section}.monitor", callback.monitor, trainer)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         run, batches = self.run or trainer, trainer.num_training_batches
@@ -73,6 +82,12 @@ class Preflight(Callback):
                     f"{config.frequency} {config.interval}, but {reason}; set interval: epoch, and "
                     "frequency to the epochs between validations, or choose another scheduler"
                 )
+
+
+def list_watchers(run: Trainer) -> list[Any]:
+    """List the callbacks that watch a metric: those of checkpoints and early stopping."""
+    callbacks: list[Any] = run.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+    return [callback for callback in callbacks if hasattr(callback, "configured_mode")]
 
 
 def find_first_validation(run: Trainer, trainer: Trainer) -> tuple[float, str]:

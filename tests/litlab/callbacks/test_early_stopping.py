@@ -7,6 +7,7 @@ import pytest
 from litlab.callbacks.early_stopping import RunEarlyStopping
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.resume import ExactResume
+from litlab.cli.preflight import Preflight
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, fit
 
@@ -53,7 +54,7 @@ def test_a_metric_that_no_validation_logs_is_refused(tmp_path, caplog):
         ("checkpoint", checkpoint, settings),
     ):
         with pytest.raises(UserError, match=rf"^{key}\.monitor: .*'val/acc'") as refused:
-            fit(tmp_path, Scripted(), callback, **options)
+            fit(tmp_path, Scripted(), Preflight(), callback, **options)
         assert f"warning: {refused.value}" in caplog.messages
 
 
