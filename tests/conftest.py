@@ -34,7 +34,7 @@ IS_WHOLE = PACKAGE == "project" and all(config.is_file() for config in SHIPPED)
 SHIPPED += sorted(ROOT.glob("src/examples/*/config.yaml"))
 # Of processes that use `tests`
 SEARCH_PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-LONGEST = {f"test_{name}.py" for name in "new readme removal rename sweep tutorials".split()}
+LONGEST = {f"test_{name}.py" for name in "new readme removal rename sweep tutorials week".split()}
 IMAGES = "--data.dataset=folder --data.path={images} --data.batch_size=40"
 TEXTS = "--data.dataset=csv --data.path={texts} --data.batch_size=32"
 SERIES = """

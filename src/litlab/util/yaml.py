@@ -59,6 +59,10 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
     try:
         content = yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError) as error:
+        if "\n<<<<<<< " in f"\n{text}":
+            raise UserError(
+                f"{file}: a merge left its conflict in it (<<<<<<<); choose one side"
+            ) from error
         mark = getattr(error, "problem_mark", None)
         place = file if mark is None else f"{file}:{mark.line + 1}"
         problem = getattr(error, "problem", None) or first_line(error)

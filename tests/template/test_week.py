@@ -1,0 +1,138 @@
+"""A week of a team that has made this repository its own, by the commands of docs/updates.md."""
+
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import OFFLINE, ROOT
+from tests.processes import Python
+from tests.template.test_removal import not_of_the_tree
+
+[UPDATE] = re.findall(
+    r"## Updating\n.*?```bash\n(.*?)```", (ROOT / "docs/updates.md").read_text(), re.DOTALL
+)
+WHO = {
+    f"GIT_{role}_{name}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for name, value in (("NAME", "Ann"), ("EMAIL", "ann@team"))
+}
+SHORT = "--trainer.max_epochs 1 --trainer.limit_train_batches 2"
+
+
+class Clone:
+    """A repository with a package of experiments, which `call` runs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def shell(self, script: str) -> str:
+        settings = {**os.environ, **WHO, "GIT_CONFIG_GLOBAL": os.devnull}
+        done = subprocess.run(
+            ["bash", "-euc", script], cwd=self.root, env=settings, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def commit(self) -> None:
+        self.shell("git add --all && git commit --quiet --message changes")
+
+    def call(self, line: str, code: int = 0) -> str:
+        """``python -m LINE``; return what it prints, to stderr where it is refused."""
+        search = f"{self.root}/src{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        variables = {**OFFLINE, "PYTHONPATH": search}
+        process = Python("-m", *line.split(), cwd=self.root, environment=variables)
+        out, err = process.communicate()
+        assert process.wait() == code, out + err
+        return err if code else out
+
+    def replace(self, file: str, old: str, new: str) -> None:
+        path = self.root / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def upstream(tmp_path) -> Clone:
+    """This tree, whose package is called lab: the tests' own is importable under its name."""
+    clone = Clone(tmp_path / "upstream")
+    shutil.copytree(ROOT, clone.root, ignore=not_of_the_tree)
+    clone.shell("git init --quiet --initial-branch main")
+    clone.commit()
+    clone.call("project rename lab")
+    clone.commit()
+    return clone
+
+
+def test_a_team_makes_it_its_own_and_is_updated(upstream, tmp_path):
+    upstream.shell(f"git clone --quiet . {tmp_path}/team")
+    team = Clone(tmp_path / "team")
+
+    # It writes an experiment, edits it, deletes the examples, and takes a name of its own
+    team.call("lab new mine --like linear")
+    team.replace("configs/mine.yaml", "lr: 0.2", "lr: 0.003")
+    shutil.rmtree(team.root / "src/examples")
+    team.commit()
+    team.call("lab rename acme")
+    team.commit()
+    team.call(f"acme fit --config configs/mine.yaml {SHORT}")
+
+    # Upstream adds a file, deletes one, and changes a page; the team had changed litlab
+    (upstream.root / "src/litlab/util/fresh.py").write_text("NEW = 1\n")
+    shutil.rmtree(upstream.root / "src/litlab/commands/doctor")
+    upstream.replace("docs/data.md", "# Data", "# New data")
+    upstream.commit()
+    (team.root / "src/litlab/util/patch.py").touch()
+    (team.root / "docs/own").mkdir()
+    (team.root / "docs/own/page.md").write_text("# Ours\n")
+    team.commit()
+    team.call("acme rename lab")
+    team.commit()
+    team.shell(UPDATE.replace("URL", str(upstream.root)))
+    team.call("lab rename acme")
+    team.commit()
+    assert (team.root / "src/litlab/util/fresh.py").is_file()
+    assert not (team.root / "src/litlab/util/patch.py").exists()
+    assert not [*(team.root / "src/litlab/commands/doctor").glob("*.py")]
+    assert (team.root / "docs/data.md").read_text().startswith("# New data")
+    assert (team.root / "docs/own/page.md").is_file()
+    assert not (team.root / "src/examples").exists()
+    config = team.call("acme fit --config configs/mine.yaml --print_config")
+    assert "acme.models.mine.Mine" in config
+    assert "lr: 0.003" in config
+
+
+def test_two_people_share_a_branch_and_a_folder_of_runs(upstream, tmp_path):
+    upstream.call("lab new mine --like linear")
+    upstream.commit()
+    people = [Clone(tmp_path / name) for name in ("ann", "bob")]
+    for clone, rate in zip(people, ("0.01", "0.02"), strict=True):
+        upstream.shell(f"git clone --quiet . {clone.root}")
+        clone.replace("configs/mine.yaml", "lr: 0.2", f"lr: {rate}")
+        clone.commit()
+        (clone.root / "lightning_logs").symlink_to(tmp_path / "runs")
+    (tmp_path / "runs").mkdir()
+
+    # Both train at once: each has a run of its own, and sees the other's
+    fit = f"fit --config configs/mine.yaml {SHORT}"
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda clone: clone.call(f"lab {fit}"), people))
+    for clone in people:
+        assert len(re.findall(r"mine/version_[01] +finished", clone.call("lab runs"))) == 2
+    assert re.search(
+        r"lr +0\.0[12] +0\.0[12]", people[0].call("lab compare mine/version_0 mine/version_1")
+    )
+
+    # What a merge could not decide is refused until somebody has
+    ann, bob = people
+    ann.shell(f"git pull --quiet --no-rebase {bob.root} main || true")
+    refused = ann.call(f"lab {fit}", code=2)
+    assert re.fullmatch(r"error: configs/mine\.yaml: .*conflict.*\n", refused)
+    ann.shell("git checkout --quiet --theirs configs/mine.yaml")
+    ann.commit()
+    ann.call(f"lab {fit}")
