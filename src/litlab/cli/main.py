@@ -5,6 +5,7 @@ Nothing heavy is imported here, so that ``--help`` and a mistyped command are an
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -86,9 +87,10 @@ def run_experiment(run: Callable[[list[str]], int]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; what ends it becomes one line, or keeps
     its traceback.
     """
-    from litlab.cli.noise import silence_noise
+    from litlab.cli.noise import format_warning, silence_noise
 
     silence_noise()
+    warnings.formatwarning = format_warning
     try:
         return run(sys.argv[1:])
     except Exception as error:
