@@ -49,7 +49,7 @@ class DropRepeated(logging.Filter):
 def format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: Any = None
 ) -> str:
-    """Return a warning as a line that begins with what it says, where Python's begins with a path."""
+    """Return a warning as a line that begins with what it says; Python's begins with a path."""
     file = filename.rpartition("site-packages/")[2]
     return f"warning: {message} ({file}:{lineno})\n"
 
