@@ -23,21 +23,21 @@ and memory. Add overlays and flags; later ones win:
   {command} fit --config configs/mine.yaml --check
   {command} fit --config configs/mine.yaml
   {command} fit --config configs/mine.yaml --trainer.max_epochs 3
-  {command} fit --config configs/mine.yaml --config configs/with/ema.yaml
+  {command} fit --config configs/mine.yaml --config configs/with/my.yaml
 
 A run is named by its folder, its experiment (the newest run), last, or a
 checkpoint; it knows its own config:
   {command} fit --resume last
   {command} test --run mine
-  {command} predict --run mine/version_3 --input photos/ --output out.csv
+  {command} predict --run mine/version_3 --input photos/
   {command} runs mine
   {command} export --run mine --format onnx
   {command} serve --run mine
 
 More help:
-  {command} COMMAND --help                  all its settings
-  {command} COMMAND --model.help MyModel    those of a class; also --data.help
-  {command} COMMAND ... --print_config      the whole config of the run
+  {command} COMMAND --help                all its settings
+  {command} COMMAND --model.help MyModel  those of a class; also of data
+  {command} COMMAND ... --print_config    the whole config of the run
 """
 
 

@@ -61,6 +61,8 @@ def silence_noise() -> None:
     tips.addFilter(DropRepeated())
     enums = logging.getLogger("torch.utils._pytree")
     enums.addFilter(lambda record: "is an Enum subclass" not in record.getMessage())
+    # CUDA's compiler on a machine without a GPU.
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     for message in WARNINGS:
         warnings.filterwarnings("ignore", message=message)
     # LRFinder sets the data up twice.
