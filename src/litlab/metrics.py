@@ -265,7 +265,8 @@ class StageMetrics(nn.Module):
         total, samples = self.loss.compute()
         if not samples:
             return {}
-        return {f"{self.stage}/loss": (total / samples).float(), **self.metrics.compute()}
+        # The loss last, in all tables: what it is measured by is what people look for
+        return {**self.metrics.compute(), f"{self.stage}/loss": (total / samples).float()}
 
     def reset(self) -> None:
         """Start an epoch."""

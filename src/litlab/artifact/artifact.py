@@ -95,7 +95,7 @@ class Artifact:
                 self._load_onnx(file) if form == "onnx" else self._load_torch(form, file)
             )
         except Exception as error:  # runtimes raise what they like for a file that they can't use
-            advice = "pip install '.[export,torchao]', or export the run again"
+            advice = "pip install -e '.[export,torchao]', or export the run again"
             raise UserError(
                 f"{file}: it can't be loaded here ({first_line(error)}); {advice}"
             ) from error

@@ -165,7 +165,8 @@ def draw_confusion_matrix(counts: Tensor, names: list[str]) -> "Figure":
     from matplotlib.figure import Figure
     from torchmetrics.utilities.plot import plot_confusion_matrix
 
-    figure = Figure(figsize=(10, 10), layout="constrained")
+    side = min(10, 4 + len(counts) / 3)  # inches: names of few classes are then read on a page
+    figure = Figure(figsize=(side, side), layout="constrained")
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     has_numbers = len(counts) <= MOST_CLASSES
     plot_confusion_matrix(

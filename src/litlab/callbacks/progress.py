@@ -4,6 +4,8 @@ Lightning's bar is drawn every so many steps, whatever they take, has no loss th
 it, and leaves no metrics of an epoch behind.
 """
 
+import math
+import shutil
 import sys
 import time
 from typing import Any
@@ -16,6 +18,7 @@ from litlab.util.text import decimals
 
 NOT_SHOWN = ("vram/", "memory/", "time/", "lr-")  # in the logs and the summary, too much for a line
 SECONDS_BETWEEN_DRAWS = 0.5
+NARROWEST = 6  # characters of 0.1234: shorter numbers are padded, so that lines can be compared
 
 
 class ProgressBar(TQDMProgressBar):
@@ -28,6 +31,7 @@ class ProgressBar(TQDMProgressBar):
 
     The bar is drawn twice a second: drawing also reads the metrics, which waits for the device.
     Drawn at every step, as Lightning's is, a bar takes half as long as the step of a tiny network.
+    A bar that has ended goes: the lines and the results are what one wants to read.
     """
 
     def __init__(self) -> None:
@@ -37,10 +41,21 @@ class ProgressBar(TQDMProgressBar):
         self._loss: Any = None
         self._epoch: int | None = None  # the running epoch, from 0
         self._epoch_start = 0.0
+        self._widths: dict[str, int] = {}  # of the metrics in the lines so far
+
+    def init_train_tqdm(self) -> Tqdm:
+        return _remove_at_end(super().init_train_tqdm())
+
+    def init_validation_tqdm(self) -> Tqdm:
+        return _remove_at_end(super().init_validation_tqdm())
+
+    def init_test_tqdm(self) -> Tqdm:
+        return _remove_at_end(super().init_test_tqdm())
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
         loss = {} if self._loss is None else {"loss": decimals(float(self._loss))}
-        metrics = super().get_metrics(trainer, pl_module) | loss
+        # The loss first: a narrow terminal cuts off what is last
+        metrics = loss | super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)  # the last letters of the run's folder
         return metrics
 
@@ -53,6 +68,9 @@ class ProgressBar(TQDMProgressBar):
         if self._epoch != self.trainer.current_epoch:
             self._print_epoch()  # the one before, whose means are known only now
             self._begin_epoch()
+        self.train_progress_bar.set_description(
+            self._name_epoch(trainer.current_epoch)
+        )  # as in the line, from 1
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -86,13 +104,36 @@ class ProgressBar(TQDMProgressBar):
     def _begin_epoch(self) -> None:
         self._epoch, self._epoch_start = self.trainer.current_epoch, time.monotonic()
 
+    def _name_epoch(self, epoch: int) -> str:
+        """Return what an epoch is called, as in ``epoch  3/10``, counted from 1."""
+        limit = self.trainer.max_epochs or -1
+        return f"epoch {epoch + 1:{len(str(limit))}}/{limit}" if limit > 0 else f"epoch {epoch + 1}"
+
     def _print_epoch(self) -> None:
         if self._epoch is None or not self.trainer.is_global_zero:
             return
-        limit = self.trainer.max_epochs or -1
-        parts = [f"epoch {self._epoch + 1}/{limit}" if limit > 0 else f"epoch {self._epoch + 1}"]
+        parts = [self._name_epoch(self._epoch)]
         for name, value in sorted(self.trainer.callback_metrics.items()):
             if not name.startswith(NOT_SHOWN) and not name.endswith("_step"):
-                parts.append(f"{name} {decimals(float(value))}")
-        Tqdm.write("  ".join([*parts, f"{time.monotonic() - self._epoch_start:.1f} s"]))
+                text = decimals(float(value))
+                self._widths[name] = max(self._widths.get(name, NARROWEST), len(text))
+                parts.append(f"{name} {text:{self._widths[name]}}")
+        Tqdm.write(_wrap([*parts, f"{time.monotonic() - self._epoch_start:.1f} s"]))
         self._epoch = None
+
+
+def _remove_at_end(bar: Tqdm) -> Tqdm:
+    bar.leave = False
+    return bar
+
+
+def _wrap(parts: list[str]) -> str:
+    """Join the parts of a line, broken between them if the terminal is narrower."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + 2 + len(part) <= width:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(" " * (len(parts[0]) + 2) + part)
+    return "\n".join(line.rstrip() for line in lines)

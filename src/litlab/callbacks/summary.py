@@ -13,6 +13,8 @@ from litlab.callbacks.reporting import run_folder
 from litlab.util.files import write_output
 from litlab.util.text import decimals, print_table
 
+SMALLEST_MB = 0.01  # of a model whose size is worth a word
+
 
 class ModelTable(RichModelSummary):
     """Lightning's table of the model's parts, with FLOPs where they are counted.
@@ -29,12 +31,11 @@ class ModelTable(RichModelSummary):
         columns = {name: cells for name, cells in summary_data if total_flops or name != "FLOPs"}
         table = Table(*columns)
         for row in zip(*columns.values(), strict=True):
-            table.add_row(*row)
+            if "StageMetrics" not in row:  # of each stage: no part of the network
+                table.add_row(*row)
         print_table(table)
-        print(
-            f"{totals[0]:,} parameters, {totals[1]:,} of them trained, {totals[2]:.3g} MB",
-            flush=True,
-        )
+        size = f", {totals[2]:.3g} MB" if totals[2] >= SMALLEST_MB else ""
+        print(f"{totals[0]:,} parameters, {totals[1]:,} of them trained{size}", flush=True)
 
 
 class RunSummary(Callback):

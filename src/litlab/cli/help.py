@@ -10,39 +10,45 @@ from litlab.util.team import package
 from litlab.util.text import some
 
 FIT = """\
-Train an experiment, then test its best checkpoint. Settings come from the config files, in their
-order, then from flags. Every key of a config is a flag.
+Train an experiment, then test its best checkpoint. Settings come from the
+config files, in their order, then from flags. Every key of a config is a flag.
 
-  --config configs/mine.yaml   the experiment; each further --config adds to it (see configs/with/)
-  --check                      try a few steps: does it work, what time and memory does it need?
-  --plan 1x8                   what each strategy would need on 1 node with 8 devices; runs nothing
-  --resume last                continue an interrupted run in its folder
-  --seeds 0,1,2                train with each seed; mean, deviation and confidence interval
-  --print_config               show the whole config and stop
+  --config configs/mine.yaml  the experiment; further ones add to it, such as
+                              those in configs/with/
+  --check                     try a few steps: does it work, what does it need?
+  --plan 1x8                  what each strategy would need on 1 node with 8
+                              devices; runs nothing
+  --resume last               continue an interrupted run in its folder
+  --seeds 0,1,2               train with each seed; mean, deviation, interval
+  --print_config              show the whole config and stop
 
 Changed most often:
-  --trainer.max_epochs 20      --trainer.precision bf16-mixed        --seed_everything 1
-  --data.batch_size 256        --trainer.devices 1                   --experiment mine
-  --data.path DIR              --trainer.accumulate_grad_batches 4   --checkpoint.monitor val/acc
-  --model.optimizer.lr 0.001   --trainer.gradient_clip_val 1.0       --early_stopping.patience 5
+  --trainer.max_epochs 20     --trainer.accumulate_grad_batches 4
+  --data.batch_size 256       --trainer.gradient_clip_val 1.0
+  --data.path DIR             --trainer.precision bf16-mixed
+  --model.optimizer.lr 0.001  --early_stopping.patience 5
+  --seed_everything 1         --checkpoint.monitor val/acc
+  --experiment mine           --trainer.devices 1
 
 The settings of one class, with defaults and bounds:
-  --model.help MyModel         --data.help MyData                    --trainer.callbacks.help EMA
-  --checkpoint.help            --compile.help
+  --model.help MyModel        --trainer.callbacks.help EMA
+  --data.help MyData          --checkpoint.help
 """
 EVALUATE = """\
-{what} A run knows its config; flags change settings.
+{what}
+A run knows its config; flags change settings.
 
-  --run last                   the newest run; also: an experiment (its newest run), a run's folder,
-                               a checkpoint
-  --ckpt_path last             the last checkpoint of that run instead of its best
+  --run last                  the newest run; also: an experiment (its newest
+                              run), a run's folder, a checkpoint
+  --ckpt_path last            the last checkpoint of that run, not its best
 {more}
 Changed most often:
-  --data.batch_size 256        --trainer.precision 32-true           --trainer.devices 1
+  --data.batch_size 256       --trainer.precision 32-true
+  --trainer.devices 1
 """
 PREDICT = """\
-  --input FILE_OR_FOLDER       what to predict
-  --output predictions.csv     where to write the predictions
+  --input FILE_OR_FOLDER      what to predict
+  --output predictions.csv    where to write the predictions
 """
 FIRST_SCREEN = {
     "fit": FIT,

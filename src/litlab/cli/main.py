@@ -5,6 +5,7 @@ Nothing heavy is imported here, so that ``--help`` and a mistyped command are an
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -22,21 +23,21 @@ and memory. Add overlays and flags; later ones win:
   {command} fit --config configs/mine.yaml --check
   {command} fit --config configs/mine.yaml
   {command} fit --config configs/mine.yaml --trainer.max_epochs 3
-  {command} fit --config configs/mine.yaml --config configs/with/ema.yaml
+  {command} fit --config configs/mine.yaml --config configs/with/my.yaml
 
 A run is named by its folder, its experiment (the newest run), last, or a
 checkpoint; it knows its own config:
   {command} fit --resume last
   {command} test --run mine
-  {command} predict --run mine/version_3 --input photos/ --output out.csv
+  {command} predict --run mine/version_3 --input photos/
   {command} runs mine
   {command} export --run mine --format onnx
   {command} serve --run mine
 
 More help:
-  {command} COMMAND --help                  all its settings
-  {command} COMMAND --model.help MyModel    those of a class; also --data.help
-  {command} COMMAND ... --print_config      the whole config of the run
+  {command} COMMAND --help                all its settings
+  {command} COMMAND --model.help MyModel  those of a class; also of data
+  {command} COMMAND ... --print_config    the whole config of the run
 """
 
 
@@ -86,9 +87,10 @@ def run_experiment(run: Callable[[list[str]], int]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; what ends it becomes one line, or keeps
     its traceback.
     """
-    from litlab.cli.noise import silence_noise
+    from litlab.cli.noise import format_warning, silence_noise
 
     silence_noise()
+    warnings.formatwarning = format_warning
     try:
         return run(sys.argv[1:])
     except Exception as error:

@@ -90,7 +90,9 @@ def load_pretrained(kind: str, name: str, setting: str, **options: Any) -> Any:
             name, trust_remote_code=False, **options
         )
     except ModuleNotFoundError as error:
-        raise UserError(f"{setting}: it needs {error.name}; pip install '.[pretrained]'") from error
+        raise UserError(
+            f"{setting}: it needs {error.name}; pip install -e '.[pretrained]'"
+        ) from error
     except (OSError, ValueError) as error:
         raise UserError(
             f"{setting}: {name} can't be loaded ({first_line(error)}); name another"

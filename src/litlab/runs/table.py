@@ -51,9 +51,7 @@ def main(arguments: list[str]) -> int:
     elif rows:
         # Those of a sweep are many, and have a table of their own
         shown = [row for row in rows if chosen.experiment or not row["run"].startswith("sweeps/")]
-        if shown != rows:
-            print(f"Without {len(rows) - len(shown)} of sweeps, which `runs sweeps` lists")
-        rows = shown
+        hidden, rows = len(rows) - len(shown), shown
         # A narrow terminal has no room for when it was started and its commit
         count = len(HEADER) - 2 * (shutil.get_terminal_size((160, 24)).columns < 100)
         show_table(HEADER[:count], [[*_cells(row, chosen.sort)][:count] for row in rows])
@@ -64,6 +62,8 @@ def main(arguments: list[str]) -> int:
                 )
                 print(printable(f"{row['run']}: {row['reason']}" + f" ({place})" * bool(place)))
         print_problems(rows)
+        if hidden:
+            print(f"and {hidden} of sweeps, which `runs sweeps` lists")
     else:
         print(f"There are no runs in {ROOT}")
     return 0

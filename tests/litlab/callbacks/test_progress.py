@@ -47,8 +47,8 @@ def test_one_plain_line_an_epoch_with_its_own_metrics(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     for number, line in enumerate(lines):
-        metrics = rf"train/epoch {number}.000  train/loss [\d.]+  val/acc [\d.e-]+"
-        assert re.fullmatch(rf"epoch {number + 1}/2  {metrics}  [\d.]+ s", line), line
+        metrics = rf"train/epoch {number}.000 +train/loss [\d.]+ +val/acc [\d.e-]+"
+        assert re.fullmatch(rf"epoch {number + 1}/2  {metrics} +[\d.]+ s", line), line
 
 
 def test_bars_end_full_show_the_loss_and_keep_the_lines(tmp_path, monkeypatch):
@@ -57,13 +57,32 @@ def test_bars_end_full_show_the_loss_and_keep_the_lines(tmp_path, monkeypatch):
         fit(tmp_path, Tiny(), max_epochs=2).test(Tiny(), TinyData(24), verbose=False)
     lines = [line for line in screen.states() if "train/loss" in line]
     for number, line in zip("12", lines, strict=True):
-        assert re.match(rf"epoch {number}/2  train/loss [\d.]+  val/acc", line), line
-    kinds = r"(Epoch \d|Validation.*|Testing.*):.*\|"
+        assert re.match(rf"epoch {number}/2  train/loss [\d.]+ +val/acc", line), line
+    kinds = r"(epoch \d/2|Validation.*|Testing.*):.*\|"
     bars = [line for line in screen.states() if re.match(kinds, line)]
-    assert re.search(r"loss=\d\.\d+", [line for line in bars if line.startswith("Epoch")][-1])
+    assert re.search(r"loss=\d\.\d+", [line for line in bars if line.startswith("epoch")][-1])
     assert max(len(line) for line in bars) <= 100
-    for name in ("Epoch 0", "Epoch 1", "Validation", "Testing"):
+    for name in ("epoch 1", "epoch 2", "Validation", "Testing"):
         assert any("6/6" in line for line in bars if line.startswith(name)), bars
+
+
+def test_lines_align_and_break_between_metrics(tmp_path, monkeypatch):
+    class Wide(Tiny):
+        def training_step(self, batch, batch_idx):
+            for name, value in (("a", 1.0), ("b", 0.5 + self.current_epoch), ("c", 0.25)):
+                self.log(f"train/{name}", value, on_step=False, on_epoch=True)
+            return super().training_step(batch, batch_idx)
+
+    monkeypatch.setenv("COLUMNS", "50")
+    with redirect_stdout(Terminal()) as screen:
+        fit(tmp_path, Wide(), max_epochs=10, limit_val_batches=0)
+    ends = [line.rpartition("\r")[2] for line in screen.getvalue().split("\n")]
+    lines = [line for line in ends if "train/" in line]
+    first, rest = lines[::2], lines[1::2]
+    assert len(first) == len(rest) == 10
+    assert max(map(len, lines)) <= 50
+    assert len({line.index("train/b") for line in first}) == 1
+    assert {len(line) - len(line.lstrip()) for line in rest} == {len("epoch 10/10  ")}
 
 
 def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from litlab.errors import first_line
 from litlab.runs.folder import ROOT as RUNS
 from litlab.util.limits import find_groups, find_memory
 from litlab.util.team import package, package_folder
+from litlab.util.text import plural
 
 OK, WARN, FAIL = "ok", "warn", "FAIL"
 GIB = 2**30
@@ -132,7 +133,9 @@ def check_devices() -> Iterator[Line]:
     # The CPU, then each GPU with some work, then why there is none
     cores, threads = count_cores(), torch.get_num_threads()
     remedy = f"export OMP_NUM_THREADS={max(1, int(cores))}"
-    yield judge(threads <= max(1, cores), f"CPU, {threads} threads on {cores:g} cores", remedy)
+    yield judge(
+        threads <= max(1, cores), f"CPU, {plural(threads, 'thread')} on {cores:g} cores", remedy
+    )
 
     for number in range(torch.cuda.device_count()):
         device = torch.device("cuda", number)

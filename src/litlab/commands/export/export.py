@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
         export_run(chosen, settings)
     except ModuleNotFoundError as error:
         raise UserError(
-            f"export: it needs {error.name}; pip install '.[export,torchao]'"
+            f"export: it needs {error.name}; pip install -e '.[export,torchao]'"
         ) from error
     return 0
 

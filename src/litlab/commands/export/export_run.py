@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
@@ -28,7 +29,8 @@ from litlab.data.serving import Serving
 from litlab.data.store import replace_folder
 from litlab.errors import UserError, first_line
 from litlab.metrics import StageMetrics
-from litlab.util.text import print_table
+from litlab.runs.table import show_table
+from litlab.util.text import decimals
 
 # Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The
 # kernels are the same ones for pt2 and torchscript; the others order and fuse their sums
@@ -99,7 +101,7 @@ def export_run(options: Namespace, settings: list[str]) -> None:
         write_folder(folder, serving, run, manifest)
     remember(target)
     print_report(manifest)
-    print(f"Exported: {target}")
+    print(f"Exported: {os.path.relpath(target)}")
 
 
 def test_model(trainer: Trainer, experiment: Experiment) -> Metrics:
@@ -157,8 +159,6 @@ def measure_speed(run: Run, serving: Serving) -> dict[str, float]:
 
 
 def print_report(manifest: dict[str, Any]) -> None:
-    from rich.table import Table
-
     parity = manifest["parity"]
     classes = (
         "" if parity["equal_classes"] is None else f", {parity['equal_classes']:.2%} equal classes"
@@ -167,11 +167,11 @@ def print_report(manifest: dict[str, Any]) -> None:
         f"Compared on {parity['samples']:,} samples: largest difference "
         f"{parity['difference']:.2g}{classes}."
     )
-    table = Table("", "run", "exported")
+    rows = []
     for name, value in manifest["metrics"].get("exported", {}).items():
-        table.add_row(name, f"{manifest['metrics']['run'][name]:.4f}", f"{value:.4f}")
+        rows.append((name, decimals(manifest["metrics"]["run"][name]), decimals(value)))
     for size, milliseconds in manifest["speed"]["eager"].items():
         exported = manifest["speed"]["exported"][size]
-        table.add_row(f"ms for a batch of {size}", f"{milliseconds:.2f}", f"{exported:.2f}")
-    print_table(table)
+        rows.append((f"ms for a batch of {size}", decimals(milliseconds), decimals(exported)))
+    show_table(("", "run", "exported"), rows)
     print(f"{manifest['size_bytes'] / 2**20:.2f} MiB, loaded in {manifest['load_seconds']:.2f} s")

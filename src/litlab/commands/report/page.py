@@ -135,7 +135,6 @@ STAGES = {"val": "-", "train": "--"}  # and the line that it is drawn with
 MOST_CURVES = 9
 MOST_ROWS = 30  # of a table
 WIDE = 1.4  # times as wide as high: a picture that has a row of its own
-LONG = 6  # characters of 0.1234
 FEW = 50  # points of a curve, each with a mark
 
 
@@ -253,8 +252,8 @@ def list_pictures(facts: Facts) -> list[Markup]:
 
 
 def shorten(column: Sequence[str]) -> Sequence[str]:
-    """Return the cells of a table's column with four digits, where they are longer numbers."""
-    if not any("." in cell and len(cell) > LONG for cell in column):
+    """Return the cells of a table's column with four digits, where they are fractions."""
+    if not any("." in cell for cell in column):
         return column
     try:
         return [decimals(float(cell)) if cell else "" for cell in column]
@@ -271,7 +270,8 @@ def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
         for name, points in facts.curves.items():
             stage, _, stem = name.partition("/")
             if stage in STAGES and not stem.endswith("_step"):
-                label = run if stage == "val" else ""
+                # One line of a run is in the legend: that of validation, if it has one
+                label = run if stage == "val" or f"val/{stem}" not in facts.curves else ""
                 steps, values = zip(*points, strict=True)
                 line = f"C{number % 10}{STAGES[stage]}" + "o" * (len(points) < FEW)
                 stems.setdefault(stem, []).append((label, steps, values, line))

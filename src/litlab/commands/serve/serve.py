@@ -96,7 +96,9 @@ def main(arguments: list[str]) -> int:
         from litlab.commands.serve.connections import Connection
         from litlab.commands.serve.worker import create_app
     except ModuleNotFoundError as error:
-        raise UserError(f"serve: {error.name} is not installed; pip install '.[serve]'") from error
+        raise UserError(
+            f"serve: {error.name} is not installed; pip install -e '.[serve]'"
+        ) from error
 
     with listen(options.host, options.port) as listening:
         address, options.port = listening.getsockname()[:2]

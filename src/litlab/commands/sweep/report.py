@@ -24,6 +24,7 @@ from litlab.util.text import decimals
 from litlab.util.yaml import dump_config
 
 BEST, PAGE, SCRIPT = "best.yaml", "report/report.html", "report/plotly.min.js"
+WIDTH = 220  # pixels of a drawing over one setting, with room for its name
 LEAST = 10  # completed trials from which on importances mean anything
 
 
@@ -104,13 +105,19 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
     sections: list[Section] = [("Trials", [show.table(header, rows)])]
 
     # Optuna's figures; Plotly itself is one file beside the page, which so works offline.
-    for title, figure in draw_figures(spec, study):
+    for title, figure, width in draw_figures(spec, study):
         figure.update_layout(
-            title=None, template="plotly_white", margin={"t": 30}, legend={"orientation": "h"}
+            title=None,
+            template="plotly_white",
+            paper_bgcolor="#0000",  # the page's own, also where it is dark
+            plot_bgcolor="#0000",
+            margin={"t": 30},
+            legend={"orientation": "h"},
         )
         drawing = figure.to_html(
             full_html=False, include_plotlyjs=False, config={"responsive": True}
         )
+        drawing = f'<div class="plot" style="min-width: {width}px">{drawing}</div>'
         sections.append((title, [Markup(f'<div class="scroll">{drawing}</div>')]))
     page = spec.folder / PAGE
     command = shlex.join(team.command("sweep", "--config", str(spec.file), "--report"))
@@ -119,11 +126,15 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
     return page
 
 
-def draw_figures(spec: Spec, study: optuna.Study) -> Iterator[tuple[str, Any]]:
+def draw_figures(spec: Spec, study: optuna.Study) -> Iterator[tuple[str, Any, int]]:
+    """Yield title, figure, and the width in pixels from which on its texts don't overlap."""
     from optuna import visualization as plots
 
-    yield f"{spec.metric} by trial ({spec.direction})", plots.plot_optimization_history(study)
+    metric = spec.metric
+    history = plots.plot_optimization_history(study, target_name=metric)
+    yield f"{metric} by trial ({spec.direction})", history, 0
     if len(list_complete(study)) >= LEAST:
-        yield "Importance of the settings", plots.plot_param_importances(study)
-    yield f"{spec.metric} over each setting", plots.plot_slice(study)
-    yield f"{spec.metric} at each validation", plots.plot_intermediate_values(study)
+        yield "Importance of the settings", plots.plot_param_importances(study), 0
+    slices = plots.plot_slice(study, target_name=metric)
+    yield f"{metric} over each setting", slices, WIDTH * len(spec.space)
+    yield f"{metric} at each validation", plots.plot_intermediate_values(study), 0

@@ -204,7 +204,8 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
     # Names
     for key in content:
         if key not in KEYS:
-            _refuse(key, f"there is no such key{nearest(key, KEYS)}")
+            otherwise = "; name the experiment's file in base (docs/sweeps.md)"
+            _refuse(key, f"there is no such key{nearest(key, KEYS, otherwise)}")
     name = str(content.get("name", file.stem))
     if not re.fullmatch(r"[\w-][\w.-]{0,99}", name):
         _refuse("name", "it becomes a folder; give up to 100 letters, digits, '.', '-' and '_'")

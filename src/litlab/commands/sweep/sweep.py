@@ -91,6 +91,8 @@ def _sweep(arguments: list[str]) -> int:
     workers = chosen.workers or max(1, torch.cuda.device_count())
     check_space(spec)
     study = open_study(spec, create=True)
+    # The first trial says nothing for as long as its fit takes
+    print(f"Sweep {spec.name}: trials in {spec.folder}, their output in fit.log", flush=True)
 
     # Trials: one worker is this process; several are processes of the same command, which know
     # their number and so run none themselves

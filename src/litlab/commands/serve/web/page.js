@@ -85,6 +85,7 @@ function row() {
   for (const cell of find("cells").querySelectorAll("input, select")) {
     values[cell.name] = cell.value === "" ? null : cell.type === "number" ? Number(cell.value) : cell.value;
   }
+  if (Object.values(values).every((value) => value === null)) return tell("Fill in a field, or choose a file.");
   return ask({ rows: [values] });
 }
 
