@@ -149,5 +149,8 @@ def print_table(title: str, table: "DataFrame") -> None:
 def as_text(table: "DataFrame") -> str:
     """Return the first rows of a table as they are shown on the console."""
     return table.head(MOST_ROWS).to_string(
-        index=False, na_rep="", max_colwidth=300, float_format=decimals
+        index=False,
+        na_rep="",
+        max_colwidth=300,
+        float_format=lambda number: f" {decimals(number)}",  # apart from the column before
     )
