@@ -101,11 +101,7 @@ def test_two_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     # here: another process would take seconds to start
     exec(START + TABLES, {"__name__": "run"})
-    for name in (
-        "TextSamples/texts",
-        "ForecastPlots/forecast_metrics",
-        "ForecastPlots/backtest",
-    ):
+    for name in ("TextSamples/texts", "ForecastPlots/forecast_metrics", "ForecastPlots/backtest"):
         alone, shared = ((folder / f"{name}.csv").read_text() for folder in (one, two))
         assert alone == shared
         assert alone.count("\n") > 1

@@ -40,24 +40,13 @@ def test_callbacks_that_go_together(run, series):
         {"class_path": f"lightning.pytorch.callbacks.{name}", "init_args": settings}
         for name, settings in TOGETHER.items()
     ]
-    done = run(
-        "fit --config",
-        CONFIGS / "series.yaml",
-        "--config",
-        CONFIGS / "with/smoke.yaml",
-        "--data.dataset=csv",
-        f"--data.path={series}",
-        "--data.targets=[load]",
-        "--data.context_length=24",
-        "--data.horizon=4",
-        "--data.batch_size=64",
-        "--data.val_fraction=0.15",
-        "--model.hidden_size=4",
-        "--trainer.max_epochs=2",
-        "--trainer.limit_train_batches=4",
-        "--trainer.accelerator=cpu",
-        f"--trainer.callbacks={json.dumps(named)}",
-    ).check()
+    line = f"""
+        fit --config={CONFIGS}/series.yaml --config={CONFIGS}/with/smoke.yaml --data.dataset=csv
+        --data.path={series} --data.targets=[load] --data.context_length=24 --data.horizon=4
+        --data.batch_size=64 --data.val_fraction=0.15 --model.hidden_size=4 --trainer.max_epochs=2
+        --trainer.limit_train_batches=4 --trainer.accelerator=cpu
+    """
+    done = run(line, f"--trainer.callbacks={json.dumps(named)}").check()
     assert "epoch 1/2" not in done.out  # its own progress bar is the only one
     assert (FOLDER / "checkpoints/mine.ckpt").is_file()
     saved = torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)

@@ -31,15 +31,7 @@ def name_resumed(name: str, case: dict) -> dict[str, dict]:
 
 
 RUNS = [  # one after the other, with the number of processes
-    (
-        1,
-        {
-            "one_frozen": FROZEN,
-            "one_thawed": THAWED,
-            "one_rich": RICH,
-            "one_value": VALUE,
-        },
-    ),
+    (1, {"one_frozen": FROZEN, "one_thawed": THAWED, "one_rich": RICH, "one_value": VALUE}),
     (
         2,
         {

@@ -97,7 +97,7 @@ def test_tensor_parallel_alone_divides_layers_alone_but_with_offload(divide, off
     model.net.blocks[1].requires_grad_(False)
     divide(model, 1, 2, cpu_offload=offload)
     assert not any(parameter.requires_grad for parameter in model.net.blocks[1].parameters())
-    assert model.net.blocks[0].attention.inputs.weight.to_local().shape == (24, 16)
+    assert model.net.blocks[0].inputs.weight.to_local().shape == (24, 16)
     # FSDP moves it to the device and back
     assert isinstance(model.net.head.weight, DTensor) == offload
 

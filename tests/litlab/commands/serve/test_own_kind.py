@@ -3,19 +3,16 @@ what it does not define is said in one line.
 """
 
 import base64
-import inspect
 import io
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from auks import shapes  # pyright: ignore[reportMissingImports]
 from PIL import Image
 
 from litlab.artifact.trusted import load_serving
 from litlab.commands.export import export_run
-from litlab.commands.export.folder import write_manifest
 from litlab.errors import UserError
 from litlab.runs.folder import read_json
 from tests.conftest import command
@@ -76,11 +73,6 @@ def exported(fitted, tmp_path) -> Path:
 
 def open_mask(content: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(content)))
-
-
-def test_it_takes_a_hundred_lines():
-    """Data and serving: the reader, batches, what is mirrored, what is written and answered."""
-    assert len(inspect.getsource(shapes).splitlines()) <= 100
 
 
 def test_run_and_export_are_tested_and_compared(at, run):
@@ -149,14 +141,6 @@ def test_facts_of_another_class_are_refused(exported, facts):
     manifest = read_json(exported / "manifest.json") | {"facts": facts}
     with pytest.raises(UserError, match=r"its facts are not those of ShapesServing .*; export the"):
         load_serving(exported, manifest)
-
-
-def test_a_foreign_manifest_is_refused_by_the_server(exported):
-    write_manifest(exported, read_json(exported / "manifest.json") | {"serving": "os.system"})
-    server = fork_server("--run", exported, cwd=exported.parent)
-    assert server.wait() == 2
-    [line] = server.printed()[0].splitlines()
-    assert line.startswith(f"error: {exported}/manifest.json: os.system is no Serving of litlab or")
 
 
 @pytest.mark.parametrize(
