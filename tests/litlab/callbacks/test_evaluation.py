@@ -15,7 +15,7 @@ from torchmetrics.functional import calibration_error, confusion_matrix, f1_scor
 from litlab.callbacks import Baselines, ConfusionMatrix, evaluation
 from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
 from litlab.util.text import decimals
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate, make_trainer
 from tests.recorder import Recorder, RunRecorder
 
 
@@ -91,8 +91,7 @@ def test_a_model_that_is_no_better_than_a_guess_is_said_to_be_so(caplog, own, gu
 def test_every_logger_gets_what_it_takes(tmp_path):
     recorder, run = Recorder(), RunRecorder()
     loggers = [TensorBoardLogger(tmp_path, "", ""), CSVLogger(tmp_path / "csv"), recorder, run]
-    trainer = make_trainer(tmp_path, logger=loggers, callbacks=[ConfusionMatrix(), Baselines()])
-    trainer.test(Tiny(), Compared(), verbose=False)
+    evaluate(tmp_path, Tiny(), Compared(), ConfusionMatrix(), Baselines(), logger=loggers)
     events = EventAccumulator(str(tmp_path))
     events.Reload()
     tags, name = events.Tags(), "test/confusion_matrix"

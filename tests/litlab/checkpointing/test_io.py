@@ -2,7 +2,6 @@
 
 import os
 import resource
-from collections import Counter
 from contextlib import suppress
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 from litlab.checkpointing import io as checkpoint_files
 from litlab.checkpointing.io import AtomicCheckpointIO, load_checkpoint, newest_checkpoint
 from litlab.errors import UserError
-from litlab.util import checksums
 from tests.tiny_files import flip
 
 
@@ -151,17 +149,3 @@ def test_a_folder_in_place_of_the_last_one_is_refused_as_nothing_could_be_writte
         newest_checkpoint(tmp_path)
     (tmp_path / "last.ckpt").rename(tmp_path / "away")
     assert newest_checkpoint(tmp_path) == best
-
-
-def test_a_file_is_checked_once_in_a_process_until_it_changes(tmp_path, monkeypatch):
-    checked, check = Counter(), checksums.check_records
-    monkeypatch.setattr(
-        checksums, "check_records", lambda file: (checked.update([file.name]), check(file))
-    )
-    path = write(tmp_path / "last.ckpt", 1)
-    load_checkpoint(newest_checkpoint(tmp_path))
-    AtomicCheckpointIO().load_checkpoint(str(path))
-    assert checked == {str(path): 1}
-    flip(path, 0.5)
-    with pytest.raises(UserError):
-        load_checkpoint(path)

@@ -48,7 +48,6 @@ class Unvalidated(TinyData):
             {"max_steps": 5, "max_epochs": -1, "check_val_every_n_epoch": 2},
             "due at epoch 2, and the run ends at 1.67",
         ),
-        ({"check_val_every_n_epoch": 3, "max_epochs": 2}, "due at epoch 3, and the run ends at 2"),
         (
             {"check_val_every_n_epoch": None, "val_check_interval": 5},
             "due at epoch 1.67, and the run ends at 1",

@@ -37,7 +37,6 @@ def calls(path: str, /, **init_args: Any) -> dict[str, Any]:
 
 
 LATER = "lightning.pytorch.callbacks.LambdaCallback"  # calls something later
-TOUCH = {"command": "touch MARK"}
 WRITE = calls("litlab.util.files.write_text", path="MARK", text="written")
 EXECUTE = calls(  # a function of torch whose annotation says that it returns a module
     "torch.fx.graph_module.reduce_graph_module",
@@ -47,38 +46,24 @@ EXECUTE = calls(  # a function of torch whose annotation says that it returns a 
 # Where it stands: the optimizer, a callback, the network, or a setting; what stands there; what the
 # line says of it.
 FOREIGN: dict[str, tuple[str, Any, str]] = {
-    "command": ("optimizer", calls("os.system", **TOUCH), f"{MAY_NOT} os.system here; see"),
-    "command through torch": ("optimizer", calls("torch.os.system", **TOUCH), ""),
+    "command": (
+        "optimizer",
+        calls("os.system", command="touch MARK"),
+        f"{MAY_NOT} os.system here; see",
+    ),
     "a module of the folder": ("optimizer", "evil_module.Optimizer", f"{ALLOW} evil_module"),
-    "torch.load": ("optimizer", calls("torch.load", f="evil.pkl", weights_only=False), MAY_NOT),
     "a function of ours": (
         "optimizer",
         WRITE,
         f"model.optimizer: {MAY_NOT} litlab.util.files.write_text",
     ),
-    "a class of ours elsewhere": (
-        "optimizer",
-        calls("litlab.data.ImageData", dataset="generated"),
-        "",
-    ),
-    "callable of torch": ("callbacks", calls(LATER, setup="torch.save"), f"{MAY_NOT} torch.save"),
     "callable with arguments": ("callbacks", calls(LATER, setup=WRITE), MAY_NOT),
-    "callable class": (
-        "callbacks",
-        calls(LATER, setup=calls("torchvision.transforms.ToTensor")),
-        MAY_NOT,
-    ),
     "class that loads a library": (
         "callbacks",
         calls(LATER, setup=calls("litlab.artifact.Artifact", folder="evil")),
         f"trainer.callbacks.setup: {MAY_NOT} litlab.artifact.Artifact",
     ),
     "text that torch.fx runs": ("network", EXECUTE, f"model.network: {MAY_NOT} torch.fx"),
-    "text that torch.fx runs, within": (
-        "network",
-        calls("torch.nn.Sequential", dict_kwargs={"x": [EXECUTE]}),
-        "",
-    ),
     "variable in a folder": (
         "default_root_dir",
         "${A_SECRET}",
@@ -344,14 +329,12 @@ BLOCKS = [  # where it stands; what stands there; what is refused of it
         {"class_path": TIMM, "dict_kwargs": {"pretrained_cfg": {"file": "x"}}},
         "model.network.pretrained",
     ),
-    ("model.network", {"class_path": "auks.images._network"}, "model.network"),
     ("model.metrics", {"a": calls("torchmetrics.text.BERTScore")}, "model.metrics.a"),
     (
         "trainer.callbacks",
         calls("lightning.pytorch.callbacks.BackboneFinetuning", lambda_func=multiplicative),
         "",
     ),
-    ("trainer.callbacks", calls(LATER, setup=multiplicative), "trainer.callbacks.setup"),
     ("trainer.callbacks", calls(LATER, setup=VISION), "trainer.callbacks.setup"),
     (
         "trainer.logger",
@@ -364,7 +347,6 @@ BLOCKS = [  # where it stands; what stands there; what is refused of it
         "trainer.logger.set",
     ),
     ("trainer.strategy", "ddp_find_unused_parameters_true", ""),
-    ("trainer.strategy", "fsdp2", ""),
     ("trainer.strategy", "fsdp", "trainer.strategy"),
     ("trainer.profiler", pathlib, "trainer.profiler"),
 ]

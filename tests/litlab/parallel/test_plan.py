@@ -12,12 +12,11 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.debug import CommDebugMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
-from tests.litlab.parallel.tiny import TIME, Transformer
+from tests.litlab.parallel.tiny import Transformer
 
 
 class Model(LightningModule):
@@ -66,29 +65,6 @@ def test_all_weights_are_sharded_by_blocks(divide):
         "FSDPTransformer": 2, "FSDPBlock": 8, "FSDPSequential": 1, "FSDPConv2d": 1,
         "FSDPBatchNorm2d": 1,
     }  # fmt: skip
-
-
-@pytest.mark.skipif(
-    torch.__version__ < (2, 11), reason="CommDebugMode of torch 2.10 fails in the backward pass"
-)
-@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view")
-@pytest.mark.parametrize(
-    ("shape", "counts"),
-    [
-        ((1, 2), {"all_reduce": 4 * 4}),  # activations of four blocks
-        # weights twice, but for those outside of the blocks
-        ((2, 1), {"_allgather_base_": 2 * 4 + 1, "_reduce_scatter_base_": 4 + 1}),
-    ],
-)
-def test_a_step_sends_what_the_strategy_needs(divide, shape, counts):
-    model = Model(net=Transformer())
-    divide(model, *shape)
-    with CommDebugMode() as sent:
-        model.net(torch.zeros(2, TIME, dtype=torch.long)).sum().backward()
-    by_name = {
-        str(call).rpartition(".")[2]: count for call, count in sent.get_comm_counts().items()
-    }
-    assert by_name == counts
 
 
 @pytest.mark.parametrize("offload", [False, True])

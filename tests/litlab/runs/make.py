@@ -57,7 +57,7 @@ def write_run(
     write(run.metrics, val={monitor: best, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12,
           seconds=90.0, peak_memory_gib=1.25,
           best={"monitor": monitor, "mode": mode, "value": best,
-                "checkpoint": "e.ckpt"})  # fmt: skip
+                "checkpoint": "best.ckpt"})  # fmt: skip
     if generated:
         (run.path / "GENERATED_DATA.txt").touch()
     command = "python -m auks fit --config configs/images.yaml".split()

@@ -14,6 +14,7 @@ from tests.tiny_files import flip
 
 def test_a_run_is_tested_by_its_name(run, folder):
     before, config = read_json(folder.metrics), folder.config.read_bytes()
+    status = folder.status.read_bytes()
     write_json(folder.metrics, {**before, "test": None})
     run("test --run last").check()
     assert read_json(folder.metrics) == {**before, "test_checkpoint": before["best"]["checkpoint"]}
@@ -25,6 +26,7 @@ def test_a_run_is_tested_by_its_name(run, folder):
     assert folder.metrics.read_bytes() == metrics
     assert run("validate --run last --ckpt_path last").code == 0
     assert read_json(folder.metrics)["val_checkpoint"] == "last.ckpt"
+    assert folder.status.read_bytes() == status
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
 
 

@@ -1,7 +1,5 @@
 """What runs have logged, and fits in processes of their own."""
 
-import signal
-
 import pytest
 from scipy import stats
 
@@ -47,12 +45,6 @@ def test_the_interval_is_that_of_students_t():
     assert results.cells(spread) == ["0.8878", "0.0025", "0.8815 to 0.8941", "3"]
     assert results.cells(results.spread([0.5])) == ["0.5000", "-", "-", "1"]
     assert results.plus_minus(0.88712, 0.00213) == "0.8871 ± 0.0021"
-
-
-def test_a_child_that_a_signal_has_stopped(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "stop.py").write_text("import os, signal\nos.kill(os.getppid(), signal.SIGUSR1)\n")
-    assert run_child("stop") == 128 + signal.SIGUSR1
 
 
 def test_a_failure_is_one_line(tmp_path):

@@ -136,12 +136,9 @@ def test_what_is_refused(root, main, arguments, line):
 
 BROKEN = {
     "cut": lambda path: path.write_text('{"val": {'),
-    "list": lambda path: path.write_text("[1]"),
-    "binary": lambda path: path.write_bytes(b"\xff\x00"),
     "deep": lambda path: path.write_text("[" * 100_000),
     "folder": Path.mkdir,
     "pipe": os.mkfifo,
-    "link": lambda path: path.symlink_to("nothing"),
     "text": lambda path: write(path, started=1, val={"val/acc": "high"}, commit=[]),
     "best": lambda path: write(
         path, best={"monitor": "val/acc"}, status=[], seconds="long", hardware="a GPU"

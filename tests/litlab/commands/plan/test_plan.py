@@ -155,6 +155,3 @@ def test_strategies_and_ways_to_compare():
     assert [*map(layout_of, names)] == [Layout("fsdp2"), Layout(), Layout()]
     ways = list(list_layouts(Devices(1, 2, 2**30), step_of()))
     assert ways == [Layout(), Layout("fsdp2"), Layout("fsdp2", 2)]
-    tensor = ["--config=configs/with/fsdp2.yaml", "--trainer.strategy.tensor_parallel_size=2"]
-    assert [way.flags(Devices(2, 2, 2**30)) for way in ways[1:3]] == [tensor[:1], tensor]
-    assert Layout().flags(Devices(1, 1, 2**30)) == []
