@@ -89,7 +89,6 @@ def test_overlays(fit, experiment, names):
     ("experiment", "overlay", "keys"),
     [
         ("linear", "muon", ["model.optimizer"]),
-        ("text", "swa", ["swa", "ema"]),
         ("forecast", "tta", ["model.flip_tta", "LSTMForecaster"]),
         (
             "cifar_vgg",

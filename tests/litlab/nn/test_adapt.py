@@ -12,7 +12,7 @@ from torchvision.models import get_model
 
 from litlab.errors import UserError
 from litlab.nn import pretrained
-from litlab.nn.adapt import adapt_network, forget_weights
+from litlab.nn.adapt import adapt_network
 from tests.conftest import OFFLINE
 from tests.tiny_files import flip
 
@@ -44,12 +44,6 @@ def test_grey_images_give_a_pretrained_network_the_response_that_they_gave():
 def test_refusals(network, says):
     with pytest.raises(UserError, match=f"model.network: {says}"):
         adapt_network(network, (3, 32, 32), 10)
-
-
-def test_a_checkpoint_is_rebuilt_without_a_download():
-    settings = {"weights": "DEFAULT", "pretrained": True}
-    forget_weights(settings)
-    assert settings == {"weights": None, "pretrained": False}
 
 
 URL = torchvision.models.ResNet18_Weights.IMAGENET1K_V1.url

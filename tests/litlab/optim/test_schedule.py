@@ -66,29 +66,6 @@ def test_a_plateau_of_what_is_better_when_higher_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "interval", "length", "says"),
-    [
-        (
-            partial(torchs.OneCycleLR, max_lr=1.0, total_steps=39),
-            "step",
-            40,
-            "ends after 39 steps, and the run makes 40",
-        ),
-        (WarmupDecay, "step", math.inf, "total_steps is left out, .* set it, or trainer.max_steps"),
-        (
-            torchs.CosineAnnealingLR,
-            "epoch",
-            math.inf,
-            "T_max is left out, .* set it, or trainer.max_epochs",
-        ),
-    ],
-)
-def test_a_length_that_is_too_short_or_not_known_is_refused(scheduler, interval, length, says):
-    with pytest.raises(UserError, match=says):
-        Schedule(scheduler, interval).configure(two_groups(), length=length)
-
-
-@pytest.mark.parametrize(
     ("end", "length"),
     [({"max_steps": 12}, 4), ({"max_steps": 10}, 4), ({"max_time": {"seconds": 60}}, None)],
 )
