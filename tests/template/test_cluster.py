@@ -77,16 +77,13 @@ def slurm(monkeypatch):
 def start(command: list[str], folder: Path, **environment: object) -> list[Python]:
     """Starts a command as two tasks of a job, each on a node of its own."""
     port = ranks(2)[0]["MASTER_PORT"]
-    job = {
-        "JOB_ID": 7, "JOB_NAME": "fit", "NTASKS": 2, "NTASKS_PER_NODE": 1, "NNODES": 2,
-        "LOCALID": 0, "NODELIST": socket.gethostname(), "JOB_NUM_NODES": 2,
-    }  # fmt: skip
-    shared = {f"SLURM_{name}": value for name, value in job.items()}
-    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    tasks = [
-        {**shared, **environment, "SLURM_PROCID": number, "SLURM_NODEID": number}
-        for number in range(2)
-    ]
+    shared = f"""
+        SLURM_JOB_ID=7 SLURM_JOB_NAME=fit SLURM_NTASKS=2 SLURM_NTASKS_PER_NODE=1 SLURM_NNODES=2
+        SLURM_JOB_NUM_NODES=2 SLURM_LOCALID=0 SLURM_NODELIST={socket.gethostname()}
+        MASTER_ADDR=127.0.0.1 MASTER_PORT={port}
+    """
+    job = dict(pair.split("=") for pair in shared.split()) | environment
+    tasks = [job | {"SLURM_PROCID": number, "SLURM_NODEID": number} for number in range(2)]
     return [Python(*command, cwd=folder, merge=True, environment=task) for task in tasks]
 
 

@@ -29,15 +29,10 @@ def bert(tmp_path_factory, texts):
     fast.save_pretrained(folder)
 
     torch.manual_seed(0)
-    sizes = {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-    }
     config = transformers.BertConfig(
-        vocab_size=len(fast), **sizes, max_position_embeddings=64, pad_token_id=3
-    )
+        len(fast), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, pad_token_id=3,
+    )  # fmt: skip
     transformers.BertModel(config).save_pretrained(folder)
     return folder
 

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from matplotlib.figure import Figure
-from pandas import DataFrame, read_csv
+from pandas import read_csv
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torchmetrics.functional import calibration_error, confusion_matrix, f1_score, precision
 
 from litlab.callbacks import Baselines, ConfusionMatrix, evaluation
-from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
 from litlab.util.text import decimals
 from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate, make_trainer
 from tests.recorder import Recorder, RunRecorder
@@ -109,13 +107,3 @@ def test_every_logger_gets_what_it_takes(tmp_path):
     for name, table in tables.items():
         assert {len(row) for row in table["data"]} == {len(table["columns"])}
         assert all(column in texts[f"{name}.md"] for column in table["columns"])
-
-
-@pytest.mark.parametrize("options", [{"logger": False}, {"fast_dev_run": True}])
-def test_a_run_without_a_folder_leaves_no_file(tmp_path, monkeypatch, options):
-    monkeypatch.chdir(tmp_path)
-    trainer = make_trainer(tmp_path, **{"logger": CSVLogger(tmp_path), **options})
-    assert run_folder(trainer) is None
-    publish_figure(trainer, None, "picture", Figure())
-    publish_table(trainer, None, "table", DataFrame({"a": [1]}))
-    assert list(tmp_path.iterdir()) == []

@@ -42,9 +42,7 @@ def test_the_interval_is_that_of_students_t():
     spread, error = results.spread(values), stats.sem(values)
     assert spread.deviation == pytest.approx(3**0.5 * error)
     assert spread.interval == pytest.approx(stats.t.interval(0.95, 2, spread.mean, error))
-    assert results.cells(spread) == ["0.8878", "0.0025", "0.8815 to 0.8941", "3"]
     assert results.cells(results.spread([0.5])) == ["0.5000", "-", "-", "1"]
-    assert results.plus_minus(0.88712, 0.00213) == "0.8871 ± 0.0021"
 
 
 def test_a_failure_is_one_line(tmp_path):

@@ -178,17 +178,11 @@ def test_nothing_that_is_printed_controls_the_terminal(root, capsys):
     origin = {"commit": "abc", "versions": {letters: letters}, "data": {letters: letters}}
     write(run.provenance, **origin, uncommitted={"file": letters})
     write(run.config, model=letters, **{f"key{letters}": letters})
-    printed = []
-    for main, *arguments in ((table.main,), (table.main, "--json"),
-                             (compare.main, "foreign", "cifar"),
-                             (reproduce.main, "foreign")):  # fmt: skip
-        main(arguments)
-        printed.append(capsys.readouterr().out)
-    [row] = [row for row in json.loads(printed[1]) if row["run"] == "foreign/version_0"]
-    assert (row["best"]["value"], row["commit"]) == (1.0, "abc")
-    assert all(letter.isprintable() or letter == "\n" for letter in "".join(printed)), ascii(
-        printed
-    )
+    for main, line in ((table.main, ""), (table.main, "--json"), (compare.main, "foreign cifar"),
+                       (reproduce.main, "foreign")):  # fmt: skip
+        main(line.split())
+        printed = capsys.readouterr().out
+        assert printed.replace("\n", "").isprintable(), ascii(printed)
 
 
 def test_light_commands_import_neither_torch_nor_lightning(root):
