@@ -3,7 +3,6 @@
 import json
 import sys
 
-import pytest
 import torch
 
 from tests.conftest import ROOT
@@ -71,7 +70,6 @@ with open(f"{folder}/rank{trainer.global_rank}.json", "w") as file:
 """
 
 
-@pytest.mark.filterwarnings("ignore:.*does not have many workers")
 def test_two_processes(tmp_path, monkeypatch):
     """An odd number of windows: the processes have unlike shares."""
     two, one = tmp_path / "2", tmp_path / "1"

@@ -74,7 +74,7 @@ def model_of(schedule, lr=0.05) -> Classifier:
 
 def fit(folder, model, *callbacks, **settings):
     Rates.seen = []
-    logger = CSVLogger(folder, name="", version="run")
+    logger = CSVLogger(folder, "", "run")
     trainer = make_trainer(
         folder, max_epochs=2, logger=logger, callbacks=[*callbacks, Rates()], **settings
     )

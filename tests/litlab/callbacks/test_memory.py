@@ -72,7 +72,7 @@ def test_snapshots(tmp_path, monkeypatch, model, files):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu(tmp_path):
-    logger = CSVLogger(tmp_path, name="", version="run")
+    logger = CSVLogger(tmp_path, "", "run")
     trainer = fit(
         tmp_path, Tiny(), MemorySnapshot(2), VRAM(), logger=logger, accelerator="gpu", devices=1
     )

@@ -10,10 +10,8 @@ from litlab.callbacks.text_samples import TextSamples
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, evaluate
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers",
-    "ignore:html5lib's sanitizer:DeprecationWarning",  # TensorBoard's own
-)
+# TensorBoard's own
+pytestmark = pytest.mark.filterwarnings("ignore:html5lib's sanitizer:DeprecationWarning")
 
 
 class Texts(LightningDataModule):
@@ -49,7 +47,7 @@ class Reader(Tiny):
 
 
 def rows(folder, data, model=None):
-    logger = TensorBoardLogger(folder, name="", version="")
+    logger = TensorBoardLogger(folder, "", "")
     evaluate(folder, model or Reader(), data, TextSamples(4), logger=logger)
     with (folder / "texts.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
