@@ -12,11 +12,12 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import CommDebugMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
-from tests.litlab.parallel.tiny import Transformer
+from tests.litlab.parallel.tiny import TIME, Transformer
 
 
 class Model(LightningModule):
@@ -65,6 +66,20 @@ def test_all_weights_are_sharded_by_blocks(divide):
         "FSDPTransformer": 2, "FSDPBlock": 8, "FSDPSequential": 1, "FSDPConv2d": 1,
         "FSDPBatchNorm2d": 1,
     }  # fmt: skip
+
+
+@pytest.mark.skipif(
+    torch.__version__ < (2, 11), reason="CommDebugMode of torch 2.10 fails in the backward pass"
+)
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view")
+def test_a_step_gathers_weights_twice_and_sums_gradients_once(divide):
+    """Those of four blocks; what is outside of them is gathered once."""
+    model = Model(net=Transformer())
+    divide(model, 2, 1)
+    with CommDebugMode() as sent:
+        model.net(torch.zeros(2, TIME, dtype=torch.long)).sum().backward()
+    counts = {str(call).rpartition(".")[2]: count for call, count in sent.get_comm_counts().items()}
+    assert counts == {"_allgather_base_": 2 * 4 + 1, "_reduce_scatter_base_": 4 + 1}
 
 
 @pytest.mark.parametrize("offload", [False, True])
