@@ -62,8 +62,9 @@ def slurm(monkeypatch):
             (programs / name).write_text(f"#!/bin/sh\n{line}\n")
             (programs / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-        counts = {"JOB_NUM_NODES": "2", "NTASKS_PER_NODE": "1", "CPUS_PER_TASK": "1"}
-        variables = {**os.environ, **{f"SLURM_{name}": count for name, count in counts.items()}}
+        variables = os.environ | {
+            "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_CPUS_PER_TASK": "1",
+        }  # fmt: skip
         gate = f"--trainer.callbacks.file={folder / 'gate'}"
         script = ["bash", CLUSTER / "slurm.sh", CONFIGS / "tabular.yaml", *SETTINGS, gate]
         subprocess.run(script, env=variables, cwd=folder, check=True)

@@ -46,13 +46,15 @@ def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monk
 
 
 TITLES = {
-    "logits": [["red 73%", "red 73%\nis red, round"], ["red 73%\nis red, round"]],
+    "logits": [["red, round 27%\nis red", "red, round 27%"], ["red, round 27%\nis red"]],
     "predicted": [["1", "1\nis 2"], ["1\nis 2"]],  # one number
 }
 
 
 class Constant(Tiny):
     """Predicts the same for all."""
+
+    thresholds = (0.5, 0.2)  # of two labels
 
     def __init__(self, key, outputs):
         super().__init__()

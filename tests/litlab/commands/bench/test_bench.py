@@ -22,8 +22,8 @@ def bench(run, small_data, children):
 def overlay(folder: Path, name: str) -> Path:
     """An overlay that adds one of the callbacks of `trouble`."""
     file = folder / f"{name}.yaml"
-    callback = {"class_path": f"tests.litlab.commands.bench.trouble.{name}"}
-    file.write_text(yaml.safe_dump({"swa": {}, "trainer": {"callbacks+": callback}}))
+    callback = f"tests.litlab.commands.bench.trouble.{name}"
+    file.write_text(f"swa: {{}}\ntrainer.callbacks+: {{class_path: {callback}}}\n")
     return file
 
 
