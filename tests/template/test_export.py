@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from packaging.version import Version
 
 from litlab.artifact import Artifact
@@ -32,10 +33,14 @@ FLAGS = """
     --trainer.accelerator=cpu --trainer.precision=32-true --trainer.max_epochs=1
     --trainer.callbacks=[] --test_after_fit=false
 """.split()  # fmt: skip
-AXES = {
-    "image": ["batch", 3, 32, 32], "ids": ["batch", "time"], "past": ["batch", 24, 1],
-    "covariates": ["batch", 36, 3], "numbers": ["batch", 4], "categories": ["batch", 3],
-}  # fmt: skip
+AXES = yaml.safe_load("""
+image: [batch, 3, 32, 32]
+ids: [batch, time]
+past: [batch, 24, 1]
+covariates: [batch, 36, 3]
+numbers: [batch, 4]
+categories: [batch, 3]
+""")
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+import yaml
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from pandas import read_csv
 from PIL import Image
@@ -70,16 +71,16 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
     assert capsys.readouterr().out == ""  # of a part of the test
 
 
-@pytest.mark.parametrize(
-    ("own", "guess", "is_said"),
-    [
-        ({"test/acc": 0.88, "test/f1": 0.47}, {"test/acc": 0.88, "test/f1": 0.47}, True),
-        ({"test/acc": 0.87, "test/f1": 0.61}, {"test/acc": 0.88, "test/f1": 0.47}, False),
-        ({"test/mse": 2.0, "test/r2": -0.1}, {"test/mse": 1.9, "test/r2": -0.004}, True),
-        ({"test/mse": 1.8}, {"test/mse": 1.9}, False),
-        ({"test/mine": 1.0}, {"test/mine": 2.0}, False),  # whether that is better is not known
-    ],
-)
+RESULTS = yaml.safe_load("""  # of a model and of a guess, and whether it is told
+- [{test/acc: 0.88, test/f1: 0.47}, {test/acc: 0.88, test/f1: 0.47}, true]
+- [{test/acc: 0.87, test/f1: 0.61}, {test/acc: 0.88, test/f1: 0.47}, false]
+- [{test/mse: 2.0, test/r2: -0.1}, {test/mse: 1.9, test/r2: -0.004}, true]
+- [{test/mse: 1.8}, {test/mse: 1.9}, false]
+- [{test/mine: 1.0}, {test/mine: 2.0}, false]  # which is better is not known
+""")
+
+
+@pytest.mark.parametrize(("own", "guess", "is_said"), RESULTS)
 def test_a_model_that_is_no_better_than_a_guess_is_said_to_be_so(caplog, own, guess, is_said):
     caplog.set_level("INFO")
     evaluation.warn_of_guess(own, "most frequent class", guess, torch.nn.Linear(1, 1))

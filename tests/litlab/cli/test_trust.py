@@ -268,19 +268,20 @@ FROM = {
     "strategy": r"lightning\.pytorch\.strategies\.(ddp|model_parallel|single_device)$",
     "transform": r"torchvision\.transforms\.v2",
 }
-PARENTS = {  # of each kind that takes something, where it stands
-    "model": ("model", "litlab.tasks.Classifier"),
-    "data": ("data", "litlab.data.ImageData"),
-    "callback": ("trainer.callbacks", "litlab.callbacks.EMA"),
-    "lightning_callback": ("trainer.callbacks", LATER),
-    "logger": ("trainer.logger", "lightning.pytorch.loggers.CSVLogger"),
-    "strategy": ("trainer.strategy", "lightning.pytorch.strategies.DDPStrategy"),
-    "network": ("model.network", "torch.nn.Sequential"),
-    "optimizer": ("model.optimizer", "torch.optim.SGD"),
-    "schedule": ("model.schedule", "torch.optim.lr_scheduler.LambdaLR"),
-    "metric": ("model.metrics", "torchmetrics.Accuracy"),
-    "transform": ("data.transform", "torchvision.transforms.v2.Lambda"),
-}
+# Of each kind that takes something: where it stands, and one of it
+PARENTS = yaml.safe_load("""
+model: [model, litlab.tasks.Classifier]
+data: [data, litlab.data.ImageData]
+callback: [trainer.callbacks, litlab.callbacks.EMA]
+lightning_callback: [trainer.callbacks, lightning.pytorch.callbacks.LambdaCallback]
+logger: [trainer.logger, lightning.pytorch.loggers.CSVLogger]
+strategy: [trainer.strategy, lightning.pytorch.strategies.DDPStrategy]
+network: [model.network, torch.nn.Sequential]
+optimizer: [model.optimizer, torch.optim.SGD]
+schedule: [model.schedule, torch.optim.lr_scheduler.LambdaLR]
+metric: [model.metrics, torchmetrics.Accuracy]
+transform: [data.transform, torchvision.transforms.v2.Lambda]
+""")
 SOME = (
     "builtins", "os", "subprocess", "torch.fx.graph_module", "torch.hub", "torch.jit",
     "torch.serialization", "torch.nn.functional", "torch.nn.modules.loss", "torch.optim",

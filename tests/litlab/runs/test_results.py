@@ -1,6 +1,7 @@
 """What runs have logged, and fits in processes of their own."""
 
 import pytest
+import yaml
 from scipy import stats
 
 from litlab.runs import results
@@ -13,26 +14,23 @@ def test_what_was_monitored_says_which_value_is_better():
     )
 
 
-BEST = {"monitor": "val/f1", "mode": "max", "value": 0.9, "checkpoint": "best.ckpt"}
-VAL = {"val/f1": 0.9, "val/loss": 1.5}
+# What metrics.json holds, and what is shown of it
+METRICS = yaml.safe_load("""
+- - {best: &best {monitor: val/f1, mode: max, value: 0.9, checkpoint: best.ckpt},
+     val: &val {val/f1: 0.9, val/loss: 1.5}, test: {test/f1: 0.8}, test_checkpoint: best.ckpt}
+  - {val/f1: 0.9, val/loss: 1.5, test/f1: 0.8}
+- - {best: *best, val: *val, test: {test/f1: 0.7}, test_checkpoint: last.ckpt}
+  - {test/f1: 0.7}
+- - {best: *best, val: {val/f1: 0.6}, val_checkpoint: last.ckpt}
+  - {val/f1: 0.9}
+- - {best: {<<: *best, monitor: train/loss}, val: *val}
+  - {val/f1: 0.9, val/loss: 1.5, train/loss: 0.9}
+- - {val: *val, val_checkpoint: last.ckpt}
+  - *val
+""")
 
 
-@pytest.mark.parametrize(
-    ("metrics", "expected"),
-    [
-        (
-            {"best": BEST, "val": VAL, "test": {"test/f1": 0.8}, "test_checkpoint": "best.ckpt"},
-            VAL | {"test/f1": 0.8},
-        ),
-        (
-            {"best": BEST, "val": VAL, "test": {"test/f1": 0.7}, "test_checkpoint": "last.ckpt"},
-            {"test/f1": 0.7},
-        ),
-        ({"best": BEST, "val": {"val/f1": 0.6}, "val_checkpoint": "last.ckpt"}, {"val/f1": 0.9}),
-        ({"best": BEST | {"monitor": "train/loss"}, "val": VAL}, VAL | {"train/loss": 0.9}),
-        ({"val": VAL, "val_checkpoint": "last.ckpt"}, VAL),
-    ],
-)
+@pytest.mark.parametrize(("metrics", "expected"), METRICS)
 def test_metrics_are_of_one_checkpoint(metrics, expected):
     assert results.values(metrics) == expected
 

@@ -37,10 +37,14 @@ def show(root, capsys):
 
     def rows(main, *arguments: str) -> dict[str, list[str]]:
         assert main([*arguments]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        return {name: row for name, *row in (re.split(" {2,}", line.strip()) for line in lines)}
+        return read_rows(capsys.readouterr().out)
 
     return rows
+
+
+def read_rows(text: str) -> dict[str, list[str]]:
+    lines = [re.split(" {2,}", line.strip()) for line in text.splitlines()]
+    return {name: row for name, *row in lines}
 
 
 def test_the_newest_first_with_its_results(root, show):
@@ -89,6 +93,16 @@ def test_a_group_is_one_row_and_its_runs_are_shown_where_it_is_named(root, show)
     assert [*show(table.main, "cifar/seeds_0/seed_0")][1:] == members[1:]
 
 
+SIDE_BY_SIDE = """\
+model.width                        16        32        64              -
+model                              SmallCNN  SmallCNN  SmallCNN        B
+model.num_layers                   -         -         -               3
+trainer.callbacks.Pictures.images  -         -         -               32
+val/acc                            0.8000    0.9000    0.8500 ± 0.050  -
+test/loss                          3.500     2.500     -               -
+versions.torch                     2.15.0    2.14.0    -               -
+dirty                              false     true      false           false
+"""
 OLD = """
 model: {class_path: a.B, init_args: {num_layers: 3}}
 trainer:
@@ -105,17 +119,7 @@ def test_runs_side_by_side(root, show):
     old.config.write_text(OLD)
     old.metrics.unlink()
     rows = show(compare.main, "cifar/version_0", "cifar/version_1", "cifar/seeds_0", "old")
-    expected = {
-        "model.width": ["16", "32", "64", "-"],
-        "model": ["SmallCNN", "SmallCNN", "SmallCNN", "B"],
-        "model.num_layers": ["-", "-", "-", "3"],
-        "trainer.callbacks.Pictures.images": ["-", "-", "-", "32"],
-        "val/acc": ["0.8000", "0.9000", "0.8500 ± 0.050", "-"],
-        "test/loss": ["3.500", "2.500", "-", "-"],
-        "versions.torch": ["2.15.0", "2.14.0", "-", "-"],
-        "dirty": ["false", "true", "false", "false"],
-    }
-    assert rows == {**rows, **expected}
+    assert rows == rows | read_rows(SIDE_BY_SIDE)
     two = show(compare.main, "cifar/version_0", "cifar/version_1")
     assert not {"seed_everything", "model", "versions.python", "command", "started"} & two.keys()
 
