@@ -82,7 +82,6 @@ def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, 
     [
         ((2, 8, 8), (), "logits", "no images"),
         ((3, 8, 8), (4, 8), "logits", "is predicted for"),
-        ((3, 8, 8), (2,), "predicted", "is predicted for"),
         ((3, 8, 8), (), "mask", "must return a dict with 'logits' or 'predicted'"),
         ((3, 8, 8), None, "logits", "must be \\(inputs, target\\)"),
     ],

@@ -3,11 +3,11 @@
 import os
 import resource
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
 
-from litlab.checkpointing import io as checkpoint_files
 from litlab.checkpointing.io import AtomicCheckpointIO, load_checkpoint, newest_checkpoint
 from litlab.errors import UserError
 from tests.tiny_files import flip
@@ -42,14 +42,9 @@ def test_what_is_written_is_read_again_and_nothing_else_is_left(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc")
 def test_the_bytes_are_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
-    done = []
-    sync, replace = os.fsync, checkpoint_files.Path.replace
-    monkeypatch.setattr(
-        os, "fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd))
-    )
-    monkeypatch.setattr(
-        checkpoint_files.Path, "replace", lambda *a: (done.append("rename"), replace(*a))
-    )
+    done, replace = [], Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: done.append(os.readlink(f"/proc/self/fd/{fd}")))
+    monkeypatch.setattr(Path, "replace", lambda *a: (done.append("rename"), replace(*a)))
     write(tmp_path / "last.ckpt", 1)
     assert done[0].endswith(".tmp")
     assert done[0].startswith(str(tmp_path))

@@ -208,7 +208,10 @@ def test_what_another_process_is_starting_is_not_started_again(make, folder, is_
     first.line.is_auto, second.line.is_auto = is_auto, True
     with Run.start(first) as run:
         make(run, max_epochs=1).fit(Tiny(), Data())
-        with pytest.raises(UserError, match="another process trains it"), Run.start(second):
+        with (
+            pytest.raises(UserError, match=r"^tiny/version_0: another process trains it; wait"),
+            Run.start(second),
+        ):
             pass
     assert [path.name for path in folder.path.parent.iterdir() if path.is_dir()] == ["version_0"]
 
