@@ -7,7 +7,6 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
 from litlab.callbacks.text_samples import TextSamples
-from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, evaluate
 
 # TensorBoard's own
@@ -71,12 +70,6 @@ def test_the_most_confident_mistakes_and_some_that_are_right(tmp_path):
     right = torch.arange(40)[~wrong]
     first, *_, last = [int(row["number"]) for row in table[4:]]
     assert (first, last) == (right[0], right[-1])  # from all over the test split
-
-
-def test_other_data_is_refused(tmp_path, monkeypatch):
-    monkeypatch.delattr(Texts, "sample_index")
-    with pytest.raises(UserError, match=r"no 'sample_index'.* remove TextSamples from trainer\."):
-        rows(tmp_path, Texts())
 
 
 class Counted(Texts):
