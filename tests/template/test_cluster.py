@@ -104,8 +104,7 @@ def test_kubernetes_manifest_fits_together(run):
 
     command = [str(word) for word in container["args"]][2:]
     command[command.index("configs/cifar.yaml")] = str(CONFIGS / "tabular.yaml")
-    printed = run(*command, "--print_config")
-    assert printed.code == 0, printed.err
+    printed = run(*command, "--print_config").check()
     trainer = yaml.safe_load(printed.out)["trainer"]
     nodes, devices = int(options["nnodes"]), int(options["nproc_per_node"])
     assert (trainer["num_nodes"], int(trainer["devices"])) == (nodes, devices)

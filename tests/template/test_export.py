@@ -110,7 +110,7 @@ EXPORTS = [
 @pytest.mark.parametrize(("name", "form"), EXPORTS)
 def test_an_export_answers_like_the_run(name, form, export):
     done, folder = export(name, form)
-    assert done.code == 0, done.err
+    done.check()
     check_trusted(folder, trust=False)  # it was exported here
     manifest = read_json(folder / "manifest.json")
     assert manifest["parity"]["difference"] <= (1e-4 if form in ("onnx", "aoti") else 1e-5)
@@ -144,7 +144,7 @@ def test_quantized(name, form, kind, export, exported):
     if OLD_TORCH and kind == "int8-static":
         assert (done.code, "quantizes nothing with torch" in done.err) == (2, True)
         return
-    assert done.code == 0, done.err
+    done.check()
     manifest = read_json(exported / "manifest.json")
     assert manifest["parity"]["equal_classes"] >= 0.95
     before, after = (manifest["metrics"][which]["test/acc"] for which in ("run", "exported"))
@@ -196,7 +196,7 @@ def test_a_graph_with_other_weights_is_not_kept(export, monkeypatch):
 def exported(export, tmp_path):
     """A copy of an export, to be spoiled."""
     done, folder = export("tabular", "onnx")
-    assert done.code == 0, done.err
+    done.check()
     shutil.copytree(folder, tmp_path / "copy")
     return tmp_path / "copy"
 

@@ -208,4 +208,4 @@ def test_a_config_with_a_setting_that_its_class_does_not_read(run, small_data, m
     )
     fit = ["fit", *small_data["images"], *BRIEF, "--trainer.max_steps=1"]
     assert "model.label_smoothing: SmallCNN does not use it" in error(run(*fit))
-    assert run(*fit, "--model.label_smoothing=0.0").code == 0  # as it is advised
+    run(*fit, "--model.label_smoothing=0.0").check()  # as it is advised

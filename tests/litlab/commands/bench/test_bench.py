@@ -34,8 +34,7 @@ def test_the_overlay_holds_what_pays_and_failures_are_results(bench, tmp_path, m
     monkeypatch.setattr("litlab.commands.bench.compare.TURNS", 2)
     slow = overlay(tmp_path, "SlowUnlessChannelsLast")
     # Long enough to pay back any start-up
-    done = bench("--config", slow, "--trainer.max_epochs=1000")
-    assert done.code == 0, done.err
+    done = bench("--config", slow, "--trainer.max_epochs=1000").check()
     assert "out of memory: try half" in " ".join(done.out.split())
     text = OVERLAY.read_text()
     assert yaml.safe_load(text) == {"channels_last": True}

@@ -30,7 +30,7 @@ def test_to_the_end_and_further(sweep, children):
 
     Folders are made of numbers: strings of a hostile database lead nowhere.
     """
-    assert sweep.start("--trials", 1).code == 0
+    sweep.start("--trials", 1).check()
     outcome = sweep.start(seeds=2)
     assert outcome.code == 2
     assert "tiny.yaml: seeds: it is not what the trials" in outcome.err
@@ -40,8 +40,7 @@ def test_to_the_end_and_further(sweep, children):
         path = "'\"../../../victim\"' WHERE key = 'folder'"
         database.execute(f"UPDATE trial_user_attributes SET value_json = {path}")
     victim.mkdir()
-    outcome = sweep.start("--trials", 2)
-    assert outcome.code == 0, outcome
+    outcome = sweep.start("--trials", 2).check()
     assert outcome.out.count(": complete: val/mse") == 1
     assert not list(victim.iterdir())
     runs = sorted(folder.glob("*/seed_0/version_*"))
@@ -53,7 +52,7 @@ def test_to_the_end_and_further(sweep, children):
     settings = sweep.folder / "settings.yaml"
     settings.write_text(yaml.safe_dump(sweep.content["settings"]))
     files = [f"--config={file}" for file in (sweep.content["base"], settings, best)]
-    assert sweep.run("fit", *files).code == 0
+    sweep.run("fit", *files).check()
 
     page = sweep.start("--report").out.rpartition("Report: ")[2].splitlines()[0]
     text = (sweep.folder / page).read_text()
@@ -91,8 +90,7 @@ def test_seeds_workers_and_bad_ends(sweep, children):
         pruner={"name": "median", "n_startup_trials": 1},
         trials=None,
         seeds=2,
-    )
-    assert outcome.code == 0, outcome
+    ).check()
     trials = {trial.params["trainer.callbacks"]: trial for trial in sweep.trials()}
     assert list(trials) == list(trouble)
     best = trials["none"]
@@ -135,8 +133,7 @@ def test_killed_sweep_continues(sweep, children, monkeypatch):
 
     # Of workers that are silent
     monkeypatch.setattr("litlab.commands.sweep.study.GRACE_SECONDS", 1)
-    outcome = sweep.run("sweep", "--config", "tiny.yaml")
-    assert outcome.code == 0, outcome
+    sweep.run("sweep", "--config", "tiny.yaml").check()
     complete = [trial for trial in sweep.trials() if trial.state == TrialState.COMPLETE]
     assert len({trial.user_attrs["folder"] for trial in complete}) == len(complete) == 2
     assert len(list(sweep.kept.glob("*/seed_0/version_*"))) == 2
