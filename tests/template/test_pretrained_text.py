@@ -30,8 +30,8 @@ def bert(tmp_path_factory, texts):
 
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        len(fast), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=64, pad_token_id=3,
+        vocab_size=len(fast), hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=2, max_position_embeddings=64, pad_token_id=3,
     )  # fmt: skip
     transformers.BertModel(config).save_pretrained(folder)
     return folder
