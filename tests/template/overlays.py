@@ -61,10 +61,6 @@ EFFECTS = {
 FLAGS = {
     "--compile.dynamic=true": lambda folder, done: "size mismatch" not in done.err,
     "--trainer.precision=bf16-true": lambda folder, done: torch.bfloat16 in _types(folder),
-    "--trainer.deterministic=true": lambda folder, done: (
-        torch.are_deterministic_algorithms_enabled()
-    ),
-    "--trainer.tf32=true": lambda folder, done: torch.get_float32_matmul_precision() == "high",
     "--channels_last=true": lambda folder, done: _has_channels_last(folder),
     "--model.members=2": lambda folder, done: any(
         "members.1" in key for key in checkpoint_of(folder)["state_dict"]
@@ -97,14 +93,8 @@ def _curves(folder: Path) -> list[str]:
 
 
 def _has_channels_last(folder: Path) -> bool:
-    filters = [
-        weight for weight in checkpoint_of(folder)["state_dict"].values() if weight.ndim == 4
-    ]
-    return any(
-        weight.is_contiguous(memory_format=torch.channels_last)
-        for weight in filters
-        if min(weight.shape) > 1
-    )
+    weights = checkpoint_of(folder)["state_dict"].values()
+    return any(weight.ndim == 4 and not weight.is_contiguous() for weight in weights)
 
 
 def _types(folder: Path) -> set[torch.dtype]:

@@ -62,8 +62,9 @@ def slurm(monkeypatch):
             (programs / name).write_text(f"#!/bin/sh\n{line}\n")
             (programs / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-        counts = {"JOB_NUM_NODES": "2", "NTASKS_PER_NODE": "1", "CPUS_PER_TASK": "1"}
-        variables = {**os.environ, **{f"SLURM_{name}": count for name, count in counts.items()}}
+        variables = os.environ | {
+            "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_CPUS_PER_TASK": "1",
+        }  # fmt: skip
         gate = f"--trainer.callbacks.file={folder / 'gate'}"
         script = ["bash", CLUSTER / "slurm.sh", CONFIGS / "tabular.yaml", *SETTINGS, gate]
         subprocess.run(script, env=variables, cwd=folder, check=True)
@@ -77,16 +78,13 @@ def slurm(monkeypatch):
 def start(command: list[str], folder: Path, **environment: object) -> list[Python]:
     """Starts a command as two tasks of a job, each on a node of its own."""
     port = ranks(2)[0]["MASTER_PORT"]
-    job = {
-        "JOB_ID": 7, "JOB_NAME": "fit", "NTASKS": 2, "NTASKS_PER_NODE": 1, "NNODES": 2,
-        "LOCALID": 0, "NODELIST": socket.gethostname(), "JOB_NUM_NODES": 2,
-    }  # fmt: skip
-    shared = {f"SLURM_{name}": value for name, value in job.items()}
-    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    tasks = [
-        {**shared, **environment, "SLURM_PROCID": number, "SLURM_NODEID": number}
-        for number in range(2)
-    ]
+    shared = f"""
+        SLURM_JOB_ID=7 SLURM_JOB_NAME=fit SLURM_NTASKS=2 SLURM_NTASKS_PER_NODE=1 SLURM_NNODES=2
+        SLURM_JOB_NUM_NODES=2 SLURM_LOCALID=0 SLURM_NODELIST={socket.gethostname()}
+        MASTER_ADDR=127.0.0.1 MASTER_PORT={port}
+    """
+    job = dict(pair.split("=") for pair in shared.split()) | environment
+    tasks = [job | {"SLURM_PROCID": number, "SLURM_NODEID": number} for number in range(2)]
     return [Python(*command, cwd=folder, merge=True, environment=task) for task in tasks]
 
 
@@ -106,8 +104,7 @@ def test_kubernetes_manifest_fits_together(run):
 
     command = [str(word) for word in container["args"]][2:]
     command[command.index("configs/cifar.yaml")] = str(CONFIGS / "tabular.yaml")
-    printed = run(*command, "--print_config")
-    assert printed.code == 0, printed.err
+    printed = run(*command, "--print_config").check()
     trainer = yaml.safe_load(printed.out)["trainer"]
     nodes, devices = int(options["nnodes"]), int(options["nproc_per_node"])
     assert (trainer["num_nodes"], int(trainer["devices"])) == (nodes, devices)

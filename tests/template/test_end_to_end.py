@@ -87,7 +87,7 @@ def test_any_torchvision_network_by_yaml_alone_whose_pretrained_weights_are_not_
             --model.optimizer.lr=1e-12 --data.dataset=folder --data.path={images}
             --data.batch_size=40 --trainer.max_epochs=1 --trainer.limit_train_batches=1
             --trainer.accelerator=cpu --trainer.log_every_n_steps=1
-        """,
+        """
     ).check()
     file.unlink()
     saved = next((tmp_path / "lightning_logs/default/version_0/checkpoints").glob("*.ckpt"))

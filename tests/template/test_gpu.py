@@ -22,12 +22,10 @@ def test_experiment_trains_as_shipped_and_waits_for_nothing(run, short, monkeypa
     monkeypatch.setattr(
         Trainer, "fit", lambda self, *a, **k: (self.callbacks.append(watch), fit(self, *a, **k))
     )
-    flags = [
-        "--trainer.accelerator=gpu",
-        "--trainer.devices=1",
-        "--trainer.enable_progress_bar=false",
-    ]
-    flags += ["--trainer.log_every_n_steps=1000", "--data.batch_size=8"]
+    flags = """
+        --trainer.accelerator=gpu --trainer.devices=1 --trainer.enable_progress_bar=false
+        --trainer.log_every_n_steps=1000 --data.batch_size=8
+    """.split()
     done = run("fit --config", config, *short(config), *flags).check()
     assert "Precision: " in done.err or settings_of(config)["trainer"].get("precision") != "auto"
     assert watch.steps > 1

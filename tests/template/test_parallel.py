@@ -13,12 +13,7 @@ SMALL = """
     --trainer.max_epochs=1 --trainer.limit_train_batches=3 --trainer.accelerator=cpu
     --trainer.precision=32-true
 """.split()  # fmt: skip
-PROCESSES = {
-    "fsdp2": 2,
-    "tensor_parallel": 2,
-    "fsdp2_tensor_parallel": 4,
-    "offload": 2,
-}
+PROCESSES = {"fsdp2": 2, "tensor_parallel": 2, "fsdp2_tensor_parallel": 4, "offload": 2}
 # tests/litlab/parallel has what these do
 IN_OTHERS = ("fsdp2", "fsdp2_tensor_parallel", "offload")
 

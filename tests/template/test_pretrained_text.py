@@ -29,15 +29,10 @@ def bert(tmp_path_factory, texts):
     fast.save_pretrained(folder)
 
     torch.manual_seed(0)
-    sizes = {
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-    }
     config = transformers.BertConfig(
-        vocab_size=len(fast), **sizes, max_position_embeddings=64, pad_token_id=3
-    )
+        vocab_size=len(fast), hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=2, max_position_embeddings=64, pad_token_id=3,
+    )  # fmt: skip
     transformers.BertModel(config).save_pretrained(folder)
     return folder
 
@@ -57,7 +52,7 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     # In the first epoch the head alone is trained.
     rules = "[{params: network.head, epochs: 0}, {params: network, epochs: 1}]"
     more = [f"--freeze.rules={rules}", "--trainer.max_epochs=2", "--checkpoint.save_top_k=-1"]
-    assert run("fit", *flags, *more).code == 0
+    run("fit", *flags, *more).check()
     folder = tmp_path / "lightning_logs/text_pretrained/version_0"
     encoder = transformers.AutoModel.from_pretrained(bert).state_dict()
     name = "encoder.layer.0.attention.self.query.weight"
@@ -71,7 +66,7 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     (tmp_path / "two.txt").write_text("sun word1\nrain" + " word2" * 20)
     probabilities = []
     for name in ("one", "two"):
-        assert run(f"predict --run=last --input={name}.txt --output={name}.csv").code == 0
+        run(f"predict --run=last --input={name}.txt --output={name}.csv").check()
         with (tmp_path / f"{name}.csv").open() as stream:
             probabilities.append(float(next(csv.DictReader(stream))["probability"]))
     assert probabilities[0] == pytest.approx(probabilities[1], abs=1e-6)
@@ -79,7 +74,7 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     monkeypatch.setattr(export_run, "SECONDS", 0.001)
     # Weights are in the checkpoint: of the folder only the config is read.
     (bert / "model.safetensors").rename(bert / "elsewhere")
-    assert run("export --run=last --format=onnx").code == 0
+    run("export --run=last --format=onnx").check()
     manifest = read_json(folder / "exported/onnx/manifest.json")
     assert manifest["parity"]["difference"] < export_run.TOLERANCE["onnx"]
     before, after = manifest["metrics"].values()

@@ -10,6 +10,7 @@ import pytest
 
 from litlab.util.files import write_output
 from tests.conftest import ROOT
+from tests.template.overlays import SMALL
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = [
@@ -58,12 +59,6 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
     verbs = {shlex.split(command)[3] for command in projects}
     verbs_of_runs = {"validate", "test", "predict", "runs", "compare", "report"}
     assert verbs == {"fit", "new", "sweep", "bench", "export", "serve", *verbs_of_runs}
-    small = {
-        "cifar": "--model.width=16",
-        "text": "--model.network.embed_dim=16",
-        "forecast": "--model.network.hidden_size=8",
-        "tabular": "--model.network.hidden_sizes=[8]",
-    }
     # Of the run that `make fit` leaves, which is below
     projects.sort(key=lambda command: " report " in command)
     for command in projects:
@@ -77,7 +72,7 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
             is_needed = "--data.path" in arguments or arguments[1:] == ["configs/cifar.yaml"]
             if verb == "fit" and is_needed:  # later settings win
                 limit = "--trainer.limit_train_batches=2"
-                arguments += [*short(config), small[config.stem], limit]
+                arguments += [*short(config), *SMALL.get(config.stem, []), limit]
             else:
                 arguments = [*(word for word in arguments if word != "--check"), "--print_config"]
             verb = "fit"

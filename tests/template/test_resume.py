@@ -30,13 +30,8 @@ def resuming(request, tmp_path_factory) -> Resuming:
         config = CONFIGS / f"{cell.experiment}.yaml"
         name = settings_of(config)["data"]["class_path"].rpartition(".")[-1]
         batch, flags = EXPERIMENTS[cell.experiment]
-        return [
-            "--config",
-            str(config),
-            *small_data(name, request),
-            *flags,
-            f"--data.batch_size={batch // cell.ranks}",
-        ]
+        size = f"--data.batch_size={batch // cell.ranks}"
+        return [f"--config={config}", *small_data(name, request), *flags, size]
 
     return Resuming("project", tmp_path_factory.mktemp("resuming"), own)
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from litlab.callbacks import AttentionPlot
 from litlab.data.text.tokenizer import train_tokenizer
 from litlab.errors import UserError
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate
 
 FIRE, PADDING = 2, 7
 
@@ -68,9 +68,7 @@ class Reader(Tiny):
 
 def draw(folder, model, data):
     plot = AttentionPlot()
-    make_trainer(folder, logger=CSVLogger(folder, name="", version=""), callbacks=[plot]).test(
-        model, data, verbose=False
-    )
+    evaluate(folder, model, data, plot, logger=CSVLogger(folder, "", ""))
     return plot.strips
 
 

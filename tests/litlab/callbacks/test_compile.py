@@ -147,7 +147,6 @@ class Branching(nn.Sequential):
             f"compile.fullgraph: Data-dependent branching in {__file__}:%d; cha",
         ),
         ({"backend": "tvm"}, "compile.backend: "),  # torch says what is missing
-        ({"backend": "egger"}, "compile.backend: Invalid backend: 'egger'"),
     ],
     ids=str,
 )

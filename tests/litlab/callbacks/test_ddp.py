@@ -3,7 +3,6 @@
 import json
 import sys
 
-import pytest
 import torch
 
 from tests.conftest import ROOT
@@ -71,7 +70,6 @@ with open(f"{folder}/rank{trainer.global_rank}.json", "w") as file:
 """
 
 
-@pytest.mark.filterwarnings("ignore:.*does not have many workers")
 def test_two_processes(tmp_path, monkeypatch):
     """An odd number of windows: the processes have unlike shares."""
     two, one = tmp_path / "2", tmp_path / "1"
@@ -101,11 +99,7 @@ def test_two_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     # here: another process would take seconds to start
     exec(START + TABLES, {"__name__": "run"})
-    for name in (
-        "TextSamples/texts",
-        "ForecastPlots/forecast_metrics",
-        "ForecastPlots/backtest",
-    ):
+    for name in ("TextSamples/texts", "ForecastPlots/forecast_metrics", "ForecastPlots/backtest"):
         alone, shared = ((folder / f"{name}.csv").read_text() for folder in (one, two))
         assert alone == shared
         assert alone.count("\n") > 1

@@ -46,16 +46,12 @@ def test_a_resumed_run_trains_as_many_epochs(tmp_path, caplog, stop, monitor, mo
 
 
 def test_a_metric_that_no_validation_logs_is_refused(tmp_path, caplog):
-    """After the first validation; a sanity check may log less."""
-    checkpoint = RunCheckpoint(str(tmp_path), monitor="val/ac", mode="max")
-    settings = {"enable_checkpointing": True, "num_sanity_val_steps": 1}
-    for key, callback, options in (
-        ("early_stopping", RunEarlyStopping("val/ac", "max"), {}),
-        ("checkpoint", checkpoint, settings),
-    ):
-        with pytest.raises(UserError, match=rf"^{key}\.monitor: .*'val/acc'") as refused:
-            fit(tmp_path, Scripted(), Preflight(), callback, **options)
-        assert f"warning: {refused.value}" in caplog.messages
+    """After the first validation; a sanity check may log less. tests/litlab/test_advice.py has the
+    same of checkpoints.
+    """
+    with pytest.raises(UserError, match=r"^early_stopping\.monitor: .*'val/acc'") as refused:
+        fit(tmp_path, Scripted(), Preflight(), RunEarlyStopping("val/ac", "max"))
+    assert f"warning: {refused.value}" in caplog.messages
 
 
 def test_a_metric_of_the_training_is_looked_at_when_an_epoch_ends(tmp_path):

@@ -5,17 +5,16 @@ import json
 import numpy as np
 import pytest
 import torch
+import yaml
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from matplotlib.figure import Figure
-from pandas import DataFrame, read_csv
+from pandas import read_csv
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torchmetrics.functional import calibration_error, confusion_matrix, f1_score, precision
 
 from litlab.callbacks import Baselines, ConfusionMatrix, evaluation
-from litlab.callbacks.reporting import publish_figure, publish_table, run_folder
 from litlab.util.text import decimals
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate, make_trainer
 from tests.recorder import Recorder, RunRecorder
 
 
@@ -72,16 +71,16 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
     assert capsys.readouterr().out == ""  # of a part of the test
 
 
-@pytest.mark.parametrize(
-    ("own", "guess", "is_said"),
-    [
-        ({"test/acc": 0.88, "test/f1": 0.47}, {"test/acc": 0.88, "test/f1": 0.47}, True),
-        ({"test/acc": 0.87, "test/f1": 0.61}, {"test/acc": 0.88, "test/f1": 0.47}, False),
-        ({"test/mse": 2.0, "test/r2": -0.1}, {"test/mse": 1.9, "test/r2": -0.004}, True),
-        ({"test/mse": 1.8}, {"test/mse": 1.9}, False),
-        ({"test/mine": 1.0}, {"test/mine": 2.0}, False),  # whether that is better is not known
-    ],
-)
+RESULTS = yaml.safe_load("""  # of a model and of a guess, and whether it is told
+- [{test/acc: 0.88, test/f1: 0.47}, {test/acc: 0.88, test/f1: 0.47}, true]
+- [{test/acc: 0.87, test/f1: 0.61}, {test/acc: 0.88, test/f1: 0.47}, false]
+- [{test/mse: 2.0, test/r2: -0.1}, {test/mse: 1.9, test/r2: -0.004}, true]
+- [{test/mse: 1.8}, {test/mse: 1.9}, false]
+- [{test/mine: 1.0}, {test/mine: 2.0}, false]  # which is better is not known
+""")
+
+
+@pytest.mark.parametrize(("own", "guess", "is_said"), RESULTS)
 def test_a_model_that_is_no_better_than_a_guess_is_said_to_be_so(caplog, own, guess, is_said):
     caplog.set_level("INFO")
     evaluation.warn_of_guess(own, "most frequent class", guess, torch.nn.Linear(1, 1))
@@ -91,8 +90,7 @@ def test_a_model_that_is_no_better_than_a_guess_is_said_to_be_so(caplog, own, gu
 def test_every_logger_gets_what_it_takes(tmp_path):
     recorder, run = Recorder(), RunRecorder()
     loggers = [TensorBoardLogger(tmp_path, "", ""), CSVLogger(tmp_path / "csv"), recorder, run]
-    trainer = make_trainer(tmp_path, logger=loggers, callbacks=[ConfusionMatrix(), Baselines()])
-    trainer.test(Tiny(), Compared(), verbose=False)
+    evaluate(tmp_path, Tiny(), Compared(), ConfusionMatrix(), Baselines(), logger=loggers)
     events = EventAccumulator(str(tmp_path))
     events.Reload()
     tags, name = events.Tags(), "test/confusion_matrix"
@@ -110,13 +108,3 @@ def test_every_logger_gets_what_it_takes(tmp_path):
     for name, table in tables.items():
         assert {len(row) for row in table["data"]} == {len(table["columns"])}
         assert all(column in texts[f"{name}.md"] for column in table["columns"])
-
-
-@pytest.mark.parametrize("options", [{"logger": False}, {"fast_dev_run": True}])
-def test_a_run_without_a_folder_leaves_no_file(tmp_path, monkeypatch, options):
-    monkeypatch.chdir(tmp_path)
-    trainer = make_trainer(tmp_path, **{"logger": CSVLogger(tmp_path), **options})
-    assert run_folder(trainer) is None
-    publish_figure(trainer, None, "picture", Figure())
-    publish_table(trainer, None, "table", DataFrame({"a": [1]}))
-    assert list(tmp_path.iterdir()) == []

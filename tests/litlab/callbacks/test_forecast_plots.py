@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from litlab.callbacks import ForecastPlots
 from litlab.callbacks import forecast_plots as module
 from litlab.errors import UserError
-from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.callbacks.tiny import evaluate
 from tests.litlab.callbacks.tiny_series import TinyForecaster, TinySeries
 
 
@@ -33,10 +33,9 @@ def check(row, error, scale, naive):
 def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
     for name in ("draw_forecasts", "draw_error_by_step", "publish_figure"):  # slow
         monkeypatch.setattr(module, name, lambda *_: None)
-    data, logger = TinySeries(), CSVLogger(tmp_path, name="", version="")
-    trainer = make_trainer(tmp_path, logger=logger, callbacks=[ForecastPlots(periods=3)])
-    for _ in range(2):  # each test starts anew
-        trainer.test(TinyForecaster(), data, verbose=False)
+    data, model, logger = TinySeries(), TinyForecaster(), CSVLogger(tmp_path, "", "")
+    trainer = evaluate(tmp_path, model, data, ForecastPlots(periods=3), logger=logger)
+    trainer.test(model, data, verbose=False)  # which starts anew
     by_step, by_period = (
         list(csv.DictReader((tmp_path / name).read_text().splitlines()))
         for name in ("forecast_metrics.csv", "backtest.csv")
@@ -66,7 +65,7 @@ def test_pictures_show_windows_in_their_units(tmp_path, monkeypatch):
     data, model = TinySeries(windows=3), TinyForecaster()
     step = model.test_step
     model.test_step = lambda batch, batch_idx: without(step(batch, batch_idx), "lower", "upper")
-    make_trainer(tmp_path, callbacks=[ForecastPlots(2, 1)]).test(model, data, verbose=False)
+    evaluate(tmp_path, model, data, ForecastPlots(2, 1))
     units = data.series[:, 0] * data.scale[0] + data.mean[0]
     for axes, start in zip(figures["forecasts"].axes, (data.first, data.first + 2), strict=True):
         series, forecast = axes.lines  # nothing else
@@ -90,4 +89,4 @@ def test_what_is_lacking_is_said_in_a_line(tmp_path, lack):
     )
     model.test_step = lambda batch, batch_idx: without(step(batch, batch_idx), lack)
     with pytest.raises(UserError, match=rf"^ForecastPlots: .*{lack}.*; .*trainer\.callbacks$"):
-        make_trainer(tmp_path, callbacks=[ForecastPlots()]).test(model, data, verbose=False)
+        evaluate(tmp_path, model, data, ForecastPlots())

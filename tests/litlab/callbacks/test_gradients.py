@@ -171,7 +171,6 @@ def test_in_backward_it_is_the_same_optimizer_with_one_gradient_at_a_time(tmp_pa
     ("callbacks", "settings", "key"),
     [
         ([], {"accumulate_grad_batches": 2}, "trainer.accumulate_grad_batches"),
-        ([], {"gradient_clip_val": 0.5}, "trainer.gradient_clip_val"),
         ([], {"strategy": "ddp"}, "trainer.devices"),
         ([NaNGuard()], {}, "NaNGuard"),
     ],

@@ -8,7 +8,7 @@ from litlab.callbacks import ImagePlots
 from litlab.callbacks import image_plots as module
 from litlab.data import ImageData
 from litlab.errors import UserError
-from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
+from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate
 
 
 class Brightness(Tiny):
@@ -26,9 +26,8 @@ def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monk
     monkeypatch.setattr(module, "draw_images", lambda *given: calls.append(given))
     monkeypatch.setattr(module, "publish_figure", lambda *arguments: None)
     data = ImageData("folder", path=str(images), batch_size=10, cache_dir=str(tmp_path / "cache"))
-    trainer = make_trainer(tmp_path, callbacks=[ImagePlots(images=10)])
-    for _ in range(2):  # each test starts anew
-        trainer.test(Brightness(), data, verbose=False)
+    trainer = evaluate(tmp_path, Brightness(), data, ImagePlots(images=10))
+    trainer.test(Brightness(), data, verbose=False)  # which starts anew
     files = {path: np.asarray(Image.open(path)) for path in images.glob("test/*/*.png")}
     assert len(calls) == 4
     for number, (pixels, rows, outputs) in enumerate(calls):
@@ -47,13 +46,15 @@ def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monk
 
 
 TITLES = {
-    "logits": [["red 73%", "red 73%\nis red, round"], ["red 73%\nis red, round"]],
+    "logits": [["red, round 27%\nis red", "red, round 27%"], ["red, round 27%\nis red"]],
     "predicted": [["1", "1\nis 2"], ["1\nis 2"]],  # one number
 }
 
 
 class Constant(Tiny):
     """Predicts the same for all."""
+
+    thresholds = (0.5, 0.2)  # of two labels
 
     def __init__(self, key, outputs):
         super().__init__()
@@ -72,7 +73,7 @@ def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, 
     data.dataset = TensorDataset(torch.rand(2, 3, 8, 8), target)
     data.label_names = ["red", "round"]
     model = Constant(key, torch.tensor([[1.0, -1.0]] * 2)[:, : target[0].numel()])
-    make_trainer(tmp_path, callbacks=[ImagePlots()]).test(model, data, verbose=False)
+    evaluate(tmp_path, model, data, ImagePlots())
     assert [[axes.get_title() for axes in figure.axes] for figure in figures] == TITLES[key]
 
 
@@ -81,7 +82,6 @@ def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, 
     [
         ((2, 8, 8), (), "logits", "no images"),
         ((3, 8, 8), (4, 8), "logits", "is predicted for"),
-        ((3, 8, 8), (2,), "predicted", "is predicted for"),
         ((3, 8, 8), (), "mask", "must return a dict with 'logits' or 'predicted'"),
         ((3, 8, 8), None, "logits", "must be \\(inputs, target\\)"),
     ],
@@ -90,6 +90,5 @@ def test_what_can_not_be_shown_is_refused_in_a_line(tmp_path, images, target, ke
     tensors = [torch.rand(5, *images)]
     tensors += [] if target is None else [torch.ones(5, *target, dtype=torch.long)]
     loader = DataLoader(TensorDataset(*tensors), batch_size=5)
-    trainer = make_trainer(tmp_path, callbacks=[ImagePlots(2)])
     with pytest.raises(UserError, match=rf"^ImagePlots: .*{problem}.*; .*trainer\.callbacks$"):
-        trainer.test(Constant(key, torch.zeros(5, 4)), loader, verbose=False)
+        evaluate(tmp_path, Constant(key, torch.zeros(5, 4)), loader, ImagePlots(2))

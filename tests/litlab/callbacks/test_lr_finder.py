@@ -74,7 +74,7 @@ def model_of(schedule, lr=0.05) -> Classifier:
 
 def fit(folder, model, *callbacks, **settings):
     Rates.seen = []
-    logger = CSVLogger(folder, name="", version="run")
+    logger = CSVLogger(folder, "", "run")
     trainer = make_trainer(
         folder, max_epochs=2, logger=logger, callbacks=[*callbacks, Rates()], **settings
     )
@@ -120,14 +120,8 @@ class Flat(Tiny):
 
 
 @pytest.mark.parametrize(
-    ("model", "line"),
-    [(Tiny, "needs a model with an lr"), (Flat, "found no rate that lets the")],
+    ("model", "line"), [(Tiny, "needs a model with an lr"), (Flat, "found no rate that lets the")]
 )
 def test_what_is_refused(tmp_path, model, line):
     with pytest.raises(UserError, match=rf"^trainer\.callbacks: LRFinder {line}"):
         fit(tmp_path, model(), LRFinder(num_training_steps=20))
-
-
-def test_a_trainer_that_was_not_searched_for_says_so(tmp_path):
-    with pytest.raises(UserError, match="call its search"):
-        make_trainer(tmp_path, callbacks=[LRFinder()]).fit(Tiny(), TinyData())

@@ -9,17 +9,7 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 
 from litlab.callbacks import VRAM, MemorySnapshot
-from litlab.util.steps import count_samples, describe, is_finite
 from tests.litlab.callbacks.tiny import Failing, Tiny, fit
-
-
-def test_batches_however_they_are_nested():
-    images, labels = torch.zeros(2, 3, 4, 4), torch.zeros(2, dtype=torch.int64)
-    batch = [{"ids": labels, "evidence": images.half()}, labels]
-    assert [count_samples(batch), count_samples("text")] == [2, 0]
-    assert describe(batch) == "int64 (2,), float16 (2, 3, 4, 4), int64 (2,)"
-    assert is_finite(batch)
-    assert not is_finite([batch, {"future": images * torch.nan}])
 
 
 def test_logs_each_epoch_without_validation(tmp_path, monkeypatch):
@@ -82,7 +72,7 @@ def test_snapshots(tmp_path, monkeypatch, model, files):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_gpu(tmp_path):
-    logger = CSVLogger(tmp_path, name="", version="run")
+    logger = CSVLogger(tmp_path, "", "run")
     trainer = fit(
         tmp_path, Tiny(), MemorySnapshot(2), VRAM(), logger=logger, accelerator="gpu", devices=1
     )

@@ -15,10 +15,7 @@ from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal
 from tests.litlab.callbacks.tiny import fit as fit_tiny
 from tests.litlab.checkpointing.in_process import fit
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:.*Checkpoint directory .* exists and is not empty"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*Checkpoint directory .* exists and is not empty")
 
 
 class Shift(LightningModule):

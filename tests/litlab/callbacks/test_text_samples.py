@@ -7,13 +7,10 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
 
 from litlab.callbacks.text_samples import TextSamples
-from litlab.errors import UserError
-from tests.litlab.callbacks.tiny import Tiny, make_trainer
+from tests.litlab.callbacks.tiny import Tiny, evaluate
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers",
-    "ignore:html5lib's sanitizer:DeprecationWarning",  # TensorBoard's own
-)
+# TensorBoard's own
+pytestmark = pytest.mark.filterwarnings("ignore:html5lib's sanitizer:DeprecationWarning")
 
 
 class Texts(LightningDataModule):
@@ -49,10 +46,8 @@ class Reader(Tiny):
 
 
 def rows(folder, data, model=None):
-    logger = TensorBoardLogger(folder, name="", version="")
-    make_trainer(folder, logger=logger, callbacks=[TextSamples(4)]).test(
-        model or Reader(), data, verbose=False
-    )
+    logger = TensorBoardLogger(folder, "", "")
+    evaluate(folder, model or Reader(), data, TextSamples(4), logger=logger)
     with (folder / "texts.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
@@ -77,57 +72,32 @@ def test_the_most_confident_mistakes_and_some_that_are_right(tmp_path):
     assert (first, last) == (right[0], right[-1])  # from all over the test split
 
 
-def test_other_data_is_refused(tmp_path, monkeypatch):
-    monkeypatch.delattr(Texts, "sample_index")
-    with pytest.raises(UserError, match=r"no 'sample_index'.* remove TextSamples from trainer\."):
-        rows(tmp_path, Texts())
+class Counted(Texts):
+    """Two numbers of each text: 0 or 1, and 1."""
 
-
-class Labels(Texts):
-    """Two labels: spam where the class is 1, and one that is always true."""
-
-    class_names, label_names, target_std = (), ("spam", "any"), [2.0, 1.0]
+    class_names, target_std = (), [2.0, 1.0]
 
     def __init__(self):
         super().__init__()
         self.labels = torch.stack([self.labels, torch.ones(40)], 1)
 
 
-class LabelReader(Reader):
-    """Believes the evidence for one label, or of one number, and that the other is 9 or 1."""
-
-    thresholds = (0.7, 0.5)
-
-    def __init__(self, key):
-        super().__init__()
-        self.key = key
+class Counter(Reader):
+    """Believes that the first number is the evidence."""
 
     def test_step(self, batch, batch_idx):
         evidence = batch[0]["ids"]
-        return {self.key: torch.cat([evidence, 9 + 0 * evidence], 1) - 8 * (self.key != "logits")}
+        return {"predicted": torch.cat([evidence, torch.ones_like(evidence)], 1)}
 
 
-@pytest.mark.parametrize("key", ["logits", "predicted"])
-def test_the_worst_of_several_labels_or_numbers_come_first(tmp_path, key):
-    data = Labels()
-    table = rows(tmp_path, data, LabelReader(key))
-    probability, spam = torch.sigmoid(data.evidence), data.labels[:, 0] == 1
-    predicted = probability > 0.7
-    if key == "logits":
-        shown = ["spam, any" if is_spam else "any" for is_spam in predicted]
-        sure = torch.where(predicted, probability, 1 - probability)
-        score, name = torch.where(predicted != spam, sure, 0), "probability"
-    else:
-        shown = [f"{number - 8:.4g}, 1" for number in data.evidence]
-        score, name = (data.evidence - 8 - data.labels[:, 0]).abs() / 2, "error"
-    worst = score.argsort(descending=True)[:4]
+def test_of_numbers_those_with_the_largest_error_come_first(tmp_path):
+    """In deviations of each; test_image_plots.py has labels of which several are true."""
+    data = Counted()
+    table = rows(tmp_path, data, Counter())
+    error = (data.evidence - data.labels[:, 0]).abs() / 2
     numbers = [int(row["number"]) for row in table]
-    assert numbers[:4] == worst.tolist()
-    measured = [float(row[name]) for row in table[:4]]
-    assert measured == pytest.approx(score[worst].tolist(), rel=1e-4)
-    assert [row["prediction"] for row in table] == [shown[number] for number in numbers]
-    if key == "logits":
-        truths = ["spam, any" if spam[number] else "any" for number in numbers]
-        assert [row["true"] for row in table] == truths
-        assert all(predicted[number] == spam[number] for number in numbers[4:])
+    assert numbers[:4] == error.argsort(descending=True)[:4].tolist()
     assert len({*numbers}) == 8
+    for row, number in zip(table, numbers, strict=True):
+        assert row["prediction"] == f"{data.evidence[number]:.4g}, 1"
+        assert float(row["error"]) == pytest.approx(error[number].item(), rel=1e-4)

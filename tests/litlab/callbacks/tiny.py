@@ -82,6 +82,13 @@ def fit(folder, model, *callbacks, data=None, resume=None, **options) -> Trainer
     return trainer
 
 
+def evaluate(folder, model, data, *callbacks, **options) -> Trainer:
+    """Test a model with callbacks, and return the trainer."""
+    trainer = make_trainer(folder, callbacks=[*callbacks], **options)
+    trainer.test(model, data, verbose=False)
+    return trainer
+
+
 def are_equal(states, others) -> bool:
     """Return whether two dicts of tensors are equal to the last bit."""
     return states.keys() == others.keys() and all(

@@ -64,7 +64,7 @@ class Draws(Classifier):
             network, num_classes=3, optimizer=partial(torch.optim.Adam, lr=0.05), schedule=schedule
         )
         self.stop = stop
-        self.drawn, self.rates, self.ended = {}, {}, []
+        self.drawn, self.rates, self.ended = {}, {}, {}
 
     def _at(self, *place) -> None:
         if self.stop == place:
@@ -86,10 +86,10 @@ class Draws(Classifier):
 
     def on_train_epoch_end(self):
         self._at("end", self.current_epoch)
-        # As in logs
-        self.ended.append(
-            (self.current_epoch, self.trainer.fit_loop.epoch_loop._batches_that_stepped)
-        )
+        # As in logs, and as callbacks see it
+        steps = self.trainer.fit_loop.epoch_loop._batches_that_stepped
+        means = {name: mean.item() for name, mean in self.trainer.callback_metrics.items()}
+        self.ended[self.current_epoch] = steps, means
         super().on_train_epoch_end()
 
 
@@ -116,11 +116,11 @@ def fit(
     **settings,
 ):
     """A fit, which ends by itself or with `Interrupted`; the model and its Trainer."""
-    seed_everything(5, verbose=False)
-    model = module(stop)
-    fitting = trainer(folder, saving(folder, **options), *callbacks, **settings)
-    with nullcontext() if stop is None else pytest.raises(Interrupted):
-        fitting.fit(
-            model, data(), ckpt_path=folder / "last.ckpt" if resume else None, weights_only=True
-        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PL_GLOBAL_SEED", "")  # seed_everything sets it for all tests that follow
+        seed_everything(5, verbose=False)
+        model, last = module(stop), folder / "last.ckpt"
+        fitting = trainer(folder, saving(folder, **options), *callbacks, **settings)
+        with nullcontext() if stop is None else pytest.raises(Interrupted):
+            fitting.fit(model, data(), ckpt_path=last if resume else None, weights_only=True)
     return model, fitting

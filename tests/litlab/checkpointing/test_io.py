@@ -2,16 +2,14 @@
 
 import os
 import resource
-from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
 
-from litlab.checkpointing import io as checkpoint_files
 from litlab.checkpointing.io import AtomicCheckpointIO, load_checkpoint, newest_checkpoint
 from litlab.errors import UserError
-from litlab.util import checksums
 from tests.tiny_files import flip
 
 
@@ -44,14 +42,9 @@ def test_what_is_written_is_read_again_and_nothing_else_is_left(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs /proc")
 def test_the_bytes_are_on_the_disk_before_the_name_is(tmp_path, monkeypatch):
-    done = []
-    sync, replace = os.fsync, checkpoint_files.Path.replace
-    monkeypatch.setattr(
-        os, "fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), sync(fd))
-    )
-    monkeypatch.setattr(
-        checkpoint_files.Path, "replace", lambda *a: (done.append("rename"), replace(*a))
-    )
+    done, replace = [], Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: done.append(os.readlink(f"/proc/self/fd/{fd}")))
+    monkeypatch.setattr(Path, "replace", lambda *a: (done.append("rename"), replace(*a)))
     write(tmp_path / "last.ckpt", 1)
     assert done[0].endswith(".tmp")
     assert done[0].startswith(str(tmp_path))
@@ -151,17 +144,3 @@ def test_a_folder_in_place_of_the_last_one_is_refused_as_nothing_could_be_writte
         newest_checkpoint(tmp_path)
     (tmp_path / "last.ckpt").rename(tmp_path / "away")
     assert newest_checkpoint(tmp_path) == best
-
-
-def test_a_file_is_checked_once_in_a_process_until_it_changes(tmp_path, monkeypatch):
-    checked, check = Counter(), checksums.check_records
-    monkeypatch.setattr(
-        checksums, "check_records", lambda file: (checked.update([file.name]), check(file))
-    )
-    path = write(tmp_path / "last.ckpt", 1)
-    load_checkpoint(newest_checkpoint(tmp_path))
-    AtomicCheckpointIO().load_checkpoint(str(path))
-    assert checked == {str(path): 1}
-    flip(path, 0.5)
-    with pytest.raises(UserError):
-        load_checkpoint(path)

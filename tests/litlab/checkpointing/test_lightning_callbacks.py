@@ -1,6 +1,5 @@
 """Callbacks of Lightning work in a run that is resumed, or are refused in one line."""
 
-import json
 from inspect import signature
 from pathlib import Path
 
@@ -13,18 +12,21 @@ from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.conftest import error
 
 FOLDER = Path("lightning_logs/smoke/version_0")
-TOGETHER = {  # what goes into one run
-    "DeviceStatsMonitor": {"cpu_stats": True},
-    "EMAWeightAveraging": {},
-    "EarlyStopping": {"monitor": "val/loss"},
-    "GradientAccumulationScheduler": {"scheduling": {"0": 1, "1": 2}},
-    "LearningRateMonitor": {"logging_interval": "step"},
-    "ModelCheckpoint": {"filename": "mine", "monitor": "val/loss"},
-    "OnExceptionCheckpoint": {"dirpath": "left"},
-    "TQDMProgressBar": {"refresh_rate": 1},
-    "ThroughputMonitor": {"batch_size_fn": "litlab.util.steps.count_samples", "window_size": 2},
-    "Timer": {"duration": "00:01:00:00"},
-}
+TOGETHER = """
+trainer:
+  callbacks:
+  - {class_path: DeviceStatsMonitor, init_args: {cpu_stats: true}}
+  - {class_path: lightning.pytorch.callbacks.EMAWeightAveraging}
+  - {class_path: EarlyStopping, init_args: {monitor: val/loss}}
+  - {class_path: GradientAccumulationScheduler, init_args: {scheduling: {0: 1, 1: 2}}}
+  - {class_path: LearningRateMonitor, init_args: {logging_interval: step}}
+  - {class_path: ModelCheckpoint, init_args: {filename: mine, monitor: val/loss}}
+  - {class_path: OnExceptionCheckpoint, init_args: {dirpath: left}}
+  - {class_path: TQDMProgressBar, init_args: {refresh_rate: 1}}
+  - class_path: ThroughputMonitor
+    init_args: {batch_size_fn: litlab.util.steps.count_samples, window_size: 2}
+  - {class_path: Timer, init_args: {duration: "00:01:00:00"}}
+"""
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:When using the `ThroughputMonitor`, you need to define a `flops_per_batch`",
@@ -36,28 +38,15 @@ pytestmark = pytest.mark.filterwarnings(
 
 def test_callbacks_that_go_together(run, series):
     """In a run of two epochs of four batches."""
-    named = [
-        {"class_path": f"lightning.pytorch.callbacks.{name}", "init_args": settings}
-        for name, settings in TOGETHER.items()
-    ]
-    done = run(
-        "fit --config",
-        CONFIGS / "series.yaml",
-        "--config",
-        CONFIGS / "with/smoke.yaml",
-        "--data.dataset=csv",
-        f"--data.path={series}",
-        "--data.targets=[load]",
-        "--data.context_length=24",
-        "--data.horizon=4",
-        "--data.batch_size=64",
-        "--data.val_fraction=0.15",
-        "--model.hidden_size=4",
-        "--trainer.max_epochs=2",
-        "--trainer.limit_train_batches=4",
-        "--trainer.accelerator=cpu",
-        f"--trainer.callbacks={json.dumps(named)}",
-    ).check()
+    Path("together.yaml").write_text(TOGETHER)
+    line = f"""
+        fit --config={CONFIGS}/series.yaml --config={CONFIGS}/with/smoke.yaml --data.dataset=csv
+        --data.path={series} --data.targets=[load] --data.context_length=24 --data.horizon=4
+        --data.batch_size=64 --data.val_fraction=0.15 --model.hidden_size=4 --trainer.max_epochs=2
+        --trainer.limit_train_batches=4 --trainer.accelerator=cpu
+        --config=together.yaml
+    """
+    done = run(line).check()
     assert "epoch 1/2" not in done.out  # its own progress bar is the only one
     assert (FOLDER / "checkpoints/mine.ckpt").is_file()
     saved = torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)

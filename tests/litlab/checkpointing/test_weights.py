@@ -28,7 +28,6 @@ WITHIN = {  # a file of a script, around its weights
         "model_state_dict": weights,
         "optimizer_state_dict": {"state": {0: weights}},
     },
-    "slowfast": lambda weights: {"optimizer_state": {"state": {}}, "model_state": weights},
     "some": lambda weights: {
         "random": {"torch": torch.get_rng_state()},
         "net": weights,

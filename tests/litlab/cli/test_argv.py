@@ -1,6 +1,5 @@
 """Runs and bases become flags: command line in, command line out."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from litlab.cli.config import Command
 from litlab.errors import UserError
 from tests.conftest import BRIEF
 from tests.litlab.conftest import CONFIGS
+from tests.litlab.runs.make import write, write_run
 
 CONFIG = "model: {class_path: SmallCNN}\ndata: {class_path: ImageData}\ntrainer: {}\n"
 LOGS = "lightning_logs"
@@ -34,18 +34,12 @@ def here(tmp_path, monkeypatch) -> Path:
         (tmp_path / f"{name}.yaml").write_text(text)
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep/leaf.yaml").write_text("base: ../left.yaml\n")
+    typed = "python -m auks fit --config plain.yaml --model.width=4 --trainer.callbacks+ A".split()
     for number in (0, 1):
-        run = tmp_path / LOGS / f"mine/version_{number}"
-        (run / "checkpoints").mkdir(parents=True)
-        (run / "config.yaml").write_text(CONFIG)
-        for name in ("last.ckpt", "best.ckpt", "other.ckpt"):
-            torch.save({"global_step": number}, run / "checkpoints" / name)
-        (run / "metrics.json").write_text(json.dumps({"best": {"checkpoint": "best.ckpt"}}))
-        typed = "python -m auks fit --config plain.yaml --model.width=4 --trainer.callbacks+ A"
-        (run / "provenance.json").write_text(json.dumps({"command": typed.split()}))
-        (run / "status.json").write_text(
-            json.dumps({"started": f"2026-01-0{number + 1}T00:00:00+00:00"})
-        )
+        name = f"mine/version_{number}"
+        run = write_run(tmp_path / LOGS, name, hours_ago=2 - number, command=typed)
+        for name in ("last", "best", "other"):
+            torch.save({"global_step": number}, run.checkpoints / f"{name}.ckpt")
     return tmp_path
 
 
@@ -115,9 +109,7 @@ def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
     line = ["fit", "--config", "plain.yaml"]
     assert read_command_line(line).run is None, "the newest run is another job's"
     older = f"{LOGS}/mine/version_0"
-    (here / older / "status.json").write_text(
-        '{"started": "2026-01-01T00:00:00+00:00", "slurm_job_id": "7"}'
-    )
+    write(here / older / "status.json", started="2026-01-01T00:00:00+00:00", slurm_job_id="7")
     assert read_command_line(line).pinned == ["fit", "--resume", older]
     monkeypatch.delenv("SLURM_RESTART_COUNT")
     assert read_command_line([*line, "--resume", "auto"]).pinned == ["fit", "--resume", older]

@@ -48,7 +48,6 @@ class Unvalidated(TinyData):
             {"max_steps": 5, "max_epochs": -1, "check_val_every_n_epoch": 2},
             "due at epoch 2, and the run ends at 1.67",
         ),
-        ({"check_val_every_n_epoch": 3, "max_epochs": 2}, "due at epoch 3, and the run ends at 2"),
         (
             {"check_val_every_n_epoch": None, "val_check_interval": 5},
             "due at epoch 1.67, and the run ends at 1",
@@ -109,7 +108,6 @@ def test_a_plateau_that_would_wait_in_vain_is_refused_before_a_step(
     [
         ("--trainer.val_check_interval=5000", "`val_check_interval` (5000) must be less than or"),
         ("--trainer.val_check_interval=5000 --check", "trainer.val_check_interval: 5000 is above"),
-        ("--trainer.limit_train_batches=0", "trainer.limit_train_batches: with 0 nothing is tra"),
         ("--trainer.max_time=00:00:00:00", "fit: nothing was trained"),
         ("--compile.mode=default --compile.backend=indoctor", "compile.backend: Invalid backend:"),
     ],
@@ -210,4 +208,4 @@ def test_a_config_with_a_setting_that_its_class_does_not_read(run, small_data, m
     )
     fit = ["fit", *small_data["images"], *BRIEF, "--trainer.max_steps=1"]
     assert "model.label_smoothing: SmallCNN does not use it" in error(run(*fit))
-    assert run(*fit, "--model.label_smoothing=0.0").code == 0  # as it is advised
+    run(*fit, "--model.label_smoothing=0.0").check()  # as it is advised

@@ -2,7 +2,6 @@
 imported.
 """
 
-import pathlib
 import pkgutil
 import re
 import sys
@@ -37,48 +36,45 @@ def calls(path: str, /, **init_args: Any) -> dict[str, Any]:
 
 
 LATER = "lightning.pytorch.callbacks.LambdaCallback"  # calls something later
-TOUCH = {"command": "touch MARK"}
-WRITE = calls("litlab.util.files.write_text", path="MARK", text="written")
-EXECUTE = calls(  # a function of torch whose annotation says that it returns a module
-    "torch.fx.graph_module.reduce_graph_module",
-    body={"_code": "forward=lambda self,x:x"},
-    import_block="import pathlib\npathlib.Path('MARK').touch()\n",
-)
-# Where it stands: the optimizer, a callback, the network, or a setting; what stands there; what the
-# line says of it.
-FOREIGN: dict[str, tuple[str, Any, str]] = {
-    "command": ("optimizer", calls("os.system", **TOUCH), f"{MAY_NOT} os.system here; see"),
-    "command through torch": ("optimizer", calls("torch.os.system", **TOUCH), ""),
+WRITE = "{class_path: litlab.util.files.write_text, init_args: {path: MARK, text: written}}"
+# A function of torch whose annotation says that it returns a module
+EXECUTE = """
+class_path: torch.fx.graph_module.reduce_graph_module
+init_args:
+  body: {_code: "forward=lambda self,x:x"}
+  import_block: import pathlib; pathlib.Path('MARK').touch()
+"""
+LOAD = "{class_path: litlab.artifact.Artifact, init_args: {folder: evil}}"
+# Where it stands: the optimizer, a callback, the network, or a setting; what stands there, as YAML;
+# what the line says of it.
+FOREIGN = {
+    "command": (
+        "optimizer",
+        "{class_path: os.system, init_args: {command: touch MARK}}",
+        f"{MAY_NOT} os.system here; see",
+    ),
     "a module of the folder": ("optimizer", "evil_module.Optimizer", f"{ALLOW} evil_module"),
-    "torch.load": ("optimizer", calls("torch.load", f="evil.pkl", weights_only=False), MAY_NOT),
     "a function of ours": (
         "optimizer",
         WRITE,
         f"model.optimizer: {MAY_NOT} litlab.util.files.write_text",
     ),
-    "a class of ours elsewhere": (
-        "optimizer",
-        calls("litlab.data.ImageData", dataset="generated"),
-        "",
-    ),
-    "callable of torch": ("callbacks", calls(LATER, setup="torch.save"), f"{MAY_NOT} torch.save"),
-    "callable with arguments": ("callbacks", calls(LATER, setup=WRITE), MAY_NOT),
-    "callable class": (
+    "callable of torch": (
         "callbacks",
-        calls(LATER, setup=calls("torchvision.transforms.ToTensor")),
+        f"{{class_path: {LATER}, init_args: {{setup: torch.save}}}}",
+        f"{MAY_NOT} torch.save",
+    ),
+    "callable with arguments": (
+        "callbacks",
+        f"{{class_path: {LATER}, init_args: {{setup: {WRITE}}}}}",
         MAY_NOT,
     ),
     "class that loads a library": (
         "callbacks",
-        calls(LATER, setup=calls("litlab.artifact.Artifact", folder="evil")),
+        f"{{class_path: {LATER}, init_args: {{setup: {LOAD}}}}}",
         f"trainer.callbacks.setup: {MAY_NOT} litlab.artifact.Artifact",
     ),
     "text that torch.fx runs": ("network", EXECUTE, f"model.network: {MAY_NOT} torch.fx"),
-    "text that torch.fx runs, within": (
-        "network",
-        calls("torch.nn.Sequential", dict_kwargs={"x": [EXECUTE]}),
-        "",
-    ),
     "variable in a folder": (
         "default_root_dir",
         "${A_SECRET}",
@@ -86,7 +82,7 @@ FOREIGN: dict[str, tuple[str, Any, str]] = {
     ),
     "variable of a logger": (
         "logger",
-        calls("CSVLogger", save_dir=".", name="x$A_SECRET"),
+        "{class_path: CSVLogger, init_args: {save_dir: ., name: x$A_SECRET}}",
         "trainer.logger.name: x$A_SECRET names a",
     ),
 }
@@ -117,7 +113,8 @@ def evil(tmp_path, monkeypatch) -> Path:
 
 def poisoned(trained: dict[str, Any], name: str) -> dict[str, Any]:
     """The checkpoint with something foreign in its settings and in its config."""
-    place, payload, _ = FOREIGN[name]
+    place, text, _ = FOREIGN[name]
+    payload = yaml.safe_load(text)
     config, settings = yaml.safe_load(trained["config"]), dict(trained["hyper_parameters"])
     if place == "optimizer":
         config["model"]["init_args"]["optimizer"] = settings["optimizer"] = payload
@@ -187,7 +184,7 @@ def test_what_lies_in_the_folder_of_weights_is_not_unpickled(
         def __reduce__(self):
             return Path.touch, (evil,)
 
-    network = calls("torchvision.models.squeezenet1_1", weights="DEFAULT")
+    network = "{class_path: torchvision.models.squeezenet1_1, init_args: {weights: DEFAULT}}"
     monkeypatch.setitem(FOREIGN, "weights", ("network", network, ""))
     folder = run_folder(tmp_path, poisoned(trained, "weights"))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
@@ -271,19 +268,20 @@ FROM = {
     "strategy": r"lightning\.pytorch\.strategies\.(ddp|model_parallel|single_device)$",
     "transform": r"torchvision\.transforms\.v2",
 }
-PARENTS = {  # of each kind that takes something, where it stands
-    "model": ("model", "litlab.tasks.Classifier"),
-    "data": ("data", "litlab.data.ImageData"),
-    "callback": ("trainer.callbacks", "litlab.callbacks.EMA"),
-    "lightning_callback": ("trainer.callbacks", LATER),
-    "logger": ("trainer.logger", "lightning.pytorch.loggers.CSVLogger"),
-    "strategy": ("trainer.strategy", "lightning.pytorch.strategies.DDPStrategy"),
-    "network": ("model.network", "torch.nn.Sequential"),
-    "optimizer": ("model.optimizer", "torch.optim.SGD"),
-    "schedule": ("model.schedule", "torch.optim.lr_scheduler.LambdaLR"),
-    "metric": ("model.metrics", "torchmetrics.Accuracy"),
-    "transform": ("data.transform", "torchvision.transforms.v2.Lambda"),
-}
+# Of each kind that takes something: where it stands, and one of it
+PARENTS = yaml.safe_load("""
+model: [model, litlab.tasks.Classifier]
+data: [data, litlab.data.ImageData]
+callback: [trainer.callbacks, litlab.callbacks.EMA]
+lightning_callback: [trainer.callbacks, lightning.pytorch.callbacks.LambdaCallback]
+logger: [trainer.logger, lightning.pytorch.loggers.CSVLogger]
+strategy: [trainer.strategy, lightning.pytorch.strategies.DDPStrategy]
+network: [model.network, torch.nn.Sequential]
+optimizer: [model.optimizer, torch.optim.SGD]
+schedule: [model.schedule, torch.optim.lr_scheduler.LambdaLR]
+metric: [model.metrics, torchmetrics.Accuracy]
+transform: [data.transform, torchvision.transforms.v2.Lambda]
+""")
 SOME = (
     "builtins", "os", "subprocess", "torch.fx.graph_module", "torch.hub", "torch.jit",
     "torch.serialization", "torch.nn.functional", "torch.nn.modules.loss", "torch.optim",
@@ -328,45 +326,47 @@ def belongs(target: Any, kinds: str) -> bool:
     )
 
 
-VISION = {"class_path": "torchvision.models.resnet18"}
-TIMM = "timm.create_model"
-BLOCKS = [  # where it stands; what stands there; what is refused of it
-    ("model.network", VISION, ""),
-    ("model.network", calls(TIMM, model_name="resnet10t", pretrained=True), ""),
-    ("model.network", calls(TIMM, model_name="hf-hub:a/resnet10t"), "model.network.model_name"),
+BLOCKS = [  # where it stands; what stands there, as YAML; what is refused of it
+    ("model.network", "class_path: torchvision.models.resnet18", ""),
     (
         "model.network",
-        calls(TIMM, model_name="resnet10t", checkpoint_path="x.pth"),
+        "{class_path: timm.create_model, init_args: {model_name: resnet10t, pretrained: true}}",
+        "",
+    ),
+    (
+        "model.network",
+        "{class_path: timm.create_model, init_args: {model_name: hf-hub:a/resnet10t}}",
+        "model.network.model_name",
+    ),
+    (
+        "model.network",
+        "{class_path: timm.create_model, init_args: {model_name: resnet10t, checkpoint_path: x}}",
         "model.network.checkpoint_path",
     ),
     (
         "model.network",
-        {"class_path": TIMM, "dict_kwargs": {"pretrained_cfg": {"file": "x"}}},
+        "{class_path: timm.create_model, dict_kwargs: {pretrained_cfg: {file: x}}}",
         "model.network.pretrained",
     ),
-    ("model.network", {"class_path": "auks.images._network"}, "model.network"),
-    ("model.metrics", {"a": calls("torchmetrics.text.BERTScore")}, "model.metrics.a"),
+    ("model.metrics", "a: {class_path: torchmetrics.text.BERTScore}", "model.metrics.a"),
     (
         "trainer.callbacks",
-        calls("lightning.pytorch.callbacks.BackboneFinetuning", lambda_func=multiplicative),
-        "",
-    ),
-    ("trainer.callbacks", calls(LATER, setup=multiplicative), "trainer.callbacks.setup"),
-    ("trainer.callbacks", calls(LATER, setup=VISION), "trainer.callbacks.setup"),
-    (
-        "trainer.logger",
-        {"class_path": "lightning.pytorch.loggers.WandbLogger", "dict_kwargs": {"entity": "me"}},
-        "",
+        f"class_path: {LATER}\ninit_args: {{setup: {{class_path: torchvision.models.resnet18}}}}",
+        "trainer.callbacks.setup",
     ),
     (
         "trainer.logger",
-        calls("lightning.pytorch.loggers.WandbLogger", settings={"base_url": "x"}),
+        "{class_path: lightning.pytorch.loggers.WandbLogger, dict_kwargs: {entity: me}}",
+        "",
+    ),
+    (
+        "trainer.logger",
+        "{class_path: lightning.pytorch.loggers.WandbLogger, init_args: {settings: {base_url: x}}}",
         "trainer.logger.set",
     ),
     ("trainer.strategy", "ddp_find_unused_parameters_true", ""),
-    ("trainer.strategy", "fsdp2", ""),
     ("trainer.strategy", "fsdp", "trainer.strategy"),
-    ("trainer.profiler", pathlib, "trainer.profiler"),
+    ("trainer.profiler", "class_path: pathlib.Path", "trainer.profiler"),
 ]
 
 
@@ -374,17 +374,21 @@ BLOCKS = [  # where it stands; what stands there; what is refused of it
 def test_arguments_and_defaults(key, block, refused):
     for module in ("timm", "litlab.parallel", "torchmetrics.text", "auks.images"):
         pytest.importorskip(module)
-    config = (
-        put(key, block)
-        if key != "trainer.strategy"
-        else Namespace(trainer=Namespace(strategy=block))
-    )
+    value = yaml.safe_load(block)
+    config = put(key, value)
+    if key == "trainer.strategy":
+        config.trainer.strategy = value
     if not refused:
         check_config(config, [])
         return
     with pytest.raises(UserError, match=f"^{refused}.*: {MAY_NOT}"):
         check_config(config, [])
     check_config(config, ["timm", "auks", "torchmetrics", "lightning", "torchvision", "pathlib"])
+
+
+def test_a_function_that_is_a_default_of_its_class_may_stand_there():
+    name = "lightning.pytorch.callbacks.BackboneFinetuning"
+    check_config(put("trainer.callbacks", calls(name, lambda_func=multiplicative)), [])
 
 
 @pytest.mark.filterwarnings("ignore")

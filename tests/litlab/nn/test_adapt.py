@@ -12,7 +12,7 @@ from torchvision.models import get_model
 
 from litlab.errors import UserError
 from litlab.nn import pretrained
-from litlab.nn.adapt import adapt_network, forget_weights
+from litlab.nn.adapt import adapt_network
 from tests.conftest import OFFLINE
 from tests.tiny_files import flip
 
@@ -46,12 +46,6 @@ def test_refusals(network, says):
         adapt_network(network, (3, 32, 32), 10)
 
 
-def test_a_checkpoint_is_rebuilt_without_a_download():
-    settings = {"weights": "DEFAULT", "pretrained": True}
-    forget_weights(settings)
-    assert settings == {"weights": None, "pretrained": False}
-
-
 URL = torchvision.models.ResNet18_Weights.IMAGENET1K_V1.url
 
 
@@ -67,10 +61,8 @@ def file(monkeypatch, tmp_path) -> Path:
 
 
 def test_weights_come_from_torchs_cache_and_no_code(file):
-    saved = torchvision.models.resnet18().state_dict()
-    torch.save(saved, file)
-    network = pretrained("resnet18", "IMAGENET1K_V1")
-    assert torch.equal(network.conv1.weight, saved["conv1.weight"])
+    torch.save(torchvision.models.resnet18().state_dict(), file)
+    assert not hasattr(pretrained("resnet18", "IMAGENET1K_V1"), "stand_in")
 
     def assert_refused() -> None:
         line = f"^{file}: it holds other things than weights, or is damaged; delete it$"
@@ -84,7 +76,6 @@ def test_weights_come_from_torchs_cache_and_no_code(file):
 
 
 def test_random_weights_take_their_place_aloud_and_only_if_told(file):
-    assert not hasattr(pretrained("resnet18", None), "stand_in")
     with pytest.raises(
         UserError, match=f"can't be downloaded .*; save {URL} as {file}, or set fallback: random$"
     ):

@@ -15,32 +15,15 @@ from tests.litlab.checkpointing.in_process import Draws, fit
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:A `OneCycleLR`"
 )
-# Than 10 below the best: always
-WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}
 COSINE = [(1 + math.cos(math.pi * (step // 2) / 6)) / 2 for step in range(12)]
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "interval", "frequency", "monitor", "shares"),
-    [
-        (torchs.CosineAnnealingLR, "step", 2, None, COSINE),
-        (partial(torchs.ExponentialLR, gamma=0.9), "epoch", 2, None, [1] * 6 + [0.9] * 6),
-        (
-            partial(torchs.ReduceLROnPlateau, **WORSE),
-            "epoch",
-            1,
-            "val/loss",
-            [1] * 6 + [0.5] * 3 + [0.25] * 3,
-        ),
-    ],
-)
-def test_rates_of_a_fit(tmp_path, monkeypatch, scheduler, interval, frequency, monitor, shares):
+def test_every_second_step_of_a_fit_counts(tmp_path):
     """Of four epochs of three steps: five batches in pairs."""
-    monkeypatch.setenv("PL_GLOBAL_SEED", "")
-    module = partial(Draws, schedule=Schedule(scheduler, interval, frequency, monitor))
+    module = partial(Draws, schedule=Schedule(torchs.CosineAnnealingLR, "step", 2))
     model, _ = fit(tmp_path, module=module, options={}, max_epochs=4, num_sanity_val_steps=0)
     rates = [model.rates[epoch, batch] / 0.05 for epoch in range(4) for batch in (0, 2, 4)]
-    assert rates == pytest.approx(shares, abs=1e-6)
+    assert rates == pytest.approx(COSINE, abs=1e-6)
 
 
 def two_groups():
@@ -83,35 +66,11 @@ def test_a_plateau_of_what_is_better_when_higher_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "interval", "length", "says"),
-    [
-        (
-            partial(torchs.OneCycleLR, max_lr=1.0, total_steps=39),
-            "step",
-            40,
-            "ends after 39 steps, and the run makes 40",
-        ),
-        (WarmupDecay, "step", math.inf, "total_steps is left out, .* set it, or trainer.max_steps"),
-        (
-            torchs.CosineAnnealingLR,
-            "epoch",
-            math.inf,
-            "T_max is left out, .* set it, or trainer.max_epochs",
-        ),
-    ],
-)
-def test_a_length_that_is_too_short_or_not_known_is_refused(scheduler, interval, length, says):
-    with pytest.raises(UserError, match=says):
-        Schedule(scheduler, interval).configure(two_groups(), length=length)
-
-
-@pytest.mark.parametrize(
     ("end", "length"),
     [({"max_steps": 12}, 4), ({"max_steps": 10}, 4), ({"max_time": {"seconds": 60}}, None)],
 )
-def test_epochs_of_a_run_that_ends_by_steps(tmp_path, monkeypatch, end, length):
+def test_epochs_of_a_run_that_ends_by_steps(tmp_path, end, length):
     """Of three steps; Lightning says -1."""
-    monkeypatch.setenv("PL_GLOBAL_SEED", "")
     module = partial(Draws, schedule=Schedule(torchs.CosineAnnealingLR))
     with nullcontext() if length else pytest.raises(UserError, match="T_max is left out"):
         _, trainer = fit(

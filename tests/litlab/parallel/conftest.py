@@ -3,75 +3,54 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.litlab.parallel import program
 
-FSDP2, TP, BOTH, DDP = ({"strategy": name} for name in ("fsdp2", "tp", "both", "ddp"))
-SGD = {"optimizer": "SGD", "lr": 0.1}  # AdamW makes much of rounding
-NORM = {"model": {**SGD, "norm": True}}
-RICH = {
-    "average": "ema", "accumulate_grad_batches": 2, "gradient_clip_val": 0.1,
-    "model": {**SGD, "dropout": 0.2},
-}  # fmt: skip
-VALUE = {
-    "precision": "bf16-mixed",
-    "gradient_clip_val": 0.001,
-    "gradient_clip_algorithm": "value",
-    "model": SGD,
-}
-# The first rule counts: most weights have no gradients
-FROZEN = {"freeze": {"network.blocks.3": 0, "*": None}, "gradient_clip_val": 0.1}
-THAWED = {"freeze": {"network.blocks.*": 1}, "gradient_clip_val": 0.1}
-SWA = {"average": "swa", **NORM}
+CASES = yaml.safe_load("""
+shared:
+  rich: &rich
+    average: ema
+    accumulate_grad_batches: 2
+    gradient_clip_val: 0.1
+    model: {optimizer: SGD, lr: 0.1, dropout: 0.2}  # AdamW makes much of rounding
+  value: &value
+    precision: bf16-mixed
+    gradient_clip_val: 0.001
+    gradient_clip_algorithm: value
+    model: {optimizer: SGD, lr: 0.1}
+  # The first rule counts: most weights have no gradients
+  frozen: &frozen {freeze: {network.blocks.3: 0, "*": null}, gradient_clip_val: 0.1}
+  thawed: &thawed {freeze: {network.blocks.*: 1}, gradient_clip_val: 0.1}
+  swa: &swa {average: swa, model: {optimizer: SGD, lr: 0.1, norm: true}}
 
-
-def name_resumed(name: str, case: dict) -> dict[str, dict]:
-    """Return a run, and its continuation from within the second epoch."""
-    return {f"{name}_rich": case, f"{name}_resumed": {**case, "resume": f"{name}_rich-4"}}
-
-
-RUNS = [  # one after the other, with the number of processes
-    (
-        1,
-        {
-            "one_frozen": FROZEN,
-            "one_thawed": THAWED,
-            "one_rich": RICH,
-            "one_value": VALUE,
-        },
-    ),
-    (
-        2,
-        {
-            "ddp_thawed": {**DDP, **THAWED},
-            "ddp_rich": {**DDP, **RICH},
-            "ddp_swa": {**DDP, **SWA},
-            **name_resumed("fsdp2", {**FSDP2, **RICH, "parts": True}),
-            "fsdp2_swa": {**FSDP2, "offload": True, "validated": True, **SWA},
-            "fsdp2_value": {**FSDP2, **VALUE},
-            "ddp_resumed": {**DDP, "resume": "fsdp2_rich-4", **RICH},
-            **name_resumed("tp", {**TP, **RICH}),
-            "tp_frozen": {**TP, **FROZEN},
-        },
-    ),
-    (4, {"both": {**BOTH, "resume": "fsdp2_rich-4", **RICH, "parts": True}}),
-    (
-        1,
-        {
-            "one_resumed": {"resume": "tp_rich-4", **RICH},
-            **{
-                f"{name}_test": {"fitted": False, "resume": name}
-                for name in ("fsdp2_rich", "tp_rich", "both")
-            },
-        },
-    ),
-]
+runs:  # one after the other, with the number of processes
+- [1, {one_frozen: *frozen, one_thawed: *thawed, one_rich: *rich, one_value: *value}]
+- - 2
+  - ddp_thawed: {<<: *thawed, strategy: ddp}
+    ddp_rich: {<<: *rich, strategy: ddp}
+    ddp_swa: {<<: *swa, strategy: ddp}
+    fsdp2_rich: &fsdp2_rich {<<: *rich, strategy: fsdp2, parts: true}
+    fsdp2_resumed: {<<: *fsdp2_rich, resume: fsdp2_rich-4}  # within the second epoch
+    fsdp2_swa: {<<: *swa, strategy: fsdp2, offload: true, validated: true}
+    fsdp2_value: {<<: *value, strategy: fsdp2}
+    ddp_resumed: {<<: *rich, strategy: ddp, resume: fsdp2_rich-4}
+    tp_rich: {<<: *rich, strategy: tp}
+    tp_resumed: {<<: *rich, strategy: tp, resume: tp_rich-4}
+    tp_frozen: {<<: *frozen, strategy: tp}
+- [4, {both: {<<: *rich, strategy: both, resume: fsdp2_rich-4, parts: true}}]
+- - 1
+  - one_resumed: {<<: *rich, resume: tp_rich-4}
+    fsdp2_rich_test: {fitted: false, resume: fsdp2_rich}
+    tp_rich_test: {fitted: false, resume: tp_rich}
+    both_test: {fitted: false, resume: both}
+""")
 
 
 @pytest.fixture(scope="module")
 def folder(make_once) -> Path:
     def fill(folder: Path) -> None:
-        for world, cases in RUNS:
+        for world, cases in CASES["runs"]:
             program.run(folder, world, cases)
 
     return make_once("strategies", fill)

@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Callback
 
 from litlab.callbacks import EMA, SWA, Freeze, FreezeRule, NaNGuard
 from litlab.checkpointing.resume import ExactResume
@@ -25,6 +25,7 @@ from litlab.checkpointing.sharded import ShardedCheckpointIO, ShardWriter
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
 from tests.conftest import ROOT
+from tests.litlab.callbacks.tiny import make_trainer
 from tests.litlab.parallel.tiny import Losses, Tokens, classifier
 from tests.processes import Python, ranks
 
@@ -91,32 +92,13 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True,
     rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
     saving = Save(folder / f"{name}.ckpt", parts, room)
     torch.manual_seed(0)
-    trainer = Trainer(
-        **{
-            "accelerator": "cpu",
-            "devices": WORLD,
-            "max_epochs": STEPS // EPOCH,
-            "logger": False,
-            "strategy": ShardedStrategy(replicas, True, offload, parts, parts)
-            if sharded
-            else strategy,
-            "plugins": [ShardedCheckpointIO()],
-            "enable_checkpointing": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-            "use_distributed_sampler": False,
-            "num_sanity_val_steps": 0,
-            "callbacks": [
-                losses,
-                ExactResume(),
-                Freeze(rules),
-                NaNGuard(),
-                *AVERAGES[average](),
-                saving,
-            ],
-            **options,
-        }
-    )
+    divided = ShardedStrategy(replicas, True, offload, parts, parts) if sharded else strategy
+    callbacks = [losses, ExactResume(), Freeze(rules), NaNGuard(), *AVERAGES[average](), saving]
+    trainer = make_trainer(
+        folder, devices=WORLD, max_epochs=STEPS // EPOCH, strategy=divided, callbacks=callbacks,
+        plugins=[ShardedCheckpointIO()], use_distributed_sampler=False, num_sanity_val_steps=0,
+        **options,
+    )  # fmt: skip
     checkpoint = None if resume is None else folder / f"{resume}.ckpt"
     if validated:
         backend = mock.Mock(wraps=torch.distributed, get_backend=lambda: "nccl")

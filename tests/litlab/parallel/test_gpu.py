@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import yaml
 
 from litlab.runs.folder import read_json
 from tests.litlab.parallel import program
@@ -11,18 +12,18 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
 ]
-VARIANTS = {
-    "plain": {},
-    "clipped": {"gradient_clip_val": 0.1, "accumulate_grad_batches": 2, "model": {"foreach": True}},
-    "bf16": {"precision": "bf16-mixed"},
-    "average": {"average": "ema", "validated": True, "offload": True},
-    "parts": {"parts": True},
-}
-STRATEGIES = {  # with the GPUs that each needs; one is a group of one process
-    "fsdp2": ({"strategy": "fsdp2"}, 1),
-    "tp": ({"strategy": "tp"}, 2),
-    "both_offload": ({"strategy": "both", "offload": True}, 4),
-}
+VARIANTS = yaml.safe_load("""
+plain: {}
+clipped: {gradient_clip_val: 0.1, accumulate_grad_batches: 2, model: {foreach: true}}
+bf16: {precision: bf16-mixed}
+average: {average: ema, validated: true, offload: true}
+parts: {parts: true}
+""")
+STRATEGIES = yaml.safe_load("""  # with the GPUs that each needs; one is a group of one process
+fsdp2: [{strategy: fsdp2}, 1]
+tp: [{strategy: tp}, 2]
+both_offload: [{strategy: both, offload: true}, 4]
+""")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -19,46 +19,38 @@ from litlab.util.ranks import data_ranks
 TOKENS, TIME, CLASSES = 40, 7, 5
 
 
-class Attention(nn.Module):
-    def __init__(self, size: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.inputs = nn.Linear(size, 3 * size)
-        self.output = nn.Linear(size, size)
-
-    def forward(self, x):
-        queries, keys, values = (
-            self.inputs(x).unflatten(-1, (self.heads, 3, -1)).transpose(1, 2).unbind(3)
-        )
-        return self.output(
-            F.scaled_dot_product_attention(queries, keys, values).transpose(1, 2).flatten(2)
-        )
-
-
 class Block(nn.Module):
+    """Attention and two layers, each behind a norm."""
+
     def __init__(self, size: int, heads: int, dropout: float, norm: bool) -> None:
         super().__init__()
+        self.heads = heads
         self.norms = nn.ModuleList([nn.LayerNorm(size), nn.LayerNorm(size)])
-        self.attention = Attention(size, heads)
+        self.inputs, self.output = nn.Linear(size, 3 * size), nn.Linear(size, size)
         self.feedforward = nn.Sequential(
             nn.Linear(size, 2 * size), nn.GELU(), nn.Linear(2 * size, size)
         )
         self.dropout = nn.Dropout(dropout)
         self.statistics = nn.BatchNorm1d(size) if norm else None
 
+    def attend(self, x):
+        heads = self.inputs(x).unflatten(-1, (self.heads, 3, -1)).transpose(1, 2)
+        attended = F.scaled_dot_product_attention(*heads.unbind(3))
+        return self.output(attended.transpose(1, 2).flatten(2))
+
     def forward(self, x):
         if self.statistics is not None:
             x = x + self.statistics(x.flatten(0, 1)).view_as(x)
-        x = x + self.dropout(self.attention(self.norms[0](x)))
+        x = x + self.dropout(self.attend(self.norms[0](x)))
         return x + self.dropout(self.feedforward(self.norms[1](x)))
 
 
 class Transformer(nn.Module):
     parallel_plan = ParallelPlan(
         blocks=["blocks.*"],
-        columns=["blocks.*.attention.inputs", "blocks.*.feedforward.0"],
-        rows=["blocks.*.attention.output", "blocks.*.feedforward.2"],
-        counts=["blocks.*.attention.heads"],
+        columns=["blocks.*.inputs", "blocks.*.feedforward.0"],
+        rows=["blocks.*.output", "blocks.*.feedforward.2"],
+        counts=["blocks.*.heads"],
     )
 
     def __init__(

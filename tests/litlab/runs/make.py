@@ -43,9 +43,6 @@ def write_run(
     run = RunFolder(root / name)
     run.checkpoints.mkdir(parents=True)
     (run.checkpoints / "last.ckpt").touch()
-    started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(
-        timespec="seconds"
-    )
     model = {"class_path": "auks.images.SmallCNN", "init_args": {"width": width}}
     run.config.write_text(yaml.safe_dump({"seed_everything": 0, "model": model, "ckpt_path": None}))
     failed = (
@@ -53,11 +50,11 @@ def write_run(
         if status == "failed"
         else {}
     )
-    write(run.status, status=status, started=started, ended=None, **failed)
+    write(run.status, status=status, started=date(hours_ago), ended=None, **failed)
     write(run.metrics, val={monitor: best, "val/loss": 1.0}, test=test or {}, epochs=3, steps=12,
           seconds=90.0, peak_memory_gib=1.25,
           best={"monitor": monitor, "mode": mode, "value": best,
-                "checkpoint": "e.ckpt"})  # fmt: skip
+                "checkpoint": "best.ckpt"})  # fmt: skip
     if generated:
         (run.path / "GENERATED_DATA.txt").touch()
     command = "python -m auks fit --config configs/images.yaml".split()
@@ -77,16 +74,19 @@ def write_group(
         run = f"{name}/{kind}_{member}/version_0"
         write_run(root, run, best=value, hours_ago=hours_ago - member / 10, seed=member, **settings)
     write(group.group, setting=kind, members=[0, 1, 2])
-    started = (datetime.now().astimezone() - timedelta(hours=hours_ago)).isoformat(
-        timespec="seconds"
-    )
-    write(group.status, status="finished", members=f"{len(best)} of 3", started=started)
+    members = f"{len(best)} of 3"
+    write(group.status, status="finished", members=members, started=date(hours_ago))
     metrics = read_json(group.path / f"{kind}_0/version_0/metrics.json")
     metrics["best"]["value"] = metrics["val"]["val/acc"] = sum(best) / len(best)
     write(group.metrics, **metrics, deviation={"val/acc": 0.05})
     group.config.write_text((group.path / f"{kind}_0/version_0/config.yaml").read_text())
     write(group.provenance, commit=COMMIT, dirty=False)
     return group
+
+
+def date(hours_ago: float) -> str:
+    now = datetime.now().astimezone()
+    return (now - timedelta(hours=hours_ago)).isoformat(timespec="seconds")
 
 
 def write(path: Path, **content) -> None:

@@ -14,6 +14,7 @@ from tests.tiny_files import flip
 
 def test_a_run_is_tested_by_its_name(run, folder):
     before, config = read_json(folder.metrics), folder.config.read_bytes()
+    status = folder.status.read_bytes()
     write_json(folder.metrics, {**before, "test": None})
     run("test --run last").check()
     assert read_json(folder.metrics) == {**before, "test_checkpoint": before["best"]["checkpoint"]}
@@ -23,8 +24,9 @@ def test_a_run_is_tested_by_its_name(run, folder):
     metrics = folder.metrics.read_bytes()
     assert "the results are not saved" in run("test --run last --data.test_fraction=0.3").err
     assert folder.metrics.read_bytes() == metrics
-    assert run("validate --run last --ckpt_path last").code == 0
+    run("validate --run last --ckpt_path last").check()
     assert read_json(folder.metrics)["val_checkpoint"] == "last.ckpt"
+    assert folder.status.read_bytes() == status
     assert [path.name for path in folder.path.parent.iterdir()] == ["version_0"]
 
 
@@ -35,7 +37,7 @@ def test_a_checkpoint_is_enough(run, folder, series, tmp_path):
     done = run("test --run", away).check()
     assert f"{results['test/mse']:.4g}" in done.out
     assert "not saved: the checkpoint is in no run's folder" in done.err
-    assert run("predict --run", away, "--input", series).code == 0
+    run("predict --run", away, "--input", series).check()
     assert (tmp_path / "predictions.csv").is_file()
     assert not folder.path.exists()
 
@@ -56,7 +58,7 @@ def test_a_run_is_resumed_with_its_own_settings_or_to_train_longer(run, folder, 
         in run(*resume, "--trainer.devices=1").err
     )
     assert folder.metrics.read_bytes() == before
-    assert run(*resume, "--trainer.max_epochs=3", "--test_after_fit=false").code == 0
+    run(*resume, "--trainer.max_epochs=3", "--test_after_fit=false").check()
     assert read_json(folder.metrics)["epochs"] == 3
 
 
@@ -64,9 +66,7 @@ def test_a_run_goes_on_with_its_own_data_alone(run, folder, series, tmp_path):
     changed = tmp_path / "series.csv"
     changed.write_text(series.read_text().replace("2024-02-01 00:00:00,", "2024-02-01 00:00:00,9"))
     before = folder.metrics.read_bytes()
-    assert run(f"test --run=series --data.path={changed}").code == 0, (
-        "other data is what was asked for"
-    )
+    run(f"test --run=series --data.path={changed}").check()  # other data is what was asked for
     folder.metrics.write_bytes(before)
     # The path is the same
     folder.config.write_text(folder.config.read_text().replace(str(series), str(changed)))
@@ -75,14 +75,13 @@ def test_a_run_goes_on_with_its_own_data_alone(run, folder, series, tmp_path):
             run(*command)
         )
         assert folder.metrics.read_bytes() == before
-        assert run(*command, "--data_changed").code == 0
+        run(*command, "--data_changed").check()
         folder.metrics.write_bytes(before)
 
 
 def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):
     fit = ["fit", *settings, "--trainer.max_epochs=1", "--test_after_fit=false"]
-    begun = run(*fit, "--init_from=series", "--model.optimizer.lr=1e-12")
-    assert begun.code == 0, begun.err
+    begun = run(*fit, "--init_from=series", "--model.optimizer.lr=1e-12").check()
     assert "6 of the model's 6 tensors match" in begun.err
     new = RunFolder(folder.path.with_name("version_1"))
     best = next(folder.checkpoints.glob("epoch=*.ckpt"))
@@ -123,13 +122,13 @@ def test_runs_share_a_folder_of_checkpoints_and_are_resumed_from_it(run, setting
     flags = "--trainer.max_epochs=1 --test_after_fit=false --checkpoint.dirpath=shared".split()
     (tmp_path / "shared/series/version_0").mkdir(parents=True)  # of another project
     for _ in range(2):
-        assert run("fit", *settings, *flags).code == 0
+        run("fit", *settings, *flags).check()
     first, second = (
         tmp_path / f"shared/series/{name}/last.ckpt" for name in ("version_0-1", "version_1")
     )
     before = second.read_bytes()
-    assert run("fit --resume=series/version_0 --trainer.max_epochs=2").code == 0
+    run("fit --resume=series/version_0 --trainer.max_epochs=2").check()
     assert torch.load(first)["epoch"] == 2
-    assert run("test --run=series/version_0 --ckpt_path=last").code == 0
+    run("test --run=series/version_0 --ckpt_path=last").check()
     assert second.read_bytes() == before
     assert not list((tmp_path / "shared/series/version_0").iterdir())

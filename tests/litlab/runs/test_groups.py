@@ -79,7 +79,7 @@ def test_a_group_is_stopped_and_continued(fit, run):
     assert "series/seeds_0  2 of 2" in run("runs").out
     assert len(json.loads(run("runs series/seeds_0 --json").out)) == 3
 
-    assert fit("--seed_everything", 7).code == 0
+    fit("--seed_everything", 7).check()
     single = list_results(Path("lightning_logs/series/version_0"))
     assert single == list_results(members[1]) != list_results(members[0])
 

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 import torch
+import yaml
 
 from tests.conftest import ROOT
 from tests.litlab.runs.tiny_run import run
@@ -17,8 +18,6 @@ from tests.processes import Python
 
 # A resumed run goes on in its folder
 pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")
-TWO = {"devices": 2, "strategy": "ddp"}
-ONE_EPOCH = {"ema": True, "trainer": {**TWO, "limit_train_batches": 2}}
 
 
 def state(folder) -> dict:
@@ -43,20 +42,28 @@ def tiny(tmp_path, capsys):
     signal.signal(signal.SIGINT, interrupt)
 
 
-FREQUENT = {"trainer": {"val_check_interval": 3}}
-UNVALIDATED = {"validated": False, "trainer": {"limit_val_batches": 0}}
-ACCUMULATED = {"ema": True, "trainer": {"accumulate_grad_batches": 2}}
-# Where the signal comes; the optimizer steps that are then in last.ckpt; settings.
-MOMENTS = {
-    "inside an epoch": (("SIGTERM", "step", 7), 8, {"ema": True}),
-    "on the last batch": (("SIGTERM", "step", 11), 12, {"ema": True}),
-    "in the last step": (("SIGTERM", "step", 17), 18, {"ema": True}),
-    "on the last batch, no validation": (("SIGTERM", "step", 5), 6, UNVALIDATED),
-    "between accumulated batches": (("SIGHUP", "step", 4), 5, ACCUMULATED),
-    "in the first batch of a validation": (("SIGINT", "validation", 6, 0), 6, {"ema": True}),
-    "in the last batch of a validation": (("SIGTERM", "validation", 12, 2), 12, {"ema": True}),
-    "in a validation inside an epoch": (("SIGTERM", "validation", 9, 1), 9, FREQUENT),
-}
+# When which signal comes; the optimizer steps that are then in last.ckpt; settings
+MOMENTS = yaml.safe_load("""
+inside an epoch: [{names: [SIGTERM], in: step, step: 7}, 8, {ema: true}]
+on the last batch: [{names: [SIGTERM], in: step, step: 11}, 12, {ema: true}]
+in the last step: [{names: [SIGTERM], in: step, step: 17}, 18, {ema: true}]
+on the last batch, no validation:
+  - {names: [SIGTERM], in: step, step: 5}
+  - 6
+  - {validated: false, trainer: {limit_val_batches: 0}}
+between accumulated batches:
+  - {names: [SIGHUP], in: step, step: 4}
+  - 5
+  - {ema: true, trainer: {accumulate_grad_batches: 2}}
+in the first batch of a validation:
+  [{names: [SIGINT], in: validation, step: 6, batch: 0}, 6, {ema: true}]
+in the last batch of a validation:
+  [{names: [SIGTERM], in: validation, step: 12, batch: 2}, 12, {ema: true}]
+in a validation inside an epoch:
+  - {names: [SIGTERM], in: validation, step: 9, batch: 1}
+  - 9
+  - {trainer: {val_check_interval: 3}}
+""")
 
 
 # What they printed and which checkpoints they kept, by settings
@@ -65,8 +72,7 @@ whole_runs: dict[str, tuple[str, list[str]]] = {}
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_stopped_run_that_is_resumed_ends_as_one_that_was_not(tiny, tmp_path, moment):
-    (name, where, step, *batch), steps, settings = MOMENTS[moment]
-    plan = {"in": where, "step": step, "names": [name], **({"batch": batch[0]} if batch else {})}
+    plan, steps, settings = MOMENTS[moment]
     key = json.dumps(settings)
     if key not in whole_runs:
         code, printed = tiny("whole", **settings)
@@ -74,7 +80,7 @@ def test_a_stopped_run_that_is_resumed_ends_as_one_that_was_not(tiny, tmp_path, 
         whole_runs[key] = printed, sorted(os.listdir(tmp_path / "whole" / "checkpoints"))
     whole, files = whole_runs[key]
     code, first = tiny("cut", signal=plan, **settings)
-    assert code == {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129}[name]
+    assert code == {"SIGTERM": 143, "SIGINT": 130, "SIGHUP": 129}[plan["names"][0]]
     assert f"Interrupted after {steps} steps" in first
     assert state(tmp_path / "cut")["global_step"] == steps
     code, second = tiny(
@@ -128,31 +134,34 @@ def test_a_second_sigint_leaves_at_once(tiny, tmp_path, monkeypatch):
     assert state(tmp_path / "twice")["global_step"] == 6
 
 
+PLANS = """
+- folder: validation
+  seconds: 0.4  # for a batch
+  signal: {in: validation, step: 2, batch: 0, rank: 1, names: [SIGTERM]}
+  ema: true
+  trainer: {devices: 2, strategy: ddp, limit_train_batches: 2}
+- folder: test
+  verb: test
+  seconds: 0.4
+  signal: {in: test, step: 0, batch: 0, rank: all, names: [SIGINT]}
+  trainer: {devices: 2, strategy: ddp}
+- folder: nan
+  nan: {step: 8, rank: 1}
+  trainer: {devices: 2, strategy: ddp}
+- folder: step  # to ranks which the command has started
+  seconds: 0.02
+  signal: {in: step, step: 7, rank: 1, names: [SIGTERM]}
+  trainer: {devices: 2, strategy: ddp}
+"""
+
+
 def test_ranks_of_a_command_agree_wherever_one_gets_a_signal(tmp_path):
     """Two ranks, one run after the other: signals, a NaN on one rank, and what is left on the
     disk.
     """
-    fast, slow = {"seconds": 0.02}, {"seconds": 0.4}  # for a batch
-    moments = {
-        "validation": {
-            **slow,
-            "signal": {"step": 2, "batch": 0, "rank": 1, "names": ["SIGTERM"]},
-            **ONE_EPOCH,
-        },
-        "test": {
-            **slow,
-            "signal": {"step": 0, "batch": 0, "rank": "all", "names": ["SIGINT"]},
-            "verb": "test",
-        },
-        "nan": {"nan": {"step": 8, "rank": 1}},
-        # Which the command has started
-        "step": {**fast, "signal": {"step": 7, "rank": 1, "names": ["SIGTERM"]}},
-    }
-    plans = [
-        {"folder": str(tmp_path / name), "trainer": TWO, **plan} for name, plan in moments.items()
-    ]
-    for name, plan in zip(moments, plans, strict=True):
-        plan.get("signal", {})["in"] = name
+    plans = yaml.safe_load(PLANS)
+    for plan in plans:
+        plan["folder"] = str(tmp_path / plan["folder"])
     process = Python("-m", "tests.litlab.runs.tiny_run", json.dumps(plans), cwd=ROOT, merge=True)
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 143, printed

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from lightning.fabric.strategies.launchers import subprocess_script
-from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+from lightning.pytorch import Callback, LightningModule, seed_everything
 from torch import nn
 
 from litlab.callbacks import EMA
@@ -23,6 +23,7 @@ from litlab.checkpointing.resume import ExactResume
 from litlab.errors import UserError
 from litlab.runs.signals import StopSignals
 from litlab.util.team import use_package
+from tests.litlab.callbacks.tiny import make_trainer
 
 
 class Model(LightningModule):
@@ -133,13 +134,9 @@ def run(plan: dict) -> int:
     monitor = {"monitor": "val/loss"} if plan.get("validated", True) else {}
     kept = RunCheckpoint(str(folder / "checkpoints"), **monitor)
     averages = [EMA(0.9)] if plan.get("ema") else []
-    trainer = Trainer(
-        accelerator="cpu", logger=False, plugins=[AtomicCheckpointIO()], default_root_dir=folder,
-        log_every_n_steps=1,
-        callbacks=[ExactResume(), StopSignals(), NaNGuard(), Report(), kept, *averages],
-        enable_progress_bar=False, enable_model_summary=False,
-        **{"max_epochs": 3, **plan.get("trainer", {})},
-    )  # fmt: skip
+    callbacks = [ExactResume(), StopSignals(), NaNGuard(), Report(), kept, *averages]
+    settings = {"max_epochs": 3, "enable_checkpointing": True, **plan.get("trainer", {})}
+    trainer = make_trainer(folder, plugins=[AtomicCheckpointIO()], callbacks=callbacks, **settings)
     try:
         if plan.get("verb") == "test":
             trainer.test(Model(plan))

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback
 
 from litlab.data import SeriesData
 from litlab.runs.folder import read_json
@@ -26,17 +26,14 @@ class Trouble(Callback):
     def __init__(self, file: str) -> None:
         self.file = Path(file)
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         kind = read_json(self.file).get(os.environ["PL_GLOBAL_SEED"])
         if trainer.current_epoch != 1 or batch_idx != 1:
             return
         if kind == "raises":
             raise RuntimeError("it broke")
         if kind == "interrupted":
-            callbacks: Any = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-            [signals] = [callback for callback in callbacks if isinstance(callback, StopSignals)]
+            [signals] = [one for one in trainer.callbacks if isinstance(one, StopSignals)]
             os.kill(int(os.environ[COMMAND]), signal.SIGINT)
             deadline = time.monotonic() + SECONDS
             while not signals._signum and time.monotonic() < deadline:

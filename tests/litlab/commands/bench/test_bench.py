@@ -22,8 +22,8 @@ def bench(run, small_data, children):
 def overlay(folder: Path, name: str) -> Path:
     """An overlay that adds one of the callbacks of `trouble`."""
     file = folder / f"{name}.yaml"
-    callback = {"class_path": f"tests.litlab.commands.bench.trouble.{name}"}
-    file.write_text(yaml.safe_dump({"swa": {}, "trainer": {"callbacks+": callback}}))
+    callback = f"tests.litlab.commands.bench.trouble.{name}"
+    file.write_text(f"swa: {{}}\ntrainer.callbacks+: {{class_path: {callback}}}\n")
     return file
 
 
@@ -34,8 +34,7 @@ def test_the_overlay_holds_what_pays_and_failures_are_results(bench, tmp_path, m
     monkeypatch.setattr("litlab.commands.bench.compare.TURNS", 2)
     slow = overlay(tmp_path, "SlowUnlessChannelsLast")
     # Long enough to pay back any start-up
-    done = bench("--config", slow, "--trainer.max_epochs=1000")
-    assert done.code == 0, done.err
+    done = bench("--config", slow, "--trainer.max_epochs=1000").check()
     assert "out of memory: try half" in " ".join(done.out.split())
     text = OVERLAY.read_text()
     assert yaml.safe_load(text) == {"channels_last": True}

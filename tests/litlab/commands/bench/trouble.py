@@ -3,15 +3,13 @@
 import time
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback
 
 
 class SlowUnlessChannelsLast(Callback):
     """Takes 200 ms more for a step unless the filters have their channels last in memory."""
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, *_: object
-    ) -> None:
+    def on_train_batch_start(self, trainer, pl_module, *_):
         filters = next(parameter for parameter in pl_module.parameters() if parameter.ndim == 4)
         if filters.is_contiguous():
             time.sleep(0.2)  # more than a busy machine adds
@@ -20,5 +18,5 @@ class SlowUnlessChannelsLast(Callback):
 class TooLarge(Callback):
     """Wants more memory than there is."""
 
-    def on_train_batch_start(self, *_: object) -> None:
+    def on_train_batch_start(self, *_):
         torch.empty(2**55)

@@ -50,7 +50,7 @@ def test_the_steps_after_a_warm_up_are_timed(checked, monkeypatch, data, seconds
     assert done == steps
 
 
-INF = math.inf
+INF, FIVE = math.inf, {"max_epochs": 5}
 
 
 @pytest.mark.parametrize(
@@ -59,17 +59,8 @@ INF = math.inf
         # As Lightning 2.6 then does
         ({"max_epochs": 3, "accumulate_grad_batches": 2}, 7, (4, 12, 3)),
         ({"max_epochs": 2, "max_steps": 10, "val_check_interval": 0.3}, 7, (7, 10, 4)),
-        (
-            {"max_epochs": 5, "check_val_every_n_epoch": None, "val_check_interval": 4},
-            7,
-            (7, 35, 8),
-        ),
-        # Processes share an epoch, no limit
-        (
-            {"max_epochs": 3, "devices": 2, "strategy": "ddp", "limit_train_batches": 2},
-            2,
-            (2, 6, 3),
-        ),
+        # By batches of the run
+        ({"check_val_every_n_epoch": None, "val_check_interval": 4, **FIVE}, 7, (7, 35, 8)),
         ({"max_steps": 9}, INF, (INF, 9, 0)),
         ({"max_epochs": 3, "val_check_interval": "00:00:00:30"}, 7, (7, 21, 0)),
     ],

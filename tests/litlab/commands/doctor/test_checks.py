@@ -11,6 +11,15 @@ from litlab.commands.doctor import checks, processes
 from litlab.util import limits
 from litlab.util.team import use_package
 
+METADATA = """\
+Metadata-Version: 2.1
+Name: lab
+Version: 1.0
+Requires-Python: <3
+Requires-Dist: numpy<1
+Requires-Dist: nowhere>=2
+Requires-Dist: never; extra == 'serve'
+"""
 NUMPY = metadata.version("numpy")
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="torch has a GPU")
 
@@ -21,10 +30,7 @@ def lab(tmp_path, monkeypatch):
     (tmp_path / "lab").mkdir()
     (tmp_path / "lab/__init__.py").touch()
     (tmp_path / "lab-1.0.dist-info").mkdir()
-    lines = ["Metadata-Version: 2.1", "Name: lab", "Version: 1.0", "Requires-Python: <3",
-             "Requires-Dist: numpy<1",
-             "Requires-Dist: nowhere>=2", "Requires-Dist: never; extra == 'serve'", ""]  # fmt: skip
-    (tmp_path / "lab-1.0.dist-info/METADATA").write_text("\n".join(lines))
+    (tmp_path / "lab-1.0.dist-info/METADATA").write_text(METADATA)
     monkeypatch.syspath_prepend(tmp_path)
     use_package("lab")
     yield tmp_path

@@ -14,26 +14,15 @@ from tests.litlab.commands.scaffold.tiny_project import list_contents
 from tests.processes import Python, start_pytest
 
 NEW = "acme" if PACKAGE != "acme" else "studio"
-# Files beside those that are there, before and after: what is the package, and what is the word.
+# Files beside those that are there, as they are renamed: before, NEW is PACKAGE, too.
 ADDED = {
-    "notes.md": "`python -m PACKAGE fit` of our PACKAGE, in `src/PACKAGE/` and "
-    "`PACKAGE.models.mine`.\r\n",
-    "lines.md": "Run `python -m\nPACKAGE`, `import PACKAGE`, but `from common import PACKAGE`.\n",
-    "launch.json": '{"module": "PACKAGE", "args": ["-m", "PACKAGE"], "greet": '
-    '"PACKAGE.commands.greet:main"}\n',
-    "mine.cpp": "STABLE_TORCH_LIBRARY_FRAGMENT(PACKAGE, m) TORCH_LIBRARY_IMPL(PACKAGE, CPU, m) "
-    "f(PACKAGE, x)\n",
-    "fit.sh": "#!/bin/sh\nexec python -m PACKAGE fit\n",
-    "weights.bin": "\0 import PACKAGE\n\udcff",
-}
-RENAMED = {
     "notes.md": "`python -m NEW fit` of our PACKAGE, in `src/NEW/` and `NEW.models.mine`.\r\n",
     "lines.md": "Run `python -m\nNEW`, `import NEW`, but `from common import PACKAGE`.\n",
     "launch.json": '{"module": "NEW", "args": ["-m", "NEW"], "greet": "NEW.commands.greet:main"}\n',
     "mine.cpp": "STABLE_TORCH_LIBRARY_FRAGMENT(NEW, m) TORCH_LIBRARY_IMPL(NEW, CPU, m) f(PACKAGE, "
     "x)\n",
     "fit.sh": "#!/bin/sh\nexec python -m NEW fit\n",
-    "weights.bin": ADDED["weights.bin"],
+    "weights.bin": "\0 import PACKAGE\n\udcff",
 }
 
 
@@ -63,7 +52,7 @@ def repository(tmp_path) -> Path:
     for name in ("src", "tests"):  # as they are here
         shutil.copytree(ROOT / name, root / name, dirs_exist_ok=True)
     for name, text in ADDED.items():
-        (root / name).write_bytes(encode(text))
+        (root / name).write_bytes(encode(text.replace("NEW", "PACKAGE")))
     (root / "fit.sh").chmod(0o755)
     git(root, "add", "--all")
     git(root, "commit", "--quiet", "--message", "x")
@@ -80,7 +69,7 @@ def test_everything_is_renamed_and_runs(repository):
     after = list_contents(repository)
     restored = {re.sub(f"^(src|tests)/{NEW}/", rf"\1/{PACKAGE}/", name) for name in after}
     assert restored == before.keys()
-    for name, text in RENAMED.items():
+    for name, text in ADDED.items():
         assert after[name] == encode(text)
     assert os.access(repository / "fit.sh", os.X_OK)
 

@@ -143,27 +143,24 @@ FORMS = [
 @pytest.mark.parametrize(("form", "times"), FORMS)
 def test_examples_of_tables_are_read(form, times, targets):
     """With dates, as the training file writes them; also after the facts were a file."""
-    random, days = np.random.default_rng(0), pd.date_range("2024-01-01", periods=200, freq="37h")
+    days = pd.date_range("2024-01-01", periods=200, freq="37h").strftime(times)
     columns = {
-        "day": days.strftime(times), "size": random.normal(1000, 100, 200),
-        "city": random.choice(["x", "y"], 200), "price": random.normal(0, 1, 200),
-        "plan": random.choice(["a", "b", "c"], 200), "yes": random.integers(0, 2, 200),
-        "no": random.integers(0, 2, 200),
+        "day": days, "size": np.linspace(700, 1300, 200), "city": [*"xy"] * 100,
+        "price": np.arange(200) / 7, "plan": [*"abcb"] * 50, "yes": [0, 1] * 100,
+        "no": [0, 0, 1, 1] * 50,
     }  # fmt: skip
     task = "labels" if isinstance(targets, list) else None
     data = TabularData(path=pd.DataFrame(columns), target=targets, task=task, dates=["day"], **form)
     data.setup()
-    facts = json.loads(json.dumps(data.serving().facts()))
-    serving = TabularServing.load(facts, {})
-    sent = serving.sample_request()
-    assert len(sent) == 1
-    assert set(sent[0]) == set(columns) - {*data.targets}
-    sample = serving.read(sent)
-    assert np.isfinite(sample.inputs[0]).all()
-    assert (sample.inputs[1] > 0).all()
-    shape = [1, *serving.outputs[0].shape[1:]]
-    answer = serving.answer({"first": np.ones(shape)}, {})
-    assert answer == {"rows": [data.metadata.target.answer(np.ones(shape[1:]))]}
+    serving = TabularServing.load(json.loads(json.dumps(data.serving().facts())), {})
+    [sent] = serving.sample_request()
+    assert sent.keys() == columns.keys() - {*data.targets}
+    numbers, categories = serving.read([sent]).inputs
+    assert np.isfinite(numbers).all()
+    assert (categories > 0).all()
+    outputs = np.ones([1, *serving.outputs[0].shape[1:]])
+    answer = serving.answer({"first": outputs}, {})
+    assert answer == {"rows": [data.metadata.target.answer(outputs[0])]}
 
 
 ANSWERS = {

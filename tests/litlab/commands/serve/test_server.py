@@ -70,20 +70,15 @@ def fork_server(*arguments: object, cwd: Path, change: str = "", **options: Any)
     return Python(*words, cwd=cwd, merge=True, **options)
 
 
-def ask_for(port: int, **fields: object) -> tuple[int, dict[str, str]]:
-    """Return status and content of an answer, or those of /health."""
+def ask(port: int, **fields: object) -> int:
+    """Return the status of an answer, or that of /health."""
     words = ["GET", "/health"]
     if fields:
         headers = {"Content-Type": "application/json"}
         words = ["POST", "/predict", json.dumps(fields), headers]
     with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request(*words)
-        response = connection.getresponse()
-        return response.status, json.load(response)
-
-
-def ask(port: int, **fields: object) -> int:
-    return ask_for(port, **fields)[0]
+        return connection.getresponse().status
 
 
 def wait_for_port(server: Python) -> int:

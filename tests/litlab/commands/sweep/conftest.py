@@ -13,6 +13,32 @@ from optuna.trial import FrozenTrial
 from tests.conftest import Outcome
 from tests.litlab.conftest import CONFIGS
 
+CONTENT = """
+base: {base}/series.yaml
+settings:
+  data.dataset: csv
+  data.path: {series}
+  data.targets: [load]
+  data.val_fraction: 0.2
+  trainer.max_epochs: 2
+  trainer.limit_train_batches: 1
+  trainer.log_every_n_steps: 1
+  trainer.accelerator: cpu
+  trainer.callbacks: []
+  trainer.limit_val_batches: 1
+  trainer.num_sanity_val_steps: 0
+  vram: null
+metric: val/mse
+trials: 2
+sampler:
+  name: tpe
+  seed: 0
+pruner: none
+space:
+  model.hidden_size: {{low: 8, high: 32, step: 8}}
+  model.optimizer.lr: {{low: 0.001, high: 0.1, log: true}}
+"""
+
 
 @dataclass
 class Sweep:
@@ -44,30 +70,4 @@ class Sweep:
 @pytest.fixture
 def sweep(run, tmp_path, series) -> Sweep:
     """A sweep of fits of a second."""
-    settings = {
-        "data.dataset": "csv",
-        "data.path": str(series),
-        "data.targets": ["load"],
-        "data.val_fraction": 0.2,
-        "trainer.max_epochs": 2,
-        "trainer.limit_train_batches": 1,
-        "trainer.log_every_n_steps": 1,
-        "trainer.accelerator": "cpu",
-        "trainer.callbacks": [],
-        "trainer.limit_val_batches": 1,
-        "trainer.num_sanity_val_steps": 0,
-        "vram": None,
-    }
-    content = {
-        "base": str(CONFIGS / "series.yaml"),
-        "settings": settings,
-        "metric": "val/mse",
-        "trials": 2,
-        "sampler": {"name": "tpe", "seed": 0},
-        "pruner": "none",
-        "space": {
-            "model.hidden_size": {"low": 8, "high": 32, "step": 8},
-            "model.optimizer.lr": {"low": 1e-3, "high": 0.1, "log": True},
-        },
-    }
-    return Sweep(run, tmp_path, content)
+    return Sweep(run, tmp_path, yaml.safe_load(CONTENT.format(base=CONFIGS, series=series)))

@@ -8,17 +8,20 @@ from litlab.commands.sweep.study import open_storage
 from litlab.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-NAMES = {
-    "muon": {"class_path": "Muon"},
-    "adamw": {"class_path": "AdamW", "init_args": {"eps": 1e-6}},
-}
-SPACE = {
-    "model.width": {"low": 32, "high": 64, "step": 16},
-    "model.optimizer": {"choices": NAMES},
-    "model.optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True},
-    "model.optimizer.momentum": {"low": 0.1, "high": 0.3, "step": 0.1},
-    "data.pooling": {"choices": [None, ["mean", "max"]]},
-}
+CONTENT = """
+base: base.yaml
+metric: val/acc
+trials: 3
+space:
+  model.width: {low: 32, high: 64, step: 16}
+  model.optimizer:
+    choices:
+      muon: {class_path: Muon}
+      adamw: {class_path: AdamW, init_args: {eps: 0.000001}}
+  model.optimizer.lr: {low: 0.0001, high: 0.1, log: true}
+  model.optimizer.momentum: {low: 0.1, high: 0.3, step: 0.1}
+  data.pooling: {choices: [null, [mean, max]]}
+"""
 
 
 @pytest.fixture
@@ -27,8 +30,7 @@ def read(tmp_path):
 
     def read_file(**content):
         file = tmp_path / "tiny.yaml"
-        defaults = {"base": "base.yaml", "metric": "val/acc", "trials": 3, "space": SPACE}
-        file.write_text(yaml.safe_dump(defaults | content, sort_keys=False))
+        file.write_text(yaml.safe_dump(yaml.safe_load(CONTENT) | content, sort_keys=False))
         return read_spec(file)
 
     return read_file

@@ -4,16 +4,11 @@ import signal
 import sqlite3
 import statistics
 import time
-from argparse import Namespace
 
-import optuna
 import pytest
 import yaml
-from optuna.trial import TrialState, create_trial
+from optuna.trial import TrialState
 
-from litlab.commands.sweep.report import list_rows
-from litlab.commands.sweep.study import allow_experimental
-from litlab.commands.sweep.trial import TrialFailed, _fit
 from litlab.runs.folder import RunFolder, read_json
 from tests.processes import Python
 
@@ -35,7 +30,7 @@ def test_to_the_end_and_further(sweep, children):
 
     Folders are made of numbers: strings of a hostile database lead nowhere.
     """
-    assert sweep.start("--trials", 1).code == 0
+    sweep.start("--trials", 1).check()
     outcome = sweep.start(seeds=2)
     assert outcome.code == 2
     assert "tiny.yaml: seeds: it is not what the trials" in outcome.err
@@ -45,8 +40,7 @@ def test_to_the_end_and_further(sweep, children):
         path = "'\"../../../victim\"' WHERE key = 'folder'"
         database.execute(f"UPDATE trial_user_attributes SET value_json = {path}")
     victim.mkdir()
-    outcome = sweep.start("--trials", 2)
-    assert outcome.code == 0, outcome
+    outcome = sweep.start("--trials", 2).check()
     assert outcome.out.count(": complete: val/mse") == 1
     assert not list(victim.iterdir())
     runs = sorted(folder.glob("*/seed_0/version_*"))
@@ -58,7 +52,7 @@ def test_to_the_end_and_further(sweep, children):
     settings = sweep.folder / "settings.yaml"
     settings.write_text(yaml.safe_dump(sweep.content["settings"]))
     files = [f"--config={file}" for file in (sweep.content["base"], settings, best)]
-    assert sweep.run("fit", *files).code == 0
+    sweep.run("fit", *files).check()
 
     page = sweep.start("--report").out.rpartition("Report: ")[2].splitlines()[0]
     text = (sweep.folder / page).read_text()
@@ -81,38 +75,13 @@ def test_what_the_user_keeps_in_its_folder_is_not_replaced(sweep, name):
     assert not list(sweep.kept.glob("trial_*")), "it is refused before the first trial"
 
 
-@pytest.mark.parametrize(("direction", "order"), [("maximize", "2103"), ("minimize", "1203")])
-def test_the_best_trial_comes_first(direction, order):
-    study = optuna.create_study(direction=direction)
-    for state, value in (("FAIL", None), ("COMPLETE", 0.25), ("COMPLETE", 0.5), ("PRUNED", 0.75)):
-        study.add_trial(
-            create_trial(state=TrialState[state], value=value, user_attrs={"deviation": None})
-        )
-    with allow_experimental():
-        rows = list_rows(Namespace(metric="val/acc", direction=direction), study)[1]
-    assert "".join(row[0] for row in rows) == order
-
-
-def test_a_damaged_file_fails_its_trial(tmp_path, monkeypatch):
-    spec = Namespace(name="tiny", metric="val/mse", arguments=[], flags=list)
-    for file, content in (("validations.json", "["), ("version_0/status.json", "[")):
-        monkeypatch.setattr("litlab.runs.children.run_child", lambda *_, **__: 0)
-        path = tmp_path / file[0] / "seed_0" / file
-        path.parent.mkdir(parents=True)
-        path.write_text(content)
-        for name in ("trial", "report"):
-            path.parent.with_name(f"{name}.yaml").write_text("experiment: tiny")
-        with pytest.raises(TrialFailed, match=f"{file}: it holds no JSON object"):
-            _fit(spec, tmp_path / file[0], 0, {})
-
-
 def test_seeds_workers_and_bad_ends(sweep, children):
     """Crashes are outcomes of trials; what is worse is pruned; the mean stands beside the
     deviation.
     """
     trouble = {
         kind: [{"class_path": f"{TROUBLE}.Trouble", "init_args": {"kind": kind}}]
-        for kind in ("none", "killed", "nan", "worse")
+        for kind in ("killed", "none", "nan", "worse")
     }
     del sweep.content["settings"]["trainer.callbacks"]
     outcome = sweep.start(
@@ -121,8 +90,7 @@ def test_seeds_workers_and_bad_ends(sweep, children):
         pruner={"name": "median", "n_startup_trials": 1},
         trials=None,
         seeds=2,
-    )
-    assert outcome.code == 0, outcome
+    ).check()
     trials = {trial.params["trainer.callbacks"]: trial for trial in sweep.trials()}
     assert list(trials) == list(trouble)
     best = trials["none"]
@@ -132,6 +100,9 @@ def test_seeds_workers_and_bad_ends(sweep, children):
     shown = f"{statistics.mean(lowest):.4g} ± {statistics.stdev(lowest):.2g}"
     for text in (outcome.out, (sweep.kept / "best.yaml").read_text()):
         assert shown in text
+    rows = [row.split()[:2] for row in outcome.out.splitlines() if row.startswith(tuple("0123"))]
+    # The best first
+    assert rows == [["1", "complete"], ["0", "fail"], ["2", "fail"], ["3", "pruned"]]
     assert "SIGKILL" in trials["killed"].user_attrs["reason"]
     assert trials["nan"].state == TrialState.FAIL
     assert trials["worse"].state == TrialState.PRUNED
@@ -162,8 +133,7 @@ def test_killed_sweep_continues(sweep, children, monkeypatch):
 
     # Of workers that are silent
     monkeypatch.setattr("litlab.commands.sweep.study.GRACE_SECONDS", 1)
-    outcome = sweep.run("sweep", "--config", "tiny.yaml")
-    assert outcome.code == 0, outcome
+    sweep.run("sweep", "--config", "tiny.yaml").check()
     complete = [trial for trial in sweep.trials() if trial.state == TrialState.COMPLETE]
     assert len({trial.user_attrs["folder"] for trial in complete}) == len(complete) == 2
     assert len(list(sweep.kept.glob("*/seed_0/version_*"))) == 2

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback
 
 
 class Held(Callback):
@@ -19,7 +19,7 @@ class Held(Callback):
     def __init__(self, file: str) -> None:
         self.file = Path(file)
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_start(self, trainer, pl_module):
         deadline = time.monotonic() + 240  # a test that was killed leaves nothing behind
         while trainer.current_epoch == 1 and not self.file.is_file():
             time.sleep(0.02)
@@ -38,12 +38,12 @@ class Trouble(Callback):
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_epoch_start(self, trainer, pl_module):
         if trainer.current_epoch == 1 and self.kind == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
 
     @torch.no_grad()
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_start(self, trainer, pl_module):
         for parameter in pl_module.parameters():
             if self.kind == "nan" and trainer.current_epoch == 1:
                 parameter.fill_(float("nan"))
