@@ -15,15 +15,31 @@ from tests.litlab.checkpointing.in_process import Draws, fit
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:A `OneCycleLR`"
 )
+# Than 10 below the best: always
+WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}
 COSINE = [(1 + math.cos(math.pi * (step // 2) / 6)) / 2 for step in range(12)]
 
 
-def test_every_second_step_of_a_fit_counts(tmp_path):
+@pytest.mark.parametrize(
+    ("scheduler", "interval", "frequency", "monitor", "shares"),
+    [
+        (torchs.CosineAnnealingLR, "step", 2, None, COSINE),
+        (partial(torchs.ExponentialLR, gamma=0.9), "epoch", 2, None, [1] * 6 + [0.9] * 6),
+        (
+            partial(torchs.ReduceLROnPlateau, **WORSE),
+            "epoch",
+            1,
+            "val/loss",
+            [1] * 6 + [0.5] * 3 + [0.25] * 3,
+        ),
+    ],
+)
+def test_rates_of_a_fit(tmp_path, scheduler, interval, frequency, monitor, shares):
     """Of four epochs of three steps: five batches in pairs."""
-    module = partial(Draws, schedule=Schedule(torchs.CosineAnnealingLR, "step", 2))
+    module = partial(Draws, schedule=Schedule(scheduler, interval, frequency, monitor))
     model, _ = fit(tmp_path, module=module, options={}, max_epochs=4, num_sanity_val_steps=0)
     rates = [model.rates[epoch, batch] / 0.05 for epoch in range(4) for batch in (0, 2, 4)]
-    assert rates == pytest.approx(COSINE, abs=1e-6)
+    assert rates == pytest.approx(shares, abs=1e-6)
 
 
 def two_groups():

@@ -72,14 +72,21 @@ def test_all_weights_are_sharded_by_blocks(divide):
     torch.__version__ < (2, 11), reason="CommDebugMode of torch 2.10 fails in the backward pass"
 )
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view")
-def test_a_step_gathers_weights_twice_and_sums_gradients_once(divide):
-    """Those of four blocks; what is outside of them is gathered once."""
+@pytest.mark.parametrize(
+    ("shape", "counts"),
+    [
+        ((1, 2), {"all_reduce": 4 * 4}),  # activations of four blocks
+        # Weights twice, but for those outside of the blocks
+        ((2, 1), {"_allgather_base_": 2 * 4 + 1, "_reduce_scatter_base_": 4 + 1}),
+    ],
+)
+def test_a_step_sends_what_the_strategy_needs(divide, shape, counts):
     model = Model(net=Transformer())
-    divide(model, 2, 1)
+    divide(model, *shape)
     with CommDebugMode() as sent:
         model.net(torch.zeros(2, TIME, dtype=torch.long)).sum().backward()
-    counts = {str(call).rpartition(".")[2]: count for call, count in sent.get_comm_counts().items()}
-    assert counts == {"_allgather_base_": 2 * 4 + 1, "_reduce_scatter_base_": 4 + 1}
+    found = {str(call).rpartition(".")[2]: count for call, count in sent.get_comm_counts().items()}
+    assert found == counts
 
 
 @pytest.mark.parametrize("offload", [False, True])

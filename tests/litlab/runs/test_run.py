@@ -103,6 +103,10 @@ def test_a_fit_its_test_and_a_fit_that_continues_it(make, folder, monkeypatch):
     assert (metrics["epochs"], metrics["steps"], metrics["peak_memory_gib"]) == (2, 6, 1.5)
     # The weights as they were in memory
     assert metrics == {**after_fit, "test": results, "test_checkpoint": None}
+    with Run.join(command("validate", folder)) as run:
+        [val] = make(run).validate(Tiny(), Data(), verbose=False)
+    assert read_json(folder.metrics) == {**metrics, "val": val, "val_checkpoint": None}
+    assert read_json(folder.status) == status
 
     origin = read_json(folder.provenance)
     assert origin["command"] == "python -m auks fit --hub.token ***".split()
@@ -166,6 +170,16 @@ def test_a_fit_whose_test_or_what_follows_fails_is_not_finished(train, folder):
     second = RunFolder(folder.path.with_name("version_1"))
     assert second.state()["reason"].startswith("ZeroDivisionError: ")
     assert "1 // 0" in second.traceback.read_text()
+
+
+def test_a_fit_whose_data_is_missing_leaves_nothing(make, folder):
+    class Missing(TinyData):
+        def setup(self, stage):
+            raise UserError("no data")
+
+    with pytest.raises(UserError, match="no data"), Run.start(command()) as run:
+        make(run).fit(Tiny(), Missing())
+    assert not folder.path.exists()
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory")
