@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litlab.data.columns import read_texts
+from litlab.data.cells import read_texts
 from litlab.data.files import FileFormat, Frame, check_columns
 from litlab.data.target import Target
 from litlab.errors import UserError, first_line

@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.columns import Column, count_unknown, read_columns
+from litlab.data.cells import count_unknown
+from litlab.data.columns import Column, read_columns
 from litlab.data.files import FileFormat, Frame, Policy, check_columns
 from litlab.data.serving import BATCH, Metadata, TensorSpec
 from litlab.errors import UserError
