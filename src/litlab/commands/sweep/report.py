@@ -12,7 +12,8 @@ import optuna
 from markupsafe import Markup
 from optuna.trial import FrozenTrial, TrialState
 
-from litlab.commands.sweep.spec import Spec, make_overlay
+from litlab.commands.sweep.space import make_overlay
+from litlab.commands.sweep.spec import Spec
 from litlab.commands.sweep.study import list_counted
 from litlab.errors import printable
 from litlab.runs.masking import mask_command

@@ -15,7 +15,8 @@ from optuna.exceptions import TrialPruned
 
 from litlab.cli.argv import read_command_line
 from litlab.cli.trust import list_modules
-from litlab.commands.sweep.spec import PRUNERS, Spec, build_part, make_overlay
+from litlab.commands.sweep.space import make_overlay
+from litlab.commands.sweep.spec import PRUNERS, Spec, build_part
 from litlab.commands.sweep.study import allow_experimental, open_storage, queue_again
 from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_fit
