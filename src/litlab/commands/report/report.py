@@ -32,7 +32,8 @@ def main(arguments: list[str]) -> int:
     )
     chosen = options.parse_args(arguments)
 
-    from litlab.commands.report.page import build_page, read_facts
+    from litlab.commands.report.facts import read_facts
+    from litlab.commands.report.page import build_page
 
     # Where it goes, before the work; in the folder of a run no link is followed.
     runs = find_runs(chosen.run)
