@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from litlab.data.serving import Metadata, Sample, Serving, TensorSpec
     from litlab.data.store import progress_bar
     from litlab.data.tables.datamodule import TabularData
-    from litlab.data.target import Classes, Labels, Numbers, Target, TargetMetadata
+    from litlab.data.target import Classes, Labels, Numbers, Target
+    from litlab.data.target_metadata import TargetMetadata
     from litlab.data.text.datamodule import TextData
     from litlab.data.text.reading import PublicTexts
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
@@ -37,7 +38,8 @@ __getattr__ = export_lazily(
         "serving": "Metadata Sample Serving TensorSpec",
         "store": "progress_bar",
         "tables.datamodule": "TabularData",
-        "target": "Classes Labels Numbers Target TargetMetadata",
+        "target": "Classes Labels Numbers Target",
+        "target_metadata": "TargetMetadata",
         "text.datamodule": "TextData",
         "text.reading": "PublicTexts",
         "text.tokenizer": "PADDING UNKNOWN",

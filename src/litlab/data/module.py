@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
-from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -27,18 +27,7 @@ from litlab.util.checksums import find_damaged
 from litlab.util.classes import Balance, draw_samples, weigh_classes
 from litlab.util.ranks import data_ranks
 from litlab.util.recipes import is_fact
-
-
-class LoaderError(UserError):
-    """A `UserError` of a data set: its one line survives the traceback that torch puts around
-    errors of workers.
-
-    Args:
-        message: What is wrong, or torch's text around it.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message.rpartition(f"{type(self).__name__}: ")[2].rstrip())
+from litlab.util.steps import find_progress
 
 
 class ExperimentData(LightningDataModule):
@@ -485,7 +474,7 @@ class ExperimentData(LightningDataModule):
         # Data sets that draw ask it for seed and epoch
         sampler = samples.sampler = self.sampler(samples, split)
         if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:
-            sampler.go_on_from(*_find_progress(self.trainer))
+            sampler.go_on_from(*find_progress(self.trainer))
         if self.persistent_workers:
             sampler.share_epoch()
         # Gathering a batch from memory takes less than handing it over from a worker process.
@@ -506,15 +495,3 @@ class ExperimentData(LightningDataModule):
             # Else it draws from the global generator
             generator=torch.Generator().manual_seed(self.seed),
         )
-
-
-def _find_progress(trainer: Trainer) -> tuple[int, int]:
-    """Return epoch and batch that a resumed run continues with."""
-    epochs: Any = trainer.fit_loop.epoch_progress.current
-    batches: Any = trainer.fit_loop.epoch_loop.batch_progress
-    if epochs.started == epochs.processed:  # the next epoch has not begun
-        return epochs.processed, 0
-    if batches.is_last_batch and batches.total.completed < batches.total.processed:
-        # Saved within the last batch: Lightning counts the epoch as complete
-        return epochs.processed + 1, 0
-    return epochs.processed, batches.current.ready

@@ -32,10 +32,9 @@ from litlab.data.images.files import (
     read_splits,
     read_status,
 )
-from litlab.data.module import LoaderError
 from litlab.data.sampler import EpochSampler
 from litlab.data.store import fill_cache, progress_bar
-from litlab.errors import UserError, first_line
+from litlab.errors import LoaderError, UserError, first_line
 
 INDEX = "index.parquet"
 

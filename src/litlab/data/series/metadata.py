@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from litlab.data.files import Frame
-from litlab.data.target import TargetMetadata
+from litlab.data.target_metadata import TargetMetadata
 
 CALENDAR = ("minute", "hour", "weekday", "day", "month")
 

@@ -15,7 +15,8 @@ from litlab.data.columns import Column
 from litlab.data.files import Cells, Frame
 from litlab.data.own import Table
 from litlab.data.serving import BATCH, Sample, Serving, TensorSpec, make_times, read_rows
-from litlab.data.target import LARGEST, TargetMetadata
+from litlab.data.target import LARGEST
+from litlab.data.target_metadata import TargetMetadata
 from litlab.errors import UserError
 from litlab.util.text import add_to_list
 

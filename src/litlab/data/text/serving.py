@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from litlab.data.serving import BATCH, TIME, Sample, Serving, TensorSpec
-from litlab.data.target import TargetMetadata
+from litlab.data.target_metadata import TargetMetadata
 from litlab.data.text.tokenizer import UNKNOWN, cut_text, encode
 from litlab.errors import UserError
 
