@@ -114,8 +114,8 @@ def read_command_line(argv: list[str]) -> CommandLine:
     # A checkpoint that is in no run, or configs alone
     expanded, is_auto = _with_bases(rest), name == "auto"
     if name and run is None and verb != "fit":
-        own = [f"--config={_config_in(Path(name))}", f"--ckpt_path={name}", "--run="]
-        return CommandLine(verb, argv, Flags([*own, *expanded]), is_foreign=True)
+        run_flags = [f"--config={_config_in(Path(name))}", f"--ckpt_path={name}", "--run="]
+        return CommandLine(verb, argv, Flags([*run_flags, *expanded]), is_foreign=True)
     if run is None:
         is_foreign = any(
             is_of_run(Path(value)) for flag, value in expanded.list_pairs() if flag in CONFIG
@@ -133,8 +133,8 @@ def read_command_line(argv: list[str]) -> CommandLine:
         pinned[2] = file or pinned[2]
         checkpoint = choose_checkpoint(run, file or expanded.find("--ckpt_path"))
         expanded = expanded.drop("--ckpt_path")
-    own = [f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{key}={run.path}"]
-    return CommandLine(verb, pinned, Flags([*own, *expanded]), run, is_auto, is_foreign=True)
+    run_flags = [f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{key}={run.path}"]
+    return CommandLine(verb, pinned, Flags([*run_flags, *expanded]), run, is_auto, is_foreign=True)
 
 
 def _find_evaluated(name: str | None) -> RunFolder | None:

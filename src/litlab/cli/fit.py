@@ -143,12 +143,12 @@ def build_trainer(experiment: Experiment, run: Run | None) -> Trainer:
     return trainer_parts.finish_trainer(experiment, settings, run)
 
 
-def list_callbacks(configured: Namespace, own: list[Any], run: Run | None) -> list[Any]:
+def list_callbacks(configured: Namespace, named: list[Any], run: Run | None) -> list[Any]:
     """Return all callbacks in the order in which they run; Lightning moves checkpoints to the end.
 
     Args:
         configured: Those of the config's sections, such as ``ema``; None where one is off.
-        own: Those that ``trainer.callbacks`` names.
+        named: Those that ``trainer.callbacks`` names.
         run: As of `build_trainer`.
     """
     callbacks = [
@@ -176,7 +176,7 @@ def list_callbacks(configured: Namespace, own: list[Any], run: Run | None) -> li
         RunRecord(run) if run is not None else None,  # metrics.json
         StopSignals(),  # SIGTERM and Ctrl-C: after the step, with a checkpoint
         RunSummary(),
-        *own,
+        *named,
     ]
     return [callback for callback in callbacks if callback is not None]
 

@@ -58,8 +58,8 @@ class HelpFormatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
     """
 
     def _get_help_string(self, action: Action) -> str:
-        head, known, classes = super()._get_help_string(action).partition(", known subclasses: ")
-        if not known:
+        head, found, classes = super()._get_help_string(action).partition(", known subclasses: ")
+        if not found:
             return head
         paths = sorted(
             classes.removesuffix(")").split(", "), key=lambda path: not path.startswith(package())
