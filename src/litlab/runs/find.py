@@ -49,8 +49,8 @@ def newest_resumable(root: Path, experiment: str, needs_job: bool = False) -> Ru
     runs = [run for run in runs if any(run.checkpoints.glob("*.ckpt"))]
     job = os.environ.get("SLURM_JOB_ID")
     # SLURM gives a job that it requeues the same number
-    own = [run for run in runs if job and read_json(run.status).get("slurm_job_id") == job]
-    return next(iter(own if needs_job else own or runs), None)
+    of_job = [run for run in runs if job and read_json(run.status).get("slurm_job_id") == job]
+    return next(iter(of_job if needs_job else of_job or runs), None)
 
 
 def find_run(text: str, groups: bool = False) -> RunFolder:
@@ -83,11 +83,11 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
         return runs[0]
     # Say which runs there are, and which is nearest to what was typed
     experiments = {RunFolder(experiment_of(run)).name for run in runs}
-    known = experiments | {run.name for run in runs}
+    names = experiments | {run.name for run in runs}
     shown = sorted(name for name in experiments if not name.startswith("sweeps/"))
     listed = f"; the experiments in {ROOT} are {', '.join(shown) or 'none yet'}"
     raise UserError(
-        f"{text}: there is no such run{nearest(text.removeprefix(f'{ROOT}/'), known, listed)}"
+        f"{text}: there is no such run{nearest(text.removeprefix(f'{ROOT}/'), names, listed)}"
     )
 
 

@@ -80,12 +80,12 @@ def versions() -> dict[str, str]:
     """Return the versions of Python, the team's package, and the packages that decide what a run
     does.
     """
-    known = {"python": platform.python_version(), "litlab": __version__}
+    found = {"python": platform.python_version(), "litlab": __version__}
     # Of a package that is not installed there is nothing to say
     for name in (team.package(), *PACKAGES.split()):
         with suppress(metadata.PackageNotFoundError):
-            known[name] = metadata.version(name)
-    return known
+            found[name] = metadata.version(name)
+    return found
 
 
 def hardware(trainer: "Trainer") -> dict[str, Any]:

@@ -170,23 +170,23 @@ class Run:
         if first and is_first_process():
             error.add_note(f"traceback in {first} of the process that failed first")
             reason = mask_text(summarise_traceback(first))
-        place = locate_failure(self._trainer, error) if self._trainer is not None else None
-        return "failed", where + reason, place
+        location = locate_failure(self._trainer, error) if self._trainer is not None else None
+        return "failed", where + reason, location
 
-    def _end(self, status: str, reason: str | None = None, place: Any = None) -> None:
+    def _end(self, status: str, reason: str | None = None, location: Any = None) -> None:
         """Write how the fit ended, with its results for TensorBoard's HPARAMS tab."""
         # It did not begin, is no fit, or another process writes
         if not self._started or self.folder is None or self._trainer is None:
             return
-        self._write_status(status, reason, place)
+        self._write_status(status, reason, location)
         log_results(self._trainer, self._logged_settings, values(read_json(self.folder.metrics)))
 
-    def _write_status(self, status: str, reason: str | None = None, place: Any = None) -> None:
+    def _write_status(self, status: str, reason: str | None = None, location: Any = None) -> None:
         assert self.folder is not None
         write_json(self.folder.status, {
             "status": status,
             "reason": reason,
-            "place": place,
+            "place": location,
             "started": self._started,
             "ended": None if status == "running" else now(),
             "slurm_job_id": os.environ.get("SLURM_JOB_ID"),

@@ -59,10 +59,12 @@ def main(arguments: list[str]) -> int:
         show_table(HEADER[:count], [[*_cells(row, chosen.sort)][:count] for row in rows])
         for row in rows:
             if row.get("reason"):
-                place = ", ".join(
+                location = ", ".join(
                     f"{name} {value}" for name, value in (row.get("place") or {}).items()
                 )
-                print(printable(f"{row['run']}: {row['reason']}" + f" ({place})" * bool(place)))
+                print(
+                    printable(f"{row['run']}: {row['reason']}" + f" ({location})" * bool(location))
+                )
         print_problems(rows)
     else:
         print(f"There are no runs in {ROOT}")
@@ -89,9 +91,9 @@ def print_problems(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    known = set(chain(*map(results.values, rows)))
-    if name not in known:
-        hint = nearest(name, known, f"; there are {', '.join(sorted(known)) or 'none'}")
+    names = set(chain(*map(results.values, rows)))
+    if name not in names:
+        hint = nearest(name, names, f"; there are {', '.join(sorted(names)) or 'none'}")
         raise UserError(f"runs: --sort: no run has a metric '{name}'{hint}")
     # Runs without the metric come last, whichever is better
     sign = results.direction(name, rows) or 1
