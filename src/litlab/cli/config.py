@@ -249,7 +249,7 @@ class Command(LightningCLI):
                 name = key.rpartition(".")[2]
                 if value is None and is_fact(type(data), name):
                     # Only now its files are opened: a trained model needs none of this
-                    refuse_other_task(imported(model.class_path), getattr(data, "known", None))
+                    refuse_other_task(imported(model.class_path), getattr(data, "facts", None))
                     section[key] = getattr(data, name)
 
     def settings(self, config: Namespace | None = None) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class ExperimentData(LightningDataModule):
         self.dataset, self.fallback = dataset, fallback
         self.generated = dataset == "generated"
         self.path = Path("data") if source is None else source
-        self.place = str(path) if isinstance(path, str | Path) else "frame"
+        self.location = str(path) if isinstance(path, str | Path) else "frame"
 
     def find_local(self, path: Any, setting: str) -> Any:
         """Return where data is on this machine: what is at a URL is copied here, once."""
@@ -333,7 +333,7 @@ class ExperimentData(LightningDataModule):
     # ---- what models, callbacks, messages and reports ask for
 
     @property
-    def known(self) -> Any:
+    def facts(self) -> Any:
         """The `Metadata`: of the checkpoint where one was loaded; before `setup` what `survey`
         returns.
         """
@@ -344,7 +344,7 @@ class ExperimentData(LightningDataModule):
         if hasattr(type(self), name):  # a property has raised this error: it raises it again
             return object.__getattribute__(self, name)
         if is_fact(type(self), name):
-            return getattr(self.known, name)
+            return getattr(self.facts, name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     @property
@@ -361,7 +361,7 @@ class ExperimentData(LightningDataModule):
                 if self.dataset
                 else f"GENERATED stand-in for {self.public.name}"
             )
-        return f"{self.dataset} {self.place}" if self.dataset else self.public.name
+        return f"{self.dataset} {self.location}" if self.dataset else self.public.name
 
     def describe(self, contents: str) -> str:
         """Return the data set in one line: where it is from, the sizes of its splits once known,

@@ -131,7 +131,7 @@ class Classes(Target):
 
     def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         best = outputs.argmax(1)
-        names = [self.class_names[place] for place in best.tolist()]
+        names = [self.class_names[index] for index in best.tolist()]
         columns = {"prediction": names, "probability": outputs.max(1)}
         classes = [prefix + name for name in self.class_names]
         return columns | dict(zip(classes, outputs.T, strict=True))
@@ -217,9 +217,9 @@ class Labels(Target):
         columns: dict[str, Any] = {
             "prediction": [" ".join(compress(self.label_names, row)) for row in is_true]
         }
-        for place, name in enumerate(self.label_names):
-            columns[f"label_{name}"] = is_true[:, place].astype(int)
-            columns[f"probability_{name}"] = values[:, place]
+        for index, name in enumerate(self.label_names):
+            columns[f"label_{name}"] = is_true[:, index].astype(int)
+            columns[f"probability_{name}"] = values[:, index]
         return columns
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:

@@ -30,9 +30,9 @@ class TargetMetadata(Metadata):
     def load(cls, state: Mapping[str, Any]) -> Self:
         columns = [Column(**column) for column in state["columns"]]
         form = FileFormat(**{**state["form"], "missing": tuple(state["form"]["missing"])})
-        known = {field.name: state[field.name] for field in fields(cls)}  # facts say more
+        values = {field.name: state[field.name] for field in fields(cls)}  # facts say more
         loaded = {"target": load_target(state["target"]), "columns": columns, "form": form}
-        return cls(**known | loaded)
+        return cls(**values | loaded)
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self) | {"target": self.target.state_dict()}

@@ -86,20 +86,20 @@ class SeriesServing(Serving):
 
         The context is what an answer repeats, and the times that follow.
         """
-        known = self.metadata
-        count, name = known.context_length, known.series_column
+        metadata = self.metadata
+        count, name = metadata.context_length, metadata.series_column
         # A series needs no name, but where that is a covariate
-        optional = None if name in known.covariates else name
-        cells = read_rows(sent, known, "series", MOST_ROWS, optional)
+        optional = None if name in metadata.covariates else name
+        cells = read_rows(sent, metadata, "series", MOST_ROWS, optional)
         is_named = name in cells
         if name and not is_named:
             cells[name] = "the series"
-        series = read_last_rows(cells, known, "series")
+        series = read_last_rows(cells, metadata, "series")
         names = series.table.index.unique(0)
         if len(names) > 1:
             raise UserError(f"series: there are {len(names)} of them; send one at a time")
 
-        rows, *told = (part.numpy() for part in known.lay_out(series.table))
+        rows, *told = (part.numpy() for part in metadata.lay_out(series.table))
         times = series.times.astype(str).tolist()
         past = {"times": times[:count], "values": self._name_columns(rows[:count])}
         context = {name: names[0]} if is_named else {}
@@ -110,15 +110,15 @@ class SeriesServing(Serving):
         """Return a wave around the mean of each column, and where columns are told what is usual
         in them.
         """
-        known = self.metadata
-        told = {name: mean for name, (mean, _) in known.numbers.items()}
-        told |= {name: texts[0] for name, texts in known.categories.items()}
-        zone = next(column.zone for column in known.columns if column.kind == "time")
-        waves = np.sin(np.arange(known.context_length))[:, None] * known.scale + known.mean
-        rows = [*waves.tolist(), *[[None] * known.num_targets] * known.horizon]
-        times = make_times(zone, known.form, len(rows), known.freq)
+        metadata = self.metadata
+        told = {name: mean for name, (mean, _) in metadata.numbers.items()}
+        told |= {name: texts[0] for name, texts in metadata.categories.items()}
+        zone = next(column.zone for column in metadata.columns if column.kind == "time")
+        waves = np.sin(np.arange(metadata.context_length))[:, None] * metadata.scale + metadata.mean
+        rows = [*waves.tolist(), *[[None] * metadata.num_targets] * metadata.horizon]
+        times = make_times(zone, metadata.form, len(rows), metadata.freq)
         return [
-            {known.time_column: time, **told, **dict(zip(known.targets, row, strict=True))}
+            {metadata.time_column: time, **told, **dict(zip(metadata.targets, row, strict=True))}
             for time, row in zip(times, rows, strict=True)
         ]
 

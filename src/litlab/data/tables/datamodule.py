@@ -121,9 +121,9 @@ class TabularData(OwnData):
     @property
     def description(self) -> str:
         """The table in one line; with the numbers of rows after `setup`."""
-        known = self.known
-        inputs = f"{len(known.numbers)} numbers and {len(known.categories)} categories"
-        return self.describe(f"rows of {inputs}, {known.task} of {', '.join(known.targets)}")
+        metadata = self.facts
+        inputs = f"{len(metadata.numbers)} numbers and {len(metadata.categories)} categories"
+        return self.describe(f"rows of {inputs}, {metadata.task} of {', '.join(metadata.targets)}")
 
     @property
     def fingerprint(self) -> str:
@@ -153,16 +153,16 @@ class TabularData(OwnData):
 
     def samples(self, split: str) -> EncodedRows:
         rows = self._table.rows(split)
-        return self._encode(rows, torch.from_numpy(self.known.target.encode(rows)))
+        return self._encode(rows, torch.from_numpy(self.facts.target.encode(rows)))
 
     def _encode(self, rows: Frame, *target: Tensor) -> EncodedRows:
-        numbers, categories = map(torch.tensor, self.known.lay_out(rows))
+        numbers, categories = map(torch.tensor, self.facts.lay_out(rows))
         tensors = [*self.serving().encode(numbers, categories).values(), *target]
         device = self.choose_device(sum(tensor.nbytes for tensor in tensors))
         return EncodedRows(*(tensor.to(device) for tensor in tensors))
 
     def labels(self, split: str) -> Tensor | None:
-        target = self.known.target.encode(self._table.rows(split))
+        target = self.facts.target.encode(self._table.rows(split))
         return torch.from_numpy(target) if self.class_names else None
 
     def serving(self) -> TabularServing:
@@ -174,7 +174,7 @@ class TabularData(OwnData):
         """
         from litlab.data.tables.baselines import score_baselines
 
-        return score_baselines(self._table.rows("train"), self._table.rows("test"), self.known)
+        return score_baselines(self._table.rows("train"), self._table.rows("test"), self.facts)
 
     # ---- prediction
 

@@ -212,21 +212,21 @@ class TabularServing(Serving):
 
     def read(self, sent: Any) -> Sample:
         """Read one row or more."""
-        known = self.metadata
-        rows = known.read(read_rows(sent, known, "rows", MOST_ROWS), "rows")
+        metadata = self.metadata
+        rows = metadata.read(read_rows(sent, metadata, "rows", MOST_ROWS), "rows")
         if isinstance(sent, list) and len(rows) < len(sent):  # each is to get an answer
             raise UserError("rows: in one of them everything is null; give a value")
-        return Sample(known.lay_out(rows))
+        return Sample(metadata.lay_out(rows))
 
     def sample_request(self) -> list[dict[str, Any]]:
         """Return a row of means and most frequent categories."""
-        known = self.metadata
-        values = dict(zip(known.numbers, known.mean, strict=True))
-        values |= {name: texts[0] for name, texts in known.categories.items()}
-        for column in known.columns:
+        metadata = self.metadata
+        values = dict(zip(metadata.numbers, metadata.mean, strict=True))
+        values |= {name: texts[0] for name, texts in metadata.categories.items()}
+        for column in metadata.columns:
             if column.kind == "time":
-                (values[column.name],) = make_times(column.zone, known.form)
-        return [{column.name: values[column.name] for column in known.columns}]
+                (values[column.name],) = make_times(column.zone, metadata.form)
+        return [{column.name: values[column.name] for column in metadata.columns}]
 
     def answer(self, outputs: Mapping[str, np.ndarray], context: dict[str, Any]) -> dict[str, Any]:
         rows = next(iter(outputs.values()))

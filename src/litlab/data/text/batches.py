@@ -18,27 +18,27 @@ class TokenizedTexts(Dataset[Any]):
     It tells how many texts are not read as a whole.
 
     Args:
-        part: ``lengths`` and ``ids``, as `encode` returns them, and perhaps ``labels``, int64 of
+        tokens: ``lengths`` and ``ids``, as `encode` returns them, and perhaps ``labels``, int64 of
             shape (texts,).
-        known: What is known of the texts.
+        metadata: What is known of the texts.
         split: The split, or "predict".
     """
 
     # Of the loader that has this copy: in training, its epochs choose a piece of longer texts
     sampler: Any = None
 
-    def __init__(self, part: Mapping[str, Any], known: TextMetadata, split: str) -> None:
-        self.part, lengths = part, part["lengths"]
-        self.both_ends, self.padding = known.both_ends, known.padding
-        self.most = known.max_tokens if split == "train" else known.longest
+    def __init__(self, tokens: Mapping[str, Any], metadata: TextMetadata, split: str) -> None:
+        self.tokens, lengths = tokens, tokens["lengths"]
+        self.both_ends, self.padding = metadata.both_ends, metadata.padding
+        self.most = metadata.max_tokens if split == "train" else metadata.longest
         self.whole = lengths
         self.begins = lengths.cumsum(0) - lengths
         self.lengths = lengths.clamp(max=self.most).numpy()
-        longer = int((lengths > known.max_tokens).sum())
+        longer = int((lengths > metadata.max_tokens).sum())
         if longer:
             rank_zero_info(
-                f"longer than data.max_tokens ({known.max_tokens}): {longer:,} of {len(lengths):,} "
-                f"{split} texts; data.long_texts is {known.long_texts}"
+                f"longer than data.max_tokens ({metadata.max_tokens}): {longer:,} of "
+                f"{len(lengths):,} {split} texts; data.long_texts is {metadata.long_texts}"
             )
 
     def __len__(self) -> int:
@@ -66,6 +66,6 @@ class TokenizedTexts(Dataset[Any]):
         elif self.both_ends:
             skipped = surplus * (steps >= self.most // 2)
         places = self.begins[numbers, None] + skipped + steps
-        ids = self.part["ids"][places.clamp(max=len(self.part["ids"]) - 1)].long()
+        ids = self.tokens["ids"][places.clamp(max=len(self.tokens["ids"]) - 1)].long()
         inputs = {"ids": ids.masked_fill(steps >= lengths, self.padding)}
-        return (inputs, self.part["labels"][numbers]) if "labels" in self.part else inputs
+        return (inputs, self.tokens["labels"][numbers]) if "labels" in self.tokens else inputs

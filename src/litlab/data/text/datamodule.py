@@ -129,21 +129,21 @@ class TextData(OwnData):
         if self.public is None or self.dataset is not None:
             return super().survey()
         told = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
-        known = {
+        values = {
             "tokenizer": "",
             "padding": PADDING,
             "generated": False,
             **told,
             **self._pretrained_tokenizer,
         }
-        return TextMetadata(target=Classes(["label"], list(self.public.class_names)), **known)
+        return TextMetadata(target=Classes(["label"], list(self.public.class_names)), **values)
 
     @property
     def description(self) -> str:
         """The data set in one line; with the numbers of texts after `setup`."""
         vocabulary = f"a vocabulary of up to {self.vocab_size:,}"
         return self.describe(
-            f"texts of up to {self.max_tokens} tokens, {self.known.target.summary}, {vocabulary}"
+            f"texts of up to {self.max_tokens} tokens, {self.facts.target.summary}, {vocabulary}"
         )
 
     # ---- from raw texts to token ids in a cache
@@ -203,8 +203,8 @@ class TextData(OwnData):
                 texts, labels = part[TEXT].tolist(), torch.from_numpy(table.target.encode(part))
                 encoded = encode(tokens["tokenizer"], texts)
                 splits[split] = {**encoded, **_pack(texts), "labels": labels}
-        known = TargetMetadata(**self.describe_columns(table)).state_dict()
-        metadata = {**known, "generated": self.generated, **tokens}
+        described = TargetMetadata(**self.describe_columns(table)).state_dict()
+        metadata = {**described, "generated": self.generated, **tokens}
         torch.save({"metadata": metadata, "splits": splits}, folder / "texts.pt")
 
     def open(self, stage: str | None) -> TextMetadata:
@@ -225,8 +225,8 @@ class TextData(OwnData):
             names = TEXT_CLASSES if self.dataset else list(self.public.class_names)
             corpus = make_corpus(len(names)) if self.generated else self.public.read(self.path)
             outcomes = corpus[["label"]].map(names.__getitem__).astype("string")
-            labels, given = corpus["label"].to_numpy(), corpus["split"].to_numpy()
-            split = self.split.divide(corpus, labels, given)
+            labels, predefined = corpus["label"].to_numpy(), corpus["split"].to_numpy()
+            split = self.split.divide(corpus, labels, predefined)
             inputs = corpus[["text"]].set_axis([TEXT], axis=1)
             return Table(inputs, outcomes, split, {}, Classes(["label"], names))
 
@@ -234,13 +234,13 @@ class TextData(OwnData):
         for split, file in self.files.items():
             raw = self.read_cells(file, "data.path")
             # Where there are two files, a row is one of a file
-            place = f"{name_source(file, split)}:" if len(self.files) > 1 else ""
-            parts[split] = raw.set_axis([f"{place}{row}" if place else row for row in raw.index])
-        given = np.repeat(list(parts), [len(raw) for raw in parts.values()])
+            prefix = f"{name_source(file, split)}:" if len(self.files) > 1 else ""
+            parts[split] = raw.set_axis([f"{prefix}{row}" if prefix else row for row in raw.index])
+        predefined = np.repeat(list(parts), [len(raw) for raw in parts.values()])
         where = name_source(self.path, "data.path")
         columns = self.hparams["text_columns"]
         table = self.fit_table(
-            pd.concat(parts.values()), dict.fromkeys(columns, "text"), where, given
+            pd.concat(parts.values()), dict.fromkeys(columns, "text"), where, predefined
         )
         return replace(table, inputs=join_texts(table.inputs, columns))
 
@@ -329,7 +329,7 @@ class TextData(OwnData):
         from sklearn.pipeline import make_pipeline
         from sklearn.svm import LinearSVC
 
-        train, test, target = self._parts["train"], self._parts["test"], self.known.target
+        train, test, target = self._parts["train"], self._parts["test"], self.facts.target
         learned, truth = train["labels"].numpy(), test["labels"].numpy()
         words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", sublinear_tf=True)
         methods: dict[str, Any] = {
