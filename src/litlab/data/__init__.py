@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from litlab.data.images.datamodule import ImageData
     from litlab.data.images.public import PublicImages
     from litlab.data.module import ExperimentData
-    from litlab.data.own import OwnData
     from litlab.data.predictions import write_outputs
     from litlab.data.public import PublicFile
     from litlab.data.series.datamodule import PublicSeries, SeriesData
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from litlab.data.text.datamodule import TextData
     from litlab.data.text.reading import PublicTexts
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
+    from litlab.data.user_data import UserData
 
 __getattr__ = export_lazily(
     __name__,
@@ -31,7 +31,6 @@ __getattr__ = export_lazily(
         "images.datamodule": "ImageData",
         "images.public": "PublicImages",
         "module": "ExperimentData",
-        "own": "OwnData",
         "predictions": "write_outputs",
         "public": "PublicFile",
         "series.datamodule": "PublicSeries SeriesData",
@@ -43,5 +42,6 @@ __getattr__ = export_lazily(
         "text.datamodule": "TextData",
         "text.reading": "PublicTexts",
         "text.tokenizer": "PADDING UNKNOWN",
+        "user_data": "UserData",
     },
 )

@@ -58,7 +58,7 @@ def write_outputs(
         path: The file.
         inputs: What identifies each input, by the name of the column.
         target: What is predicted.
-        outputs: As of `Target.lay_out`.
+        outputs: As of `Target.tabulate`.
 
     Raises:
         UserError: There are more or fewer columns than the target has names, an output is not
@@ -72,7 +72,7 @@ def write_outputs(
     check_finite(outputs, next(iter(inputs.values())))
     taken = {*inputs, "prediction", "probability"}
     prefix = "class_" if taken & {*target.names} else ""
-    columns = target.lay_out(outputs.numpy(), prefix)
+    columns = target.tabulate(outputs.numpy(), prefix)
     write_predictions(path, {**inputs, **columns})
 
 

@@ -58,7 +58,7 @@ class Target(ABC):
     def spec(self) -> TensorSpec:
         """Return the output of a deployed model."""
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
+    def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         """Return the columns of a file of predictions; here one for each name.
 
         Args:
@@ -129,7 +129,7 @@ class Classes(Target):
         what = "probability of each class, in the order of class_names"
         return TensorSpec("probabilities", "float32", (BATCH, len(self.class_names)), what)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
+    def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         best = outputs.argmax(1)
         names = [self.class_names[index] for index in best.tolist()]
         columns = {"prediction": names, "probability": outputs.max(1)}
@@ -168,7 +168,7 @@ class Numbers(Target):
         what = "`columns` of the target, in the units of the file"
         return TensorSpec("predicted", "float64", (BATCH, len(self.columns)), what)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
+    def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         names = [f"predicted_{name}" for name in self.columns]
         return dict(zip(names, outputs.T, strict=True))
 
@@ -212,7 +212,7 @@ class Labels(Target):
         what = "of each label its probability, and 1 if it counts as true, in order of label_names"
         return TensorSpec("labels", "float32", (BATCH, len(self.label_names), 2), what)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
+    def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         values, is_true = outputs[..., 0], outputs[..., 1] > 0
         columns: dict[str, Any] = {
             "prediction": [" ".join(compress(self.label_names, row)) for row in is_true]

@@ -43,12 +43,12 @@ from litlab.data.images.store import (
     find_nearest_mean,
     measure_colours,
 )
-from litlab.data.own import OwnData, Table
 from litlab.data.predictions import name_rows
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS
 from litlab.data.store import fill_cache
 from litlab.data.target import Classes
+from litlab.data.user_data import Table, UserData
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 from litlab.util.limits import find_memory
@@ -60,7 +60,7 @@ _FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as the
 _MEASURED = 2000  # images that colours are measured on, at most
 
 
-class ImageData(OwnData):
+class ImageData(UserData):
     """Images with a class, numbers or labels each: your own folder, table, Parquet or shards, a
     public set (in subclasses), or generated.
 
@@ -106,7 +106,7 @@ class ImageData(OwnData):
         cache_dir: Folder for the decoded images.
         shuffle_shards: How many shards are shuffled together: more is more random, and reads more
             files at once.
-        **options: What is predicted, read and split, as of `OwnData`.
+        **options: What is predicted, read and split, as of `UserData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing, incomplete or damaged.

@@ -15,7 +15,6 @@ from torch.nn.functional import pad
 from litlab.data.columns import Column
 from litlab.data.files import Frame, UserFile, name_source
 from litlab.data.generated import SERIES_COLUMNS, generate_series
-from litlab.data.own import OwnData
 from litlab.data.predictions import check_finite, write_predictions
 from litlab.data.public import PublicFile
 from litlab.data.series.metadata import CALENDAR, SeriesMetadata
@@ -24,6 +23,7 @@ from litlab.data.series.serving import SeriesServing
 from litlab.data.series.windows import Windows, find_starts, fit_ridge
 from litlab.data.split import SPLITS
 from litlab.data.target import Numbers, fit_numbers
+from litlab.data.user_data import UserData
 from litlab.errors import UserError
 from litlab.metrics import ForecastMetrics
 from litlab.types import PositiveInt
@@ -52,7 +52,7 @@ class PublicSeries(PublicFile):
         return [self.name]
 
 
-class SeriesData(OwnData):
+class SeriesData(UserData):
     """Windows of a time series with one or more columns: your own file, a public one (in
     subclasses), or generated.
 
@@ -98,7 +98,7 @@ class SeriesData(OwnData):
         batch_size: Windows per batch and process.
         fallback: `generated` uses a made-up one where a public series can't be downloaded, and says
             so; null: an error.
-        **options: What reads and splits the rows, as of `OwnData`.
+        **options: What reads and splits the rows, as of `UserData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or wrong.
@@ -293,7 +293,7 @@ class SeriesData(OwnData):
         return self._samples["rows"]
 
     def _encode(self, table: Frame) -> dict[str, Tensor]:
-        return self.serving().encode(*self.metadata.lay_out(table))
+        return self.serving().encode(*self.metadata.arrange_inputs(table))
 
     def samples(self, split: str) -> Windows:
         return Windows(self.rows, self._starts[split], self.context_length, self.horizon)

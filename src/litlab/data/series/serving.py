@@ -99,7 +99,7 @@ class SeriesServing(Serving):
         if len(names) > 1:
             raise UserError(f"series: there are {len(names)} of them; send one at a time")
 
-        rows, *told = (part.numpy() for part in metadata.lay_out(series.table))
+        rows, *told = (part.numpy() for part in metadata.arrange_inputs(series.table))
         times = series.times.astype(str).tolist()
         past = {"times": times[:count], "values": self._name_columns(rows[:count])}
         context = {name: names[0]} if is_named else {}

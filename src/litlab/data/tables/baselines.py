@@ -40,15 +40,15 @@ def score_baselines(
     else:  # a label's probability is the mean of its zeros and ones
         boosting = MultiOutputRegressor(HistGradientBoostingRegressor(**options))
 
-    inputs, test_inputs = _lay_out(train, metadata), _lay_out(test, metadata)
+    inputs, test_inputs = _arrange_inputs(train, metadata), _arrange_inputs(test, metadata)
     target, truth = metadata.target.encode(train), metadata.target.encode(test)
     predicted = boosting.fit(inputs, target).predict(test_inputs).reshape(truth.shape)
     guess = metadata.target.score_guess(target, truth)
     return guess | {"gradient boosting": metadata.target.score(predicted, truth)}
 
 
-def _lay_out(rows: Frame, metadata: TabularMetadata) -> np.ndarray:
-    numbers, categories = metadata.lay_out(rows)
+def _arrange_inputs(rows: Frame, metadata: TabularMetadata) -> np.ndarray:
+    numbers, categories = metadata.arrange_inputs(rows)
     return np.hstack([numbers, np.where(categories < _MOST_CATEGORIES, categories, 0)])
 
 

@@ -11,9 +11,9 @@ from torch.utils.data import TensorDataset
 from litlab.data.columns import refuse_dates
 from litlab.data.files import Frame, UserFile, check_columns, name_source
 from litlab.data.generated import make_customers
-from litlab.data.own import OwnData, Table
 from litlab.data.split import SPLITS
 from litlab.data.tables.serving import TabularMetadata, TabularServing, measure, split_dates
+from litlab.data.user_data import Table, UserData
 from litlab.types import PositiveInt
 
 
@@ -36,7 +36,7 @@ class EncodedRows(TensorDataset):
         return (inputs, *target) if target else inputs
 
 
-class TabularData(OwnData):
+class TabularData(UserData):
     """Rows of numbers and categories with a target to classify or regress: your own file, or
         generated.
 
@@ -62,7 +62,7 @@ class TabularData(OwnData):
         dates: Columns of dates, which become numbers: year, month, weekday, and days since 1970.
         ignore: Columns that are left out.
         batch_size: Rows per batch and process.
-        **options: What reads and splits the rows, as of `OwnData`.
+        **options: What reads and splits the rows, as of `UserData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or wrong.
@@ -101,7 +101,7 @@ class TabularData(OwnData):
         """The rows of all splits, and what the columns are.
 
         Raises:
-            UserError: As `read_cells` and `OwnData.fit_table`.
+            UserError: As `read_cells` and `UserData.fit_table`.
         """
         settings, where = self.hparams, name_source(self.path, "data.path")
         source = make_customers(self.targets) if self.generated else self.path
@@ -156,7 +156,7 @@ class TabularData(OwnData):
         return self._encode(rows, torch.from_numpy(self.facts.target.encode(rows)))
 
     def _encode(self, rows: Frame, *target: Tensor) -> EncodedRows:
-        numbers, categories = map(torch.tensor, self.facts.lay_out(rows))
+        numbers, categories = map(torch.tensor, self.facts.arrange_inputs(rows))
         tensors = [*self.serving().encode(numbers, categories).values(), *target]
         device = self.choose_device(sum(tensor.nbytes for tensor in tensors))
         return EncodedRows(*(tensor.to(device) for tensor in tensors))

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from litlab.data.columns import Column
 from litlab.data.files import Cells, Frame
-from litlab.data.own import Table
 from litlab.data.serving import BATCH, Sample, Serving, TensorSpec, make_times, read_rows
 from litlab.data.target import LARGEST
 from litlab.data.target_metadata import TargetMetadata
+from litlab.data.user_data import Table
 from litlab.errors import UserError
 from litlab.util.text import add_to_list
 
@@ -66,8 +66,8 @@ class TabularMetadata(TargetMetadata):
     def num_numbers(self) -> int:
         return len(self.numbers) + len(self.indicated)
 
-    def lay_out(self, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
-        """Lay the inputs of some rows out as a deployed model takes them.
+    def arrange_inputs(self, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
+        """Arrange the inputs of some rows as a deployed model takes them.
 
         Args:
             rows: As of `read_inputs`.
@@ -216,7 +216,7 @@ class TabularServing(Serving):
         rows = metadata.read(read_rows(sent, metadata, "rows", MOST_ROWS), "rows")
         if isinstance(sent, list) and len(rows) < len(sent):  # each is to get an answer
             raise UserError("rows: in one of them everything is null; give a value")
-        return Sample(metadata.lay_out(rows))
+        return Sample(metadata.arrange_inputs(rows))
 
     def sample_request(self) -> list[dict[str, Any]]:
         """Return a row of means and most frequent categories."""

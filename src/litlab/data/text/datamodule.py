@@ -14,7 +14,6 @@ from torch import Tensor
 
 from litlab.data.files import Frame, Source, UserFile, check_file, name_source
 from litlab.data.generated import TEXT_CLASSES, make_corpus
-from litlab.data.own import OwnData, Table
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS
 from litlab.data.store import fill_cache
@@ -29,6 +28,7 @@ from litlab.data.text.tokenizer import (
     load_tokenizer,
     train_tokenizer,
 )
+from litlab.data.user_data import Table, UserData
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 from litlab.util.text import plural
@@ -40,7 +40,7 @@ _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
 
 
-class TextData(OwnData):
+class TextData(UserData):
     """Texts with a class, numbers or labels each: your own file, a public data set (in subclasses),
     or generated.
 
@@ -74,7 +74,7 @@ class TextData(OwnData):
         fallback: `generated` uses made-up texts where a public set can't be downloaded, and says
             so; null stops there.
         cache_dir: Folder for the tokenised texts.
-        **options: What is predicted, read and split, as of `OwnData`.
+        **options: What is predicted, read and split, as of `UserData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or can't be used.

@@ -78,7 +78,7 @@ def test_parts_of_a_date_that_are_constant_are_left_out(make, days, parts):
     frame = make_houses().assign(sold=days.strftime("%Y-%m-%d"))
     data = prepared(make(frame, dates=["sold"]))
     assert data.facts.numbers == ["size", "age", *(f"sold {part}" for part in parts)]
-    numbers, _ = data.facts.lay_out(data.read_input(frame.assign(sold="2025-01-02")))
+    numbers, _ = data.facts.arrange_inputs(data.read_input(frame.assign(sold="2025-01-02")))
     new = {"year": 2025, "month": 1, "weekday": 3, "days": 20_090}
     assert numbers[0, 2:].tolist() == [new[part] for part in parts]
     constant = make(frame.assign(sold="2024-05-01"), dates=["sold"])

@@ -51,7 +51,7 @@ class Table:
         return self.inputs.join(self.outcomes)[self.split == split]
 
 
-class OwnData(ExperimentData):
+class UserData(ExperimentData):
     """A DataModule that reads tables of the user's.
 
     Args:
@@ -255,7 +255,7 @@ class OwnData(ExperimentData):
         """Write a file with a row per row of `predict_input`: what it is, and what is predicted.
 
         Args:
-            outputs: Of the batches in order, each of shape (batch, name), as of `Target.lay_out`.
+            outputs: Of the batches in order, each of shape (batch, name), as of `Target.tabulate`.
             path: The file; one that is there is replaced.
         """
         predicted = torch.cat([output.cpu() for output in outputs])
