@@ -95,7 +95,7 @@ def fit_each(command: Command) -> int:
             if code and not all_runs(folder):  # refused before it began; so would be the others
                 return code
         status = group.write_status("finished")
-    group.print_table()
+    group.print_results()
     return 0 if status == "finished" else 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from litlab.runs import results
 from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.results import differences, flatten, format_value
-from litlab.runs.table import describe, format_metric, print_problems, show_table
+from litlab.runs.table import describe_run, format_metric, print_problems, show_table
 from litlab.util.options import Options
 from litlab.util.text import decimals
 from litlab.util.yaml import read_mapping
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     # A group is one column, with means; the others are single runs
     runs = [find_run(text, groups=True) for text in options.parse_args(arguments).run]
     names = [run.name for run in runs]
-    rows = [describe(run) for run in runs]
+    rows = [describe_run(run) for run in runs]
     show_settings(
         names, [flatten(read_mapping(run.config)) for run in runs], "Settings that differ"
     )

@@ -25,7 +25,7 @@ from litlab.runs.folder import (
 from litlab.runs.masking import mask
 from litlab.runs.provenance import now
 from litlab.runs.results import cells, spreads
-from litlab.runs.table import describe, print_problems, show_table
+from litlab.runs.table import describe_run, print_problems, show_table
 from litlab.util.yaml import dump_config
 
 REFUSED = ("resume", "check", "plan", "ckpt_path")
@@ -141,16 +141,16 @@ class RunGroup:
         origin = read_or_note([], read_json, all_runs(self.folder.path)[0].provenance)
         write_json(self.folder.provenance, origin | {"seed": None})
 
-    def print_table(self) -> None:
+    def print_results(self) -> None:
         """Print mean and spread of each metric, and what is wrong with single runs."""
         found = spreads(self._list_finished())
         rows = [[name, *cells(spread)] for name, spread in found.items()]
         header = ["metric", "mean", "deviation", "95 % interval", "runs"]
         show_table(header, rows, self.folder.name)
-        print_problems(map(describe, all_runs(self.folder.path)))
+        print_problems(map(describe_run, all_runs(self.folder.path)))
 
     def _list_finished(self) -> list[dict[str, Any]]:
-        rows = map(describe, all_runs(self.folder.path))
+        rows = map(describe_run, all_runs(self.folder.path))
         return [row for row in rows if row["status"] == "finished" and not row["problems"]]
 
 

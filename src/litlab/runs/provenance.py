@@ -46,7 +46,7 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
     seed = os.environ.get("PL_GLOBAL_SEED")  # where Lightning's seed_everything leaves it
     origin = mask({
         "started": now(),
-        "command": command(),
+        "command": mask_command_line(),
         "commit": commit,
         "dirty": bool(diff),
         "uncommitted": {"file": name} if diff else None,
@@ -66,9 +66,9 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
     write_json(run.provenance, first or origin)
 
 
-def command() -> list[str]:
+def mask_command_line() -> list[str]:
     """Return the command line as it can be typed again, secrets masked."""
-    return team.command(*mask_command(sys.argv[1:]))
+    return team.build_command(*mask_command(sys.argv[1:]))
 
 
 def now() -> str:

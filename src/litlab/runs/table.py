@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     runs = all_runs(ROOT / chosen.experiment.removeprefix(f"{ROOT}/"), groups=True)
     if not runs and chosen.experiment:
         runs = [find_run(chosen.experiment)]  # which says what there is
-    rows = [describe(run) for run in runs]
+    rows = [describe_run(run) for run in runs]
     if chosen.sort:
         rows = _sort(rows, chosen.sort)
 
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def describe(run: RunFolder) -> dict[str, Any]:
+def describe_run(run: RunFolder) -> dict[str, Any]:
     """Return what the files of a run or a group say, together, and their ``problems``."""
     # Those that train on made-up data leave this file; of a group: one of its runs
     is_generated = any(run.path.rglob("GENERATED_DATA.txt"))

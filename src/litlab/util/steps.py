@@ -159,7 +159,7 @@ def tensors(batch: Any) -> list[Tensor]:
     return leaves
 
 
-def describe(batch: Any) -> str:
+def describe_batch(batch: Any) -> str:
     """Return types and shapes of the tensors of a batch."""
     return ", ".join(
         f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

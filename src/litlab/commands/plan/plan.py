@@ -21,8 +21,8 @@ from litlab.data.module import ExperimentData
 from litlab.errors import UserError
 from litlab.runs.table import show_table
 from litlab.util.device import GIB
-from litlab.util.steps import describe
-from litlab.util.team import command as command_line
+from litlab.util.steps import describe_batch
+from litlab.util.team import build_command
 
 PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE = (
     "parameters",
@@ -186,7 +186,7 @@ def plan_command(command: Any) -> None:
     ]
     print(f"Plan for {config.plan} devices of {devices.memory / GIB:.3g} GiB. Nothing is run.")
     print(f"model: {config.model.class_path}, {precision}")
-    print(f"batch: {describe(batch)} on each device")
+    print(f"batch: {describe_batch(batch)} on each device")
     show(estimates, devices, Flags(command.line.pinned).drop("--plan", "--plan_memory"))
 
 
@@ -236,4 +236,4 @@ def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
     elif estimates[0] not in fitting:
         sizes = [f"--trainer.devices={devices.per_node}", f"--trainer.num_nodes={devices.nodes}"]
         print(f"The first that fits: {fitting[0].layout.title}")
-        print(shlex.join(command_line(*words, *fitting[0].layout.flags(devices), *sizes)))
+        print(shlex.join(build_command(*words, *fitting[0].layout.flags(devices), *sizes)))

@@ -105,14 +105,14 @@ def build_page(facts: Sequence[Facts], command: str) -> str:
         ("Made from", list_origins(runs)),
         ("How to repeat it", list_commands(runs)),
     ]
-    lead = describe_run(only) if only else ""
+    lead = describe_experiment(only) if only else ""
     return render_page(", ".join(runs), sections, command, lead=lead, banners=list_banners(runs))
 
 
 # The head
 
 
-def describe_run(facts: Facts) -> str:
+def describe_experiment(facts: Facts) -> str:
     parts = (facts.settings.get("model"), facts.data.get("description"))
     return " on ".join(str(part) for part in parts if part)
 
@@ -268,7 +268,7 @@ def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
 def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
     lines = []
     for facts in runs.values():
-        lines.append(shlex.join(team.command("reproduce", str(facts.run.path))))
+        lines.append(shlex.join(team.build_command("reproduce", str(facts.run.path))))
         lines.append("# " + shlex.join(facts.origin.get("command", [])))
     return [show.code("\n".join(lines))]
 

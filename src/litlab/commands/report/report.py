@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
             f"warning: {generated}: on GENERATED data; it says nothing about the real data",
             file=sys.stderr,
         )
-    write_output(output, build_page(facts, shlex.join(team.command("report", *arguments))))
+    write_output(output, build_page(facts, shlex.join(team.build_command("report", *arguments))))
     print(output)
     return 0
 

@@ -46,7 +46,7 @@ def show_setting(value: Any) -> str:
     return decimals(value) if isinstance(value, float) else str(value)
 
 
-def describe(spec: Spec, trial: FrozenTrial) -> str:
+def describe_trial(spec: Spec, trial: FrozenTrial) -> str:
     reason = trial.user_attrs.get("reason", f"{spec.metric} {show_value(trial)}")
     return printable(
         f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})"
@@ -85,7 +85,7 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
 def write_best(spec: Spec, study: optuna.Study) -> Path:
     trial = study.best_trial
     others = " ".join(mask_command([*spec.flags(), *spec.arguments]))
-    heading = f"# {describe(spec, trial)}\n# found with {printable(others)}\n"
+    heading = f"# {describe_trial(spec, trial)}\n# found with {printable(others)}\n"
     file = spec.folder / BEST
     write_output(file, heading + dump_config(make_overlay(spec.space, trial.params)))
     return file
@@ -114,7 +114,7 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
         )
         sections.append((title, [Markup(f'<div class="scroll">{drawing}</div>')]))
     page = spec.folder / PAGE
-    command = shlex.join(team.command("sweep", "--config", str(spec.file), "--report"))
+    command = shlex.join(team.build_command("sweep", "--config", str(spec.file), "--report"))
     write_output(page, render_page(f"Sweep {spec.name}", sections, command, script="plotly.min.js"))
     write_output(spec.folder / SCRIPT, get_plotlyjs())
     return page
