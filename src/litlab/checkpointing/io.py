@@ -135,7 +135,7 @@ def remove_shards(path: Path, current: str = "") -> None:
             shutil.rmtree(folder)
 
 
-def newest_checkpoint(folder: Path) -> Path | None:
+def find_newest_checkpoint(folder: Path) -> Path | None:
     """Return the checkpoint to resume from: ``last.ckpt``, or if that can't be read, the newest one
         that can.
 

@@ -25,7 +25,7 @@ from litlab.cli.preflight import Preflight, refuse_unused_settings
 from litlab.cli.trust import list_modules
 from litlab.errors import UserError
 from litlab.runs.changes import check_settings
-from litlab.runs.find import all_runs, find_checkpoint
+from litlab.runs.find import find_checkpoint, list_runs
 from litlab.runs.record import RunRecord
 from litlab.runs.run import Run
 from litlab.runs.signals import StopSignals
@@ -92,7 +92,7 @@ def fit_each(command: Command) -> int:
             if code > 128:  # by a signal
                 group.stop(signum=code - 128)
                 return code
-            if code and not all_runs(folder):  # refused before it began; so would be the others
+            if code and not list_runs(folder):  # refused before it began; so would be the others
                 return code
         status = group.write_status("finished")
     group.print_results()

@@ -45,13 +45,13 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
     data: Any = getattr(trainer, "datamodule", None)
     seed = os.environ.get("PL_GLOBAL_SEED")  # where Lightning's seed_everything leaves it
     origin = mask({
-        "started": now(),
+        "started": tell_time(),
         "command": mask_command_line(),
         "commit": commit,
         "dirty": bool(diff),
         "uncommitted": {"file": name} if diff else None,
-        "versions": versions(),
-        "hardware": hardware(trainer),
+        "versions": list_versions(),
+        "hardware": describe_hardware(trainer),
         "seed": None if seed is None else int(seed),
         "data": {
             "class": type(data).__name__,
@@ -71,12 +71,12 @@ def mask_command_line() -> list[str]:
     return team.build_command(*mask_command(sys.argv[1:]))
 
 
-def now() -> str:
+def tell_time() -> str:
     """Return the time, with its offset to UTC, to the second."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """Return the versions of Python, the team's package, and the packages that decide what a run
     does.
     """
@@ -88,7 +88,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def hardware(trainer: "Trainer") -> dict[str, Any]:
+def describe_hardware(trainer: "Trainer") -> dict[str, Any]:
     """Describe the machine, and how much of it the run uses."""
     import torch
 

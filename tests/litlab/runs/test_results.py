@@ -11,7 +11,8 @@ from litlab.runs.children import explain_failure, run_child
 
 def test_what_was_monitored_says_which_value_is_better():
     assert (
-        results.direction("test/loss", [{}, {"best": {"monitor": "val/loss", "mode": "max"}}]) == 1
+        results.find_direction("test/loss", [{}, {"best": {"monitor": "val/loss", "mode": "max"}}])
+        == 1
     )
 
 
@@ -36,17 +37,17 @@ VAL = {"val/f1": 0.9, "val/loss": 1.5}
     ],
 )
 def test_metrics_are_of_one_checkpoint(metrics, expected):
-    assert results.values(metrics) == expected
+    assert results.pick_metrics(metrics) == expected
 
 
 def test_the_interval_is_that_of_students_t():
     values = [0.887, 0.8906, 0.8857]
-    spread, error = results.spread(values), stats.sem(values)
+    spread, error = results.measure_spread(values), stats.sem(values)
     assert spread.deviation == pytest.approx(3**0.5 * error)
     assert spread.interval == pytest.approx(stats.t.interval(0.95, 2, spread.mean, error))
-    assert results.cells(spread) == ["0.8878", "0.0025", "0.8815 to 0.8941", "3"]
-    assert results.cells(results.spread([0.5])) == ["0.5000", "-", "-", "1"]
-    assert results.plus_minus(0.88712, 0.00213) == "0.8871 ± 0.0021"
+    assert results.format_spread(spread) == ["0.8878", "0.0025", "0.8815 to 0.8941", "3"]
+    assert results.format_spread(results.measure_spread([0.5])) == ["0.5000", "-", "-", "1"]
+    assert results.format_plus_minus(0.88712, 0.00213) == "0.8871 ± 0.0021"
 
 
 def test_a_child_that_a_signal_has_stopped(tmp_path, monkeypatch):

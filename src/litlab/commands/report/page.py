@@ -16,7 +16,7 @@ from litlab.commands.report.facts import Facts
 from litlab.runs import results
 from litlab.runs.compare import flatten_origin
 from litlab.runs.page import Section, encode, render_page, show
-from litlab.runs.results import differences, format_value
+from litlab.runs.results import find_differences, format_value
 from litlab.util import team
 from litlab.util.text import decimals
 from litlab.util.yaml import dump_config
@@ -146,7 +146,7 @@ def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
-    columns = {name: results.values(facts.metrics) for name, facts in runs.items()}
+    columns = {name: results.pick_metrics(facts.metrics) for name, facts in runs.items()}
     baselines = [facts.baselines for facts in runs.values()]
     if baselines.count(baselines[0]) == len(runs):
         columns |= baselines[0]
@@ -159,12 +159,12 @@ def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
 
 def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
     finished = [facts for facts in runs if facts.status == "finished"]
-    different = differences([facts.settings for facts in finished]).keys()
+    different = find_differences([facts.settings for facts in finished]).keys()
     if len(finished) < 2 or different - set(OF_A_MEMBER):
         return []
     rows = [
-        [name, *results.cells(each)]
-        for name, each in results.spreads(facts.metrics for facts in finished).items()
+        [name, *results.format_spread(each)]
+        for name, each in results.measure_spreads(facts.metrics for facts in finished).items()
     ]
     return [
         show.table(["", "mean", "standard deviation", "95 % interval of the mean", "runs"], rows)
@@ -235,7 +235,7 @@ def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
 def list_settings(runs: Mapping[str, Facts]) -> list[Markup]:
     settings = [facts.settings for facts in runs.values()]
     if len(runs) > 1:
-        return [show_entries(runs, differences(settings))]
+        return [show_entries(runs, find_differences(settings))]
     text = dump_config(settings[0])
     return [show.details(f"All {len(settings[0])} settings", show.code(text))]
 
@@ -257,7 +257,7 @@ def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
 def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
     origins = [flatten_origin(facts.origin) for facts in runs.values()]
     rows = (
-        differences(origins)
+        find_differences(origins)
         if len(runs) > 1
         else {key: [value] for key, value in origins[0].items()}
     )

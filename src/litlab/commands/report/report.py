@@ -4,7 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from litlab.runs.find import RUN_HELP, all_runs, find_run
+from litlab.runs.find import RUN_HELP, find_run, list_runs
 from litlab.runs.folder import ROOT, RunFolder
 from litlab.util import team
 from litlab.util.files import check_replaceable, write_output
@@ -55,7 +55,7 @@ def find_runs(texts: list[str]) -> list[RunFolder]:
     runs: list[RunFolder] = []
     for text in texts:
         run = find_run(text, groups=True)
-        runs += reversed(all_runs(run.path)) if run.is_group() else [run]
+        runs += reversed(list_runs(run.path)) if run.is_group() else [run]
     return runs
 
 

@@ -18,7 +18,7 @@ from litlab.commands.sweep.study import list_counted
 from litlab.errors import printable
 from litlab.runs.masking import mask_command
 from litlab.runs.page import Section, render_page, show
-from litlab.runs.results import plus_minus
+from litlab.runs.results import format_plus_minus
 from litlab.util import team
 from litlab.util.files import check_replaceable, write_output
 from litlab.util.text import decimals
@@ -35,7 +35,7 @@ def list_complete(study: optuna.Study) -> list[FrozenTrial]:
 def show_value(trial: FrozenTrial) -> str:
     if trial.state != TrialState.COMPLETE:
         return decimals(trial.intermediate_values.get(trial.last_step or 0))
-    return plus_minus(trial.values[0], trial.user_attrs["deviation"])
+    return format_plus_minus(trial.values[0], trial.user_attrs["deviation"])
 
 
 def show_settings(trial: FrozenTrial) -> str:
