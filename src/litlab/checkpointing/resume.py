@@ -120,7 +120,7 @@ class ExactResume(Callback):
         self._random = self._random or RandomState(trainer)
         record = {
             "data_rank": data_ranks(trainer)["rank"],
-            "random": self._random.state(),
+            "random": self._random.get_state(),
             "states": metric_states(pl_module) if self._states is None else self._states,
             "metrics": {name: value.cpu() for name, value in trainer.callback_metrics.items()},
         }
@@ -223,7 +223,7 @@ class RandomState:
         random.seed(seed)
         np.random.seed(seed % 2**32)
 
-    def state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         """Return the state of all generators, as ``weights_only=True`` loads it."""
         kind, words, *rest = np.random.get_state(legacy=True)
         states = {device: generator.get_state() for device, generator in self._generators.items()}

@@ -46,9 +46,11 @@ PREDICT = """\
 """
 FIRST_SCREEN = {
     "fit": FIT,
-    "validate": EVALUATE.format(what="Evaluate a checkpoint on the validation split.", more=""),
-    "test": EVALUATE.format(what="Evaluate a checkpoint on the test split.", more=""),
-    "predict": EVALUATE.format(what="Read raw files and write a predictions file.", more=PREDICT),
+    "validate": EVALUATE.format(summary="Evaluate a checkpoint on the validation split.", more=""),
+    "test": EVALUATE.format(summary="Evaluate a checkpoint on the test split.", more=""),
+    "predict": EVALUATE.format(
+        summary="Read raw files and write a predictions file.", more=PREDICT
+    ),
 }
 
 

@@ -126,8 +126,8 @@ class Classes(Target):
         return index.get_indexer(rows[self.columns[0]]).astype("int64")
 
     def spec(self) -> TensorSpec:
-        what = "probability of each class, in the order of class_names"
-        return TensorSpec("probabilities", "float32", (BATCH, len(self.class_names)), what)
+        meaning = "probability of each class, in the order of class_names"
+        return TensorSpec("probabilities", "float32", (BATCH, len(self.class_names)), meaning)
 
     def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         best = outputs.argmax(1)
@@ -165,8 +165,8 @@ class Numbers(Target):
         return rows[self.columns].to_numpy("float64", copy=True)
 
     def spec(self) -> TensorSpec:
-        what = "`columns` of the target, in the units of the file"
-        return TensorSpec("predicted", "float64", (BATCH, len(self.columns)), what)
+        meaning = "`columns` of the target, in the units of the file"
+        return TensorSpec("predicted", "float64", (BATCH, len(self.columns)), meaning)
 
     def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         names = [f"predicted_{name}" for name in self.columns]
@@ -209,8 +209,10 @@ class Labels(Target):
         return np.array([[name in found for name in self.label_names] for found in sets], "f4")
 
     def spec(self) -> TensorSpec:
-        what = "of each label its probability, and 1 if it counts as true, in order of label_names"
-        return TensorSpec("labels", "float32", (BATCH, len(self.label_names), 2), what)
+        meaning = (
+            "of each label its probability, and 1 if it counts as true, in order of label_names"
+        )
+        return TensorSpec("labels", "float32", (BATCH, len(self.label_names), 2), meaning)
 
     def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         values, is_true = outputs[..., 0], outputs[..., 1] > 0

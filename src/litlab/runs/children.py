@@ -33,7 +33,7 @@ def run_fit(folder: Path, arguments: Sequence[str], allowed: str, log: Path | No
     """
     # The newest run is the one that counts: a fit that failed was started over
     run = next(iter(list_runs(folder)), RunFolder(folder))
-    status = run.state().get("status")
+    status = run.read_state().get("status")
     if status == "finished":
         return 0
     # It was stopped or killed: it goes on with its own settings, whatever the flags are now

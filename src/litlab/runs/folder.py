@@ -58,7 +58,7 @@ class RunFolder:
         """Return whether the folder holds several runs, which differ in one setting."""
         return os.path.lexists(self.group)
 
-    def state(self) -> dict[str, Any]:
+    def read_state(self) -> dict[str, Any]:
         """Return what ``status.json`` says, and how a run ended that never wrote its end: killed,
         or failed on a rank.
 

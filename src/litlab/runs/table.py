@@ -79,7 +79,7 @@ def describe_run(run: RunFolder) -> dict[str, Any]:
     problems: list[str] = []
     # What can't be read is noted, so that the other runs of a table are shown
     row |= read_or_note(problems, read_record, run.provenance)
-    row |= read_or_note(problems, run.state)
+    row |= read_or_note(problems, run.read_state)
     row |= read_or_note(problems, read_record, run.metrics)
     named = {"run": run.name, "path": str(run.path), "generated_data": is_generated}
     return row | named | {"problems": problems}

@@ -80,14 +80,14 @@ def test_each_new_run_has_a_folder_of_its_own(tmp_path):
 def test_one_process_trains_a_run_and_it_is_running_while_its_lock_is_held(tmp_path):
     run = create_run(tmp_path / "lightning_logs", "mine")
     write(run.status, status="running")
-    assert run.state()["status"] == "killed"
+    assert run.read_state()["status"] == "killed"
     with RunFolder(run.path).lock():
-        assert run.state()["status"] == "running"
+        assert run.read_state()["status"] == "running"
         with (
             pytest.raises(UserError, match=r"^mine/version_0: another process trains it; wait"),
             run.lock(),
         ):
             pass
-    assert run.state()["status"] == "killed"
+    assert run.read_state()["status"] == "killed"
     write(run.status, status="finished")
-    assert run.state()["status"] == "finished"
+    assert run.read_state()["status"] == "finished"

@@ -110,9 +110,9 @@ def run_trial(file: Path, steps: int, argv: list[str]) -> int:
 def describe_experiment(experiment: Experiment, trainer: Trainer) -> dict[str, Any]:
     """Return what `litlab.commands.bench.settings.Facts` has, but for the length of the run."""
     config = experiment.command.config
-    known = {**trainer.optimizers[0].defaults, **(config.data.get("init_args") or {})}
+    settings = {**trainer.optimizers[0].defaults, **(config.data.get("init_args") or {})}
     current = {
-        name: known[name] for name in ("fused", "batch_size", "num_workers") if name in known
+        name: settings[name] for name in ("fused", "batch_size", "num_workers") if name in settings
     }
     compiled = config.get("compile")
     current |= {

@@ -139,7 +139,7 @@ def _divide(step: Step, tensor: int, shards: int) -> Counter[str]:
     parameters = sum(_list_sizes(step, tensor))
     share = parameters / shards / sum(step.parameters)
     # What a layer gets is whole, before and after a norm; what is between two layers is divided.
-    divided = max(0, sum(step.kept.values()) - 2 * step.rows * step.between)
+    divided = max(0, sum(step.stored.values()) - 2 * step.rows * step.between)
     activations = step.passes - step.casts - divided * (tensor - 1) // tensor
     return Counter({
         PARAMETERS: parameters // shards, GRADIENTS: int(step.gradients * share),
@@ -219,12 +219,12 @@ def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
     ]
     show_table(("of", "GiB"), rows, "Peak memory per device")
     usable = 0.9 * devices.memory  # CUDA, NCCL and cuDNN keep some, and pieces get lost
-    fitting = [each for each in estimates if each.memory.total() <= usable]
+    fitting = [estimate for estimate in estimates if estimate.memory.total() <= usable]
     rows = []
-    for each in estimates:
-        sizes = (f"{size / GIB:.3g}" for size in (each.memory.total(), each.sent))
-        flags = " ".join(each.layout.flags(devices))
-        rows.append((each.layout.title, *sizes, "yes" if each in fitting else "no", flags))
+    for estimate in estimates:
+        sizes = (f"{size / GIB:.3g}" for size in (estimate.memory.total(), estimate.sent))
+        flags = " ".join(estimate.layout.flags(devices))
+        rows.append((estimate.layout.title, *sizes, "yes" if estimate in fitting else "no", flags))
     show_table(
         ("strategy", "memory, GiB", "sent, GiB", "fits", "add"),
         rows,

@@ -47,7 +47,7 @@ def read_facts(run: RunFolder) -> Facts:
     names = list(baselines)[1:]  # the first row is the model's
     return Facts(
         run=run,
-        state=read(run.state),
+        state=read(run.read_state),
         metrics=read(read_record, run.metrics),
         origin=read(read_record, run.provenance),
         settings=flatten(config) if config else {},

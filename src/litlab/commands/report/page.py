@@ -93,7 +93,7 @@ def build_page(facts: Sequence[Facts], command: str) -> str:
     """Return the page: what the files of each run say, and of a single run the pictures and
     tables.
     """
-    runs = {each.run.name: each for each in facts}
+    runs = {run_facts.run.name: run_facts for run_facts in facts}
     only = facts[0] if len(facts) == 1 else None
     sections: list[Section] = [
         ("Results", list_results(runs)),
@@ -163,8 +163,8 @@ def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
     if len(finished) < 2 or different - set(OF_A_MEMBER):
         return []
     rows = [
-        [name, *results.format_spread(each)]
-        for name, each in results.measure_spreads(facts.metrics for facts in finished).items()
+        [name, *results.format_spread(spread)]
+        for name, spread in results.measure_spreads(facts.metrics for facts in finished).items()
     ]
     return [
         show.table(["", "mean", "standard deviation", "95 % interval of the mean", "runs"], rows)

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     output = chosen.output or default_output(runs, chosen.run)
     check_replaceable(output, None if chosen.output else output.parents[1])
     facts = [read_facts(run) for run in runs]
-    generated = some([each.run.name for each in facts if each.generated])
+    generated = some([run_facts.run.name for run_facts in facts if run_facts.generated])
     if generated:
         print(
             f"warning: {generated}: on GENERATED data; it says nothing about the real data",

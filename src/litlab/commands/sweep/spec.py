@@ -137,13 +137,13 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
     metric, direction = content.get("metric"), content.get("direction")
     if not isinstance(metric, str):
         refuse("metric", "it is missing; name what fit logs, such as val/acc")
-    known = DIRECTIONS.get(metric_direction(metric) or "", direction)
-    if known not in DIRECTIONS.values():
+    resolved = DIRECTIONS.get(metric_direction(metric) or "", direction)
+    if resolved not in DIRECTIONS.values():
         refuse("direction", f"it is not known which {metric} is better; set minimize or maximize")
-    if direction not in (None, known):
+    if direction not in (None, resolved):
         refuse(
             "direction",
-            f"{direction} gives the worst {metric}; set {known}, or leave direction out",
+            f"{direction} gives the worst {metric}; set {resolved}, or leave direction out",
         )
     for key, least in LEAST.items():
         value = content.get(key)
@@ -174,7 +174,7 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
     elif trials is None and content["hours"] is None:
         refuse("trials", "it is missing; give a number of trials, hours, or both")
 
-    files = [read_text(each) for path in base for each in (*find_bases(path), path)]
+    files = [read_text(config) for path in base for config in (*find_bases(path), path)]
     compared = {key: content.get(key) for key in COMPARABLE} | {
         "base": files,
         "arguments after --": arguments,
@@ -185,7 +185,7 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
         base,
         settings,
         metric,
-        known,
+        resolved,
         trials,
         content["hours"],
         sampler,

@@ -30,12 +30,12 @@ class SeriesServing(Serving):
 
     def __init__(self, metadata: SeriesMetadata) -> None:
         count, horizon, columns = metadata.context_length, metadata.horizon, len(metadata.targets)
-        what = "the last rows, a column for each target"
-        inputs = [TensorSpec("past", "float64", (BATCH, count, columns), what)]
+        meaning = "the last rows, a column for each target"
+        inputs = [TensorSpec("past", "float64", (BATCH, count, columns), meaning)]
         if metadata.covariates:
-            what = f"of past and future rows: {', '.join(metadata.features)}"
+            meaning = f"of past and future rows: {', '.join(metadata.features)}"
             shape = (BATCH, count + horizon, metadata.num_covariates)
-            inputs.append(TensorSpec("covariates", "float64", shape, what))
+            inputs.append(TensorSpec("covariates", "float64", shape, meaning))
         outputs = {
             "forecast": "the rows that follow, in the units of the past",
             "lower": "lower end of the interval; NaN where the run has none",
@@ -43,7 +43,8 @@ class SeriesServing(Serving):
         }
         shape = (BATCH, horizon, columns)
         super().__init__(
-            inputs, [TensorSpec(name, "float64", shape, what) for name, what in outputs.items()]
+            inputs,
+            [TensorSpec(name, "float64", shape, meaning) for name, meaning in outputs.items()],
         )
         self.metadata = metadata
         # Angles and categories stay as they are

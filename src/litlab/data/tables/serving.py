@@ -183,10 +183,10 @@ class TabularServing(Serving):
 
     def __init__(self, metadata: TabularMetadata) -> None:
         numbers, categories = (BATCH, len(metadata.numbers)), (BATCH, len(metadata.categories))
-        what = "places in `categories`, from 1; 0 for another one"
+        meaning = "places in `categories`, from 1; 0 for another one"
         inputs = [
             TensorSpec("numbers", "float64", numbers, "columns `numbers`, NaN where missing"),
-            TensorSpec("categories", "int64", categories, what),
+            TensorSpec("categories", "int64", categories, meaning),
         ]
         super().__init__(inputs, [metadata.target.spec()])
         self.metadata = metadata

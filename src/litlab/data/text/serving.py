@@ -65,11 +65,11 @@ class TextServing(Serving):
     text_files = {"tokenizer": TOKENIZER}  # noqa: RUF012 - as of `Serving`
 
     def __init__(self, metadata: TextMetadata) -> None:
-        what = (
+        meaning = (
             f"token ids of {TOKENIZER}, {metadata.padding} behind the end of a text; an empty text "
             f"is one {UNKNOWN}"
         )
-        inputs = [TensorSpec("ids", "int64", (BATCH, TIME), what)]
+        inputs = [TensorSpec("ids", "int64", (BATCH, TIME), meaning)]
         super().__init__(inputs, [metadata.target.spec()], {TIME: metadata.longest})
         self.metadata = metadata
 
