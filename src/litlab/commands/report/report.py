@@ -32,8 +32,7 @@ def main(arguments: list[str]) -> int:
     )
     chosen = options.parse_args(arguments)
 
-    from litlab.commands.report.facts import read_facts
-    from litlab.commands.report.page import build_page
+    from litlab.commands.report.page import build_page, read_facts
 
     # Where it goes, before the work; in the folder of a run no link is followed.
     runs = find_runs(chosen.run)
