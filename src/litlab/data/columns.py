@@ -12,9 +12,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from litlab.data.cells import is_missing, read_texts, warn_of_likeness
+from litlab.data.cells import (
+    MOST_CATEGORIES,
+    is_missing,
+    parse_numbers,
+    read_numbers,
+    read_texts,
+    warn_of_likeness,
+    warn_of_points,
+)
 from litlab.data.files import Cells, FileFormat, Frame, Policy, drop_bad_rows
-from litlab.data.numbers import MOST_CATEGORIES, parse_numbers, read_numbers, warn_of_points
 from litlab.data.times import NO_DATE, Zone, read_times
 from litlab.errors import UserError
 from litlab.util.text import add_to_list, some
