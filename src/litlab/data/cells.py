@@ -17,11 +17,8 @@ from litlab.util.text import some
 _WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A")
 _SPACES = "\u00a0\u202f\u2009"  # between groups of digits
 _NEEDLESS = r"\s+(?!\d)|(?<![\d\s])\s+|\b0+(?=\d)"  # spaces but between numbers, zeros in front
-MOST_CATEGORIES = {
-    "input": 1,
-    "series": 0,
-    "target": 20,
-}  # different numbers that stand for categories
+# Different numbers that stand for categories
+MOST_CATEGORIES = {"input": 1, "series": 0, "target": 20}
 _CURRENCY = "[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
 _UNITS = (
     "%|[kmcµ]?[mgl]|km/h|mph|lbs?|oz|ft|in|mi|°[CF]|[smhd]|ms|min|[kMGT]?B|[km]?[WVA]|[kMG]?Hz|px"
