@@ -31,7 +31,7 @@ The settings of one class, with defaults and bounds:
   --checkpoint.help            --compile.help
 """
 EVALUATE = """\
-{what} A run knows its config; flags change settings.
+{summary} A run knows its config; flags change settings.
 
   --run last                   the newest run; also: an experiment (its newest run), a run's folder,
                                a checkpoint
