@@ -1,5 +1,5 @@
-"""The one exception for what the user can put right, and where in the config another one came
-from.
+"""The one exception for what the user can put right, also in a worker of a loader, and where in the
+config another one came from.
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,18 @@ class UserError(Exception):
         lines.
         """
         return printable(super().__str__())
+
+
+class LoaderError(UserError):
+    """A `UserError` of a data set: its one line survives the traceback that torch puts around
+    errors of workers.
+
+    Args:
+        message: What is wrong, or torch's text around it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.rpartition(f"{type(self).__name__}: ")[2].rstrip())
 
 
 def printable(text: str) -> str:

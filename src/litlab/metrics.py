@@ -87,9 +87,9 @@ class RegressionErrors(Sums):
         variation = total_squared - total.square() / count
         r2 = (1 - squared / variation).where(variation > 1e-12 * total_squared, torch.nan)
         values = {}
-        for place, ending in enumerate(self.endings):
+        for index, ending in enumerate(self.endings):
             errors = {"mse": squared / count, "mae": absolute / count, "r2": r2}
-            values |= {f"{name}{ending}": error[place].float() for name, error in errors.items()}
+            values |= {f"{name}{ending}": error[index].float() for name, error in errors.items()}
         return values
 
 

@@ -90,7 +90,7 @@ class TextFile(ExperimentData):
     @property
     def description(self) -> str:
         """The text in one line."""
-        return self.describe(f"windows of {self.length} tokens, {self.known.vocab_size:,} of them")
+        return self.describe(f"windows of {self.length} tokens, {self.facts.vocab_size:,} of them")
 
     @property
     def fingerprint(self) -> str:

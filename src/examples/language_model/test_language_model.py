@@ -104,4 +104,4 @@ def test_what_is_refused(run, content, message):
 def test_other_letters_in_a_prompt_are_one_unknown_token(text):
     data = TextFile("text.txt", context_length=16)
     data.setup()
-    assert data.known.vocab_size == 4  # three squares modulo 5, and all others
+    assert data.facts.vocab_size == 4  # three squares modulo 5, and all others

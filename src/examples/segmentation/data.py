@@ -147,7 +147,7 @@ class Masks(ImageData):
         if count > 1:
             raise UserError(f"--input: several images are called {name}; rename them")
         for name, probabilities in zip(names, torch.cat(outputs), strict=True):
-            mask = self.known.target.draw(probabilities.cpu().numpy())
+            mask = self.facts.target.draw(probabilities.cpu().numpy())
             Path(path, f"{name}.png").write_bytes(mask)
 
 

@@ -41,7 +41,7 @@ class Servable(nn.Module):
         return self.serving.decode(self.model.predict_step(self.serving.encode(*raw), 0))
 
 
-def describe(serving: Serving, run: str | None, checkpoint: str) -> dict[str, Any]:
+def describe_export(serving: Serving, run: str | None, checkpoint: str) -> dict[str, Any]:
     """Return what a manifest says of a model: what goes in and comes out, and the run that it is
     from.
     """
@@ -94,5 +94,5 @@ def load_servable(run: str, settings: list[str]) -> tuple[Experiment, Servable, 
     data.load_state_dict(checkpoint[name])
     serving = data.serving()
     model.load_state_dict(checkpoint["state_dict"])
-    about = describe(serving, command.config.run, command.config.ckpt_path)
+    about = describe_export(serving, command.config.run, command.config.ckpt_path)
     return experiment, Servable(model, serving), about

@@ -199,11 +199,11 @@ def explain_failure(error: BaseException) -> str | None:
     cause = getattr(error, "inner_exception", error)
     is_backend = isinstance(error, BackendCompilerFailed | InvalidBackend)
     stack = [] if is_backend else getattr(error, "real_stack", None) or []
-    place = "".join(f" in {frame.filename}:{frame.lineno}" for frame in stack[-1:])
+    location = "".join(f" in {frame.filename}:{frame.lineno}" for frame in stack[-1:])
     key, advice = "fullgraph", "change that line, set it to false"
     if is_backend:
         key, advice = "backend", "correct that"
     return (
-        f"compile.{key}: {first_line(cause).rstrip('.')}{place}; {advice}, or set compile.mode: "
+        f"compile.{key}: {first_line(cause).rstrip('.')}{location}; {advice}, or set compile.mode: "
         "null"
     )

@@ -12,7 +12,7 @@ from torchmetrics.functional.classification import (
     multiclass_confusion_matrix,
 )
 
-from litlab.callbacks.reporting import print_table, publish_figure, publish_table, run_folder
+from litlab.callbacks.reporting import print_frame, publish_figure, publish_table, run_folder
 from litlab.callbacks.samples import gather_batches, read_predictions, refuse
 from litlab.util.files import write_output
 from litlab.util.metrics import metric_direction
@@ -79,7 +79,7 @@ class ConfusionMatrix(Callback):
         publish_figure(trainer, folder, "calibration", draw_calibration(confidence, is_right))
         table = tabulate_classes(self.counts, names)
         publish_table(trainer, folder, "classes", table)
-        print_table("Test: each class", table)
+        print_frame("Test: each class", table)
 
 
 class Baselines(Callback):
@@ -107,7 +107,7 @@ class Baselines(Callback):
             baselines: dict[str, Any] = data.baselines()
             results = {type(pl_module).__name__: metrics, **baselines}
             table = DataFrame.from_dict(results, orient="index").rename_axis("model").reset_index()
-            print_table("Test: the model beside its baselines", table)
+            print_frame("Test: the model beside its baselines", table)
             publish_table(trainer, None, "baselines", table)
             if folder is not None:
                 write_output(folder / "baselines.json", json.dumps(results, indent=2) + "\n")

@@ -141,7 +141,7 @@ def publish_table(trainer: Trainer, folder: Path | None, name: str, table: "Data
             logger.experiment.add_text(key, text, step)
 
 
-def print_table(title: str, table: "DataFrame") -> None:
+def print_frame(title: str, table: "DataFrame") -> None:
     """Print a table to the console, also while a progress bar is shown there."""
     tqdm.write(f"{title}\n{as_text(table)}")
 

@@ -32,7 +32,7 @@ class Outputs(NamedTuple):
     task: str
     names: list[str]
 
-    def describe(self, row: Tensor) -> list[str]:
+    def describe_row(self, row: Tensor) -> list[str]:
         """Return truth and prediction in words, of a row as of `read_predictions`."""
         return [self._describe(part.tolist()) for part in row[2:].chunk(2)]
 
@@ -49,7 +49,7 @@ class Outputs(NamedTuple):
         """
         truth, title = (
             text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
-            for text in self.describe(row)
+            for text in self.describe_row(row)
         )
         is_wrong, color = bool(row[0]), "black"
         if self.task != "regression":

@@ -74,7 +74,7 @@ class TextSamples(Callback):
         others = frame.drop(worst.index) if is_regression else frame.query("not wrong")
         others = others.iloc[spread_evenly(self.samples, len(others))]
         table = [
-            [number, self._data.text("test", number), *self._outputs.describe(rows[i]), value]
+            [number, self._data.text("test", number), *self._outputs.describe_row(rows[i]), value]
             for i, number, _, value in concat([worst, others]).itertuples()
         ]
         score_name = "error" if is_regression else "probability"

@@ -126,16 +126,16 @@ def fill_shards(path: str | Path, checkpoint: dict[str, Any], *arguments: Any) -
     return checkpoint
 
 
-def remove_shards(path: Path, kept: str = "") -> None:
+def remove_shards(path: Path, current: str = "") -> None:
     """Remove the shards of a checkpoint file but one folder, also what a killed save has left;
     links are left alone.
     """
     for folder in path.parent.glob(f"{path.name}.shards-*"):
-        if folder.name != kept and not folder.is_symlink():
+        if folder.name != current and not folder.is_symlink():
             shutil.rmtree(folder)
 
 
-def newest_checkpoint(folder: Path) -> Path | None:
+def find_newest_checkpoint(folder: Path) -> Path | None:
     """Return the checkpoint to resume from: ``last.ckpt``, or if that can't be read, the newest one
         that can.
 

@@ -118,16 +118,16 @@ class ExactResume(Callback):
             return
         # Lightning's finders save before `on_fit_start`
         self._random = self._random or RandomState(trainer)
-        part = {
+        record = {
             "data_rank": data_ranks(trainer)["rank"],
-            "random": self._random.state(),
+            "random": self._random.get_state(),
             "states": metric_states(pl_module) if self._states is None else self._states,
             "metrics": {name: value.cpu() for name, value in trainer.callback_metrics.items()},
         }
-        parts = [part] * trainer.world_size
+        records = [record] * trainer.world_size
         if trainer.world_size > 1:
-            torch.distributed.all_gather_object(parts, part)
-        checkpoint[KEY] = parts
+            torch.distributed.all_gather_object(records, record)
+        checkpoint[KEY] = records
         complete_epoch(checkpoint)
 
     def on_load_checkpoint(
@@ -137,7 +137,7 @@ class ExactResume(Callback):
         if trainer.state.fn != "fit":
             return
         self._checkpoint = checkpoint
-        shares = len({part["data_rank"] for part in checkpoint.get(KEY, [])})
+        shares = len({record["data_rank"] for record in checkpoint.get(KEY, [])})
         now = data_ranks(trainer)["world_size"]
         if is_within_epoch(checkpoint) and shares not in (0, now):
             raise UserError(
@@ -153,12 +153,12 @@ class ExactResume(Callback):
             return
         if not is_within_epoch(checkpoint):
             forget_restart(trainer)
-        parts = checkpoint.get(KEY, [])
-        if not parts:  # of plain Lightning
+        records = checkpoint.get(KEY, [])
+        if not records:  # of plain Lightning
             return
 
         # What is monitored: the property returns the dictionary that Lightning collects it in
-        metrics = parts[0]["metrics"]
+        metrics = records[0]["metrics"]
         trainer.callback_metrics.update(
             {name: value.to(pl_module.device) for name, value in metrics.items()}
         )
@@ -166,12 +166,12 @@ class ExactResume(Callback):
 
         # What each process had; where others share the data now, nothing of it is left
         mine = data_ranks(trainer)
-        shares = {part["data_rank"]: part for part in reversed(parts)}
+        shares = {record["data_rank"]: record for record in reversed(records)}
         if len(shares) == mine["world_size"]:
-            is_same = len(parts) == trainer.world_size
-            part = parts[trainer.global_rank] if is_same else shares[mine["rank"]]
-            self._random.restore(part["random"])
-            load_metric_states(pl_module, part["states"], pl_module.device)
+            is_same = len(records) == trainer.world_size
+            record = records[trainer.global_rank] if is_same else shares[mine["rank"]]
+            self._random.restore(record["random"])
+            load_metric_states(pl_module, record["states"], pl_module.device)
 
 
 class RandomState:
@@ -199,7 +199,7 @@ class RandomState:
         rank = data_ranks(trainer)["rank"]  # processes that share layers drop the same values
         self._seed = next_number(next_number(seed) + rank)
 
-    def seed_torch(self, epoch: int, place: int) -> int:
+    def seed_torch(self, epoch: int, position: int) -> int:
         """Seed torch's generators from (seed, rank, epoch, place) alone, which takes 1 µs each.
 
         ``torch.manual_seed`` takes 170 µs where there is no GPU (torch 2.15): it keeps each call,
@@ -207,23 +207,23 @@ class RandomState:
 
         Args:
             epoch: The epoch.
-            place: A number within the epoch, below 2**40.
+            position: A number within the epoch, below 2**40.
 
         Returns:
             The seed.
         """
-        seed = next_number(self._seed + (epoch << 40) + place)
+        seed = next_number(self._seed + (epoch << 40) + position)
         for generator in self._generators.values():
             generator.manual_seed(seed)
         return seed
 
-    def seed_all(self, epoch: int, place: int) -> None:
+    def seed_all(self, epoch: int, position: int) -> None:
         """Seed numpy's generator and Python's as well."""
-        seed = self.seed_torch(epoch, place)
+        seed = self.seed_torch(epoch, position)
         random.seed(seed)
         np.random.seed(seed % 2**32)
 
-    def state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         """Return the state of all generators, as ``weights_only=True`` loads it."""
         kind, words, *rest = np.random.get_state(legacy=True)
         states = {device: generator.get_state() for device, generator in self._generators.items()}

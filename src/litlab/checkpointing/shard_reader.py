@@ -76,7 +76,7 @@ def fill(
         name, checksum = shards
         reader = open_shards(path.with_name(Path(name).name), checksum)
         checkpoint |= {
-            part: map_tensors(make, checkpoint[part], part) for part in parts if part in checkpoint
+            key: map_tensors(make, checkpoint[key], key) for key in parts if key in checkpoint
         }
         # DCP warns that each process reads for itself
         with warnings.catch_warnings(action="ignore"):
@@ -99,7 +99,7 @@ def map_tensors(function: Callable[..., Any], value: Any, name: str) -> Any:
         return {key: map_tensors(function, inner, f"{name}.{key}") for key, inner in value.items()}
     if isinstance(value, list):
         return [
-            map_tensors(function, inner, f"{name}.{place}") for place, inner in enumerate(value)
+            map_tensors(function, inner, f"{name}.{index}") for index, inner in enumerate(value)
         ]
     return value
 

@@ -90,9 +90,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
             tensors[name] = tensor.detach()
             return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
-        empty = {
-            part: map_tensors(take, checkpoint[part], part) for part in PARTS if part in checkpoint
-        }
+        empty = {key: map_tensors(take, checkpoint[key], key) for key in PARTS if key in checkpoint}
         small = {**checkpoint, **empty}
         write: Any = partial(
             dcp.async_save if storage_options else dcp.save,
@@ -123,10 +121,10 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         # Of a whole one each process takes its parts: what it does not use is not read
         checkpoint = read_checkpoint(path, mmap=True)
         mine = model.state_dict()
-        for place, optimizer in enumerate(optimizers):
+        for index, optimizer in enumerate(optimizers):
             parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
             mine |= {
-                f"{place}.state.{number}": parameter for number, parameter in enumerate(parameters)
+                f"{index}.state.{number}": parameter for number, parameter in enumerate(parameters)
             }
         return fill_shards(path, checkpoint, PARTS if optimizers else PARTS[:1], mine)
 
@@ -178,10 +176,10 @@ class ShardWriter(dcp.FileSystemWriter):
         """
         super().finish(metadata, results)
         # A folder that machines don't share has the parts of one of them
-        for part in {result.storage_data.relative_path for result in chain(*results)}:
-            if not (self.folder / part).is_file():
+        for name in {result.storage_data.relative_path for result in chain(*results)}:
+            if not (self.folder / name).is_file():
                 raise UserError(
-                    f"checkpoint.dirpath: {part} was written on another machine; give "
+                    f"checkpoint.dirpath: {name} was written on another machine; give "
                     "a shared folder"
                 )
         # From here on the new checkpoint is there, and the one that it replaces is not

@@ -68,14 +68,14 @@ def initialise(model: nn.Module, path: Path) -> None:
         rank_zero_info(f"Not there, or of another shape, so left as initialised: {some(fresh)}.")
 
 
-def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
+def read_weights(path: Path, names: Container[str]) -> dict[str, Tensor]:
     """Return the weights of a file by the names that a model has.
 
     Args:
         path: A checkpoint of Lightning, or what ``torch.save`` wrote: a ``state_dict`` of the model
             or of its ``network``, as it is or under a key. Where there are several, the first of
             `KEYS` is used.
-        known: The model's names. What DDP and torch.compile put into names is left out where the
+        names: The model's names. What DDP and torch.compile put into names is left out where the
             model lacks it.
 
     Raises:
@@ -91,10 +91,10 @@ def read_weights(path: Path, known: Container[str]) -> dict[str, Tensor]:
 
     weights: dict[str, Tensor] = {}
     for name, value in content.items():
-        plain = name if name in known else re.sub(PREFIXES, "", name)
+        plain = name if name in names else re.sub(PREFIXES, "", name)
         inner = f"network.{plain}"
         if isinstance(value, Tensor):
-            weights[inner if plain not in known and inner in known else plain] = value
+            weights[inner if plain not in names and inner in names else plain] = value
     if any(re.search(PREFIXES, name) for name in content.keys() - weights.keys()):
         rank_zero_info(f"{path}: _orig_mod. and module. are left out of the names.")
     return weights

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.find import choose_checkpoint, find_run, newest_resumable, owner_of
-from litlab.runs.folder import ROOT, RunFolder, read_json
+from litlab.runs.find import choose_checkpoint, find_resumable, find_run
+from litlab.runs.folder import ROOT, RunFolder, find_owner, read_json
 from litlab.util.yaml import read_mapping as read_yaml
 
 CONFIG = ("--config", "-c")
@@ -114,8 +114,8 @@ def read_command_line(argv: list[str]) -> CommandLine:
     # A checkpoint that is in no run, or configs alone
     expanded, is_auto = _with_bases(rest), name == "auto"
     if name and run is None and verb != "fit":
-        own = [f"--config={_config_in(Path(name))}", f"--ckpt_path={name}", "--run="]
-        return CommandLine(verb, argv, Flags([*own, *expanded]), is_foreign=True)
+        run_flags = [f"--config={_config_in(Path(name))}", f"--ckpt_path={name}", "--run="]
+        return CommandLine(verb, argv, Flags([*run_flags, *expanded]), is_foreign=True)
     if run is None:
         is_foreign = any(
             is_of_run(Path(value)) for flag, value in expanded.list_pairs() if flag in CONFIG
@@ -133,15 +133,15 @@ def read_command_line(argv: list[str]) -> CommandLine:
         pinned[2] = file or pinned[2]
         checkpoint = choose_checkpoint(run, file or expanded.find("--ckpt_path"))
         expanded = expanded.drop("--ckpt_path")
-    own = [f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{key}={run.path}"]
-    return CommandLine(verb, pinned, Flags([*own, *expanded]), run, is_auto, is_foreign=True)
+    run_flags = [f"--config={run.config}", f"--ckpt_path={checkpoint}", f"{key}={run.path}"]
+    return CommandLine(verb, pinned, Flags([*run_flags, *expanded]), run, is_auto, is_foreign=True)
 
 
 def _find_evaluated(name: str | None) -> RunFolder | None:
     """Return the run that ``--run`` names; None for a checkpoint that is in no run."""
     if not name:
         return None
-    return owner_of(Path(name)) if os.path.isfile(name) else find_run(name)
+    return find_owner(Path(name)) if os.path.isfile(name) else find_run(name)
 
 
 def _choose_resumed(name: str | None, flags: Flags) -> tuple[RunFolder | None, Flags]:
@@ -158,7 +158,7 @@ def _choose_resumed(name: str | None, flags: Flags) -> tuple[RunFolder | None, F
     if name is None and not is_requeued:
         return None, flags
     root = Path(flags.find("--trainer.default_root_dir") or ".") / ROOT
-    run = newest_resumable(root, _find_experiment(flags), needs_job=is_requeued)
+    run = find_resumable(root, _find_experiment(flags), needs_job=is_requeued)
     return (None, flags) if run is None else (run, _drop_repeated(flags, run))
 
 
@@ -186,9 +186,9 @@ def _drop_repeated(flags: Flags, run: RunFolder) -> Flags:
 
 
 def _checkpoint_to_resume(run: RunFolder) -> Path:
-    from litlab.checkpointing.io import newest_checkpoint
+    from litlab.checkpointing.io import find_newest_checkpoint
 
-    checkpoint = newest_checkpoint(run.checkpoints)
+    checkpoint = find_newest_checkpoint(run.checkpoints)
     if checkpoint is None:
         raise UserError(
             f"{run.name}: there is no checkpoint to resume from in {run.checkpoints}; "

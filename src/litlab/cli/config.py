@@ -244,13 +244,13 @@ class Command(LightningCLI):
         number of classes.
         """
         model = self.config.model
-        for part in (model, *(model.get("init_args.metrics") or {}).values()):
-            for key, value in list(part.items()):
+        for section in (model, *(model.get("init_args.metrics") or {}).values()):
+            for key, value in list(section.items()):
                 name = key.rpartition(".")[2]
                 if value is None and is_fact(type(data), name):
                     # Only now its files are opened: a trained model needs none of this
-                    refuse_other_task(imported(model.class_path), getattr(data, "known", None))
-                    part[key] = getattr(data, name)
+                    refuse_other_task(imported(model.class_path), getattr(data, "facts", None))
+                    section[key] = getattr(data, name)
 
     def settings(self, config: Namespace | None = None) -> dict[str, Any]:
         """Return the settings as plain data, without those that belong to the command alone."""
@@ -266,14 +266,14 @@ class Command(LightningCLI):
         return self.settings(self.parser.parse_args([f"--config={file}"]))
 
 
-def refuse_other_task(model: Any, known: Any) -> None:
+def refuse_other_task(model: Any, metadata: Any) -> None:
     """Refuse a model for another task than that of the data's target.
 
     Args:
         model: The class of the model, or a function that makes it.
-        known: What the data says, as its metadata.
+        metadata: That of the data.
     """
-    target, task = getattr(known, "target", None), getattr(model, "task", None)
+    target, task = getattr(metadata, "target", None), getattr(model, "task", None)
     if target is not None and task not in (None, target.task):
         raise UserError(
             f"model: {model.__name__} is for {task}, not for {', '.join(target.columns)}; use "

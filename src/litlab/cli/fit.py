@@ -25,7 +25,7 @@ from litlab.cli.preflight import Preflight, refuse_unused_settings
 from litlab.cli.trust import list_modules
 from litlab.errors import UserError
 from litlab.runs.changes import check_settings
-from litlab.runs.find import all_runs, find_checkpoint
+from litlab.runs.find import find_checkpoint, list_runs
 from litlab.runs.record import RunRecord
 from litlab.runs.run import Run
 from litlab.runs.signals import StopSignals
@@ -92,10 +92,10 @@ def fit_each(command: Command) -> int:
             if code > 128:  # by a signal
                 group.stop(signum=code - 128)
                 return code
-            if code and not all_runs(folder):  # refused before it began; so would be the others
+            if code and not list_runs(folder):  # refused before it began; so would be the others
                 return code
         status = group.write_status("finished")
-    group.print_table()
+    group.print_results()
     return 0 if status == "finished" else 1
 
 
@@ -143,12 +143,12 @@ def build_trainer(experiment: Experiment, run: Run | None) -> Trainer:
     return trainer_parts.finish_trainer(experiment, settings, run)
 
 
-def list_callbacks(configured: Namespace, own: list[Any], run: Run | None) -> list[Any]:
+def list_callbacks(configured: Namespace, named: list[Any], run: Run | None) -> list[Any]:
     """Return all callbacks in the order in which they run; Lightning moves checkpoints to the end.
 
     Args:
         configured: Those of the config's sections, such as ``ema``; None where one is off.
-        own: Those that ``trainer.callbacks`` names.
+        named: Those that ``trainer.callbacks`` names.
         run: As of `build_trainer`.
     """
     callbacks = [
@@ -176,7 +176,7 @@ def list_callbacks(configured: Namespace, own: list[Any], run: Run | None) -> li
         RunRecord(run) if run is not None else None,  # metrics.json
         StopSignals(),  # SIGTERM and Ctrl-C: after the step, with a checkpoint
         RunSummary(),
-        *own,
+        *named,
     ]
     return [callback for callback in callbacks if callback is not None]
 

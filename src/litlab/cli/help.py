@@ -35,7 +35,7 @@ The settings of one class, with defaults and bounds:
   --data.help MyData          --checkpoint.help
 """
 EVALUATE = """\
-{what}
+{summary}
 A run knows its config; flags change settings.
 
   --run last                  the newest run; also: an experiment (its newest
@@ -52,9 +52,11 @@ PREDICT = """\
 """
 FIRST_SCREEN = {
     "fit": FIT,
-    "validate": EVALUATE.format(what="Evaluate a checkpoint on the validation split.", more=""),
-    "test": EVALUATE.format(what="Evaluate a checkpoint on the test split.", more=""),
-    "predict": EVALUATE.format(what="Read raw files and write a predictions file.", more=PREDICT),
+    "validate": EVALUATE.format(summary="Evaluate a checkpoint on the validation split.", more=""),
+    "test": EVALUATE.format(summary="Evaluate a checkpoint on the test split.", more=""),
+    "predict": EVALUATE.format(
+        summary="Read raw files and write a predictions file.", more=PREDICT
+    ),
 }
 
 
@@ -64,8 +66,8 @@ class HelpFormatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
     """
 
     def _get_help_string(self, action: Action) -> str:
-        head, known, classes = super()._get_help_string(action).partition(", known subclasses: ")
-        if not known:
+        head, found, classes = super()._get_help_string(action).partition(", known subclasses: ")
+        if not found:
             return head
         paths = sorted(
             classes.removesuffix(")").split(", "), key=lambda path: not path.startswith(package())

@@ -116,7 +116,7 @@ class HalfWithFloat32Norms(HookingPrecision, HalfPrecision):
     """
 
     def convert_module(self, module: nn.Module) -> nn.Module:
-        norms = [part for part in module.modules() if _is_norm(part)]
+        norms = [layer for layer in module.modules() if _is_norm(layer)]
         states = [
             {name: value.clone() for name, value in norm.state_dict().items()} for norm in norms
         ]
@@ -154,10 +154,10 @@ class MixedPrecisionOnCPU(HookingPrecision, ClippingMixedPrecision):
     _is_off = False  # within such a convolution
 
     def convert_module(self, module: nn.Module) -> nn.Module:
-        for part in module.modules():
-            if isinstance(part, nn.Conv2d) and part.groups == part.in_channels > 1:
-                before = part.register_forward_pre_hook(self._switch_off)
-                after = part.register_forward_hook(self._switch_on, always_call=True)
+        for layer in module.modules():
+            if isinstance(layer, nn.Conv2d) and layer.groups == layer.in_channels > 1:
+                before = layer.register_forward_pre_hook(self._switch_off)
+                after = layer.register_forward_hook(self._switch_on, always_call=True)
                 self._hooks += (before, after)
         if self._hooks:
             filters = [weight for weight in module.parameters() if weight.ndim == 4]
@@ -171,14 +171,14 @@ class MixedPrecisionOnCPU(HookingPrecision, ClippingMixedPrecision):
             )
         return module
 
-    def _switch_off(self, part: nn.Module, inputs: tuple[Any, ...]) -> Any:
+    def _switch_off(self, layer: nn.Module, inputs: tuple[Any, ...]) -> Any:
         self._is_off = torch.is_autocast_enabled("cpu") and torch.is_grad_enabled()
         if self._is_off:
             torch.set_autocast_enabled("cpu", False)
             return tuple(value.float() for value in inputs)
         return None
 
-    def _switch_on(self, part: nn.Module, inputs: Any, output: Any) -> None:
+    def _switch_on(self, layer: nn.Module, inputs: Any, output: Any) -> None:
         if self._is_off:
             torch.set_autocast_enabled("cpu", True)
 
@@ -195,9 +195,9 @@ def find_device(accelerator: str) -> torch.device:
     return torch.device(accelerator if accelerator in ("cpu", "mps", "cuda") else "meta", 0)
 
 
-def _is_norm(part: nn.Module) -> bool:
-    tensors = [*part.parameters(recurse=False), *part.buffers(recurse=False)]
-    return "Norm" in type(part).__name__ and bool(tensors)
+def _is_norm(layer: nn.Module) -> bool:
+    tensors = [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]
+    return "Norm" in type(layer).__name__ and bool(tensors)
 
 
 def _widen(norm: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -141,8 +141,8 @@ def refuse_unused_settings(model: LightningModule) -> None:
         ):
             continue
         below = kind.__mro__[: kind.__mro__.index(owner)]
-        own = [_names_of(method) for cls in below for method in vars(cls).values()]
-        if name in find_names(owner).difference(find_names(kind), *own):
+        overrides = [_names_of(method) for cls in below for method in vars(cls).values()]
+        if name in find_names(owner).difference(find_names(kind), *overrides):
             raise UserError(
                 f"model.{name}: {kind.__name__} does not use it, as its own methods take the place "
                 f"of those of {owner.__name__} that do; set it to "
@@ -177,7 +177,8 @@ def _names_in(code: CodeType) -> set[str]:
     # As in self.hparams["width"]
     texts = {text for text in code.co_consts if isinstance(text, str)}
     return texts.union(
-        code.co_names, *(_names_in(part) for part in code.co_consts if isinstance(part, CodeType))
+        code.co_names,
+        *(_names_in(inner) for inner in code.co_consts if isinstance(inner, CodeType)),
     )
 
 

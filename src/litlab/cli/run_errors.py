@@ -46,21 +46,21 @@ def describe_error(error: BaseException) -> str | None:
 
     # While a section of the config is built, what its class raises is about the arguments.
     notes = getattr(error, "__notes__", [])
-    place = [note.removeprefix("building ") for note in notes if note.startswith("building ")][:1]
+    keys = [note.removeprefix("building ") for note in notes if note.startswith("building ")][:1]
     if is_out_of_memory(error):
         line = OUT_OF_MEMORY
     elif compiling := explain_failure(error):
         line = compiling
-    elif place and isinstance(causes[-1], pickle.UnpicklingError):
+    elif keys and isinstance(causes[-1], pickle.UnpicklingError):
         line = (
             "a file of weights holds other things, or is damaged; look into "
             f"{torch.hub.get_dir()}/checkpoints"
         )
-    elif place and isinstance(causes[-1], OF_ARGUMENTS):
+    elif keys and isinstance(causes[-1], OF_ARGUMENTS):
         line = first_line(causes[-1])
-    elif place and (missing := MISSING.fullmatch(str(causes[-1]))):
+    elif keys and (missing := MISSING.fullmatch(str(causes[-1]))):
         line = f"{missing[1]} needs {missing[2]}; add it"
-    elif place and (unknown := UNKNOWN.fullmatch(str(causes[-1]))):
+    elif keys and (unknown := UNKNOWN.fullmatch(str(causes[-1]))):
         line = f"{unknown[1]} has no {unknown[2]}; correct it, or leave it out"
     elif is_refusal(error) or getattr(error, "errno", None) in OF_THE_SYSTEM:
         line = first_line(error)
@@ -69,9 +69,9 @@ def describe_error(error: BaseException) -> str | None:
 
     # Where the traceback is.
     tracebacks = [note for note in notes if note.startswith("traceback ")]
-    if place and not tracebacks:
+    if keys and not tracebacks:
         tracebacks = ["LITLAB_TRACEBACK=1 shows where"]
-    return "; ".join([": ".join([*place, line]), *tracebacks])
+    return "; ".join([": ".join([*keys, line]), *tracebacks])
 
 
 def is_refusal(error: BaseException) -> bool:

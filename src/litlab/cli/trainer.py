@@ -125,13 +125,13 @@ def build_loggers(experiment: Any, named: Any, run: RunFolder) -> list[Logger]:
     """
     resumed = experiment.checkpoint if experiment.command.verb == "fit" else None
     step = resumed and resumed["global_step"]
-    own = TensorBoardLogger(
+    tensorboard = TensorBoardLogger(
         run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step
     )
     further = [
         logger for logger in as_list(named) if not isinstance(logger, TensorBoardLogger | bool)
     ]
-    return [own, *further]
+    return [tensorboard, *further]
 
 
 def choose_checkpoint_io(trainer: Trainer) -> None:

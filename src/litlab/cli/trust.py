@@ -199,11 +199,11 @@ def check_config(config: Namespace, allowed: Sequence[str]) -> None:
         _check(settings, section, None, "", allowed)
 
 
-def explain_denied(what: str) -> str:
+def explain_denied(path: str) -> str:
     """Return why the config of a run or checkpoint may not name something."""
-    top = what.partition(".")[0]
+    top = path.partition(".")[0]
     advice = "" if top in NOT_ALLOWED else f"if you trust it, add --allow_modules {top}; "
-    refused = f"the config of a run or checkpoint may not name {what} here"
+    refused = f"the config of a run or checkpoint may not name {path} here"
     return f"{refused}; {advice}see docs/security.md"
 
 

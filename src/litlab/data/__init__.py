@@ -11,17 +11,18 @@ if TYPE_CHECKING:
     from litlab.data.images.datamodule import ImageData
     from litlab.data.images.public import PublicImages
     from litlab.data.module import ExperimentData
-    from litlab.data.own import OwnData
     from litlab.data.predictions import write_outputs
     from litlab.data.public import PublicFile
     from litlab.data.series.datamodule import PublicSeries, SeriesData
     from litlab.data.serving import Metadata, Sample, Serving, TensorSpec
     from litlab.data.store import progress_bar
     from litlab.data.tables.datamodule import TabularData
-    from litlab.data.target import Classes, Labels, Numbers, Target, TargetMetadata
+    from litlab.data.target import Classes, Labels, Numbers, Target
+    from litlab.data.target_metadata import TargetMetadata
     from litlab.data.text.datamodule import TextData
     from litlab.data.text.reading import PublicTexts
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
+    from litlab.data.user_data import UserData
 
 __getattr__ = export_lazily(
     __name__,
@@ -30,16 +31,17 @@ __getattr__ = export_lazily(
         "images.datamodule": "ImageData",
         "images.public": "PublicImages",
         "module": "ExperimentData",
-        "own": "OwnData",
         "predictions": "write_outputs",
         "public": "PublicFile",
         "series.datamodule": "PublicSeries SeriesData",
         "serving": "Metadata Sample Serving TensorSpec",
         "store": "progress_bar",
         "tables.datamodule": "TabularData",
-        "target": "Classes Labels Numbers Target TargetMetadata",
+        "target": "Classes Labels Numbers Target",
+        "target_metadata": "TargetMetadata",
         "text.datamodule": "TextData",
         "text.reading": "PublicTexts",
         "text.tokenizer": "PADDING UNKNOWN",
+        "user_data": "UserData",
     },
 )

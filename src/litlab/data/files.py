@@ -135,9 +135,9 @@ def read_cells(
     return frame
 
 
-def _strip(cell: Any, place: str) -> Any:
+def _strip(cell: Any, where: str) -> Any:
     if isinstance(cell, list | dict):
-        raise UserError(f"{place} holds a {type(cell).__name__}; give one value")
+        raise UserError(f"{where} holds a {type(cell).__name__}; give one value")
     return cell.strip() if isinstance(cell, str) else cell
 
 
@@ -195,10 +195,10 @@ def _read_csv(source: Path | bytes, form: FileFormat, where: str, bad_rows: Poli
         names, below = (read(sign, skiprows=skipped + row, nrows=1).iloc[0] for row in (0, 1))
         if len(below) != len(names) + 1 or len(names) == 1:
             raise
-        place, end = ("first", "begin") if below.iloc[-1] else ("last", "end")
+        position, end = ("first", "begin") if below.iloc[-1] else ("last", "end")
         raise UserError(
             f"{where}: row {skipped + 2} has {len(below)} cells, one more than there are names; "
-            f"name each column, or {end} the row of names with {sign!r} if the {place} has none"
+            f"name each column, or {end} the row of names with {sign!r} if the {position} has none"
         ) from None
     frame.index += skipped
     _check_quotes(frame, sign, where)
@@ -263,9 +263,9 @@ def _name_columns(frame: Frame, names: list[str] | None, where: str) -> tuple[Fr
 
     header = ["" if cell is None else str(cell).strip() for cell in frame.iloc[0]]
     frame = frame.iloc[1:]
-    for place, name in enumerate(header):
-        if place and not name and not frame.iloc[:, place].isin(["", None]).all():
-            rank_zero_info(f"warning: {where}: column {place + 1} has no name and is left out")
+    for index, name in enumerate(header):
+        if index and not name and not frame.iloc[:, index].isin(["", None]).all():
+            rank_zero_info(f"warning: {where}: column {index + 1} has no name and is left out")
     is_named = [bool(name) for name in header]
     return frame.set_axis(header, axis=1).loc[:, is_named], first + 1
 

@@ -46,8 +46,8 @@ def make_images(
     """
     rng = np.random.default_rng(0)
     channels, height, width = shape
-    given = np.repeat(list(IMAGES), list(IMAGES.values()))
-    labels = rng.permutation(len(given)) % num_classes
+    predefined = np.repeat(list(IMAGES), list(IMAGES.values()))
+    labels = rng.permutation(len(predefined)) % num_classes
 
     # A pattern is half as high and wide as an image. All have the same values, each in another
     # order.
@@ -56,7 +56,7 @@ def make_images(
     patterns = np.kron(patterns, np.ones((1, height // 8 or 1, width // 8 or 1)))
     high, wide = patterns.shape[1:]
 
-    images = np.empty((len(given), *shape), np.uint8)
+    images = np.empty((len(predefined), *shape), np.uint8)
     for image, label in zip(images, labels, strict=True):
         pixels = rng.uniform(0.3, 0.7, (channels, 1, 1)) + 0.1 * rng.standard_normal(
             shape, np.float32
@@ -65,7 +65,7 @@ def make_images(
         y, x = rng.integers((height - high + 1, width - wide + 1))
         pixels[:, y : y + high, x : x + wide] += sign * patterns[label]
         image[:] = (255 * pixels).clip(0, 255)
-    return images.transpose(0, 2, 3, 1).squeeze(), labels, given
+    return images.transpose(0, 2, 3, 1).squeeze(), labels, predefined
 
 
 def make_shapes(count: int = 600, size: int = 48) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import torch
-from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -27,18 +27,7 @@ from litlab.util.checksums import find_damaged
 from litlab.util.classes import Balance, draw_samples, weigh_classes
 from litlab.util.ranks import data_ranks
 from litlab.util.recipes import is_fact
-
-
-class LoaderError(UserError):
-    """A `UserError` of a data set: its one line survives the traceback that torch puts around
-    errors of workers.
-
-    Args:
-        message: What is wrong, or torch's text around it.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message.rpartition(f"{type(self).__name__}: ")[2].rstrip())
+from litlab.util.steps import find_progress
 
 
 class ExperimentData(LightningDataModule):
@@ -143,7 +132,7 @@ class ExperimentData(LightningDataModule):
         self.dataset, self.fallback = dataset, fallback
         self.generated = dataset == "generated"
         self.path = Path("data") if source is None else source
-        self.place = str(path) if isinstance(path, str | Path) else "frame"
+        self.location = str(path) if isinstance(path, str | Path) else "frame"
 
     def find_local(self, path: Any, setting: str) -> Any:
         """Return where data is on this machine: what is at a URL is copied here, once."""
@@ -344,7 +333,7 @@ class ExperimentData(LightningDataModule):
     # ---- what models, callbacks, messages and reports ask for
 
     @property
-    def known(self) -> Any:
+    def facts(self) -> Any:
         """The `Metadata`: of the checkpoint where one was loaded; before `setup` what `survey`
         returns.
         """
@@ -355,7 +344,7 @@ class ExperimentData(LightningDataModule):
         if hasattr(type(self), name):  # a property has raised this error: it raises it again
             return object.__getattribute__(self, name)
         if is_fact(type(self), name):
-            return getattr(self.known, name)
+            return getattr(self.facts, name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     @property
@@ -372,7 +361,7 @@ class ExperimentData(LightningDataModule):
                 if self.dataset
                 else f"GENERATED stand-in for {self.public.name}"
             )
-        return f"{self.dataset} {self.place}" if self.dataset else self.public.name
+        return f"{self.dataset} {self.location}" if self.dataset else self.public.name
 
     def describe(self, contents: str) -> str:
         """Return the data set in one line: where it is from, the sizes of its splits once known,
@@ -485,7 +474,7 @@ class ExperimentData(LightningDataModule):
         # Data sets that draw ask it for seed and epoch
         sampler = samples.sampler = self.sampler(samples, split)
         if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:
-            sampler.go_on_from(*_find_progress(self.trainer))
+            sampler.go_on_from(*find_progress(self.trainer))
         if self.persistent_workers:
             sampler.share_epoch()
         # Gathering a batch from memory takes less than handing it over from a worker process.
@@ -506,15 +495,3 @@ class ExperimentData(LightningDataModule):
             # Else it draws from the global generator
             generator=torch.Generator().manual_seed(self.seed),
         )
-
-
-def _find_progress(trainer: Trainer) -> tuple[int, int]:
-    """Return epoch and batch that a resumed run continues with."""
-    epochs: Any = trainer.fit_loop.epoch_progress.current
-    batches: Any = trainer.fit_loop.epoch_loop.batch_progress
-    if epochs.started == epochs.processed:  # the next epoch has not begun
-        return epochs.processed, 0
-    if batches.is_last_batch and batches.total.completed < batches.total.processed:
-        # Saved within the last batch: Lightning counts the epoch as complete
-        return epochs.processed + 1, 0
-    return epochs.processed, batches.current.ready

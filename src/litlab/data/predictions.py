@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from litlab.data.columns import read_texts
+from litlab.data.cells import read_texts
 from litlab.data.files import FileFormat, Frame, check_columns
 from litlab.data.target import Target
 from litlab.errors import UserError, first_line
@@ -58,7 +58,7 @@ def write_outputs(
         path: The file.
         inputs: What identifies each input, by the name of the column.
         target: What is predicted.
-        outputs: As of `Target.lay_out`.
+        outputs: As of `Target.tabulate`.
 
     Raises:
         UserError: There are more or fewer columns than the target has names, an output is not
@@ -72,7 +72,7 @@ def write_outputs(
     check_finite(outputs, next(iter(inputs.values())))
     taken = {*inputs, "prediction", "probability"}
     prefix = "class_" if taken & {*target.names} else ""
-    columns = target.lay_out(outputs.numpy(), prefix)
+    columns = target.tabulate(outputs.numpy(), prefix)
     write_predictions(path, {**inputs, **columns})
 
 

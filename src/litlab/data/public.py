@@ -72,14 +72,14 @@ class PublicFile:
             raise Unavailable(str(error)) from error
 
 
-def obtain(public: Any, root: Path, fallback: str | None, own: str) -> bool:
+def obtain(public: Any, root: Path, fallback: str | None, own_flags: str) -> bool:
     """Make sure that a public data set is there, or tell that made-up data takes its place.
 
     Args:
         public: The data set, with its ``name``, ``file_names`` and a method ``download(root)``.
         root: Folder for its files.
         fallback: "generated" where made-up data may take its place.
-        own: Flags that read the user's own data instead.
+        own_flags: Flags that read the user's own data instead.
 
     Returns:
         Whether it is there.
@@ -99,14 +99,14 @@ def obtain(public: Any, root: Path, fallback: str | None, own: str) -> bool:
         if fallback is None:
             raise UserError(
                 f"{public.name}: it is not in {root}{os.sep} and can't be downloaded ({reason}); "
-                f"put {files} there, use your own data ({own}), or made-up data (--data.fallback "
-                "generated)"
+                f"put {files} there, use your own data ({own_flags}), or made-up data "
+                "(--data.fallback generated)"
             ) from reason
         told = (
             f"{public.name} is not here and can't be downloaded ({reason}).\nThis run uses "
             "GENERATED data, as data.fallback says: its results say nothing about "
             f"{public.name}.\nFor the real ones put {files} into {root}{os.sep}, or use your own: "
-            f"{own}"
+            f"{own_flags}"
         )
         panel = Panel(Text(told), title="GENERATED DATA", border_style="bold red")
         Console(stderr=True).print(panel)

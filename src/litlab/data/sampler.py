@@ -188,16 +188,16 @@ class LengthBatches(EpochBatches):
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
         steps, processes, lengths = len(self), self.world_size, self.lengths
-        order, turns = torch.arange(self.size), range(steps)
+        order, positions = torch.arange(self.size), range(steps)
         if self.train:
             generator = self.make_generator()
             order = self.draw_order(generator)
             most = min(self.size, steps * self.batch_size * processes)
             order = order[: most // processes * processes]
-            turns = torch.randperm(steps, generator=generator).tolist()
+            positions = torch.randperm(steps, generator=generator).tolist()
             lengths = (lengths.log() / math.log(_GROWTH)).ceil()
 
         longest_first = order[lengths[order % self.size].argsort(descending=True, stable=True)]
         batches = longest_first.tensor_split(steps * processes)
-        for turn in turns:
-            yield batches[turn * processes + self.rank]
+        for position in positions:
+            yield batches[position * processes + self.rank]

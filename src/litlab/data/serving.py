@@ -253,13 +253,13 @@ def read_rows(
     if not is_file:
         columns = [column.name for column in metadata.columns if column.name != optional]
         for number, row in enumerate(content):
-            place = f"{setting}[{number}]"
+            where = f"{setting}[{number}]"
             if not isinstance(row, dict):
-                raise UserError(f"{place}: it must be an object, such as {{...}}")
+                raise UserError(f"{where}: it must be an object, such as {{...}}")
             lacking = [column for column in columns if column not in row]
             if lacking:
                 raise UserError(
-                    f"{place}: it has no {lacking[0]!r}; null stands for a value that is missing"
+                    f"{where}: it has no {lacking[0]!r}; null stands for a value that is missing"
                 )
         if optional in content[0]:
             columns.append(optional)

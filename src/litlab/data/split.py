@@ -65,14 +65,14 @@ class Split:
         return {name: kind for name, kind in named.items() if name is not None}
 
     def divide(
-        self, rows: Frame, labels: np.ndarray | None = None, given: np.ndarray | None = None
+        self, rows: Frame, labels: np.ndarray | None = None, predefined: np.ndarray | None = None
     ) -> np.ndarray:
         """Divide rows.
 
         Args:
             rows: The columns that it needs, read.
             labels: As of `split_samples`.
-            given: As of `split_samples`; None: what the split column says, or train for all.
+            predefined: As of `split_samples`; None: what the split column says, or train for all.
 
         Returns:
             As `split_samples`.
@@ -84,7 +84,7 @@ class Split:
         if self.column is not None:
             words = rows[self.column].astype(str).str.lower()
             names: Cells = words.map(SPLIT_NAMES)
-            wrong, given = rows[self.column][names.isna()], names.to_numpy(object)
+            wrong, predefined = rows[self.column][names.isna()], names.to_numpy(object)
             if len(wrong):
                 raise UserError(
                     f"data.split_column: row {wrong.index[0]} says {wrong.iloc[0]!r}; write train, "
@@ -92,15 +92,15 @@ class Split:
                 )
             if not names.eq("train").any():
                 raise UserError("data.split_column: no row is for train; mark the training rows")
-        if given is None:
-            given = np.full(len(rows), "train")
-        has_test = self.column is not None or "test" in given
+        if predefined is None:
+            predefined = np.full(len(rows), "train")
+        has_test = self.column is not None or "test" in predefined
 
         if self.cut:
-            return self._cut(rows[self.time], given)
+            return self._cut(rows[self.time], predefined)
         groups = rows[self.group].to_numpy(object) if self.group else None
         split = split_samples(
-            given,
+            predefined,
             self.val,
             0.0 if has_test else self.test,
             labels=labels,
@@ -112,7 +112,7 @@ class Split:
             check_groups(groups, split)
         return split
 
-    def _cut(self, times: Cells, given: np.ndarray) -> np.ndarray:
+    def _cut(self, times: Cells, predefined: np.ndarray) -> np.ndarray:
         import pandas as pd
 
         is_number = pd.api.types.is_numeric_dtype(times)
@@ -129,7 +129,7 @@ class Split:
             )
 
         names = SPLITS[-len(self.cut) :]
-        split = given.astype(object)
+        split = predefined.astype(object)
         for name, begin in zip(names, begins, strict=True):
             split[times >= begin] = name
         for name in ("train", *names):
@@ -171,7 +171,7 @@ def read_fold(fold: str) -> tuple[int, int]:
 
 
 def split_samples(
-    given: np.ndarray,
+    predefined: np.ndarray,
     val_fraction: float,
     test_fraction: float,
     *,
@@ -183,8 +183,8 @@ def split_samples(
     """Divide samples.
 
     Args:
-        given: The split that each sample has so far, str of shape (sample,). What is missing is
-            taken from train.
+        predefined: The split that each sample has so far, str of shape (sample,). What is missing
+            is taken from train.
         val_fraction: Share of the training samples for validation, where there is none yet.
         test_fraction: Share of the training samples for the test, where there is none yet.
         labels: Class of each sample, int64 of shape (sample,): each split gets its share of all
@@ -202,7 +202,7 @@ def split_samples(
     Raises:
         UserError: There are fewer samples, groups or times than splits, or than folds.
     """
-    split = given.astype(object)
+    split = predefined.astype(object)
     if fold is not None:
         split[split == "test"] = ""
     train = np.flatnonzero(split == "train")

@@ -7,17 +7,15 @@ served answers and baselines hold.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from itertools import compress
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.columns import Column, count_unknown, read_columns
-from litlab.data.files import FileFormat, Frame, Policy, check_columns
-from litlab.data.serving import BATCH, Metadata, TensorSpec
+from litlab.data.files import Frame
+from litlab.data.serving import BATCH, TensorSpec
 from litlab.errors import UserError
 from litlab.metrics import classification_scores, label_scores, regression_scores
 from litlab.util.classes import sort_classes
@@ -60,7 +58,7 @@ class Target(ABC):
     def spec(self) -> TensorSpec:
         """Return the output of a deployed model."""
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
+    def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         """Return the columns of a file of predictions; here one for each name.
 
         Args:
@@ -128,12 +126,12 @@ class Classes(Target):
         return index.get_indexer(rows[self.columns[0]]).astype("int64")
 
     def spec(self) -> TensorSpec:
-        what = "probability of each class, in the order of class_names"
-        return TensorSpec("probabilities", "float32", (BATCH, len(self.class_names)), what)
+        meaning = "probability of each class, in the order of class_names"
+        return TensorSpec("probabilities", "float32", (BATCH, len(self.class_names)), meaning)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
+    def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         best = outputs.argmax(1)
-        names = [self.class_names[place] for place in best.tolist()]
+        names = [self.class_names[index] for index in best.tolist()]
         columns = {"prediction": names, "probability": outputs.max(1)}
         classes = [prefix + name for name in self.class_names]
         return columns | dict(zip(classes, outputs.T, strict=True))
@@ -167,10 +165,10 @@ class Numbers(Target):
         return rows[self.columns].to_numpy("float64", copy=True)
 
     def spec(self) -> TensorSpec:
-        what = "`columns` of the target, in the units of the file"
-        return TensorSpec("predicted", "float64", (BATCH, len(self.columns)), what)
+        meaning = "`columns` of the target, in the units of the file"
+        return TensorSpec("predicted", "float64", (BATCH, len(self.columns)), meaning)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
+    def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         names = [f"predicted_{name}" for name in self.columns]
         return dict(zip(names, outputs.T, strict=True))
 
@@ -211,108 +209,24 @@ class Labels(Target):
         return np.array([[name in found for name in self.label_names] for found in sets], "f4")
 
     def spec(self) -> TensorSpec:
-        what = "of each label its probability, and 1 if it counts as true, in order of label_names"
-        return TensorSpec("labels", "float32", (BATCH, len(self.label_names), 2), what)
+        meaning = (
+            "of each label its probability, and 1 if it counts as true, in order of label_names"
+        )
+        return TensorSpec("labels", "float32", (BATCH, len(self.label_names), 2), meaning)
 
-    def lay_out(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
+    def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
         values, is_true = outputs[..., 0], outputs[..., 1] > 0
         columns: dict[str, Any] = {
             "prediction": [" ".join(compress(self.label_names, row)) for row in is_true]
         }
-        for place, name in enumerate(self.label_names):
-            columns[f"label_{name}"] = is_true[:, place].astype(int)
-            columns[f"probability_{name}"] = values[:, place]
+        for index, name in enumerate(self.label_names):
+            columns[f"label_{name}"] = is_true[:, index].astype(int)
+            columns[f"probability_{name}"] = values[:, index]
         return columns
 
     def answer(self, output: np.ndarray) -> dict[str, Any]:
         is_true = compress(self.label_names, output[:, 1] > 0)
         return {"labels": list(is_true), "probabilities": self._name(output[:, 0])}
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetMetadata(Metadata):
-    """Metadata of samples with a target.
-
-    Args:
-        target: What is to be predicted.
-        columns: Input columns, as the training file has them; none where it is no table.
-        form: How the cells of the file are written.
-    """
-
-    fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "output_names")
-    target: Target
-    columns: list[Column] = field(default_factory=list)
-    form: FileFormat = field(default=FileFormat(), compare=False)
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> Self:
-        columns = [Column(**column) for column in state["columns"]]
-        form = FileFormat(**{**state["form"], "missing": tuple(state["form"]["missing"])})
-        known = {field.name: state[field.name] for field in fields(cls)}  # facts say more
-        loaded = {"target": load_target(state["target"]), "columns": columns, "form": form}
-        return cls(**known | loaded)
-
-    def state_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"target": self.target.state_dict()}
-
-    def read(
-        self, raw: Frame, where: str, form: FileFormat | None = None, bad_rows: Policy = "error"
-    ) -> Frame:
-        """Read cells as the training file's were read, and say which categories are new; columns
-        that it did not have are left out.
-
-        Args:
-            raw: As of `read_cells`.
-            where: What messages call the file.
-            form: How its cells are written; None: as those of the training file.
-            bad_rows: Whether rows that can't be used are errors or left out.
-        """
-        columns = {column.name: column for column in self.columns}
-        check_columns(raw, where, dict.fromkeys(columns, "the training file has it"))
-        form = form or self.form
-        rows = read_columns(raw, columns, form, where, needed=self.needed, bad_rows=bad_rows)
-        for name, texts in getattr(self, "categories", {}).items():
-            count_unknown(rows[name], texts, where)
-        return rows
-
-    @property
-    def needed(self) -> list[str]:
-        """Columns in which no cell may be missing: a text may be that of one column of several."""
-        texts = [column.name for column in self.columns if column.kind == "text"]
-        return texts if len(texts) == 1 else []
-
-    @property
-    def task(self) -> str:
-        return self.target.task
-
-    @property
-    def targets(self) -> list[str]:
-        return self.target.columns
-
-    @property
-    def output_names(self) -> list[str]:
-        return self.target.names
-
-    @property
-    def class_names(self) -> list[str]:
-        return self.output_names if self.task == "classification" else []
-
-    # As networks and metrics call them
-    label_names = target_names = output_names
-
-    @property
-    def num_outputs(self) -> int:
-        return len(self.output_names)
-
-    num_classes = num_outputs
-
-    @property
-    def target_mean(self) -> list[float]:
-        return getattr(self.target, "mean", [])
-
-    @property
-    def target_std(self) -> list[float]:
-        return getattr(self.target, "std", [])
 
 
 def load_target(state: dict[str, Any]) -> Target:

@@ -42,17 +42,17 @@ def pretrained(
 
     if weights is None:
         return get_model(name, weights=None)
-    known = get_model_weights(name)[weights]  # pyright: ignore[reportIndexIssue]
-    url = known.url
+    entry = get_model_weights(name)[weights]  # pyright: ignore[reportIndexIssue]
+    url = entry.url
     file = f"{torch.hub.get_dir()}/checkpoints/{url.rpartition('/')[2]}"
     try:
         with socket_timeout(10):  # for the next bytes; without it, for ever
             # torchvision unpickles what lies in torch.hub's folder: first see that there are
             # weights in it alone.
-            known.get_state_dict(progress=sys.stderr.isatty(), check_hash=True, weights_only=True)
+            entry.get_state_dict(progress=sys.stderr.isatty(), check_hash=True, weights_only=True)
         if is_zipfile(file):  # the oldest ones have another format, without checksums
             check_archive(Path(file))
-        return get_model(name, weights=known)
+        return get_model(name, weights=entry)
     except (pickle.UnpicklingError, ValueError) as error:
         raise UserError(
             f"{file}: it holds other things than weights, or is damaged; delete it"

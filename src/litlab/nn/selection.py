@@ -122,8 +122,8 @@ def _select(
         }
         if not names:
             children = ", ".join(name for name, _ in model.named_children())
-            known = {*parts, *(name for name, _ in model.named_modules())}
-            hint = nearest(pattern, known, f"; its parts are {children}")
+            names = {*parts, *(name for name, _ in model.named_modules())}
+            hint = nearest(pattern, names, f"; its parts are {children}")
             raise UserError(f"{refusal % pattern} of {type(model).__name__}{hint}")
         chosen |= names
     return {name: part for name, part in parts.items() if name in chosen}

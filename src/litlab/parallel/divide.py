@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks, select_modules
-from litlab.parallel.plan import check_weights, plan_of
+from litlab.parallel.plan import check_shared_weights, plan_of
 
 
 def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
@@ -39,7 +39,7 @@ def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
     columns = select_modules(network, plan.columns, f"parallel_plan.columns of {kind}")
     rows = select_modules(network, plan.rows, f"parallel_plan.rows of {kind}")
     styles: Any = dict.fromkeys(columns, ColwiseParallel()) | dict.fromkeys(rows, RowwiseParallel())
-    check_weights(network, styles)
+    check_shared_weights(network, styles)
     is_trained = {name: parameter.requires_grad for name, parameter in network.named_parameters()}
     parallelize_module(network, mesh, styles)
     for name, parameter in network.named_parameters():

@@ -36,7 +36,7 @@ def plan_of(network: nn.Module) -> ParallelPlan:
     return getattr(network, "parallel_plan", ParallelPlan())
 
 
-def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
+def check_shared_weights(module: nn.Module, parts: Iterable[str]) -> None:
     """Check that each weight is in one part of a module only.
 
     Strategies divide one part after the other: a weight of two parts would silently become two
@@ -53,9 +53,9 @@ def check_weights(module: nn.Module, parts: Iterable[str]) -> None:
     inner_first = sorted(parts, key=len, reverse=True)
     places: dict[nn.Parameter, tuple[str, str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        part = next((part for part in inner_first if name.startswith(f"{part}.")), "")
-        other_name, other_part = places.setdefault(parameter, (name, part))
-        if other_part != part:
+        owner = next((owner for owner in inner_first if name.startswith(f"{owner}.")), "")
+        other_name, other_owner = places.setdefault(parameter, (name, owner))
+        if other_owner != owner:
             raise UserError(
                 f"trainer.strategy: {other_name} and {name} of {type(module).__name__} are one "
                 "weight, and it would divide them one by one; use ddp"

@@ -22,7 +22,7 @@ from torchmetrics import Metric
 from litlab.errors import UserError
 from litlab.nn.selection import find_blocks, find_networks
 from litlab.parallel.divide import divide_layers, shard_fully
-from litlab.parallel.plan import check_weights
+from litlab.parallel.plan import check_shared_weights
 from litlab.types import PositiveInt
 from litlab.util.ranks import gather_states, share_buffers
 from litlab.util.tensors import divide_like, get_local
@@ -141,7 +141,7 @@ class ShardedStrategy(ModelParallelStrategy):
                 for name, network in networks.items()
                 for block in find_blocks(network)
             ]
-            check_weights(model, [*networks, *blocks])
+            check_shared_weights(model, [*networks, *blocks])
         precision = str(self.precision_plugin.precision)
         for network in networks.values():
             if layer_mesh.size() > 1:

@@ -8,7 +8,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.errors import UserError
 from litlab.runs.folder import RunFolder, read_json
-from litlab.runs.results import differences, flatten, format_value
+from litlab.runs.results import find_differences, flatten, format_value
 
 # What may change when a run is resumed: its end, where it runs, where its data lies; it has
 # weights.
@@ -80,7 +80,9 @@ def find_changes(command: Any, run: RunFolder) -> dict[str, str]:
     run was started has its default in both.
     """
     settings = [flatten(command.settings_of(run.config)), flatten(command.settings())]
-    changes = {key: list(map(format_value, pair)) for key, pair in differences(settings).items()}
+    changes = {
+        key: list(map(format_value, pair)) for key, pair in find_differences(settings).items()
+    }
     return {key: f"{key}: {was} -> {value}" for key, (was, value) in changes.items()}
 
 

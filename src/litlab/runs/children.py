@@ -11,7 +11,7 @@ from pathlib import Path
 from subprocess import STDOUT, Popen, TimeoutExpired
 from typing import Any
 
-from litlab.runs.find import all_runs
+from litlab.runs.find import list_runs
 from litlab.runs.folder import RunFolder
 from litlab.util.team import package
 
@@ -32,8 +32,8 @@ def run_fit(folder: Path, arguments: Sequence[str], allowed: str, log: Path | No
         The exit code of ``fit``.
     """
     # The newest run is the one that counts: a fit that failed was started over
-    run = next(iter(all_runs(folder)), RunFolder(folder))
-    status = run.state().get("status")
+    run = next(iter(list_runs(folder)), RunFolder(folder))
+    status = run.read_state().get("status")
     if status == "finished":
         return 0
     # It was stopped or killed: it goes on with its own settings, whatever the flags are now

@@ -6,8 +6,8 @@ from typing import Any
 
 from litlab.runs import results
 from litlab.runs.find import RUN_HELP, find_run
-from litlab.runs.results import differences, flatten, format_value
-from litlab.runs.table import describe, format_metric, print_problems, show_table
+from litlab.runs.results import find_differences, flatten, format_value
+from litlab.runs.table import describe_run, format_metric, print_problems, show_table
 from litlab.util.options import Options
 from litlab.util.text import decimals
 from litlab.util.yaml import read_mapping
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     # A group is one column, with means; the others are single runs
     runs = [find_run(text, groups=True) for text in options.parse_args(arguments).run]
     names = [run.name for run in runs]
-    rows = [describe(run) for run in runs]
+    rows = [describe_run(run) for run in runs]
     show_settings(
         names, [flatten(read_mapping(run.config)) for run in runs], "Settings that differ"
     )
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 
 def show_settings(names: list[str], settings: list[dict[str, Any]], title: str) -> None:
     """Print a table of what has a dotted key and is not the same in all runs."""
-    rows = [[key, *map(format_value, values)] for key, values in differences(settings).items()]
+    rows = [[key, *map(format_value, values)] for key, values in find_differences(settings).items()]
     show_table(["", *names], rows or [["the same"]], title)
 
 
@@ -59,7 +59,7 @@ def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:
 def compare_metrics(runs: list[dict[str, Any]]) -> Iterator[list[str]]:
     """Yield a row for each metric, and for each of what the runs cost."""
     # In the order of the first run, then what only later ones have
-    for name in dict.fromkeys(chain(*map(results.values, runs))):
+    for name in dict.fromkeys(chain(*map(results.pick_metrics, runs))):
         yield [name, *(format_metric(run, name) for run in runs)]
     for name in COSTS:
         values = [run.get(name) for run in runs]

@@ -39,8 +39,8 @@ def locate_failure(trainer: Trainer, error: BaseException) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)
     folders = team.team_folders().values()
     # The last line of the team's own code is where people look first
-    own = [frame for frame in frames if any(map(Path(frame.filename).is_relative_to, folders))]
-    frame = (own or frames)[-1]
+    in_team = [frame for frame in frames if any(map(Path(frame.filename).is_relative_to, folders))]
+    frame = (in_team or frames)[-1]
     return {
         "epoch": trainer.current_epoch,
         "step": trainer.global_step,

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.folder import ROOT, RunFolder, owner_of, read_json, read_or_note, read_record
+from litlab.runs.folder import ROOT, RunFolder, find_owner, read_json, read_or_note, read_record
 from litlab.util.text import nearest
 
 RUN_HELP = "a run or its folder, an experiment (its newest run), last, or a checkpoint"
 
 
-def all_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
+def list_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
     """Return all runs below a folder, the newest first, those of unknown age last.
 
     Links are not followed.
@@ -35,7 +35,7 @@ def _find_start(run: RunFolder) -> tuple[str, str]:
     return read_or_note([], read_record, run.status).get("started") or "", run.name
 
 
-def newest_resumable(root: Path, experiment: str, needs_job: bool = False) -> RunFolder | None:
+def find_resumable(root: Path, experiment: str, needs_job: bool = False) -> RunFolder | None:
     """Return the run of an experiment that can be resumed: this SLURM job's, else the newest with a
         checkpoint.
 
@@ -45,12 +45,12 @@ def newest_resumable(root: Path, experiment: str, needs_job: bool = False) -> Ru
         needs_job: Whether only a run of this job will do.
     """
     # Not those of its groups, which `fit --seeds` goes on with itself
-    runs = [run for run in all_runs(root / experiment) if run.path.parent == root / experiment]
+    runs = [run for run in list_runs(root / experiment) if run.path.parent == root / experiment]
     runs = [run for run in runs if any(run.checkpoints.glob("*.ckpt"))]
     job = os.environ.get("SLURM_JOB_ID")
     # SLURM gives a job that it requeues the same number
-    own = [run for run in runs if job and read_json(run.status).get("slurm_job_id") == job]
-    return next(iter(own if needs_job else own or runs), None)
+    of_job = [run for run in runs if job and read_json(run.status).get("slurm_job_id") == job]
+    return next(iter(of_job if needs_job else of_job or runs), None)
 
 
 def find_run(text: str, groups: bool = False) -> RunFolder:
@@ -69,25 +69,25 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
     """
     for path in (Path(text), ROOT / text):
         # Isfile also takes names no file can have
-        run = owner_of(path) if os.path.isfile(path) else RunFolder(path)
+        run = find_owner(path) if os.path.isfile(path) else RunFolder(path)
         if run is not None and (run.is_run() or (groups and run.is_group())):
             return run
         # An experiment, or a group: its newest run. A folder around lightning_logs is none
         is_inside = os.path.isdir(path) and not ROOT.resolve().is_relative_to(path.resolve())
-        runs = all_runs(path) if is_inside else []
+        runs = list_runs(path) if is_inside else []
         if runs:
-            return next((run for run in runs if experiment_of(run) == path), runs[0])
+            return next((run for run in runs if find_experiment(run) == path), runs[0])
 
-    runs = all_runs()
+    runs = list_runs()
     if runs and text == "last":
         return runs[0]
     # Say which runs there are, and which is nearest to what was typed
-    experiments = {RunFolder(experiment_of(run)).name for run in runs}
-    known = experiments | {run.name for run in runs}
+    experiments = {RunFolder(find_experiment(run)).name for run in runs}
+    names = experiments | {run.name for run in runs}
     shown = sorted(name for name in experiments if not name.startswith("sweeps/"))
     listed = f"; the experiments in {ROOT} are {', '.join(shown) or 'none yet'}"
     raise UserError(
-        f"{text}: there is no such run{nearest(text.removeprefix(f'{ROOT}/'), known, listed)}"
+        f"{text}: there is no such run{nearest(text.removeprefix(f'{ROOT}/'), names, listed)}"
     )
 
 
@@ -110,7 +110,7 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
         UserError: If there is no such checkpoint.
     """
     which = which or "best"
-    names = {"last": "last.ckpt", "best": _best_of(run).get("checkpoint", "last.ckpt")}
+    names = {"last": "last.ckpt", "best": _read_best(run).get("checkpoint", "last.ckpt")}
     path = run.checkpoints / Path(names[which]).name if which in names else Path(which)
     if not os.path.isfile(path):
         raise UserError(
@@ -119,10 +119,10 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
     return path
 
 
-def experiment_of(run: RunFolder) -> Path:
+def find_experiment(run: RunFolder) -> Path:
     """Return the folder of the experiment that a run belongs to, also for a run in a group."""
     return Path(re.sub(r"/(seeds|folds)_\d+(/(seed|fold)_\d+)?$", "", str(run.path.parent)))
 
 
-def _best_of(run: RunFolder) -> dict[str, Any]:
+def _read_best(run: RunFolder) -> dict[str, Any]:
     return read_json(run.metrics).get("best") or {}

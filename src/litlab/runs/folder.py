@@ -58,7 +58,7 @@ class RunFolder:
         """Return whether the folder holds several runs, which differ in one setting."""
         return os.path.lexists(self.group)
 
-    def state(self) -> dict[str, Any]:
+    def read_state(self) -> dict[str, Any]:
         """Return what ``status.json`` says, and how a run ended that never wrote its end: killed,
         or failed on a rank.
 
@@ -135,7 +135,7 @@ class RunFolder:
         return False
 
 
-def new_run(root: Path, experiment: str) -> RunFolder:
+def create_run(root: Path, experiment: str) -> RunFolder:
     """Make the folder of a new run, with the next number; processes that start at once get one
     each.
 
@@ -172,7 +172,7 @@ def check_experiment(name: str) -> None:
         )
 
 
-def owner_of(path: Path) -> RunFolder | None:
+def find_owner(path: Path) -> RunFolder | None:
     """Return the run whose folder a file is in, if any."""
     folders = (*path.parents, *path.absolute().parents)  # as it was typed, where that is enough
     return next((run for run in map(RunFolder, folders) if run.is_run()), None)

@@ -34,15 +34,15 @@ def work_tree(package: Path | None = None) -> tuple[str | None, str]:
     package = package or team.package_folder()
     try:
         # A package below an environment's site-packages may lie in a repository that ignores it
-        if not git("ls-files", "--", ".", at=package):
+        if not run_git("ls-files", "--", ".", at=package):
             return None, ""
-        root = Path(git("rev-parse", "--show-toplevel", at=package).strip())
-        return git("rev-parse", "--verify", "HEAD", at=root).strip(), _diff(root)
+        root = Path(run_git("rev-parse", "--show-toplevel", at=package).strip())
+        return run_git("rev-parse", "--verify", "HEAD", at=root).strip(), _read_diff(root)
     except GitError:
         return None, ""
 
 
-def git(*arguments: str, at: Path, **environment: str) -> str:
+def run_git(*arguments: str, at: Path, **environment: str) -> str:
     """Run git in a folder, and return what it prints.
 
     Args:
@@ -66,17 +66,17 @@ def git(*arguments: str, at: Path, **environment: str) -> str:
     return done.stdout.decode(errors="surrogateescape")
 
 
-def _diff(root: Path) -> str:
+def _read_diff(root: Path) -> str:
     """Return the difference to HEAD, new source files included, without touching the repository's
     own index.
     """
-    sources = git(
+    sources = run_git(
         "ls-files", "--others", "--exclude-standard", "-z", "--", *SOURCES, at=root
     ).split("\0")[:-1]
     with tempfile.TemporaryDirectory() as folder:
         # With its time, by which git knows which files it has to look into.
         index = shutil.copy2(
-            root / git("rev-parse", "--git-path", "index", at=root).strip(), folder
+            root / run_git("rev-parse", "--git-path", "index", at=root).strip(), folder
         )
-        git("add", "--intent-to-add", "--", *sources, at=root, GIT_INDEX_FILE=index)
-        return git(*DIFF.split(), at=root, GIT_INDEX_FILE=index)
+        run_git("add", "--intent-to-add", "--", *sources, at=root, GIT_INDEX_FILE=index)
+        return run_git(*DIFF.split(), at=root, GIT_INDEX_FILE=index)

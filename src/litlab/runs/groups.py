@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.find import all_runs
+from litlab.runs.find import list_runs
 from litlab.runs.folder import (
     ROOT,
     RunFolder,
@@ -23,9 +23,9 @@ from litlab.runs.folder import (
     write_text,
 )
 from litlab.runs.masking import mask
-from litlab.runs.provenance import now
-from litlab.runs.results import cells, spreads
-from litlab.runs.table import describe, print_problems, show_table
+from litlab.runs.provenance import tell_time
+from litlab.runs.results import format_spread, measure_spreads
+from litlab.runs.table import describe_run, print_problems, show_table
 from litlab.util.yaml import dump_config
 
 REFUSED = ("resume", "check", "plan", "ckpt_path")
@@ -118,13 +118,15 @@ class RunGroup:
         if status == "finished" and len(finished) < len(members):
             status = "failed"
         counts = f"{len(finished)} of {len(members)}"
-        write_json(self.folder.status, {"status": status, "members": counts, "started": now()})
+        write_json(
+            self.folder.status, {"status": status, "members": counts, "started": tell_time()}
+        )
         if finished:
             self._write_means(finished)
         return status
 
     def _write_means(self, rows: list[dict[str, Any]]) -> None:
-        found = spreads(rows)
+        found = measure_spreads(rows)
         means = {name: spread.mean for name, spread in found.items()}
         # As in metrics.json of a run, so that `runs`, `compare` and `report` read both alike
         best = rows[0].get("best") or {}
@@ -138,19 +140,19 @@ class RunGroup:
             **{name: max(row[name] for row in rows) for name in LARGEST},
         })  # fmt: skip
         # All are of one commit and machine, as a rule: those of the newest
-        origin = read_or_note([], read_json, all_runs(self.folder.path)[0].provenance)
+        origin = read_or_note([], read_json, list_runs(self.folder.path)[0].provenance)
         write_json(self.folder.provenance, origin | {"seed": None})
 
-    def print_table(self) -> None:
+    def print_results(self) -> None:
         """Print mean and spread of each metric, and what is wrong with single runs."""
-        found = spreads(self._list_finished())
-        rows = [[name, *cells(spread)] for name, spread in found.items()]
+        found = measure_spreads(self._list_finished())
+        rows = [[name, *format_spread(spread)] for name, spread in found.items()]
         header = ["metric", "mean", "deviation", "95 % interval", "runs"]
         show_table(header, rows, self.folder.name)
-        print_problems(map(describe, all_runs(self.folder.path)))
+        print_problems(map(describe_run, list_runs(self.folder.path)))
 
     def _list_finished(self) -> list[dict[str, Any]]:
-        rows = map(describe, all_runs(self.folder.path))
+        rows = map(describe_run, list_runs(self.folder.path))
         return [row for row in rows if row["status"] == "finished" and not row["problems"]]
 
 

@@ -45,13 +45,13 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
     data: Any = getattr(trainer, "datamodule", None)
     seed = os.environ.get("PL_GLOBAL_SEED")  # where Lightning's seed_everything leaves it
     origin = mask({
-        "started": now(),
-        "command": command(),
+        "started": tell_time(),
+        "command": mask_command_line(),
         "commit": commit,
         "dirty": bool(diff),
         "uncommitted": {"file": name} if diff else None,
-        "versions": versions(),
-        "hardware": hardware(trainer),
+        "versions": list_versions(),
+        "hardware": describe_hardware(trainer),
         "seed": None if seed is None else int(seed),
         "data": {
             "class": type(data).__name__,
@@ -66,29 +66,29 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
     write_json(run.provenance, first or origin)
 
 
-def command() -> list[str]:
+def mask_command_line() -> list[str]:
     """Return the command line as it can be typed again, secrets masked."""
-    return team.command(*mask_command(sys.argv[1:]))
+    return team.build_command(*mask_command(sys.argv[1:]))
 
 
-def now() -> str:
+def tell_time() -> str:
     """Return the time, with its offset to UTC, to the second."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-def versions() -> dict[str, str]:
+def list_versions() -> dict[str, str]:
     """Return the versions of Python, the team's package, and the packages that decide what a run
     does.
     """
-    known = {"python": platform.python_version(), "litlab": __version__}
+    found = {"python": platform.python_version(), "litlab": __version__}
     # Of a package that is not installed there is nothing to say
     for name in (team.package(), *PACKAGES.split()):
         with suppress(metadata.PackageNotFoundError):
-            known[name] = metadata.version(name)
-    return known
+            found[name] = metadata.version(name)
+    return found
 
 
-def hardware(trainer: "Trainer") -> dict[str, Any]:
+def describe_hardware(trainer: "Trainer") -> dict[str, Any]:
     """Describe the machine, and how much of it the run uses."""
     import torch
 

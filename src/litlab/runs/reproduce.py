@@ -9,7 +9,7 @@ from pathlib import Path
 from litlab.errors import UserError, printable
 from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.folder import read_json
-from litlab.runs.provenance import versions
+from litlab.runs.provenance import list_versions
 from litlab.util import team
 from litlab.util.options import Options
 
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     # What can't be repeated by these commands is said in front of them
     for other in {later["commit"] for later in origin.get("continued", [])} - {commit}:
         print(printable(f"# it was continued on commit {other}"))
-    here = versions()
+    here = list_versions()
     for name, version in origin.get("versions", {}).items():
         if here.get(name) != version:
             print(
@@ -49,5 +49,5 @@ def main(arguments: list[str]) -> int:
     if origin.get("uncommitted"):
         diff = run.path.absolute() / Path(origin["uncommitted"]["file"]).name
         print(printable(shlex.join(["git", "apply", str(diff)])))
-    print(shlex.join(team.command("fit", "--config", str(run.config))))
+    print(shlex.join(team.build_command("fit", "--config", str(run.config))))
     return 0

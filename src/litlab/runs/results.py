@@ -16,7 +16,7 @@ from litlab.util.metrics import metric_direction
 from litlab.util.text import decimals
 
 
-def values(metrics: dict[str, Any]) -> dict[str, float]:
+def pick_metrics(metrics: dict[str, Any]) -> dict[str, float]:
     """Return the metrics of a run by name, all of one checkpoint: that which was tested, else the
         best.
 
@@ -35,16 +35,16 @@ def values(metrics: dict[str, Any]) -> dict[str, float]:
     return found | test
 
 
-def test_name(metrics: dict[str, Any]) -> str | None:
+def choose_test_metric(metrics: dict[str, Any]) -> str | None:
     """Return the test metric that belongs to the one that was monitored, else the first one; None
     without a test.
     """
     test = metrics.get("test") or {}
-    name = f"test/{_stem((metrics.get('best') or {}).get('monitor', ''))}"
+    name = f"test/{_drop_stage((metrics.get('best') or {}).get('monitor', ''))}"
     return name if name in test else next(iter(test), None)
 
 
-def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
+def find_direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
     """Return whether a higher value of a metric is better (1), a lower one (-1), or it is not known
     (0).
 
@@ -54,8 +54,10 @@ def direction(name: str, runs: Iterable[dict[str, Any]] = ()) -> int:
             the name does.
     """
     # val/acc was monitored: test/acc is better in the same direction
-    modes = {_stem(run["best"]["monitor"]): run["best"]["mode"] for run in runs if run.get("best")}
-    return {"max": 1, "min": -1, None: 0}[modes.get(_stem(name), metric_direction(name))]
+    modes = {
+        _drop_stage(run["best"]["monitor"]): run["best"]["mode"] for run in runs if run.get("best")
+    }
+    return {"max": 1, "min": -1, None: 0}[modes.get(_drop_stage(name), metric_direction(name))]
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Spread:
     interval: tuple[float, float] | None = None
 
 
-def spread(values: Sequence[float]) -> Spread:
+def measure_spread(values: Sequence[float]) -> Spread:
     """Return mean and spread of at least one value."""
     # Student's t, as there are few runs: for three of them it is 4.3 times the standard error
     count, mean = len(values), statistics.fmean(values)
@@ -88,32 +90,32 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(count, mean, deviation, (mean - half, mean + half))
 
 
-def spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
+def measure_spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
     """Return the spread of each metric over those runs that have it.
 
     Args:
         runs: The content of their ``metrics.json``.
     """
-    found = [values(run) for run in runs]
+    found = [pick_metrics(run) for run in runs]
     return {
-        name: spread([row[name] for row in found if name in row])
+        name: measure_spread([row[name] for row in found if name in row])
         for name in dict.fromkeys(chain(*found))
     }
 
 
-def cells(found: Spread) -> list[str]:
+def format_spread(found: Spread) -> list[str]:
     """Return mean, standard deviation, 95 % interval and count, as tables show them."""
     deviation = decimals(found.deviation, 2)
     interval = "-" if found.interval is None else " to ".join(map(decimals, found.interval))
     return [decimals(found.mean), deviation, interval, str(found.count)]
 
 
-def plus_minus(mean: float, deviation: float | None) -> str:
+def format_plus_minus(mean: float, deviation: float | None) -> str:
     """Return ``0.887 ± 0.0021``, or the mean alone where there is no deviation."""
     return decimals(mean) + (f" ± {decimals(deviation, 2)}" if deviation is not None else "")
 
 
-def _stem(name: str) -> str:
+def _drop_stage(name: str) -> str:
     """Return the name without its stage: ``acc`` of ``val/acc`` and ``test/acc``."""
     return name.rpartition("/")[2]
 
@@ -150,11 +152,11 @@ def flatten(config: Any, key: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     # A class: its name, and its settings below
     if _is_class(config):
-        flat[key] = _short_name(config)
+        flat[key] = _shorten_class(config)
         config = config.get("init_args") or {}
     # A list of classes: by their names, where these are unique
     elif isinstance(config, list) and config and all(map(_is_class, config)):
-        named = {_short_name(item): item for item in config}
+        named = {_shorten_class(item): item for item in config}
         config = named if len(named) == len(config) else config
     if not isinstance(config, dict):
         return {key: config}
@@ -163,7 +165,7 @@ def flatten(config: Any, key: str = "") -> dict[str, Any]:
     return flat
 
 
-def differences(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
+def find_differences(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Return the values of the keys that are not the same everywhere, secrets masked; None where a
     key is missing.
     """
@@ -189,5 +191,5 @@ def _is_class(config: Any) -> bool:
     return isinstance(config, dict) and isinstance(config.get("class_path"), str)
 
 
-def _short_name(config: dict[str, Any]) -> str:
+def _shorten_class(config: dict[str, Any]) -> str:
     return config["class_path"].rpartition(".")[2]

@@ -24,7 +24,7 @@ from litlab.runs.failures import locate_failure, save_traceback
 from litlab.runs.folder import (
     ROOT,
     RunFolder,
-    new_run,
+    create_run,
     read_json,
     summarise_traceback,
     write_json,
@@ -32,8 +32,8 @@ from litlab.runs.folder import (
 )
 from litlab.runs.loggers import log_results, log_settings, save_logger_ids
 from litlab.runs.masking import mask, mask_text
-from litlab.runs.provenance import now, write_origin
-from litlab.runs.results import flatten, values
+from litlab.runs.provenance import tell_time, write_origin
+from litlab.runs.results import flatten, pick_metrics
 from litlab.util.ranks import is_first_process
 from litlab.util.yaml import dump_config
 
@@ -125,7 +125,7 @@ class Run:
 
         # From here on the run shows up in `runs`
         if self._is_fit and trainer.is_global_zero:
-            self._started = now()
+            self._started = tell_time()
             self._write_status("running")
             write_origin(trainer, self.folder)
             write_text(self.folder.config, self.config)
@@ -170,25 +170,27 @@ class Run:
         if first and is_first_process():
             error.add_note(f"traceback in {first} of the process that failed first")
             reason = mask_text(summarise_traceback(first))
-        place = locate_failure(self._trainer, error) if self._trainer is not None else None
-        return "failed", where + reason, place
+        location = locate_failure(self._trainer, error) if self._trainer is not None else None
+        return "failed", where + reason, location
 
-    def _end(self, status: str, reason: str | None = None, place: Any = None) -> None:
+    def _end(self, status: str, reason: str | None = None, location: Any = None) -> None:
         """Write how the fit ended, with its results for TensorBoard's HPARAMS tab."""
         # It did not begin, is no fit, or another process writes
         if not self._started or self.folder is None or self._trainer is None:
             return
-        self._write_status(status, reason, place)
-        log_results(self._trainer, self._logged_settings, values(read_json(self.folder.metrics)))
+        self._write_status(status, reason, location)
+        log_results(
+            self._trainer, self._logged_settings, pick_metrics(read_json(self.folder.metrics))
+        )
 
-    def _write_status(self, status: str, reason: str | None = None, place: Any = None) -> None:
+    def _write_status(self, status: str, reason: str | None = None, location: Any = None) -> None:
         assert self.folder is not None
         write_json(self.folder.status, {
             "status": status,
             "reason": reason,
-            "place": place,
+            "place": location,
             "started": self._started,
-            "ended": None if status == "running" else now(),
+            "ended": None if status == "running" else tell_time(),
             "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
         })  # fmt: skip
 
@@ -227,6 +229,6 @@ def choose_folder(command: Any, locks: ExitStack) -> RunFolder | None:
                 raise UserError(
                     f"{folder.name}: another process trains it; wait until it ends, or stop it"
                 )
-    folder = resumed or new_run(root, command.config.experiment)
+    folder = resumed or create_run(root, command.config.experiment)
     locks.enter_context(folder.lock())
     return folder

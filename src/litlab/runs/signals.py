@@ -163,13 +163,13 @@ class StopSignals(Callback):
     def _stop(self, trainer: Trainer, save: bool) -> NoReturn:
         name = signal.Signals(self._signum).name
         line = f"{name}: stopped after {trainer.global_step} optimizer steps"
-        kept = trainer.checkpoint_callback
-        if isinstance(kept, ModelCheckpoint) and kept.dirpath and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+        callback = trainer.checkpoint_callback
+        if isinstance(callback, ModelCheckpoint) and callback.dirpath and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             if save:
-                save_last(trainer, kept)
+                save_last(trainer, callback)
                 # Waits for what is written in the background
                 trainer.strategy.checkpoint_io.teardown()
-            line += f"; they are in {kept.last_model_path}"
+            line += f"; they are in {callback.last_model_path}"
         rank_zero_info(line)
         self._raise(trainer)
 

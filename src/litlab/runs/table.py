@@ -9,7 +9,7 @@ from typing import Any
 
 from litlab.errors import UserError, printable
 from litlab.runs import results
-from litlab.runs.find import all_runs, find_run
+from litlab.runs.find import find_run, list_runs
 from litlab.runs.folder import ROOT, RunFolder, read_or_note, read_record
 from litlab.util.options import Options
 from litlab.util.text import nearest, print_table
@@ -39,10 +39,10 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--json", action="store_true", help="print all details as a JSON list")
     chosen = options.parse_args(arguments)
 
-    runs = all_runs(ROOT / chosen.experiment.removeprefix(f"{ROOT}/"), groups=True)
+    runs = list_runs(ROOT / chosen.experiment.removeprefix(f"{ROOT}/"), groups=True)
     if not runs and chosen.experiment:
         runs = [find_run(chosen.experiment)]  # which says what there is
-    rows = [describe(run) for run in runs]
+    rows = [describe_run(run) for run in runs]
     if chosen.sort:
         rows = _sort(rows, chosen.sort)
 
@@ -54,13 +54,15 @@ def main(arguments: list[str]) -> int:
         hidden, rows = len(rows) - len(shown), shown
         # A narrow terminal has no room for when it was started and its commit
         count = len(HEADER) - 2 * (shutil.get_terminal_size((160, 24)).columns < 100)
-        show_table(HEADER[:count], [[*_cells(row, chosen.sort)][:count] for row in rows])
+        show_table(HEADER[:count], [[*_format_row(row, chosen.sort)][:count] for row in rows])
         for row in rows:
             if row.get("reason"):
-                place = ", ".join(
+                location = ", ".join(
                     f"{name} {value}" for name, value in (row.get("place") or {}).items()
                 )
-                print(printable(f"{row['run']}: {row['reason']}" + f" ({place})" * bool(place)))
+                print(
+                    printable(f"{row['run']}: {row['reason']}" + f" ({location})" * bool(location))
+                )
         print_problems(rows)
         if hidden:
             print(f"and {hidden} of sweeps, which `runs sweeps` lists")
@@ -69,7 +71,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def describe(run: RunFolder) -> dict[str, Any]:
+def describe_run(run: RunFolder) -> dict[str, Any]:
     """Return what the files of a run or a group say, together, and their ``problems``."""
     # Those that train on made-up data leave this file; of a group: one of its runs
     is_generated = any(run.path.rglob("GENERATED_DATA.txt"))
@@ -77,7 +79,7 @@ def describe(run: RunFolder) -> dict[str, Any]:
     problems: list[str] = []
     # What can't be read is noted, so that the other runs of a table are shown
     row |= read_or_note(problems, read_record, run.provenance)
-    row |= read_or_note(problems, run.state)
+    row |= read_or_note(problems, run.read_state)
     row |= read_or_note(problems, read_record, run.metrics)
     named = {"run": run.name, "path": str(run.path), "generated_data": is_generated}
     return row | named | {"problems": problems}
@@ -89,14 +91,16 @@ def print_problems(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    known = set(chain(*map(results.values, rows)))
-    if name not in known:
-        hint = nearest(name, known, f"; there are {', '.join(sorted(known)) or 'none'}")
+    names = set(chain(*map(results.pick_metrics, rows)))
+    if name not in names:
+        hint = nearest(name, names, f"; there are {', '.join(sorted(names)) or 'none'}")
         raise UserError(f"runs: --sort: no run has a metric '{name}'{hint}")
     # Runs without the metric come last, whichever is better
-    sign = results.direction(name, rows) or 1
+    sign = results.find_direction(name, rows) or 1
     return sorted(
-        rows, key=lambda row: sign * results.values(row).get(name, -sign * math.inf), reverse=True
+        rows,
+        key=lambda row: sign * results.pick_metrics(row).get(name, -sign * math.inf),
+        reverse=True,
     )
 
 
@@ -127,7 +131,7 @@ def show_table(header: Sequence[str], rows: Iterable[Iterable[str]], title: str 
     print_table(table)
 
 
-def _cells(row: dict[str, Any], metric: str | None) -> Iterator[str]:
+def _format_row(row: dict[str, Any], metric: str | None) -> Iterator[str]:
     yield row["run"]
     # A group says how many of its fits are finished
     status = f"{row['members']}, {row['status']}" if "members" in row else row["status"]
@@ -135,7 +139,7 @@ def _cells(row: dict[str, Any], metric: str | None) -> Iterator[str]:
     yield status + ", a file is damaged" * bool(row["problems"])
     # The metric that chose the checkpoint, and that of the test that belongs to it, alone where
     # they have one name
-    best, test = metric or (row.get("best") or {}).get("monitor"), results.test_name(row)
+    best, test = metric or (row.get("best") or {}).get("monitor"), results.choose_test_metric(row)
     yield f"{best} {format_metric(row, best)}" if best else "-"
     is_same = best and test and best.partition("/")[2] == test.partition("/")[2]
     yield f"{'' if is_same else f'{test} '}{format_metric(row, test)}" if test else "-"
@@ -146,5 +150,9 @@ def _cells(row: dict[str, Any], metric: str | None) -> Iterator[str]:
 
 def format_metric(row: dict[str, Any], name: str) -> str:
     """Return the value of a metric as tables show it, of a group with its standard deviation."""
-    value = results.values(row).get(name)
-    return "-" if value is None else results.plus_minus(value, row.get("deviation", {}).get(name))
+    value = results.pick_metrics(row).get(name)
+    return (
+        "-"
+        if value is None
+        else results.format_plus_minus(value, row.get("deviation", {}).get(name))
+    )

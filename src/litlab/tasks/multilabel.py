@@ -76,11 +76,11 @@ class MultilabelClassifier(ExperimentModule):
         self.curve = MultilabelPrecisionRecallCurve(count, THRESHOLDS, validate_args=False)
 
         options: Any = {"num_labels": count, "validate_args": False}
-        each = MultilabelF1Score(average=None, **options)
+        by_label = MultilabelF1Score(average=None, **options)
         scores: dict[str, Any] = {
             "f1": MultilabelF1Score(**options),
             "average_precision": MultilabelAveragePrecision(thresholds=THRESHOLDS, **options),
-            "f1_": ClasswiseWrapper(each, label_names, prefix="f1_"),
+            "f1_": ClasswiseWrapper(by_label, label_names, prefix="f1_"),
         }
         self.set_metrics(scores, metrics)
 

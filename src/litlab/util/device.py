@@ -87,9 +87,9 @@ def peak_gib(trainer: Trainer) -> float:
     """
     callbacks = trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
     peaks = [getattr(callback, "peak_gib", None) for callback in callbacks]
-    known = [peak for peak in peaks if peak is not None]
-    if known:
-        return max(known)
+    measured = [peak for peak in peaks if peak is not None]
+    if measured:
+        return max(measured)
     device = trainer.strategy.root_device
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device) / GIB

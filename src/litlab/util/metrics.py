@@ -54,18 +54,18 @@ def choose_mode(key: str, mode: Any, monitor: str, model: "nn.Module | None" = N
     Raises:
         UserError: If the mode is wrong, or neither it nor the direction of the metric is known.
     """
-    known = metric_direction(monitor, model)
-    if mode is None and known is None:
+    direction = metric_direction(monitor, model)
+    if mode is None and direction is None:
         raise UserError(
             f"{key}: it is not known whether {monitor} is better when lower or higher; "
             "set min or max"
         )
-    if mode is not None and known is not None and mode != known:
-        better = "lower" if known == "min" else "higher"
+    if mode is not None and direction is not None and mode != direction:
+        better = "lower" if direction == "min" else "higher"
         # torch's own default is min
         otherwise = "" if key.startswith("model.") else ", or leave mode out"
-        raise UserError(f"{key}: {monitor} is better when {better}; set {known}{otherwise}")
-    return mode or known  # pyright: ignore[reportReturnType]
+        raise UserError(f"{key}: {monitor} is better when {better}; set {direction}{otherwise}")
+    return mode or direction  # pyright: ignore[reportReturnType]
 
 
 def check_monitor(key: str, monitor: str | None, trainer: "Trainer") -> None:
@@ -80,12 +80,12 @@ def check_monitor(key: str, monitor: str | None, trainer: "Trainer") -> None:
     Raises:
         UserError: If a fit can't monitor it.
     """
-    known = sorted(trainer.callback_metrics)
-    if monitor is None or not monitor.startswith("val") or monitor in known:
+    logged = sorted(trainer.callback_metrics)
+    if monitor is None or not monitor.startswith("val") or monitor in logged:
         return
     problem = (
         f"{key}: no validation logs "
-        f"{monitor}{nearest(monitor, known, f'; name one of {some(known)}')}"
+        f"{monitor}{nearest(monitor, logged, f'; name one of {some(logged)}')}"
     )
     if not trainer.sanity_checking and trainer.state.fn == "fit":
         raise UserError(problem)

@@ -40,9 +40,9 @@ def is_fact(data: type, name: str) -> bool:
         True for all of its `Metadata`, for a property, and for a number or several, as in
         ``num_classes = 3``. Words are of other use.
     """
-    known = getattr(data, "metadata_type", object)
-    values = getattr(known, name, None), getattr(data, name, None)
+    metadata_type = getattr(data, "metadata_type", object)
+    values = getattr(metadata_type, name, None), getattr(data, name, None)
     kinds = property | cached_property | int | float | list | tuple
-    return name in getattr(known, "__dataclass_fields__", ()) or any(
+    return name in getattr(metadata_type, "__dataclass_fields__", ()) or any(
         isinstance(value, kinds) for value in values
     )

@@ -1,5 +1,5 @@
-"""The optimizer steps of a run: what a batch holds, how many there are, and a callback that times
-the first of them.
+"""The optimizer steps of a run: what a batch holds, how many there are, which batch is next, and a
+callback that times the first steps.
 """
 
 import math
@@ -67,6 +67,18 @@ def epochs_of_run(trainer: Trainer) -> float:
     )
     before, after = count_steps(trainer, batches, whole), count_steps(trainer, batches, whole + 1)
     return min(limit, whole + (steps - before) / (after - before))
+
+
+def find_progress(trainer: Trainer) -> tuple[int, int]:
+    """Return epoch and batch that a resumed run continues with."""
+    epochs: Any = trainer.fit_loop.epoch_progress.current
+    batches: Any = trainer.fit_loop.epoch_loop.batch_progress
+    if epochs.started == epochs.processed:  # the next epoch has not begun
+        return epochs.processed, 0
+    if batches.is_last_batch and batches.total.completed < batches.total.processed:
+        # Saved within the last batch: Lightning counts the epoch as complete
+        return epochs.processed + 1, 0
+    return epochs.processed, batches.current.ready
 
 
 def epoch_steps(trainer: Trainer) -> float:
@@ -147,7 +159,7 @@ def tensors(batch: Any) -> list[Tensor]:
     return leaves
 
 
-def describe(batch: Any) -> str:
+def describe_batch(batch: Any) -> str:
     """Return types and shapes of the tensors of a batch."""
     return ", ".join(
         f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

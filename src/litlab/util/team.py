@@ -43,14 +43,14 @@ def team_folders() -> dict[str, Path]:
     return {package(): folder} | ({"examples": examples} if is_there else {})
 
 
-def command(*arguments: str) -> list[str]:
+def build_command(*arguments: str) -> list[str]:
     """Return the words of a command of the team's package: ``python -m PACKAGE`` and arguments."""
     return ["python", "-m", package(), *arguments]
 
 
 def typed(*arguments: str) -> str:
     """Return a command of the team's package as it is typed."""
-    return " ".join(command(*arguments))
+    return " ".join(build_command(*arguments))
 
 
 def is_own(module: str) -> bool:

@@ -18,9 +18,9 @@ def nearest(name: str, names: Iterable[str], otherwise: str = "") -> str:
     """Return the end of a message on a name that does not exist: the nearest one, or something else
     if none is near.
     """
-    known = sorted(set(names))
-    lower = {other.lower(): other for other in known}  # the wrong case is the smallest mistake
-    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    candidates = sorted(set(names))
+    lower = {other.lower(): other for other in candidates}  # the wrong case is the smallest mistake
+    close = get_close_matches(name, candidates, n=1, cutoff=0.6)
     best = lower.get(name.lower(), close[0] if close else None)
     return otherwise if best is None else f"; did you mean '{best}'?"
 

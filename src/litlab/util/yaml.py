@@ -64,10 +64,10 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
                 f"{file}: a merge left its conflict in it (<<<<<<<); choose one side"
             ) from error
         mark = getattr(error, "problem_mark", None)
-        place = file if mark is None else f"{file}:{mark.line + 1}"
+        location = file if mark is None else f"{file}:{mark.line + 1}"
         problem = getattr(error, "problem", None) or first_line(error)
         raise UserError(
-            f"{place}: not valid YAML: {problem}; correct it, or put the value in quotes"
+            f"{location}: not valid YAML: {problem}; correct it, or put the value in quotes"
         ) from error
     if not isinstance(content, dict):
         raise UserError(f"{file}: it holds no keys and values; write some, such as {example}")

@@ -156,7 +156,7 @@ def outcome(folder: Path) -> dict[str, Any]:
         **dict(leaves(read_json(run.metrics))),
     }
     del ran["/seconds"], ran["/peak_memory_gib"]
-    ran["status"] = run.state()["status"]
+    ran["status"] = run.read_state()["status"]
     for path in run.checkpoints.iterdir():
         ran[path.name] = load_torch_file(path)["global_step"]
     for name in events.Tags()["scalars"]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from litlab.checkpointing.io import AtomicCheckpointIO, load_checkpoint, newest_checkpoint
+from litlab.checkpointing.io import AtomicCheckpointIO, find_newest_checkpoint, load_checkpoint
 from litlab.errors import UserError
 from tests.tiny_files import flip
 
@@ -89,14 +89,14 @@ def test_what_can_not_be_used_is_one_line(tmp_path, content, says):
 
 
 def test_the_last_one_is_resumed_or_the_newest_that_can_be_read(tmp_path, caplog):
-    assert newest_checkpoint(tmp_path) is None
+    assert find_newest_checkpoint(tmp_path) is None
     first, second = write(tmp_path / "b.ckpt", 10), write(tmp_path / "a.ckpt", 30)
-    assert newest_checkpoint(tmp_path) == second
+    assert find_newest_checkpoint(tmp_path) == second
     last = write(tmp_path / "last.ckpt", 20)
     os.utime(last, (0, 0))  # older than the others
-    assert newest_checkpoint(tmp_path) == last
+    assert find_newest_checkpoint(tmp_path) == last
     last.write_bytes(last.read_bytes()[:2000])
-    assert newest_checkpoint(tmp_path) == second
+    assert find_newest_checkpoint(tmp_path) == second
     assert (
         "last.ckpt: it can't be read (it is no whole zip file, as torch.save writes it); a.ckpt is "
         "used" in caplog.text
@@ -107,7 +107,7 @@ def test_the_last_one_is_resumed_or_the_newest_that_can_be_read(tmp_path, caplog
         UserError,
         match=r"last.ckpt: it can't be read .*, and no other one can be used; start a new",
     ):
-        newest_checkpoint(tmp_path)
+        find_newest_checkpoint(tmp_path)
 
 
 def test_a_flipped_bit_is_found_wherever_it_is(tmp_path):
@@ -128,10 +128,10 @@ def test_a_flipped_bit_is_found_wherever_it_is(tmp_path):
 def test_what_is_no_file_is_not_opened(tmp_path, caplog, kind):
     best, last = write(tmp_path / "best.ckpt", 1), tmp_path / "last.ckpt"
     os.mkfifo(last) if kind == "FIFO" else last.symlink_to("nowhere")
-    assert newest_checkpoint(tmp_path) == best
+    assert find_newest_checkpoint(tmp_path) == best
     assert "last.ckpt: it is not a file; best.ckpt is used" in caplog.text
     write(last, 2)  # as the run goes on
-    assert newest_checkpoint(tmp_path) == last
+    assert find_newest_checkpoint(tmp_path) == last
 
 
 def test_a_folder_in_place_of_the_last_one_is_refused_as_nothing_could_be_written_there(tmp_path):
@@ -141,6 +141,6 @@ def test_a_folder_in_place_of_the_last_one_is_refused_as_nothing_could_be_writte
         UserError,
         match=r"last.ckpt: it is a folder; move it away, and the newest whole one is used$",
     ):
-        newest_checkpoint(tmp_path)
+        find_newest_checkpoint(tmp_path)
     (tmp_path / "last.ckpt").rename(tmp_path / "away")
-    assert newest_checkpoint(tmp_path) == best
+    assert find_newest_checkpoint(tmp_path) == best

@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 from pyarrow import Table, parquet
 
-from litlab.data.columns import fit_column, read_columns, read_numbers, read_texts, read_times
+from litlab.data.cells import read_numbers, read_texts
+from litlab.data.columns import fit_column, read_columns
 from litlab.data.files import FileFormat, read_cells
+from litlab.data.times import read_times
 from tests.litlab.data.conftest import refusal
 
 PLAIN = FileFormat()

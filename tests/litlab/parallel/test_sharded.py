@@ -9,7 +9,12 @@ import pytest
 import torch
 from torch.distributed.checkpoint.metadata import Metadata
 
-from litlab.checkpointing.io import SHARDS, AtomicCheckpointIO, load_checkpoint, newest_checkpoint
+from litlab.checkpointing.io import (
+    SHARDS,
+    AtomicCheckpointIO,
+    find_newest_checkpoint,
+    load_checkpoint,
+)
 from litlab.errors import UserError
 from litlab.runs import consolidate
 from tests.litlab.checkpointing.resuming import differences, leaves
@@ -79,7 +84,7 @@ def test_shards_that_are_named_wrongly_cut_or_missing_are_one_line(copy):
     with pytest.raises(
         UserError, match=r"\(__1_0.distcp is cut off\), and no other one can be used"
     ):
-        newest_checkpoint(path.parent)
+        find_newest_checkpoint(path.parent)
     part.write_bytes(whole)
     AtomicCheckpointIO().load_checkpoint(path)
     for file in (part, shards / ".metadata"):

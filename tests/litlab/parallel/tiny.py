@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from litlab.data import ExperimentData
-from litlab.data.target import Classes, TargetMetadata
+from litlab.data.target import Classes
+from litlab.data.target_metadata import TargetMetadata
 from litlab.parallel import ParallelPlan
 from litlab.tasks import Classifier
 from litlab.util.ranks import data_ranks

@@ -3,8 +3,8 @@
 import pytest
 
 from litlab.errors import UserError
-from litlab.runs.find import find_run, newest_resumable
-from litlab.runs.folder import RunFolder, new_run
+from litlab.runs.find import find_resumable, find_run
+from litlab.runs.folder import RunFolder, create_run
 from tests.litlab.runs.make import write, write_group, write_run
 
 RUNS = {
@@ -56,10 +56,10 @@ def test_says_what_is_near_to_a_run_that_is_not_there(root, text):
 
 def test_the_newest_run_that_can_be_resumed(root):
     (root / "cifar/version_0/checkpoints/last.ckpt").unlink()
-    run = newest_resumable(root, "cifar")
+    run = find_resumable(root, "cifar")
     assert run is not None
     assert run.name == "cifar/version_10"
-    assert newest_resumable(root, "night") is None  # another experiment
+    assert find_resumable(root, "night") is None  # another experiment
 
 
 @pytest.mark.parametrize(
@@ -67,22 +67,22 @@ def test_the_newest_run_that_can_be_resumed(root):
 )
 def test_names_that_no_experiment_can_have(tmp_path, name):
     with pytest.raises(UserError, match="experiment: "):
-        new_run(tmp_path, name)
+        create_run(tmp_path, name)
     assert not list(tmp_path.iterdir())
 
 
 def test_each_new_run_has_a_folder_of_its_own(tmp_path):
-    runs = [new_run(tmp_path, "night/mine") for _ in range(3)]
+    runs = [create_run(tmp_path, "night/mine") for _ in range(3)]
     assert [run.path.name for run in runs] == ["version_0", "version_1", "version_2"]
     assert not runs[0].is_run()  # before anything is in it
 
 
 def test_a_run_is_running_while_its_lock_is_held(tmp_path):
-    run = new_run(tmp_path / "lightning_logs", "mine")
+    run = create_run(tmp_path / "lightning_logs", "mine")
     write(run.status, status="running")
-    assert run.state()["status"] == "killed"
+    assert run.read_state()["status"] == "killed"
     with RunFolder(run.path).lock():
-        assert run.state()["status"] == "running"
-    assert run.state()["status"] == "killed"
+        assert run.read_state()["status"] == "running"
+    assert run.read_state()["status"] == "killed"
     write(run.status, status="finished")
-    assert run.state()["status"] == "finished"
+    assert run.read_state()["status"] == "finished"

@@ -4,7 +4,7 @@ import subprocess
 
 from litlab.runs import reproduce
 from litlab.runs.git import work_tree
-from litlab.runs.provenance import versions
+from litlab.runs.provenance import list_versions
 from tests.litlab.runs.make import write_run
 
 
@@ -41,7 +41,7 @@ def test_the_commands_that_bring_back_commit_and_changes(repository, monkeypatch
     root, git = repository
     monkeypatch.chdir(root)
     commit = git("rev-parse", "HEAD")
-    known = {**versions(), "torch": "1.0", "gone": "3.2"}
+    known = {**list_versions(), "torch": "1.0", "gone": "3.2"}
     later = [{"commit": commit}, {"commit": "d" * 40}]
     origin = {
         "commit": commit,
@@ -53,7 +53,7 @@ def test_the_commands_that_bring_back_commit_and_changes(repository, monkeypatch
     assert reproduce.main(["tiny"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"# it was continued on commit {'d' * 40}",
-        f"# torch is {versions()['torch']} here, the run used 1.0",
+        f"# torch is {list_versions()['torch']} here, the run used 1.0",
         "# gone is not installed here, the run used 3.2",
         f"git checkout {commit}",
         f"git apply '{run.path / 'x $(y).diff'}'",

@@ -11,7 +11,7 @@ import pytest
 from litlab.checkpointing.io import load_torch_file
 from litlab.runs import children
 from litlab.runs.folder import RunFolder, read_json
-from litlab.runs.results import spreads
+from litlab.runs.results import measure_spreads
 from tests.conftest import BRIEF, Outcome
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.make import write_run
@@ -64,7 +64,7 @@ def test_a_group_is_stopped_and_continued(fit, run):
     assert done.code == 130, done
     assert list_fits(done) == ["series/seeds_0/seed_3", "series/seeds_0/seed_7"]
     assert done.err.endswith("SIGINT: stopped; the same command continues\n")
-    assert RunFolder(GROUP.path / "seed_7/version_0").state()["reason"] == "SIGINT"
+    assert RunFolder(GROUP.path / "seed_7/version_0").read_state()["reason"] == "SIGINT"
     assert "series/seeds_0  0 of 2, interrupted" in run("runs").out
 
     trouble.write_text("{}")
@@ -72,7 +72,7 @@ def test_a_group_is_stopped_and_continued(fit, run):
     assert (done.code, list_fits(done)) == (0, ["series/seeds_0/seed_3", "series/seeds_0/seed_7"])
     # One started over, one resumed
     members = [GROUP.path / "seed_3/version_1", GROUP.path / "seed_7/version_0"]
-    expected = spreads(read_json(member / "metrics.json") for member in members)["test/mse"]
+    expected = measure_spreads(read_json(member / "metrics.json") for member in members)["test/mse"]
     kept = [read_json(GROUP.metrics)[name]["test/mse"] for name in ("test", "deviation")]
     assert kept == [expected.mean, expected.deviation]
     assert f"{expected.mean:.4g} {expected.deviation:.2g}" in " ".join(done.out.split())

@@ -3,7 +3,7 @@
 import pytest
 
 from litlab.runs.masking import mask, mask_command, mask_text
-from litlab.runs.results import differences
+from litlab.runs.results import find_differences
 
 SECRETS = [
     "password: hunter2x",
@@ -39,7 +39,7 @@ def test_what_a_variable_holds_is_masked_wherever_it_stands(monkeypatch):
     monkeypatch.setenv("SHORT_TOKEN", "a")
     settings = {"logger": {"name": "for hunter2xx at host.example", "bearer": "hunter2xx"}}
     assert mask(settings) == {"logger": {"name": "for *** at host.example", "bearer": "***"}}
-    assert differences([{"db.password": "one"}, {"db.password": "two"}]) == {
+    assert find_differences([{"db.password": "one"}, {"db.password": "two"}]) == {
         "db.password": ["***", "***"]
     }
 

@@ -10,7 +10,8 @@ from litlab.runs.children import explain_failure, run_child
 
 def test_what_was_monitored_says_which_value_is_better():
     assert (
-        results.direction("test/loss", [{}, {"best": {"monitor": "val/loss", "mode": "max"}}]) == 1
+        results.find_direction("test/loss", [{}, {"best": {"monitor": "val/loss", "mode": "max"}}])
+        == 1
     )
 
 
@@ -32,15 +33,15 @@ METRICS = yaml.safe_load("""
 
 @pytest.mark.parametrize(("metrics", "expected"), METRICS)
 def test_metrics_are_of_one_checkpoint(metrics, expected):
-    assert results.values(metrics) == expected
+    assert results.pick_metrics(metrics) == expected
 
 
 def test_the_interval_is_that_of_students_t():
     values = [0.887, 0.8906, 0.8857]
-    spread, error = results.spread(values), stats.sem(values)
+    spread, error = results.measure_spread(values), stats.sem(values)
     assert spread.deviation == pytest.approx(3**0.5 * error)
     assert spread.interval == pytest.approx(stats.t.interval(0.95, 2, spread.mean, error))
-    assert results.cells(results.spread([0.5])) == ["0.5000", "-", "-", "1"]
+    assert results.format_spread(results.measure_spread([0.5])) == ["0.5000", "-", "-", "1"]
 
 
 def test_a_failure_is_one_line(tmp_path):

@@ -90,7 +90,7 @@ def test_a_fit_its_test_and_a_fit_that_continues_it(make, folder, monkeypatch):
         trainer = make(run, Peak())
         trainer.fit(Tiny(), Data())
         after_fit = read_json(folder.metrics)
-        assert (folder.state()["status"], after_fit["test"]) == ("running", None)
+        assert (folder.read_state()["status"], after_fit["test"]) == ("running", None)
         [results] = trainer.test(Tiny(), Data(), verbose=False)
     shown = [value for _, value in scalars(folder, "test/loss") + scalars(folder, "hp/test/loss")]
     assert shown == pytest.approx([results["test/loss"]] * 2), "the curve has each point once"
@@ -159,7 +159,7 @@ def test_a_fit_whose_test_or_what_follows_fails_is_not_finished(train, folder):
 
     with pytest.raises(RuntimeError):
         train(Raise(RuntimeError("broken"), "on_test_start"), max_epochs=1, then=evaluate)
-    state = folder.state()
+    state = folder.read_state()
     assert (state["status"], state["reason"]) == ("failed", "in its test: RuntimeError: broken")
     events = b"".join(file.read_bytes() for file in folder.path.glob("events*"))
     assert b"hp/val/acc" in events
@@ -168,7 +168,7 @@ def test_a_fit_whose_test_or_what_follows_fails_is_not_finished(train, folder):
     with pytest.raises(ZeroDivisionError):
         train(max_epochs=1, then=lambda trainer: 1 // 0)
     second = RunFolder(folder.path.with_name("version_1"))
-    assert second.state()["reason"].startswith("ZeroDivisionError: ")
+    assert second.read_state()["reason"].startswith("ZeroDivisionError: ")
     assert "1 // 0" in second.traceback.read_text()
 
 
@@ -238,11 +238,11 @@ def test_the_process_that_failed_first_is_named(train, folder):
 
     with pytest.raises(RuntimeError) as raised:
         train(then=fail)
-    assert folder.state()["reason"] == "rank 1: ValueError: bad batch"
+    assert folder.read_state()["reason"] == "rank 1: ValueError: bad batch"
     assert "traceback_rank_1.txt" in " ".join(raised.value.__notes__)
     # As if rank 0 had been killed
     write_json(folder.status, {**read_json(folder.status), "status": "running"})
-    state = folder.state()
+    state = folder.read_state()
     assert (state["status"], state["reason"]) == ("failed", "rank 1: ValueError: bad batch")
 
 

@@ -18,7 +18,7 @@ from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_child
 from litlab.runs.folder import ROOT, read_json
 from litlab.runs.masking import mask_command
-from litlab.runs.provenance import now
+from litlab.runs.provenance import tell_time
 from litlab.runs.table import show_table
 from litlab.util.files import check_replaceable, write_output
 from litlab.util.options import Options, amount_of
@@ -176,7 +176,7 @@ def write_overlay(trials: Trials, best: Side, facts: Facts, flags: list[str]) ->
         return
     fit = " ".join([typed("fit"), *mask_command(flags), "--config", str(file)])
     times = f"{trials[best].rate / trials[()].rate:.3g} times as many samples per second"
-    comment = f"# {facts.heading}: {times}, {now()}\n# {fit}\n"
+    comment = f"# {facts.heading}: {times}, {tell_time()}\n# {fit}\n"
     settings = {change.key: yaml.load(change.value, Loader) for change in best}
     write_output(file, comment + dump_config(settings))
     print(f"Best: {fit}")

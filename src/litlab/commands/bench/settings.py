@@ -54,16 +54,16 @@ def read_sides(text: str) -> list[Side]:
     sides = []
     for words in text.split(","):
         parts = [word.strip() for word in words.split("+")]
-        sides.append(tuple(_read_change(part) for part in parts if part != BASELINE))
+        sides.append(tuple(_read_change(word) for word in parts if word != BASELINE))
     return list(dict.fromkeys(sides))
 
 
 def _read_change(text: str) -> Change:
     name, _, value = WITH_VALUE.get(text, text).partition("=")
     if not value and not name.endswith((".yaml", ".yml")):
-        known = ", ".join([BASELINE, *WITH_VALUE])
+        choices = ", ".join([BASELINE, *WITH_VALUE])
         raise UserError(
-            f"--compare: {name} has no value; write SETTING=VALUE, FILE.yaml, or one of {known}"
+            f"--compare: {name} has no value; write SETTING=VALUE, FILE.yaml, or one of {choices}"
         )
     return Change(name, value)
 

@@ -22,7 +22,7 @@ from litlab.cli.main import run_experiment
 from litlab.cli.preflight import Preflight
 from litlab.cli.trainer import check_trained
 from litlab.runs.folder import write_json
-from litlab.runs.provenance import hardware
+from litlab.runs.provenance import describe_hardware
 from litlab.util.device import has_fast_bfloat16
 from litlab.util.steps import Enough, LapTimer, count_samples, is_part_of_step, steps_of_run
 from litlab.util.team import use_package
@@ -110,9 +110,9 @@ def run_trial(file: Path, steps: int, argv: list[str]) -> int:
 def describe_experiment(experiment: Experiment, trainer: Trainer) -> dict[str, Any]:
     """Return what `litlab.commands.bench.settings.Facts` has, but for the length of the run."""
     config = experiment.command.config
-    known = {**trainer.optimizers[0].defaults, **(config.data.get("init_args") or {})}
+    settings = {**trainer.optimizers[0].defaults, **(config.data.get("init_args") or {})}
     current = {
-        name: known[name] for name in ("fused", "batch_size", "num_workers") if name in known
+        name: settings[name] for name in ("fused", "batch_size", "num_workers") if name in settings
     }
     compiled = config.get("compile")
     current |= {
@@ -125,7 +125,7 @@ def describe_experiment(experiment: Experiment, trainer: Trainer) -> dict[str, A
         "bfloat16": has_fast_bfloat16(trainer.strategy.root_device),
         "convolutions": any(parameter.ndim == 4 for parameter in experiment.model.parameters()),
         "current": current,
-        "hardware": hardware(trainer),
+        "hardware": describe_hardware(trainer),
     }
 
 

@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from litlab.errors import UserError
 from litlab.util.device import synchronize
-from litlab.util.steps import Enough, LapTimer, describe, epoch_steps, is_finite
+from litlab.util.steps import Enough, LapTimer, describe_batch, epoch_steps, is_finite
 from litlab.util.text import decimals, some
 
 WARM_UP = 2  # optimizer steps that are checked, not timed
@@ -58,7 +58,7 @@ class Probe(LapTimer):
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         if batch_idx == 0:
-            self.facts += [("training batch", describe(batch))]
+            self.facts += [("training batch", describe_batch(batch))]
             self._is_bad_input = not is_finite(batch)
             self._watch_gradients(pl_module)
             if hasattr(pl_module, "expected_loss"):

@@ -36,14 +36,14 @@ def main(arguments: list[str]) -> int:
     add("--run", required=True, help="run or checkpoint to export")
     add("--format", required=True, choices=FORMATS, help=formats)
     add("--quantize", choices=KINDS, help=kinds)
-    what = (
+    text = (
         "folder to write (default: exported/FORMAT[-KIND] in the run's folder); an export there is "
         "replaced"
     )
-    add("--output", metavar="DIR", type=Path, help=what)
+    add("--output", metavar="DIR", type=Path, help=text)
     add("--opset", metavar="N", type=count, help="of ONNX (default: torch's choice)")
-    what = "threads to measure with (default: torch's choice)"
-    add("--threads", metavar="N", type=count, help=what)
+    text = "threads to measure with (default: torch's choice)"
+    add("--threads", metavar="N", type=count, help=text)
     chosen, settings = options.parse_known_args(arguments)
     if chosen.format == "torchscript" and chosen.quantize:
         raise UserError(

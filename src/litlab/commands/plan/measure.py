@@ -43,7 +43,7 @@ class Step:
     update: int = 0  # temporary tensors of the optimizer's step, at their peak
     casts: int = 0  # copies of weights in another type, which are among `passes`
     # What the forward pass of each block keeps for the other one
-    kept: dict[int, int] = field(default_factory=dict)
+    stored: dict[int, int] = field(default_factory=dict)
     between: int = 0  # from a block to the next
 
 
@@ -184,7 +184,7 @@ class FakeDevice(SingleDeviceStrategy):
         def leave(module: nn.Module, args: Any, output: Any) -> None:
             _, before = self.running.pop()
             if self.is_forward and module in blocks:
-                self.step.kept[blocks.index(module) + 1] = self.ledger.alive - before
+                self.step.stored[blocks.index(module) + 1] = self.ledger.alive - before
                 self.step.between = max(self.step.between, getattr(output, "nbytes", 0))
 
         for module in names:

@@ -21,8 +21,8 @@ from litlab.data.module import ExperimentData
 from litlab.errors import UserError
 from litlab.runs.table import show_table
 from litlab.util.device import GIB
-from litlab.util.steps import describe
-from litlab.util.team import command as command_line
+from litlab.util.steps import describe_batch
+from litlab.util.team import build_command
 
 PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE = (
     "parameters",
@@ -139,7 +139,7 @@ def _divide(step: Step, tensor: int, shards: int) -> Counter[str]:
     parameters = sum(_list_sizes(step, tensor))
     share = parameters / shards / sum(step.parameters)
     # What a layer gets is whole, before and after a norm; what is between two layers is divided.
-    divided = max(0, sum(step.kept.values()) - 2 * step.rows * step.between)
+    divided = max(0, sum(step.stored.values()) - 2 * step.rows * step.between)
     activations = step.passes - step.casts - divided * (tensor - 1) // tensor
     return Counter({
         PARAMETERS: parameters // shards, GRADIENTS: int(step.gradients * share),
@@ -186,7 +186,7 @@ def plan_command(command: Any) -> None:
     ]
     print(f"Plan for {config.plan} devices of {devices.memory / GIB:.3g} GiB. Nothing is run.")
     print(f"model: {config.model.class_path}, {precision}")
-    print(f"batch: {describe(batch)} on each device")
+    print(f"batch: {describe_batch(batch)} on each device")
     show(estimates, devices, Flags(command.line.pinned).drop("--plan", "--plan_memory"))
 
 
@@ -219,12 +219,12 @@ def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
     ]
     show_table(("of", "GiB"), rows, "Peak memory per device")
     usable = 0.9 * devices.memory  # CUDA, NCCL and cuDNN keep some, and pieces get lost
-    fitting = [each for each in estimates if each.memory.total() <= usable]
+    fitting = [estimate for estimate in estimates if estimate.memory.total() <= usable]
     rows = []
-    for each in estimates:
-        sizes = (f"{size / GIB:.3g}" for size in (each.memory.total(), each.sent))
-        flags = " ".join(each.layout.flags(devices))
-        rows.append((each.layout.title, *sizes, "yes" if each in fitting else "no", flags))
+    for estimate in estimates:
+        sizes = (f"{size / GIB:.3g}" for size in (estimate.memory.total(), estimate.sent))
+        flags = " ".join(estimate.layout.flags(devices))
+        rows.append((estimate.layout.title, *sizes, "yes" if estimate in fitting else "no", flags))
     show_table(
         ("strategy", "memory, GiB", "sent, GiB", "fits", "add"),
         rows,
@@ -236,4 +236,4 @@ def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
     elif estimates[0] not in fitting:
         sizes = [f"--trainer.devices={devices.per_node}", f"--trainer.num_nodes={devices.nodes}"]
         print(f"The first that fits: {fitting[0].layout.title}")
-        print(shlex.join(command_line(*words, *fitting[0].layout.flags(devices), *sizes)))
+        print(shlex.join(build_command(*words, *fitting[0].layout.flags(devices), *sizes)))

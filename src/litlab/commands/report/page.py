@@ -18,7 +18,7 @@ from litlab.runs.compare import flatten_origin
 from litlab.runs.folder import RunFolder, read_json, read_or_note, read_record
 from litlab.runs.masking import mask
 from litlab.runs.page import Section, encode, render_page, show
-from litlab.runs.results import Curves, differences, flatten, format_value, read_curves
+from litlab.runs.results import Curves, find_differences, flatten, format_value, read_curves
 from litlab.util import team
 from litlab.util.text import decimals
 from litlab.util.yaml import dump_config, read_mapping
@@ -107,7 +107,7 @@ def read_facts(run: RunFolder) -> Facts:
     names = list(baselines)[1:]  # the first row is the model's
     return Facts(
         run=run,
-        state=read(run.state),
+        state=read(run.read_state),
         metrics=read(read_record, run.metrics),
         origin=read(read_record, run.provenance),
         settings=flatten(config) if config else {},
@@ -142,7 +142,7 @@ def build_page(facts: Sequence[Facts], command: str) -> str:
     """Return the page: what the files of each run say, and of a single run the pictures and
     tables.
     """
-    runs = {each.run.name: each for each in facts}
+    runs = {run_facts.run.name: run_facts for run_facts in facts}
     only = facts[0] if len(facts) == 1 else None
     sections: list[Section] = [
         ("Results", list_results(runs)),
@@ -154,14 +154,14 @@ def build_page(facts: Sequence[Facts], command: str) -> str:
         ("Made from", list_origins(runs)),
         ("How to repeat it", list_commands(runs)),
     ]
-    lead = describe_run(only) if only else ""
+    lead = describe_experiment(only) if only else ""
     return render_page(", ".join(runs), sections, command, lead=lead, banners=list_banners(runs))
 
 
 # The head
 
 
-def describe_run(facts: Facts) -> str:
+def describe_experiment(facts: Facts) -> str:
     parts = (facts.settings.get("model"), facts.data.get("description"))
     return " on ".join(str(part) for part in parts if part)
 
@@ -195,7 +195,7 @@ def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
-    columns = {name: results.values(facts.metrics) for name, facts in runs.items()}
+    columns = {name: results.pick_metrics(facts.metrics) for name, facts in runs.items()}
     baselines = [facts.baselines for facts in runs.values()]
     if baselines.count(baselines[0]) == len(runs):
         columns |= baselines[0]
@@ -208,12 +208,12 @@ def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
 
 def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
     finished = [facts for facts in runs if facts.status == "finished"]
-    different = differences([facts.settings for facts in finished]).keys()
+    different = find_differences([facts.settings for facts in finished]).keys()
     if len(finished) < 2 or different - set(OF_A_MEMBER):
         return []
     rows = [
-        [name, *results.cells(each)]
-        for name, each in results.spreads(facts.metrics for facts in finished).items()
+        [name, *results.format_spread(spread)]
+        for name, spread in results.measure_spreads(facts.metrics for facts in finished).items()
     ]
     return [
         show.table(["", "mean", "standard deviation", "95 % interval of the mean", "runs"], rows)
@@ -285,7 +285,7 @@ def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
 def list_settings(runs: Mapping[str, Facts]) -> list[Markup]:
     settings = [facts.settings for facts in runs.values()]
     if len(runs) > 1:
-        return [show_entries(runs, differences(settings))]
+        return [show_entries(runs, find_differences(settings))]
     text = dump_config(settings[0])
     return [show.details(f"All {len(settings[0])} settings", show.code(text))]
 
@@ -307,7 +307,7 @@ def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
 def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
     origins = [flatten_origin(facts.origin) for facts in runs.values()]
     rows = (
-        differences(origins)
+        find_differences(origins)
         if len(runs) > 1
         else {key: [value] for key, value in origins[0].items()}
     )
@@ -318,7 +318,7 @@ def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
 def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
     lines = []
     for facts in runs.values():
-        lines.append(shlex.join(team.command("reproduce", str(facts.run.path))))
+        lines.append(shlex.join(team.build_command("reproduce", str(facts.run.path))))
         lines.append("# " + shlex.join(facts.origin.get("command", [])))
     return [show.code("\n".join(lines))]
 

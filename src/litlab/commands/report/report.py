@@ -4,7 +4,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from litlab.runs.find import RUN_HELP, all_runs, find_run
+from litlab.runs.find import RUN_HELP, find_run, list_runs
 from litlab.runs.folder import ROOT, RunFolder
 from litlab.util import team
 from litlab.util.files import check_replaceable, write_output
@@ -39,13 +39,13 @@ def main(arguments: list[str]) -> int:
     output = chosen.output or default_output(runs, chosen.run)
     check_replaceable(output, None if chosen.output else output.parents[1])
     facts = [read_facts(run) for run in runs]
-    generated = some([each.run.name for each in facts if each.generated])
+    generated = some([run_facts.run.name for run_facts in facts if run_facts.generated])
     if generated:
         print(
             f"warning: {generated}: on GENERATED data; it says nothing about the real data",
             file=sys.stderr,
         )
-    write_output(output, build_page(facts, shlex.join(team.command("report", *arguments))))
+    write_output(output, build_page(facts, shlex.join(team.build_command("report", *arguments))))
     print(output)
     return 0
 
@@ -54,7 +54,7 @@ def find_runs(texts: list[str]) -> list[RunFolder]:
     runs: list[RunFolder] = []
     for text in texts:
         run = find_run(text, groups=True)
-        runs += reversed(all_runs(run.path)) if run.is_group() else [run]
+        runs += reversed(list_runs(run.path)) if run.is_group() else [run]
     return runs
 
 

@@ -160,10 +160,10 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
 
     # All are rendered, and all places found free, before the first is written.
     files: dict[Path, str] = {}
-    for part, place in PLACES.items():
+    for part, target in PLACES.items():
         if not (TEMPLATES / kind / f"{part}.j2").is_file() or (part == "data.py" and not own_data):
             continue
-        path = Path(place.format(name=name, source=source, tests=tests))
+        path = Path(target.format(name=name, source=source, tests=tests))
         if os.path.lexists(path):
             raise UserError(f"new: {path} is there already; choose another name")
         files[path] = templates.get_template(f"{part}.j2").render(values)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from litlab.commands.scaffold.new import check_name, find_folders
 from litlab.errors import UserError
-from litlab.runs.git import GitError, git
+from litlab.runs.git import GitError, run_git
 from litlab.util.options import Options
 from litlab.util.team import package
 
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     check_committed()
     count = replace_mentions(folders, new)
     for folder in folders:
-        git("mv", str(folder), str(folder.with_name(new)), at=Path.cwd())
+        run_git("mv", str(folder), str(folder.with_name(new)), at=Path.cwd())
     sort_imports()
 
     old = package()
@@ -72,7 +72,7 @@ def check_free(name: str) -> None:
 
 def check_committed() -> None:
     try:
-        is_changed = git("status", "--porcelain", at=Path.cwd())
+        is_changed = run_git("status", "--porcelain", at=Path.cwd())
     except GitError as error:
         raise UserError(
             f"rename: git could not undo it here ({error}); git init and commit first"
@@ -95,7 +95,7 @@ def replace_mentions(folders: tuple[Path, Path], new: str) -> int:
     mention = re.compile(rule)
 
     count = 0
-    for name in git("ls-files", "-z", at=Path.cwd()).split("\0")[:-1]:
+    for name in run_git("ls-files", "-z", at=Path.cwd()).split("\0")[:-1]:
         path = Path(name)
         if name.startswith(UPSTREAM) or path.is_symlink() or not path.is_file():
             continue

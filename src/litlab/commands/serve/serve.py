@@ -49,8 +49,8 @@ def parse_options(arguments: list[str]) -> ServeOptions:
     parser.add_argument("--run", required=True, help="run, checkpoint, or folder of an export")
     trust = "load an export of others that is code, as torch's formats are"
     parser.add_argument("--trust", action="store_true", help=trust)
-    for flag, metavar, kind, what in FLAGS:
-        parser.add_argument(flag, metavar=metavar, type=kind, help=what)
+    for flag, metavar, kind, text in FLAGS:
+        parser.add_argument(flag, metavar=metavar, type=kind, help=text)
     options = ServeOptions()
     _, options.settings = parser.parse_known_args(arguments, options)
     if not 0 <= options.port <= 65_535:

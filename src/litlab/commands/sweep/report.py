@@ -12,12 +12,13 @@ import optuna
 from markupsafe import Markup
 from optuna.trial import FrozenTrial, TrialState
 
-from litlab.commands.sweep.spec import Spec, make_overlay
+from litlab.commands.sweep.space import make_overlay
+from litlab.commands.sweep.spec import Spec
 from litlab.commands.sweep.study import list_counted
 from litlab.errors import printable
 from litlab.runs.masking import mask_command
 from litlab.runs.page import Section, render_page, show
-from litlab.runs.results import plus_minus
+from litlab.runs.results import format_plus_minus
 from litlab.util import team
 from litlab.util.files import check_replaceable, write_output
 from litlab.util.text import decimals
@@ -35,7 +36,7 @@ def list_complete(study: optuna.Study) -> list[FrozenTrial]:
 def show_value(trial: FrozenTrial) -> str:
     if trial.state != TrialState.COMPLETE:
         return decimals(trial.intermediate_values.get(trial.last_step or 0))
-    return plus_minus(trial.values[0], trial.user_attrs["deviation"])
+    return format_plus_minus(trial.values[0], trial.user_attrs["deviation"])
 
 
 def show_settings(trial: FrozenTrial) -> str:
@@ -46,7 +47,7 @@ def show_setting(value: Any) -> str:
     return decimals(value) if isinstance(value, float) else str(value)
 
 
-def describe(spec: Spec, trial: FrozenTrial) -> str:
+def describe_trial(spec: Spec, trial: FrozenTrial) -> str:
     reason = trial.user_attrs.get("reason", f"{spec.metric} {show_value(trial)}")
     return printable(
         f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})"
@@ -85,7 +86,7 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
 def write_best(spec: Spec, study: optuna.Study) -> Path:
     trial = study.best_trial
     others = " ".join(mask_command([*spec.flags(), *spec.arguments]))
-    heading = f"# {describe(spec, trial)}\n# found with {printable(others)}\n"
+    heading = f"# {describe_trial(spec, trial)}\n# found with {printable(others)}\n"
     file = spec.folder / BEST
     write_output(file, heading + dump_config(make_overlay(spec.space, trial.params)))
     return file
@@ -120,7 +121,7 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
         drawing = f'<div class="plot" style="min-width: {width}px">{drawing}</div>'
         sections.append((title, [Markup(f'<div class="scroll">{drawing}</div>')]))
     page = spec.folder / PAGE
-    command = shlex.join(team.command("sweep", "--config", str(spec.file), "--report"))
+    command = shlex.join(team.build_command("sweep", "--config", str(spec.file), "--report"))
     write_output(page, render_page(f"Sweep {spec.name}", sections, command, script="plotly.min.js"))
     write_output(spec.folder / SCRIPT, get_plotlyjs())
     return page

@@ -12,7 +12,8 @@ from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from litlab.commands.sweep.spec import PRUNERS, Entry, Spec, build_part, list_points
+from litlab.commands.sweep.space import Entry, list_points
+from litlab.commands.sweep.spec import PRUNERS, Spec, build_part
 from litlab.errors import UserError, first_line
 from litlab.runs.masking import mask_text
 

@@ -20,7 +20,7 @@ from optuna.trial import TrialState
 
 from litlab.commands.sweep.report import (
     check_files,
-    describe,
+    describe_trial,
     list_complete,
     list_rows,
     write_best,
@@ -76,7 +76,7 @@ def _sweep(arguments: list[str]) -> int:
     # Which of how many processes this one is: 0/2
     options.add_argument("--worker", help=argparse.SUPPRESS)
     chosen = options.parse_args(arguments[:end])
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # `describe` says how trials end
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # `describe_trial` says how trials end
     spec = read_spec(chosen.config, chosen.trials, chosen.hours, arguments[end + 1 :])
     if chosen.worker:
         take_share(*map(int, chosen.worker.split("/")))
@@ -154,7 +154,7 @@ def run_worker(spec: Spec, processes: list[int]) -> int:
             queue_again(study, study.trials[numbers[-1]])
             return error.code
         trial = study.trials[numbers[-1]]
-        print(describe(spec, trial), flush=True)
+        print(describe_trial(spec, trial), flush=True)
 
         # Stop where nothing works
         failures += trial.state == TrialState.FAIL

@@ -15,12 +15,13 @@ from optuna.exceptions import TrialPruned
 
 from litlab.cli.argv import read_command_line
 from litlab.cli.trust import list_modules
-from litlab.commands.sweep.spec import PRUNERS, Spec, build_part, make_overlay
+from litlab.commands.sweep.space import make_overlay
+from litlab.commands.sweep.spec import PRUNERS, Spec, build_part
 from litlab.commands.sweep.study import allow_experimental, open_storage, queue_again
 from litlab.errors import UserError
 from litlab.runs.children import explain_failure, run_fit
 from litlab.runs.folder import read_json, write_json, write_text
-from litlab.runs.results import spread
+from litlab.runs.results import measure_spread
 from litlab.util.text import nearest
 from litlab.util.yaml import dump_config
 
@@ -59,7 +60,7 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
         }
         job["reports"] = seed == 0  # the first fit, which every trial has, is compared
         values.append(_fit(spec, folder, seed, job))
-    over_seeds = spread(values)
+    over_seeds = measure_spread(values)
     trial.set_user_attr("deviation", over_seeds.deviation)
     return over_seeds.mean
 

@@ -102,8 +102,8 @@ def move_images(
         is_mirrored = ((uniform(index, seed, epoch - turn, "flip")[0] < 0.5) + turn) % 2
         # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no
         # wait for a GPU.
-        place = torch.arange(len(images), device=images.device) + len(images) * is_mirrored
-        images = torch.cat((images, images.flip(3))).index_select(0, place)
+        picked = torch.arange(len(images), device=images.device) + len(images) * is_mirrored
+        images = torch.cat((images, images.flip(3))).index_select(0, picked)
     return images
 
 

@@ -43,12 +43,12 @@ from litlab.data.images.store import (
     find_nearest_mean,
     measure_colours,
 )
-from litlab.data.own import OwnData, Table
 from litlab.data.predictions import name_rows
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS
 from litlab.data.store import fill_cache
 from litlab.data.target import Classes
+from litlab.data.user_data import Table, UserData
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 from litlab.util.limits import find_memory
@@ -60,7 +60,7 @@ _FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as the
 _MEASURED = 2000  # images that colours are measured on, at most
 
 
-class ImageData(OwnData):
+class ImageData(UserData):
     """Images with a class, numbers or labels each: your own folder, table, Parquet or shards, a
     public set (in subclasses), or generated.
 
@@ -106,7 +106,7 @@ class ImageData(OwnData):
         cache_dir: Folder for the decoded images.
         shuffle_shards: How many shards are shuffled together: more is more random, and reads more
             files at once.
-        **options: What is predicted, read and split, as of `OwnData`.
+        **options: What is predicted, read and split, as of `UserData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing, incomplete or damaged.
@@ -162,7 +162,7 @@ class ImageData(OwnData):
         # Folders of classes may have anything beside them
         if isinstance(source, Path) and not any(source.glob("train/*/")):
             for kind, suffix in (("shards", ".tar"), ("csv", ".parquet")):
-                inside = any(any(source.glob(place + suffix)) for place in ("*", "*/*"))
+                inside = any(any(source.glob(pattern + suffix)) for pattern in ("*", "*/*"))
                 if inside or source.suffix.lower() == suffix:
                     return kind
             if any(is_image(file.name) for file in source.glob("*/*")):
@@ -204,26 +204,26 @@ class ImageData(OwnData):
             facts = pd.read_parquet(cache / "facts.parquet")
             return Listing(facts, None, [*facts.index], [], facts["given"].to_numpy())
         if self.generated or self.public is None:
-            images, labels, given = make_images(self.num_classes, self.image_shape)
+            images, labels, predefined = make_images(self.num_classes, self.image_shape)
         else:
-            images, labels, given = self.public.read(self.path)
+            images, labels, predefined = self.public.read(self.path)
         cells = pd.DataFrame({self.targets[0]: np.array(self.class_names)[labels]})
-        return Listing(cells, images, [*cells.index], [], given)
+        return Listing(cells, images, [*cells.index], [], predefined)
 
     @cached_property
     def _table(self) -> Table:
         """Which of the images is in which split, and what is to be predicted of it."""
-        cells, given = self.listing.cells, self.listing.given
+        cells, predefined = self.listing.cells, self.listing.predefined
         if not self.is_own:  # classes in the order of the labels
             remedy = "leave out the setting that names it"
             check_columns(cells, self.source_name, dict.fromkeys(self.split.columns, remedy))
             target = self._surveyed.target
-            split = self.split.divide(cells, target.encode(cells), given)
+            split = self.split.divide(cells, target.encode(cells), predefined)
             return Table(cells[[]], cells, split, {}, target)
-        if self.settings.test_fraction is None and given is None:
+        if self.settings.test_fraction is None and predefined is None:
             self.split = replace(self.split, test=0.1)
         where = name_source(self.path, "data.path")
-        return self.fit_table(cells, {self.file_column: "text"}, where, given)
+        return self.fit_table(cells, {self.file_column: "text"}, where, predefined)
 
     def survey(self) -> ImageMetadata:
         """Return what is known before `setup`: all but the colours."""
@@ -274,7 +274,7 @@ class ImageData(OwnData):
     def description(self) -> str:
         """The data set in one line; with the numbers of images after `setup`."""
         shape = " x ".join(map(str, self.image_shape))
-        return self.describe(f"images of {shape}, {self.known.target.summary}")
+        return self.describe(f"images of {shape}, {self.facts.target.summary}")
 
     @property
     def fingerprint(self) -> str:
@@ -297,8 +297,8 @@ class ImageData(OwnData):
         """
         if self.is_lazy and not (self.is_own and self.bad_rows == "drop"):
             return None
-        known = self._surveyed
-        form = known.image_shape, known.resize, known.depth, known.refuses_colours
+        metadata = self._surveyed
+        form = metadata.image_shape, metadata.resize, metadata.depth, metadata.refuses_colours
         source = self.source_name, self.public
         if self.is_own:
             source = self.listing.names, self.listing.status
@@ -327,7 +327,7 @@ class ImageData(OwnData):
         facts = pd.DataFrame({"digest": digests})
         facts["problem"] = pd.Series(problems, dtype=object)
         if not self.is_own:
-            facts = facts.join(listing.cells).assign(given=listing.given)
+            facts = facts.join(listing.cells).assign(given=listing.predefined)
         facts.to_parquet(folder / "facts.parquet")
 
     def _drop_bad_images(self, problems: dict[int, str]) -> None:
@@ -366,7 +366,7 @@ class ImageData(OwnData):
             told = {"name": names, "digest": digests[numbers], "split": split}
             warn_of_copies(table.outcomes.assign(**told), self.targets, self.source_name)
 
-        targets = self.known.target.encode(table.outcomes)
+        targets = self.facts.target.encode(table.outcomes)
         for name in SPLITS:
             rows = np.flatnonzero(split == name)
             if len(rows):
@@ -432,7 +432,7 @@ class ImageData(OwnData):
         """Test results of a guess; and for classes of the nearest mean of a class's images."""
         if "test" not in self.sizes:
             return {}
-        train, test, target = self.parts["train"], self.parts["test"], self.known.target
+        train, test, target = self.parts["train"], self.parts["test"], self.facts.target
         truth = test.targets.numpy()
         guess = target.score_guess(train.targets.numpy(), truth)
         if self.is_lazy or not isinstance(target, Classes):

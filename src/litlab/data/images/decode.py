@@ -16,7 +16,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from litlab.data.files import Policy, drop_bad_rows
 from litlab.data.store import progress_bar
-from litlab.data.target import TargetMetadata
+from litlab.data.target_metadata import TargetMetadata
 from litlab.errors import UserError, first_line
 
 Mode = Literal["RGB", "L"]

@@ -36,8 +36,8 @@ class Listing:
         images: The images.
         names: What messages call each.
         status: What changes with the contents of the files that hold them.
-        given: The split of each that files or folders say, str of shape (image,); None where they
-            say none.
+        predefined: The split of each that files or folders say, str of shape (image,); None where
+            they say none.
         digests: What is the same for the same contents, if that is there without decoding.
     """
 
@@ -45,7 +45,7 @@ class Listing:
     images: Images
     names: Sequence[str]
     status: list[str]
-    given: np.ndarray | None = None
+    predefined: np.ndarray | None = None
     digests: np.ndarray | None = None
 
 
@@ -99,19 +99,19 @@ def list_folder(root: Path, file_column: str, target: str) -> Listing:
     folders = [folder for name in SPLITS if (folder := root / name).is_dir()]
     files = [file for folder in folders or [root] for file in find_images(folder, "*/**")]
     names = [file.relative_to(root).as_posix() for file in files]
-    given, classes = np.array([name.split("/")[:2] for name in names]).reshape(-1, 2).T
+    predefined, classes = np.array([name.split("/")[:2] for name in names]).reshape(-1, 2).T
     if not folders:
-        given, classes = None, given
-    if not names or (given is not None and "train" not in given):
-        place = "train/<class>" if folders else "<class>"
-        raise UserError(f"data.path: there are no images in {root}/{place}/; put some there")
+        predefined, classes = None, predefined
+    if not names or (predefined is not None and "train" not in predefined):
+        layout = "train/<class>" if folders else "<class>"
+        raise UserError(f"data.path: there are no images in {root}/{layout}/; put some there")
     # Classes they are, even if they are called by numbers
     cells = pd.DataFrame({file_column: names, target: pd.Categorical(classes)}, names)
-    return list_table(cells, str(root), root, file_column, given)
+    return list_table(cells, str(root), root, file_column, predefined)
 
 
 def list_table(
-    cells: Frame, where: str, folder: Path, file_column: str, given: np.ndarray | None = None
+    cells: Frame, where: str, folder: Path, file_column: str, predefined: np.ndarray | None = None
 ) -> Listing:
     """List the images that a table names, one a row.
 
@@ -120,12 +120,12 @@ def list_table(
         where: What messages call the table.
         folder: What their names are relative to.
         file_column: The column of the names.
-        given: As of `Listing`.
+        predefined: As of `Listing`.
     """
     check_columns(cells, where, {file_column: "set data.file_column"})
     files = [folder / str(name) for name in cells[file_column]]
     status = [*map(read_status, files)]
-    return Listing(cells, np.array(files, object), [*map(str, files)], status, given)
+    return Listing(cells, np.array(files, object), [*map(str, files)], status, predefined)
 
 
 # Files that hold many images
@@ -159,10 +159,10 @@ def read_splits(root: Path, names: Sequence[str], numbers: np.ndarray) -> np.nda
     splits = [[SPLIT_NAMES[word] for word in some if word in SPLIT_NAMES] for some in words]
     if root.is_file() or not any(splits):
         return None
-    given = np.array([split[0] if split else "train" for split in splits])
-    if "train" not in given:
+    predefined = np.array([split[0] if split else "train" for split in splits])
+    if "train" not in predefined:
         raise UserError(f"data.path: no file in {root} is called train; name one so")
-    return given[numbers]
+    return predefined[numbers]
 
 
 class ParquetImages:

@@ -29,8 +29,8 @@ class ImageServing(Serving):
 
     def __init__(self, metadata: ImageMetadata) -> None:
         colours = "grey" if metadata.image_shape[0] == 1 else "red, green, blue"
-        what = f"images, {colours}, from 0 to 255"
-        image = TensorSpec("image", "uint8", (BATCH, *metadata.image_shape), what)
+        meaning = f"images, {colours}, from 0 to 255"
+        image = TensorSpec("image", "uint8", (BATCH, *metadata.image_shape), meaning)
         super().__init__([image], [metadata.target.spec()])
         self.metadata = metadata
         mean, std = torch.tensor([metadata.mean, metadata.std])[..., None, None]

@@ -32,10 +32,9 @@ from litlab.data.images.files import (
     read_splits,
     read_status,
 )
-from litlab.data.module import LoaderError
 from litlab.data.sampler import EpochSampler
 from litlab.data.store import fill_cache, progress_bar
-from litlab.errors import UserError, first_line
+from litlab.errors import LoaderError, UserError, first_line
 
 INDEX = "index.parquet"
 
@@ -71,18 +70,18 @@ class ShardBatches(EpochSampler):
 
     def batches(self) -> Iterator[Tensor]:
         """Yield all batches of the epoch, int64 tensors of shape (batch,)."""
-        generator, turns = self.make_generator(), torch.arange(len(self.shards))
-        order = torch.randperm(len(turns), generator=generator) if self.train else turns
+        generator, positions = self.make_generator(), torch.arange(len(self.shards))
+        order = torch.randperm(len(positions), generator=generator) if self.train else positions
 
         # The share of this process in the epoch's sequence of shards, and the turn of each sample's
         # shard in it.
         begin, end = (self.size * rank // self.world_size for rank in (self.rank, self.rank + 1))
         shards = torch.arange(self.size).split(self.shards)
         samples = torch.cat([shards[shard] for shard in order])[begin:end]
-        turns = turns.repeat_interleave(torch.tensor(self.shards)[order])[begin:end]
+        positions = positions.repeat_interleave(torch.tensor(self.shards)[order])[begin:end]
 
         if self.train:
-            block = (turns - turns[0]) // self.shuffle_shards
+            block = (positions - positions[0]) // self.shuffle_shards
             keys = block + torch.rand(len(block), generator=generator, dtype=torch.float64)
             samples = samples[keys.argsort()]
         yield from samples.tensor_split(len(self))
@@ -160,9 +159,9 @@ def list_shards(root: Path, cache_dir: Path, file_column: str, target: str) -> L
     names = cells[file_column].tolist()
     numbers = index["tar"].factorize()[0]
     places = index.assign(tar=numbers)[["tar", "begin", "size", "checksum"]].to_numpy("int64")
-    images, given = TarImages([*tars.values()], places), read_splits(root, [*tars], numbers)
+    images, predefined = TarImages([*tars.values()], places), read_splits(root, [*tars], numbers)
     digests = places[:, 3] << 32 | places[:, 2]
-    return Listing(read_cells(cells), images, names, status, given, digests)
+    return Listing(read_cells(cells), images, names, status, predefined, digests)
 
 
 def write_index(tars: Mapping[str, Path], folder: Path) -> None:
@@ -197,8 +196,8 @@ def write_index(tars: Mapping[str, Path], folder: Path) -> None:
                 elif suffix == "cls":
                     told[sample]["cls"] = content.decode().strip()
                 elif "." not in suffix and is_image(member.name):
-                    place = member.offset_data, member.size, zlib.crc32(content)
-                    images[sample] = tar, member.name, *place
+                    stored = member.offset_data, member.size, zlib.crc32(content)
+                    images[sample] = tar, member.name, *stored
         if not images:
             raise UserError(f"data.path: there are no images in {file}; delete it")
         rows += [(*image, json.dumps(told[sample])) for sample, image in images.items()]

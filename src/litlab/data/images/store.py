@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from litlab.data.images.augment import reflect_pad
 from litlab.data.images.decode import ImageMetadata, Picture, decode
-from litlab.data.module import LoaderError
+from litlab.errors import LoaderError
 
 _BLOCK = 128  # images that are handled at a time
 

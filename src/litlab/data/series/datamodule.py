@@ -15,7 +15,6 @@ from torch.nn.functional import pad
 from litlab.data.columns import Column
 from litlab.data.files import Frame, UserFile, name_source
 from litlab.data.generated import SERIES_COLUMNS, generate_series
-from litlab.data.own import OwnData
 from litlab.data.predictions import check_finite, write_predictions
 from litlab.data.public import PublicFile
 from litlab.data.series.metadata import CALENDAR, SeriesMetadata
@@ -24,6 +23,7 @@ from litlab.data.series.serving import SeriesServing
 from litlab.data.series.windows import Windows, find_starts, fit_ridge
 from litlab.data.split import SPLITS
 from litlab.data.target import Numbers, fit_numbers
+from litlab.data.user_data import UserData
 from litlab.errors import UserError
 from litlab.metrics import ForecastMetrics
 from litlab.types import PositiveInt
@@ -52,7 +52,7 @@ class PublicSeries(PublicFile):
         return [self.name]
 
 
-class SeriesData(OwnData):
+class SeriesData(UserData):
     """Windows of a time series with one or more columns: your own file, a public one (in
     subclasses), or generated.
 
@@ -98,7 +98,7 @@ class SeriesData(OwnData):
         batch_size: Windows per batch and process.
         fallback: `generated` uses a made-up one where a public series can't be downloaded, and says
             so; null: an error.
-        **options: What reads and splits the rows, as of `OwnData`.
+        **options: What reads and splits the rows, as of `UserData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or wrong.
@@ -152,9 +152,9 @@ class SeriesData(OwnData):
         """Return what is known before the series is measured; a public one need not be here yet,
         but for columns that are covariates.
         """
-        known = self._describe(self.settings.targets or [], [])
-        if known.targets and not known.covariate_columns:
-            return known
+        metadata = self._describe(self.settings.targets or [], [])
+        if metadata.targets and not metadata.covariate_columns:
+            return metadata
         self.prepare_data()
         return super().survey()
 
@@ -225,9 +225,9 @@ class SeriesData(OwnData):
             raise UserError(
                 f"{where}: there is no column of numbers besides that of the times; add one"
             )
-        known = self._describe(settings.targets or others, columns)
+        metadata = self._describe(settings.targets or others, columns)
         options: Any = {"gaps": settings.gaps, "bad_rows": self.bad_rows}
-        return read_series(raw, known, where, **options)
+        return read_series(raw, metadata, where, **options)
 
     def open(self, stage: str | None) -> SeriesMetadata:
         settings = self.settings
@@ -244,8 +244,8 @@ class SeriesData(OwnData):
         times, split = self.series.times.to_numpy("datetime64[ns]"), self.split
         if not (self.dataset or self.generated or split.fold or split.cut):
             return np.repeat([*SPLITS, ""], np.diff([0, *self.public.ends, len(times)]))
-        different, place = np.unique(times, return_inverse=True)
-        return split.divide(pd.DataFrame({split.time: different}))[place]
+        different, inverse = np.unique(times, return_inverse=True)
+        return split.divide(pd.DataFrame({split.time: different}))[inverse]
 
     def _measure(self) -> SeriesMetadata:
         """Measure the training rows of all series together.
@@ -253,24 +253,24 @@ class SeriesData(OwnData):
         Raises:
             UserError: A column never changes, or its numbers are too large or too small.
         """
-        where, known = name_source(self.path, "data.path"), self.series.known
+        where, metadata = name_source(self.path, "data.path"), self.series.metadata
         train = self.series.table[self._split == "train"]
-        target = fit_numbers(train, known.targets, where)
-        texts = train[known.covariate_columns].select_dtypes("string")
-        numbers = [name for name in known.covariate_columns if name not in texts]
+        target = fit_numbers(train, metadata.targets, where)
+        texts = train[metadata.covariate_columns].select_dtypes("string")
+        numbers = [name for name in metadata.covariate_columns if name not in texts]
         scales = fit_numbers(train, numbers, where)
 
         # A week of days, a year of weeks or months; else a day
-        day = pd.date_range("2024-01-01", "2024-01-02", freq=known.freq, inclusive="left")
-        usual = _SEASONS.get(str(known.freq).partition("-")[0]) or len(day) or 1
+        day = pd.date_range("2024-01-01", "2024-01-02", freq=metadata.freq, inclusive="left")
+        usual = _SEASONS.get(str(metadata.freq).partition("-")[0]) or len(day) or 1
         season = self.settings.season or usual
-        parts = train[known.targets].groupby(level=0)
+        parts = train[metadata.targets].groupby(level=0)
         if 2 * season > parts.size().max():
             season = 1
         # What MASE divides by (Hyndman & Koehler 2006)
         changes = abs(np.ascontiguousarray(parts.diff(season).dropna()))
         return replace(
-            known,
+            metadata,
             target=target,
             season=season,
             naive_error=(changes.mean(0) / target.std).tolist(),
@@ -293,7 +293,7 @@ class SeriesData(OwnData):
         return self._samples["rows"]
 
     def _encode(self, table: Frame) -> dict[str, Tensor]:
-        return self.serving().encode(*self.metadata.lay_out(table))
+        return self.serving().encode(*self.metadata.arrange_inputs(table))
 
     def samples(self, split: str) -> Windows:
         return Windows(self.rows, self._starts[split], self.context_length, self.horizon)
@@ -372,14 +372,14 @@ class SeriesData(OwnData):
         Raises:
             UserError: A forecast is not finite, or the file can't be written.
         """
-        known = self.metadata
+        metadata = self.metadata
         future = self._predicted.groupby(level=0, sort=False).tail(self.horizon).index
         series, times = future.get_level_values(0), future.get_level_values(1).astype(str)
         numbers = torch.stack(self.serving().decode(torch.cat(outputs).cpu()), dim=-1).flatten(0, 1)
         check_finite(numbers[..., 0], times)
 
-        names = [name + end for name in known.targets for end in ("", "_lower", "_upper")]
-        columns = {known.series_column: series, known.time_column: times}
+        names = [name + end for name in metadata.targets for end in ("", "_lower", "_upper")]
+        columns = {metadata.series_column: series, metadata.time_column: times}
         columns |= dict(zip(names, numbers.flatten(1).T.numpy(), strict=True))
         columns.pop(None, None)  # there is one series
         write_predictions(Path(path), columns)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from litlab.data.files import Frame
-from litlab.data.target import TargetMetadata
+from litlab.data.target_metadata import TargetMetadata
 
 CALENDAR = ("minute", "hour", "weekday", "day", "month")
 
@@ -93,8 +93,8 @@ class SeriesMetadata(TargetMetadata):
     def num_targets(self) -> int:
         return len(self.targets)
 
-    def lay_out(self, table: Frame) -> list[Tensor]:
-        """Lay rows out as a deployed model takes them.
+    def arrange_inputs(self, table: Frame) -> list[Tensor]:
+        """Arrange rows as a deployed model takes them.
 
         Args:
             table: As of `Series`.

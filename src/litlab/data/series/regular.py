@@ -30,12 +30,12 @@ class Series:
         table: Targets, float64, and covariates; the index has the name of the series and the time
             of each row.
         made_up: The index of the rows in which a target is interpolated.
-        known: What the columns are, the step, and which covariates are constant in each series.
+        metadata: What the columns are, the step, and which covariates are constant in each series.
     """
 
     table: Frame
     made_up: Any
-    known: SeriesMetadata
+    metadata: SeriesMetadata
 
     @property
     def times(self) -> Any:
@@ -47,7 +47,7 @@ class Series:
 
 def read_series(
     raw: Frame,
-    known: SeriesMetadata,
+    metadata: SeriesMetadata,
     where: str,
     *,
     form: FileFormat | None = None,
@@ -63,7 +63,7 @@ def read_series(
 
     Args:
         raw: As of `read_cells`.
-        known: What the columns are.
+        metadata: What the columns are.
         where: What messages call the file.
         form: How its cells are written; None: as those of the training file.
         gaps: Whether missing rows and values are errors or interpolated linearly.
@@ -76,10 +76,14 @@ def read_series(
         UserError: A column is missing or holds no numbers, or the rows make no regular series, or
             are too few.
     """
-    rows = known.read(raw, where, form, bad_rows)
-    times = rows[known.time_column]
-    names = pd.Series("", rows.index) if known.series_column is None else rows[known.series_column]
-    told, static = rows[known.covariate_columns], known.static
+    rows = metadata.read(raw, where, form, bad_rows)
+    times = rows[metadata.time_column]
+    names = (
+        pd.Series("", rows.index)
+        if metadata.series_column is None
+        else rows[metadata.series_column]
+    )
+    told, static = rows[metadata.covariate_columns], metadata.static
     if static is None:
         varies = told.groupby(names.to_numpy()).nunique(dropna=False).max() > 1
         static = list(told.columns[~varies]) if names.nunique() > 1 else []
@@ -89,10 +93,10 @@ def read_series(
     rows[texts] = rows[texts].fillna("")
 
     # Each series is on a grid of its own
-    columns = [*known.targets, *known.covariate_columns]
+    columns = [*metadata.targets, *metadata.covariate_columns]
     parts = dict(list(rows[columns].groupby(names, sort=False)))
     longest = max(parts.values(), key=len)
-    freq = known.freq or _find_step(times[longest.index], where)
+    freq = metadata.freq or _find_step(times[longest.index], where)
     grids = {
         name: _lay_on_grid(part, times[part.index], freq, bad_rows, where, ahead, name)
         for name, part in parts.items()
@@ -103,12 +107,12 @@ def read_series(
         table[static] = of_series.ffill().groupby(level=0, sort=False).bfill()
 
     # Behind the last target of a series is the future, of which nothing is made up
-    is_past = _reach_back(table[known.targets].notna().any(axis=1))
+    is_past = _reach_back(table[metadata.targets].notna().any(axis=1))
     if not ahead and not is_past.all():
         rank_zero_info(
             f"{where}: rows behind the last one with a target are left out: {(~is_past).sum():,}"
         )
-    made_up = table.index[table[known.targets].isna().any(axis=1)]
+    made_up = table.index[table[metadata.targets].isna().any(axis=1)]
     numbers = table.select_dtypes("number")
     filled = _fill_gaps(numbers, is_past, gaps, where, ahead)
     table[numbers.columns] = filled
@@ -120,7 +124,7 @@ def read_series(
 
     # What is too short is named
     sizes = is_whole.groupby(level=0, sort=False).sum()
-    least = known.context_length + (0 if ahead else known.horizon)
+    least = metadata.context_length + (0 if ahead else metadata.horizon)
     short = sizes[sizes < least]
     if len(short):
         counts = [f"{name or 'the series'} has {size:,}" for name, size in short.items()]
@@ -130,7 +134,7 @@ def read_series(
             raise UserError(f"{summary}; give more{smaller}")
         rank_zero_info(f"warning: {summary}; what is too short is left out")
     table = table[is_whole | is_next].drop(index=short.index, level=0)
-    return Series(table, made_up, replace(known, freq=freq, static=static))
+    return Series(table, made_up, replace(metadata, freq=freq, static=static))
 
 
 def _reach_back(is_there: Cells) -> Cells:
@@ -256,12 +260,12 @@ def _fill_gaps(numbers: Frame, is_past: Cells, gaps: Gaps, where: str, ahead: in
     return filled.where(is_past, numbers)
 
 
-def read_last_rows(raw: Frame, known: SeriesMetadata, where: str, **options: Any) -> Series:
+def read_last_rows(raw: Frame, metadata: SeriesMetadata, where: str, **options: Any) -> Series:
     """Read the rows that forecasts are made from.
 
     Args:
         raw: As of `read_cells`.
-        known: Metadata of the checkpoint.
+        metadata: Metadata of the checkpoint.
         where: What messages call the file.
         **options: form, gaps and bad_rows, as of `read_series`.
 
@@ -273,16 +277,16 @@ def read_last_rows(raw: Frame, known: SeriesMetadata, where: str, **options: Any
         UserError: It is wrong, too short, lacks covariates of the future, or is not like that of
             the training.
     """
-    past, horizon = known.context_length, known.horizon
-    series = read_series(raw, known, where, ahead=horizon, **options)
+    past, horizon = metadata.context_length, metadata.horizon
+    series = read_series(raw, metadata, where, ahead=horizon, **options)
     of_series = series.table.groupby(level=0, sort=False)
-    lacking = of_series[known.covariate_columns].tail(horizon).isna()
+    lacking = of_series[metadata.covariate_columns].tail(horizon).isna()
     if lacking.any(axis=None):
         name, time, column = lacking.stack().idxmax()
         raise UserError(
             f"{where}: {column!r} of {time} is missing{f' in {name}' if name else ''}; give it for "
-            f"the {horizon} rows that follow the last one, in rows without {known.targets[0]!r}"
+            f"the {horizon} rows that follow the last one, in rows without {metadata.targets[0]!r}"
         )
     return replace(
-        series, table=of_series.tail(past + horizon).fillna(dict.fromkeys(known.targets, 0.0))
+        series, table=of_series.tail(past + horizon).fillna(dict.fromkeys(metadata.targets, 0.0))
     )

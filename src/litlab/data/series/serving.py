@@ -30,12 +30,12 @@ class SeriesServing(Serving):
 
     def __init__(self, metadata: SeriesMetadata) -> None:
         count, horizon, columns = metadata.context_length, metadata.horizon, len(metadata.targets)
-        what = "the last rows, a column for each target"
-        inputs = [TensorSpec("past", "float64", (BATCH, count, columns), what)]
+        meaning = "the last rows, a column for each target"
+        inputs = [TensorSpec("past", "float64", (BATCH, count, columns), meaning)]
         if metadata.covariates:
-            what = f"of past and future rows: {', '.join(metadata.features)}"
+            meaning = f"of past and future rows: {', '.join(metadata.features)}"
             shape = (BATCH, count + horizon, metadata.num_covariates)
-            inputs.append(TensorSpec("covariates", "float64", shape, what))
+            inputs.append(TensorSpec("covariates", "float64", shape, meaning))
         outputs = {
             "forecast": "the rows that follow, in the units of the past",
             "lower": "lower end of the interval; NaN where the run has none",
@@ -43,7 +43,8 @@ class SeriesServing(Serving):
         }
         shape = (BATCH, horizon, columns)
         super().__init__(
-            inputs, [TensorSpec(name, "float64", shape, what) for name, what in outputs.items()]
+            inputs,
+            [TensorSpec(name, "float64", shape, meaning) for name, meaning in outputs.items()],
         )
         self.metadata = metadata
         # Angles and categories stay as they are
@@ -86,20 +87,20 @@ class SeriesServing(Serving):
 
         The context is what an answer repeats, and the times that follow.
         """
-        known = self.metadata
-        count, name = known.context_length, known.series_column
+        metadata = self.metadata
+        count, name = metadata.context_length, metadata.series_column
         # A series needs no name, but where that is a covariate
-        optional = None if name in known.covariates else name
-        cells = read_rows(sent, known, "series", MOST_ROWS, optional)
+        optional = None if name in metadata.covariates else name
+        cells = read_rows(sent, metadata, "series", MOST_ROWS, optional)
         is_named = name in cells
         if name and not is_named:
             cells[name] = "the series"
-        series = read_last_rows(cells, known, "series")
+        series = read_last_rows(cells, metadata, "series")
         names = series.table.index.unique(0)
         if len(names) > 1:
             raise UserError(f"series: there are {len(names)} of them; send one at a time")
 
-        rows, *told = (part.numpy() for part in known.lay_out(series.table))
+        rows, *told = (part.numpy() for part in metadata.arrange_inputs(series.table))
         times = series.times.astype(str).tolist()
         past = {"times": times[:count], "values": self._name_columns(rows[:count])}
         context = {name: names[0]} if is_named else {}
@@ -110,15 +111,15 @@ class SeriesServing(Serving):
         """Return a wave around the mean of each column, and where columns are told what is usual
         in them.
         """
-        known = self.metadata
-        told = {name: mean for name, (mean, _) in known.numbers.items()}
-        told |= {name: texts[0] for name, texts in known.categories.items()}
-        zone = next(column.zone for column in known.columns if column.kind == "time")
-        waves = np.sin(np.arange(known.context_length))[:, None] * known.scale + known.mean
-        rows = [*waves.tolist(), *[[None] * known.num_targets] * known.horizon]
-        times = make_times(zone, known.form, len(rows), known.freq)
+        metadata = self.metadata
+        told = {name: mean for name, (mean, _) in metadata.numbers.items()}
+        told |= {name: texts[0] for name, texts in metadata.categories.items()}
+        zone = next(column.zone for column in metadata.columns if column.kind == "time")
+        waves = np.sin(np.arange(metadata.context_length))[:, None] * metadata.scale + metadata.mean
+        rows = [*waves.tolist(), *[[None] * metadata.num_targets] * metadata.horizon]
+        times = make_times(zone, metadata.form, len(rows), metadata.freq)
         return [
-            {known.time_column: time, **told, **dict(zip(known.targets, row, strict=True))}
+            {metadata.time_column: time, **told, **dict(zip(metadata.targets, row, strict=True))}
             for time, row in zip(times, rows, strict=True)
         ]
 

@@ -17,7 +17,7 @@ _MOST_ROWS = 5_000  # rows that are looked at for columns which tell the target
 
 
 def score_baselines(
-    train: Frame, test: Frame, known: TabularMetadata
+    train: Frame, test: Frame, metadata: TabularMetadata
 ) -> dict[str, dict[str, float]]:
     """Score simple methods on the test rows.
 
@@ -27,28 +27,28 @@ def score_baselines(
     Args:
         train: The training rows, as `TabularData` reads them.
         test: The test rows.
-        known: Columns and classes.
+        metadata: Columns and classes.
 
     Returns:
         For the mean or most frequent class, and for boosting, their test metrics, as `scores` names
         them.
     """
-    is_category = [False] * len(known.numbers) + [True] * len(known.categories)
+    is_category = [False] * len(metadata.numbers) + [True] * len(metadata.categories)
     options: Any = {"categorical_features": is_category, "random_state": 0}
-    if known.task == "classification":
+    if metadata.task == "classification":
         boosting: Any = HistGradientBoostingClassifier(**options)
     else:  # a label's probability is the mean of its zeros and ones
         boosting = MultiOutputRegressor(HistGradientBoostingRegressor(**options))
 
-    inputs, test_inputs = _lay_out(train, known), _lay_out(test, known)
-    target, truth = known.target.encode(train), known.target.encode(test)
+    inputs, test_inputs = _arrange_inputs(train, metadata), _arrange_inputs(test, metadata)
+    target, truth = metadata.target.encode(train), metadata.target.encode(test)
     predicted = boosting.fit(inputs, target).predict(test_inputs).reshape(truth.shape)
-    guess = known.target.score_guess(target, truth)
-    return guess | {"gradient boosting": known.target.score(predicted, truth)}
+    guess = metadata.target.score_guess(target, truth)
+    return guess | {"gradient boosting": metadata.target.score(predicted, truth)}
 
 
-def _lay_out(rows: Frame, known: TabularMetadata) -> np.ndarray:
-    numbers, categories = known.lay_out(rows)
+def _arrange_inputs(rows: Frame, metadata: TabularMetadata) -> np.ndarray:
+    numbers, categories = metadata.arrange_inputs(rows)
     return np.hstack([numbers, np.where(categories < _MOST_CATEGORIES, categories, 0)])
 
 

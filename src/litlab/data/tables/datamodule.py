@@ -11,9 +11,9 @@ from torch.utils.data import TensorDataset
 from litlab.data.columns import refuse_dates
 from litlab.data.files import Frame, UserFile, check_columns, name_source
 from litlab.data.generated import make_customers
-from litlab.data.own import OwnData, Table
 from litlab.data.split import SPLITS
 from litlab.data.tables.serving import TabularMetadata, TabularServing, measure, split_dates
+from litlab.data.user_data import Table, UserData
 from litlab.types import PositiveInt
 
 
@@ -36,7 +36,7 @@ class EncodedRows(TensorDataset):
         return (inputs, *target) if target else inputs
 
 
-class TabularData(OwnData):
+class TabularData(UserData):
     """Rows of numbers and categories with a target to classify or regress: your own file, or
         generated.
 
@@ -62,7 +62,7 @@ class TabularData(OwnData):
         dates: Columns of dates, which become numbers: year, month, weekday, and days since 1970.
         ignore: Columns that are left out.
         batch_size: Rows per batch and process.
-        **options: What reads and splits the rows, as of `OwnData`.
+        **options: What reads and splits the rows, as of `UserData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or wrong.
@@ -101,7 +101,7 @@ class TabularData(OwnData):
         """The rows of all splits, and what the columns are.
 
         Raises:
-            UserError: As `read_cells` and `OwnData.fit_table`.
+            UserError: As `read_cells` and `UserData.fit_table`.
         """
         settings, where = self.hparams, name_source(self.path, "data.path")
         source = make_customers(self.targets) if self.generated else self.path
@@ -121,9 +121,9 @@ class TabularData(OwnData):
     @property
     def description(self) -> str:
         """The table in one line; with the numbers of rows after `setup`."""
-        known = self.known
-        inputs = f"{len(known.numbers)} numbers and {len(known.categories)} categories"
-        return self.describe(f"rows of {inputs}, {known.task} of {', '.join(known.targets)}")
+        metadata = self.facts
+        inputs = f"{len(metadata.numbers)} numbers and {len(metadata.categories)} categories"
+        return self.describe(f"rows of {inputs}, {metadata.task} of {', '.join(metadata.targets)}")
 
     @property
     def fingerprint(self) -> str:
@@ -153,16 +153,16 @@ class TabularData(OwnData):
 
     def samples(self, split: str) -> EncodedRows:
         rows = self._table.rows(split)
-        return self._encode(rows, torch.from_numpy(self.known.target.encode(rows)))
+        return self._encode(rows, torch.from_numpy(self.facts.target.encode(rows)))
 
     def _encode(self, rows: Frame, *target: Tensor) -> EncodedRows:
-        numbers, categories = map(torch.tensor, self.known.lay_out(rows))
+        numbers, categories = map(torch.tensor, self.facts.arrange_inputs(rows))
         tensors = [*self.serving().encode(numbers, categories).values(), *target]
         device = self.choose_device(sum(tensor.nbytes for tensor in tensors))
         return EncodedRows(*(tensor.to(device) for tensor in tensors))
 
     def labels(self, split: str) -> Tensor | None:
-        target = self.known.target.encode(self._table.rows(split))
+        target = self.facts.target.encode(self._table.rows(split))
         return torch.from_numpy(target) if self.class_names else None
 
     def serving(self) -> TabularServing:
@@ -174,7 +174,7 @@ class TabularData(OwnData):
         """
         from litlab.data.tables.baselines import score_baselines
 
-        return score_baselines(self._table.rows("train"), self._table.rows("test"), self.known)
+        return score_baselines(self._table.rows("train"), self._table.rows("test"), self.facts)
 
     # ---- prediction
 

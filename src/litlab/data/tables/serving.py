@@ -13,9 +13,10 @@ from torch import Tensor
 
 from litlab.data.columns import Column
 from litlab.data.files import Cells, Frame
-from litlab.data.own import Table
 from litlab.data.serving import BATCH, Sample, Serving, TensorSpec, make_times, read_rows
-from litlab.data.target import LARGEST, TargetMetadata
+from litlab.data.target import LARGEST
+from litlab.data.target_metadata import TargetMetadata
+from litlab.data.user_data import Table
 from litlab.errors import UserError
 from litlab.util.text import add_to_list
 
@@ -65,8 +66,8 @@ class TabularMetadata(TargetMetadata):
     def num_numbers(self) -> int:
         return len(self.numbers) + len(self.indicated)
 
-    def lay_out(self, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
-        """Lay the inputs of some rows out as a deployed model takes them.
+    def arrange_inputs(self, rows: Frame) -> tuple[np.ndarray, np.ndarray]:
+        """Arrange the inputs of some rows as a deployed model takes them.
 
         Args:
             rows: As of `read_inputs`.
@@ -182,10 +183,10 @@ class TabularServing(Serving):
 
     def __init__(self, metadata: TabularMetadata) -> None:
         numbers, categories = (BATCH, len(metadata.numbers)), (BATCH, len(metadata.categories))
-        what = "places in `categories`, from 1; 0 for another one"
+        meaning = "places in `categories`, from 1; 0 for another one"
         inputs = [
             TensorSpec("numbers", "float64", numbers, "columns `numbers`, NaN where missing"),
-            TensorSpec("categories", "int64", categories, what),
+            TensorSpec("categories", "int64", categories, meaning),
         ]
         super().__init__(inputs, [metadata.target.spec()])
         self.metadata = metadata
@@ -211,21 +212,21 @@ class TabularServing(Serving):
 
     def read(self, sent: Any) -> Sample:
         """Read one row or more."""
-        known = self.metadata
-        rows = known.read(read_rows(sent, known, "rows", MOST_ROWS), "rows")
+        metadata = self.metadata
+        rows = metadata.read(read_rows(sent, metadata, "rows", MOST_ROWS), "rows")
         if isinstance(sent, list) and len(rows) < len(sent):  # each is to get an answer
             raise UserError("rows: in one of them everything is null; give a value")
-        return Sample(known.lay_out(rows))
+        return Sample(metadata.arrange_inputs(rows))
 
     def sample_request(self) -> list[dict[str, Any]]:
         """Return a row of means and most frequent categories."""
-        known = self.metadata
-        values = dict(zip(known.numbers, known.mean, strict=True))
-        values |= {name: texts[0] for name, texts in known.categories.items()}
-        for column in known.columns:
+        metadata = self.metadata
+        values = dict(zip(metadata.numbers, metadata.mean, strict=True))
+        values |= {name: texts[0] for name, texts in metadata.categories.items()}
+        for column in metadata.columns:
             if column.kind == "time":
-                (values[column.name],) = make_times(column.zone, known.form)
-        return [{column.name: values[column.name] for column in known.columns}]
+                (values[column.name],) = make_times(column.zone, metadata.form)
+        return [{column.name: values[column.name] for column in metadata.columns}]
 
     def answer(self, outputs: Mapping[str, np.ndarray], context: dict[str, Any]) -> dict[str, Any]:
         rows = next(iter(outputs.values()))

@@ -1,7 +1,6 @@
 """Texts and their classes, for training, evaluation and prediction."""
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
@@ -12,16 +11,15 @@ import numpy as np
 import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from litlab.data.files import Frame, Source, UserFile, check_file, name_source
 from litlab.data.generated import TEXT_CLASSES, make_corpus
-from litlab.data.images.augment import uniform
-from litlab.data.own import OwnData, Table
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS
 from litlab.data.store import fill_cache
-from litlab.data.target import Classes, TargetMetadata
+from litlab.data.target import Classes
+from litlab.data.target_metadata import TargetMetadata
+from litlab.data.text.batches import TokenizedTexts
 from litlab.data.text.serving import TextMetadata, TextServing
 from litlab.data.text.tokenizer import (
     KINDS,
@@ -30,6 +28,7 @@ from litlab.data.text.tokenizer import (
     load_tokenizer,
     train_tokenizer,
 )
+from litlab.data.user_data import Table, UserData
 from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 from litlab.util.text import plural
@@ -41,66 +40,7 @@ _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
 
 
-class TokenizedTexts(Dataset[Any]):
-    """Texts of one split; indexed by a tensor, it returns a padded batch.
-
-    It tells how many texts are not read as a whole.
-
-    Args:
-        part: ``lengths`` and ``ids``, as `encode` returns them, and perhaps ``labels``, int64 of
-            shape (texts,).
-        known: What is known of the texts.
-        split: The split, or "predict".
-    """
-
-    # Of the loader that has this copy: in training, its epochs choose a piece of longer texts
-    sampler: Any = None
-
-    def __init__(self, part: Mapping[str, Any], known: TextMetadata, split: str) -> None:
-        self.part, lengths = part, part["lengths"]
-        self.both_ends, self.padding = known.both_ends, known.padding
-        self.most = known.max_tokens if split == "train" else known.longest
-        self.whole = lengths
-        self.begins = lengths.cumsum(0) - lengths
-        self.lengths = lengths.clamp(max=self.most).numpy()
-        longer = int((lengths > known.max_tokens).sum())
-        if longer:
-            rank_zero_info(
-                f"longer than data.max_tokens ({known.max_tokens}): {longer:,} of {len(lengths):,} "
-                f"{split} texts; data.long_texts is {known.long_texts}"
-            )
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, index: Tensor) -> Any:
-        """Take a batch, by the numbers of the texts, int64 of shape (batch,), or these plus a
-        multiple of their number.
-
-        Returns:
-            A dict with ``ids``, int64 of shape (batch, time), padding where a text has ended; with
-            labels, that dict and int64 (batch,).
-        """
-        numbers = index % len(self)
-        whole = self.whole[numbers]
-        lengths = whole.clamp(max=self.most)[:, None]
-        surplus = whole[:, None] - lengths  # tokens that are not read
-        steps = torch.arange(int(lengths.max()))
-
-        # A piece from anywhere in training, or beginning and end; else the beginning
-        skipped = torch.zeros_like(surplus)
-        if self.both_ends and getattr(self.sampler, "train", False):
-            (draws,) = uniform(index, self.sampler.seed, self.sampler.epoch, "piece")
-            skipped = (draws[:, None] * (surplus + 1)).long()
-        elif self.both_ends:
-            skipped = surplus * (steps >= self.most // 2)
-        places = self.begins[numbers, None] + skipped + steps
-        ids = self.part["ids"][places.clamp(max=len(self.part["ids"]) - 1)].long()
-        inputs = {"ids": ids.masked_fill(steps >= lengths, self.padding)}
-        return (inputs, self.part["labels"][numbers]) if "labels" in self.part else inputs
-
-
-class TextData(OwnData):
+class TextData(UserData):
     """Texts with a class, numbers or labels each: your own file, a public data set (in subclasses),
     or generated.
 
@@ -134,7 +74,7 @@ class TextData(OwnData):
         fallback: `generated` uses made-up texts where a public set can't be downloaded, and says
             so; null stops there.
         cache_dir: Folder for the tokenised texts.
-        **options: What is predicted, read and split, as of `OwnData`.
+        **options: What is predicted, read and split, as of `UserData`.
 
     Raises:
         UserError: A value is not valid; later: the data is missing or can't be used.
@@ -189,21 +129,21 @@ class TextData(OwnData):
         if self.public is None or self.dataset is not None:
             return super().survey()
         told = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
-        known = {
+        values = {
             "tokenizer": "",
             "padding": PADDING,
             "generated": False,
             **told,
             **self._pretrained_tokenizer,
         }
-        return TextMetadata(target=Classes(["label"], list(self.public.class_names)), **known)
+        return TextMetadata(target=Classes(["label"], list(self.public.class_names)), **values)
 
     @property
     def description(self) -> str:
         """The data set in one line; with the numbers of texts after `setup`."""
         vocabulary = f"a vocabulary of up to {self.vocab_size:,}"
         return self.describe(
-            f"texts of up to {self.max_tokens} tokens, {self.known.target.summary}, {vocabulary}"
+            f"texts of up to {self.max_tokens} tokens, {self.facts.target.summary}, {vocabulary}"
         )
 
     # ---- from raw texts to token ids in a cache
@@ -263,8 +203,8 @@ class TextData(OwnData):
                 texts, labels = part[TEXT].tolist(), torch.from_numpy(table.target.encode(part))
                 encoded = encode(tokens["tokenizer"], texts)
                 splits[split] = {**encoded, **_pack(texts), "labels": labels}
-        known = TargetMetadata(**self.describe_columns(table)).state_dict()
-        metadata = {**known, "generated": self.generated, **tokens}
+        described = TargetMetadata(**self.describe_columns(table)).state_dict()
+        metadata = {**described, "generated": self.generated, **tokens}
         torch.save({"metadata": metadata, "splits": splits}, folder / "texts.pt")
 
     def open(self, stage: str | None) -> TextMetadata:
@@ -285,8 +225,8 @@ class TextData(OwnData):
             names = TEXT_CLASSES if self.dataset else list(self.public.class_names)
             corpus = make_corpus(len(names)) if self.generated else self.public.read(self.path)
             outcomes = corpus[["label"]].map(names.__getitem__).astype("string")
-            labels, given = corpus["label"].to_numpy(), corpus["split"].to_numpy()
-            split = self.split.divide(corpus, labels, given)
+            labels, predefined = corpus["label"].to_numpy(), corpus["split"].to_numpy()
+            split = self.split.divide(corpus, labels, predefined)
             inputs = corpus[["text"]].set_axis([TEXT], axis=1)
             return Table(inputs, outcomes, split, {}, Classes(["label"], names))
 
@@ -294,13 +234,13 @@ class TextData(OwnData):
         for split, file in self.files.items():
             raw = self.read_cells(file, "data.path")
             # Where there are two files, a row is one of a file
-            place = f"{name_source(file, split)}:" if len(self.files) > 1 else ""
-            parts[split] = raw.set_axis([f"{place}{row}" if place else row for row in raw.index])
-        given = np.repeat(list(parts), [len(raw) for raw in parts.values()])
+            prefix = f"{name_source(file, split)}:" if len(self.files) > 1 else ""
+            parts[split] = raw.set_axis([f"{prefix}{row}" if prefix else row for row in raw.index])
+        predefined = np.repeat(list(parts), [len(raw) for raw in parts.values()])
         where = name_source(self.path, "data.path")
         columns = self.hparams["text_columns"]
         table = self.fit_table(
-            pd.concat(parts.values()), dict.fromkeys(columns, "text"), where, given
+            pd.concat(parts.values()), dict.fromkeys(columns, "text"), where, predefined
         )
         return replace(table, inputs=join_texts(table.inputs, columns))
 
@@ -389,7 +329,7 @@ class TextData(OwnData):
         from sklearn.pipeline import make_pipeline
         from sklearn.svm import LinearSVC
 
-        train, test, target = self._parts["train"], self._parts["test"], self.known.target
+        train, test, target = self._parts["train"], self._parts["test"], self.facts.target
         learned, truth = train["labels"].numpy(), test["labels"].numpy()
         words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", sublinear_tf=True)
         methods: dict[str, Any] = {

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from litlab.data.serving import BATCH, TIME, Sample, Serving, TensorSpec
-from litlab.data.target import TargetMetadata
+from litlab.data.target_metadata import TargetMetadata
 from litlab.data.text.tokenizer import UNKNOWN, cut_text, encode
 from litlab.errors import UserError
 
@@ -65,20 +65,20 @@ class TextServing(Serving):
     text_files = {"tokenizer": TOKENIZER}  # noqa: RUF012 - as of `Serving`
 
     def __init__(self, metadata: TextMetadata) -> None:
-        what = (
+        meaning = (
             f"token ids of {TOKENIZER}, {metadata.padding} behind the end of a text; an empty text "
             f"is one {UNKNOWN}"
         )
-        inputs = [TensorSpec("ids", "int64", (BATCH, TIME), what)]
+        inputs = [TensorSpec("ids", "int64", (BATCH, TIME), meaning)]
         super().__init__(inputs, [metadata.target.spec()], {TIME: metadata.longest})
         self.metadata = metadata
 
     def encode(self, *raw: Tensor) -> dict[str, Tensor]:
         (ids,) = raw
-        known = self.metadata
+        metadata = self.metadata
         return {
-            "ids": F.pad(ids, (0, known.max_tokens), value=known.padding)
-            if known.both_ends
+            "ids": F.pad(ids, (0, metadata.max_tokens), value=metadata.padding)
+            if metadata.both_ends
             else ids
         }
 
@@ -87,11 +87,11 @@ class TextServing(Serving):
         content = sent.encode() if isinstance(sent, str) else sent  # fails on halves of characters
         if not isinstance(content, bytes) or not content.strip():
             raise UserError("text: it is empty, or no text; send one")
-        known = self.metadata
+        metadata = self.metadata
         text = unicodedata.normalize("NFC", content.decode("utf-8-sig")).strip()
-        ids = encode(known.tokenizer, [text])["ids"].long()
-        context = {"tokens": len(ids), "tokens_read": min(len(ids), known.longest)}
-        return Sample([cut_text(ids, known.longest, known.both_ends).numpy()[None]], context)
+        ids = encode(metadata.tokenizer, [text])["ids"].long()
+        context = {"tokens": len(ids), "tokens_read": min(len(ids), metadata.longest)}
+        return Sample([cut_text(ids, metadata.longest, metadata.both_ends).numpy()[None]], context)
 
     def sample_request(self) -> str:
         return "a text of a few words"

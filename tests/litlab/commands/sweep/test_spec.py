@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from litlab.commands.sweep.spec import Entry, list_corners, list_points, make_overlay, read_spec
+from litlab.commands.sweep.space import Entry, list_corners, list_points, make_overlay
+from litlab.commands.sweep.spec import read_spec
 from litlab.commands.sweep.study import open_storage
 from litlab.errors import UserError
 

@@ -45,7 +45,7 @@ def test_to_the_end_and_further(sweep, children):
     assert not list(victim.iterdir())
     runs = sorted(folder.glob("*/seed_0/version_*"))
     assert [path.parts[-3] for path in runs] == ["trial_0000", "trial_0001"]
-    assert [RunFolder(path).state()["status"] for path in runs] == ["finished"] * 2
+    assert [RunFolder(path).read_state()["status"] for path in runs] == ["finished"] * 2
 
     best = folder / "best.yaml"
     assert set(yaml.safe_load(best.read_text())) == {"model.hidden_size", "model.optimizer.lr"}

@@ -8,7 +8,7 @@ from torchvision.transforms import v2
 
 from litlab.data import Augment
 from litlab.data.images.shards import write_shards
-from litlab.data.module import LoaderError
+from litlab.errors import LoaderError
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.data.conftest import prepared
 from tests.litlab.data.images.conftest import write_image

@@ -54,7 +54,7 @@ def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up
     series = read(times[rows], columns, gaps="interpolate")
     assert summary in said[0]
     assert series.made_up.get_level_values(1).equals(times[made_up])
-    assert series.known.freq == freq
+    assert series.metadata.freq == freq
     np.testing.assert_allclose(series.table["load"], values)
     assert (series.times == times).all()
 

@@ -59,7 +59,7 @@ def test_a_checkpoint_of_other_data_is_refused(make):
         ({"ignore": ["age"]}, "numbers"),
         ({"ignore": ["city"]}, "category"),
     ):
-        assert f"trained with {facts}" in refusal(make().known.check_same, make(**options).known)
+        assert f"trained with {facts}" in refusal(make().facts.check_same, make(**options).facts)
 
 
 def test_baselines_of_numbers_and_many_categories(make):

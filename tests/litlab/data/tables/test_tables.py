@@ -52,17 +52,17 @@ def test_types_of_columns(make):
     frame["level"] = pd.Categorical([0, 1] * 50)
     data = TabularData(path=frame, target="garden", categories=["zip"])
     assert "path" not in data.hparams  # a frame can't be in a checkpoint
-    assert data.known.numbers == ["size", "age", "price"]
-    assert set(data.known.categories["zip"]) == {"50001", "50002"}
-    assert list(data.known.categories) == ["city", "kind", "zip", "level"]
+    assert data.facts.numbers == ["size", "age", "price"]
+    assert set(data.facts.categories["zip"]) == {"50001", "50002"}
+    assert list(data.facts.categories) == ["city", "kind", "zip", "level"]
     assert data.class_names == ["False", "True"]
     # Nor are `2019_20`, which was read as 201920, and `<=3cm`, a broken number whose advice asked
     # for other columns.
     cells = {"season": ["2019_20", "1_1"] * 50, "width": ["<=3cm", ">3cm", "4", "4"] * 25}
-    known = make(make_houses().assign(**cells, floor=[5, None] * 50), categories=["age"]).known
-    assert list(known.categories) == ["age", "city", "kind", "season", "width", "floor"]
-    assert set(known.categories["season"]) == {"2019_20", "1_1"}
-    assert (known.numbers, known.categories["floor"]) == (["size"], ["5"])
+    facts = make(make_houses().assign(**cells, floor=[5, None] * 50), categories=["age"]).facts
+    assert list(facts.categories) == ["age", "city", "kind", "season", "width", "floor"]
+    assert set(facts.categories["season"]) == {"2019_20", "1_1"}
+    assert (facts.numbers, facts.categories["floor"]) == (["size"], ["5"])
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_parts_of_a_date_that_are_constant_are_left_out(make, days, parts):
     """They tell nothing, and the others do: that is no reason to leave out the date."""
     frame = make_houses().assign(sold=days.strftime("%Y-%m-%d"))
     data = prepared(make(frame, dates=["sold"]))
-    assert data.known.numbers == ["size", "age", *(f"sold {part}" for part in parts)]
-    numbers, _ = data.known.lay_out(data.read_input(frame.assign(sold="2025-01-02")))
+    assert data.facts.numbers == ["size", "age", *(f"sold {part}" for part in parts)]
+    numbers, _ = data.facts.arrange_inputs(data.read_input(frame.assign(sold="2025-01-02")))
     new = {"year": 2025, "month": 1, "weekday": 3, "days": 20_090}
     assert numbers[0, 2:].tolist() == [new[part] for part in parts]
     constant = make(frame.assign(sold="2024-05-01"), dates=["sold"])
@@ -121,7 +121,7 @@ def test_classes(make):
 def test_columns_that_split(make, fold, setting, unit):
     options = {setting: "unit", "fold": fold, "time_format": "%d/%m/%Y"}
     data = make(make_houses().assign(unit=unit), **options)
-    assert list(data.known.categories) == ["city", "kind"]
+    assert list(data.facts.categories) == ["city", "kind"]
     train, val, test = (rows.index - 2 for rows in data.table.values())
     if setting == "group_column":
         assert sum(len({*unit[rows]}) for rows in (train, val, test)) == len({*unit})

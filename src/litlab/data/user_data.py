@@ -51,7 +51,7 @@ class Table:
         return self.inputs.join(self.outcomes)[self.split == split]
 
 
-class OwnData(ExperimentData):
+class UserData(ExperimentData):
     """A DataModule that reads tables of the user's.
 
     Args:
@@ -138,7 +138,7 @@ class OwnData(ExperimentData):
         self.bad_rows: Policy = bad_rows
 
     def fit_table(
-        self, raw: Frame, kinds: dict[str, Any], where: str, given: np.ndarray | None = None
+        self, raw: Frame, kinds: dict[str, Any], where: str, predefined: np.ndarray | None = None
     ) -> Table:
         """Decide what the cells of the training file mean, read them, and split the rows.
 
@@ -146,7 +146,7 @@ class OwnData(ExperimentData):
             raw: As of `read_cells`.
             kinds: The input columns, and what each is, as of `fit_column`.
             where: What messages call the file.
-            given: As of `split_samples`.
+            predefined: As of `split_samples`.
 
         Raises:
             UserError: A column is missing or wrong, or there are bad rows which may not be left
@@ -171,16 +171,16 @@ class OwnData(ExperimentData):
             raw, columns, self.form, where, remedies=self._find_remedies(kinds), **options
         )
 
-        if given is not None:
-            given = given[raw.index.get_indexer(rows.index)]
+        if predefined is not None:
+            predefined = predefined[raw.index.get_indexer(rows.index)]
 
         first = self.targets[0]
         has_classes = columns[first].kind == "category" and self.task != "labels"
         labels = rows[first].factorize(sort=True)[0] if has_classes else None
-        split = self.split.divide(rows, labels, given)
+        split = self.split.divide(rows, labels, predefined)
         target = self.fit_target(rows, columns, split, where)
-        known = {name: columns[name] for name in inputs}
-        return Table(rows[inputs], rows[self.targets], split, known, target)
+        input_columns = {name: columns[name] for name in inputs}
+        return Table(rows[inputs], rows[self.targets], split, input_columns, target)
 
     def fit_target(
         self, rows: Frame, columns: dict[str, Column], split: np.ndarray, where: str
@@ -241,7 +241,7 @@ class OwnData(ExperimentData):
         """Read the rows that ``predict --input`` names, by the columns of the training file."""
         raw = self.read_cells(source)
         where = name_source(source, "--input")
-        rows = self.known.read(raw, where, self.form, self.bad_rows)
+        rows = self.facts.read(raw, where, self.form, self.bad_rows)
         self.row_names = name_rows(raw.loc[rows.index], self.id_column, "--input")
         return rows
 
@@ -255,7 +255,7 @@ class OwnData(ExperimentData):
         """Write a file with a row per row of `predict_input`: what it is, and what is predicted.
 
         Args:
-            outputs: Of the batches in order, each of shape (batch, name), as of `Target.lay_out`.
+            outputs: Of the batches in order, each of shape (batch, name), as of `Target.tabulate`.
             path: The file; one that is there is replaced.
         """
         predicted = torch.cat([output.cpu() for output in outputs])

@@ -1,0 +1,242 @@
+"""What stands in a cell: nothing, a text or category, or a number; the same value, however it is
+written.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from lightning.pytorch.utilities import rank_zero_info
+
+from litlab.data.files import Cells, FileFormat, Frame
+from litlab.errors import UserError
+from litlab.util.text import some
+
+_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A")
+_SPACES = "\u00a0\u202f\u2009"  # between groups of digits
+_NEEDLESS = r"\s+(?!\d)|(?<![\d\s])\s+|\b0+(?=\d)"  # spaces but between numbers, zeros in front
+# Different numbers that stand for categories
+MOST_CATEGORIES = {"input": 1, "series": 0, "target": 20}
+_CURRENCY = "[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
+_UNITS = (
+    "%|[kmcµ]?[mgl]|km/h|mph|lbs?|oz|ft|in|mi|°[CF]|[smhd]|ms|min|[kMGT]?B|[km]?[WVA]|[kMG]?Hz|px"
+)
+
+
+def is_missing(cells: Cells, form: FileFormat, is_among_numbers: bool = False) -> Cells:
+    words = {*form.missing, *(_WORDS if is_among_numbers else ())}
+    return cells.isna() | (cells.isin(words) if cells.dtype in ("object", "string") else False)
+
+
+# Texts and categories
+
+
+def read_texts(cells: Cells, form: FileFormat, is_category: bool = True) -> Cells:
+    """Return cells as texts in one form of Unicode.
+
+    Args:
+        cells: Of any type.
+        form: How they are written.
+        is_category: Whether what is written differently is to become one text: numbers without
+            needless digits; True and False.
+    """
+    import pandas as pd
+
+    if cells.dtype == "category":
+        cells = cells.astype(cells.cat.categories.dtype)
+    if cells.dtype in ("Int64", "Float64", "boolean"):  # whose `map` makes floats of them
+        cells = cells.astype(object).where(cells.notna(), None)
+    missing = is_missing(cells, form)
+    # By value and type, as True is 1 for a dictionary
+    keys = cells if cells.dtype != "object" else cells.map(lambda cell: (type(cell), cell))
+    write = partial(_write_category, form=form) if is_category else _write_text
+    names = {
+        key: write(key[1] if isinstance(key, tuple) else key) for key in keys[~missing].unique()
+    }
+    texts: Cells = keys.where(~missing).map(names, na_action="ignore")
+    kind: Any = pd.StringDtype()
+    return texts.astype(kind)
+
+
+def read_plain(cells: Cells, form: FileFormat) -> Cells:
+    """Return numbers or times as they are written."""
+    texts = read_texts(cells, FileFormat(), is_category=False)
+    return texts.mask(is_missing(cells, form, is_among_numbers=True))
+
+
+def _write_text(cell: Any) -> str:
+    import numpy as np
+
+    if isinstance(cell, float | np.floating):
+        return np.format_float_positional(cell, trim="-")  # 205.0 is 205
+    return unicodedata.normalize("NFC", str(cell))
+
+
+def _write_category(cell: Any, form: FileFormat) -> str:
+    text = _write_text(cell)
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    # Of a number no needless digits; 01 is none, and 1e5 may be a code
+    number = re.fullmatch(
+        rf"([+-]?)(0|[1-9]\d*)(?:\{form.decimal}(\d+))?", _remove_groups(text, form)
+    )
+    if number is None or not isinstance(cell, str):
+        return text
+    sign, whole, fraction = number.groups("")
+    fraction = fraction.rstrip("0")
+    return "-" * (sign == "-") + whole + f".{fraction}" * bool(fraction)
+
+
+def warn_of_likeness(texts: Cells, where: str) -> None:
+    """Warn of categories that look the same: in other case, with zeros in front, with spaces."""
+    counts = texts.value_counts()
+    alike: dict[str, list[str]] = {}
+    for text in counts.index:
+        plain = unicodedata.normalize("NFKC", text).casefold()
+        alike.setdefault(re.sub(_NEEDLESS, "", plain), []).append(text)
+    pairs = [group for group in alike.values() if len(group) > 1]
+    if pairs:
+        shown = " and ".join(f"{text!r} ({counts[text]:,})" for text in pairs[0])
+        more = f", and {len(pairs) - 1} more like that" if len(pairs) > 1 else ""
+        rank_zero_info(
+            f"warning: {where}: column {texts.name!r} has {shown}{more}: they count as different; "
+            "write them alike if they are the same"
+        )
+
+
+def count_unknown(texts: Cells, values: Sequence[str], where: str) -> None:
+    """Say how many cells hold a category that a model does not tell from others."""
+    unknown = texts[texts.notna() & ~texts.isin(values)]
+    if len(unknown):
+        rank_zero_info(
+            f"warning: {where}: in {len(unknown):,} of {len(texts):,} rows column {texts.name!r} "
+            f"has a category that training lacks or has once ({some(unknown.unique().tolist())}): "
+            "it counts as missing"
+        )
+
+
+# Numbers
+
+
+def read_numbers(
+    cells: Cells, form: FileFormat, where: str, is_sure: bool = True, remedy: str = ""
+) -> Cells:
+    """Return cells as float64, NaN where one is missing or no finite number.
+
+    Args:
+        cells: Of any type; what is no number already is read as text.
+        form: How they are written.
+        where: What messages call the file.
+        is_sure: Whether they have to be numbers.
+        remedy: As of `fit_column`.
+
+    Raises:
+        UserError: They are numbers in another form.
+    """
+    numbers = parse_numbers(cells, form)
+    if cells.dtype in ("object", "string"):
+        _check_written(read_plain(cells, form), numbers, form, where, is_sure, remedy)
+    return numbers
+
+
+def parse_numbers(cells: Cells, form: FileFormat) -> Cells:
+    """Return cells as float64, NaN where one is no finite number."""
+    import numpy as np
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells):
+        numbers: Cells = cells.astype("float64")
+        return numbers.where(np.isfinite(numbers))
+
+    missing = is_missing(cells, form, is_among_numbers=True)
+    is_text = cells.dtype == "string"
+    texts = cells if is_text else read_texts(cells, FileFormat(), is_category=False)
+    plain = texts = texts.mask(missing)
+    if form.thousands is not None:
+        plain = texts.map(partial(_remove_groups, form=form), na_action="ignore")
+    if form.decimal == ",":
+        plain = plain.str.replace(".", "?").str.replace(",", ".")
+    if not is_text:  # a number of Excel or JSON is written in no way
+        plain = plain.where(cells.map(lambda cell: isinstance(cell, str)), texts)
+    parsed: Cells = pd.to_numeric(plain, errors="coerce")
+    parsed = parsed.astype("float64")
+    return parsed.where(np.isfinite(parsed))
+
+
+def _remove_groups(text: str, form: FileFormat) -> str:
+    """Return a number without what stands between groups of three digits, if that is so."""
+    sign = form.thousands
+    if sign is None:
+        return text
+    if sign == " ":
+        text = re.sub(f"[{_SPACES}]", " ", text)
+    groups = rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(sign)}\d{{3}})+(?:\{form.decimal}\d+)?"
+    return text.replace(sign, "") if re.fullmatch(groups, text) else text
+
+
+def warn_of_points(cells: Frame, form: FileFormat, where: str) -> None:
+    """Warn where each point in the numbers of a file has three digits behind it: between thousands
+    it would be read, too, and nothing would tell.
+    """
+    grouped = {}
+    for name, texts in cells.select_dtypes(["object", "string"]).items():
+        pointed = [text for text in texts if isinstance(text, str) and "." in text]
+        if not all(re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", text) for text in pointed):
+            return
+        grouped |= {repr(name): pointed[0]} if pointed else {}
+    if grouped and form.decimal == "." and form.thousands is None:
+        rank_zero_info(
+            f"warning: {where}: three digits stand behind every point of {some([*grouped])}, as "
+            f"in {next(iter(grouped.values()))}; if points are between thousands, set "
+            "--data.thousands . --data.decimal ,"
+        )
+
+
+def _check_written(
+    texts: Cells, numbers: Cells, form: FileFormat, where: str, is_sure: bool, remedy: str
+) -> None:
+    """Refuse a column of numbers that are written in another form; say which setting reads it."""
+    wrong = texts[numbers.isna() & texts.notna()]
+    right = texts[numbers.notna()]
+    pointed = right[right.str.contains(form.decimal, regex=False)]
+    is_grouped = pointed.str.fullmatch(rf"[+-]?[1-9]\d{{0,2}}\{form.decimal}\d{{3}}").all()
+    column = f"{where}: column {texts.name!r}"
+    if not len(wrong):
+        return
+
+    example, other = wrong.iloc[0], "," if form.decimal == "." else "."
+    for sign in (other, form.decimal, "'", " ", *_SPACES):
+        # In 1.129.000 the decimal sign can't be one, if it never is elsewhere
+        swaps = sign == form.decimal
+        decimal = other if swaps else form.decimal
+        groups = rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(sign)}\d{{3}})+(?:\{decimal}\d+)?"
+        if not wrong.str.fullmatch(groups).all() or (swaps and not is_grouped):
+            continue
+        name = {"'": '"\'"', ",": ",", ".": "."}.get(sign, "' '")  # as a shell takes it
+        setting = f"--data.thousands {name}" + f" --data.decimal {other}" * swaps
+        whole = example.replace(sign, "")
+        if sign == other and not len(pointed) and wrong.str.count(re.escape(sign)).eq(1).all():
+            raise UserError(
+                f"{column} has numbers such as {example!r}; set {setting} if that is {whole}, "
+                f"--data.decimal {sign} if it is {example.replace(sign, '.')}"
+            )
+        raise UserError(f"{column} has thousands in groups, as {example!r}; set {setting}")
+    if wrong.str.fullmatch(rf"[+-]?\d*\{other}\d+").all() and not len(pointed):
+        raise UserError(
+            f"{column} has another decimal sign, as {example!r}; set --data.decimal {other} or "
+            "write all columns with the same one"
+        )
+
+    # Half of the cells at least: one "5 kg" among numbers is a bad row
+    number = r"[+-]?\d[\d.,' ]*"
+    unit = rf"(?:{_CURRENCY})\s*{number}|{number}\s*(?:{_CURRENCY}|{_UNITS})"
+    has_unit = wrong.str.fullmatch(unit)
+    if has_unit.sum() > len(texts.dropna()) / 2 and (
+        is_sure or wrong.nunique() > MOST_CATEGORIES["target"]
+    ):
+        raise UserError(
+            f"{column} has numbers with a unit, as {example!r}; write the numbers alone"
+            + (f", or add {remedy} if they are none" if remedy else "")
+        )

@@ -1,0 +1,108 @@
+"""Cells as times: what their digits and words stand for, and their UTC offsets."""
+
+import re
+import warnings
+from functools import partial
+from typing import Any, Literal
+
+from litlab.data.cells import read_plain
+from litlab.data.files import Cells, FileFormat
+from litlab.errors import UserError
+
+Zone = Literal["UTC", "wall"]
+
+# Behind a time of day, perhaps with AM or PM: the first group
+_OFFSET = r"(:\d\d(?:\.\d+)?(?:\s*[AaPp]\.?[Mm]\.?)?)\s*(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$"
+# A time of day; a number that is no month of a year, as 2010.05 is
+NO_DATE = r"\d\d?:|\d{4}\.(?!(?:0[1-9]|1[0-2])$)\d+$"
+
+
+def read_times(
+    cells: Cells, form: FileFormat, where: str, zone: Zone | Literal["any"] | None = "any"
+) -> tuple[Cells, Zone | None]:
+    """Read cells as times: any form of ISO 8601, dates whose parts can't be confused, seconds or
+    milliseconds since 1970, the days of a spreadsheet, or years with months as fractions.
+
+    Args:
+        cells: Texts, numbers or times.
+        form: Its `time_format` says how they are written.
+        where: What messages call the file.
+        zone: As of `Column`, of the training file; "any": they are those of the training file.
+
+    Returns:
+        datetime64, NaT where there is no time; and their zone. Times with UTC offsets are in UTC,
+        but where the clock on the wall shows the same in all rows, as at midnight: then as it says,
+        since days are at equal steps there alone.
+
+    Raises:
+        UserError: Day and month could be either way round, or there are UTC offsets here and none
+            in training, or the other way round.
+    """
+    import pandas as pd
+
+    texts = read_plain(cells, form)
+    numbers = _read_clock_numbers(texts)
+    if numbers is not None:
+        return numbers, None
+    clock = texts.str.replace(_OFFSET, r"\1", regex=True)
+    has_offset = clock.ne(texts).fillna(False).astype(bool)
+    if zone != "any" and has_offset.any() != (zone is not None) and zone != "wall":
+        these, those = ("no UTC offsets", "some") if zone else ("UTC offsets", "none")
+        raise UserError(
+            f"{where}: the times in column {cells.name!r} have {these}, and those of the training "
+            f"have {those}; write them alike"
+        )
+    time_format = form.time_format and re.sub(r"\s*%[zZ]$", "", form.time_format)
+    local = _parse_times(clock, time_format, where)
+    if not has_offset.any():
+        return local, None
+    if zone == "wall" or (zone == "any" and local.dt.time.nunique() == 1):
+        return local.where(has_offset), "wall"
+    offset = texts.where(has_offset).str.extract(_OFFSET)[1]
+    offset = offset.str.replace("Z|UTC|GMT", "+00:00", regex=True)
+    written = local.dt.strftime("%Y-%m-%dT%H:%M:%S.%f") + offset
+    return pd.to_datetime(written, format="ISO8601", errors="coerce", utc=True), "UTC"
+
+
+def _read_clock_numbers(texts: Cells) -> Cells | None:
+    """Return times that are written as numbers; None where they are none."""
+    import pandas as pd
+
+    there = texts.dropna()
+    for pattern, unit, origin in (
+        (r"\d{9,10}(\.\d+)?", "s", "unix"),
+        (r"\d{12,13}", "ms", "unix"),
+        (r"[2-7]\d{4}(\.\d+)?", "D", "1899-12-30"),  # of a spreadsheet, 1954 to 2119
+    ):
+        if len(there) and there.str.fullmatch(pattern).all():
+            numbers: Any = pd.to_numeric(texts)
+            return pd.to_datetime(numbers, unit=unit, origin=origin).dt.round("ms")
+    # Years with months as fractions: 1949.5 is July, 1949.083 February
+    if there.str.fullmatch(r"[12]\d{3}(\.\d+)?").all() and "." in "".join(there):
+        years: Any = pd.to_numeric(there)
+        months = 12 * (years - 1970)
+        if months.sub(months.round()).abs().max() < 0.045:  # as of 1949.08
+            times = months.round().to_numpy("int64").astype("datetime64[M]").astype("datetime64[s]")
+            return pd.Series(times, there.index).reindex(texts.index)
+    return None
+
+
+def _parse_times(texts: Cells, time_format: str | None, where: str) -> Cells:
+    import pandas as pd
+
+    if time_format:
+        return pd.to_datetime(texts, format=time_format, errors="coerce")
+    texts = texts.mask(texts.str.match(NO_DATE))
+    times = pd.to_datetime(texts, format="ISO8601", errors="coerce")
+    others = texts[times.isna()]
+    parse: Any = partial(pd.to_datetime, others, format="mixed", errors="coerce")
+    with warnings.catch_warnings(action="ignore"):  # that each is parsed by itself
+        day_first, month_first = parse(dayfirst=True), parse(dayfirst=False)
+    is_unclear = day_first.notna() & (day_first != month_first)
+    unclear = others[is_unclear & ~others.str.match(r"\d{4}\D")]
+    if len(unclear):
+        raise UserError(
+            f"{where}: {unclear.iloc[0]!r} in column {texts.name!r} could be day or month first; "
+            "set --data.time_format, such as '%d/%m/%Y' or '%m/%d/%Y %H:%M'"
+        )
+    return times.fillna(month_first)
