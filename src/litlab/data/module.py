@@ -340,7 +340,7 @@ class ExperimentData(LightningDataModule):
         return self.metadata or self.survey()
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the metadata says: ``data.num_classes`` is ``data.known.num_classes``."""
+        """Return what the metadata says: ``data.num_classes`` is ``data.facts.num_classes``."""
         if hasattr(type(self), name):  # a property has raised this error: it raises it again
             return object.__getattribute__(self, name)
         if is_fact(type(self), name):
