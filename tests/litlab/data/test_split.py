@@ -53,15 +53,16 @@ def test_folds_cover_all_samples_once(options, most):
 
 def test_folds_in_time_have_expanding_windows():
     # Most of one time
-    times, trained, tested = np.concatenate([TIMES, np.full(300, 10)]), set(), set()
+    times, before, covered = np.concatenate([TIMES, np.full(300, 10)]), -1, set()
     for number in range(9):
         split = split_samples(np.full(500, "train"), 0.1, 0.2, times=times, fold=f"{number}/9")
         train, val, test = (times[rows] for rows in find_rows(split))
         assert train.max() < val.min() <= val.max() < test.min()
-        assert (times[split == ""] > test.max()).all()
-        assert {*train, *val} > trained | tested
-        trained, tested = {*train, *val}, {*test}
-    assert max(tested) == 99
+        assert set(times[split == ""]) == {time for time in times if time > test.max()}
+        assert len({*train, *val}) > before
+        assert not covered & {*test}
+        before, covered = len({*train, *val}), covered | {*test}
+    assert max(covered) == 99
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from litlab.errors import UserError
 from litlab.nn.ensemble import Ensemble
 from litlab.tasks import Classifier
 from tests.conftest import BRIEF, ROOT
 from tests.litlab.callbacks.tiny import make_trainer
-from tests.litlab.data.conftest import refusal
 
 SHAPE = (3, 8, 8)
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
@@ -182,10 +182,19 @@ def test_predictions_of_an_ensemble_are_the_mean_of_probabilities():
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"members": 2}, "model.members: all have the same weights and would learn the same"),
-        ({"image_shape": [3, 9, 9]}, "[3, 9, 9] differs from the data's (3, 8, 8); leave it"),
+        (
+            {"network": network(), "members": 2},
+            r"model\.members: all have the same weights and would learn the same",
+        ),
+        (
+            {"image_shape": [3, 9, 9]},
+            r"model.image_shape: \[3, 9, 9\] differs from the data's \(3, 8, 8\); leave it",
+        ),
     ],
 )
 def test_refusals(tmp_path, settings, says):
-    line = refusal(lambda: fitted(Classifier(network(), num_classes=3, **settings), tmp_path))
-    assert says in line
+    any_size = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3)
+    )
+    with pytest.raises(UserError, match=says):
+        fitted(Classifier(**{"network": any_size, "num_classes": 3, **settings}), tmp_path)
