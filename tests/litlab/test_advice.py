@@ -19,6 +19,7 @@ from litlab.data import ImageData, SeriesData, TabularData, TextData
 from litlab.errors import UserError
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.data.conftest import prepared, said  # noqa: F401 - a fixture
+from tests.litlab.runs.conftest import error
 
 ROWS = 60
 NUMBERS = np.random.default_rng(0).uniform(20, 200, ROWS).round(1)
@@ -38,7 +39,7 @@ class Case(NamedTuple):
         source: Columns besides those that all cases have; or a function that fills a folder.
         options: Settings that make the message.
         advice: The settings that are taken from it; a value that is not None stands here instead.
-        look: What is right afterwards is the same as `right`.
+        look: What is right afterwards is the same as `right`: an attribute, or a function's result.
     """
 
     kind: Any
@@ -84,6 +85,14 @@ def names(data):
     return data.metadata.numbers, data.metadata.category_columns
 
 
+def count_samples(data):
+    return sum(data.sizes.values())
+
+
+def count_times(data):
+    return len(data.times)
+
+
 def written(numbers, form):
     return {"a": [form(f"{number:,.1f}") for number in numbers], "size": WORDS}
 
@@ -123,7 +132,7 @@ CASES = [
     # What cells are
     table({"a": HOUSES, "b": [1, 2] * 30}, {"categories": ["b"]}, {"categories": None}, names,
           (["size"], ["a", "b"])),
-    table({"kind": HOUSES}, {}, {"task": None}, lambda data: data.num_classes, 30),
+    table({"kind": HOUSES}, {}, {"task": None}, "num_classes", 30),
     table({"a": [f"{n}{'AB'[n % 2]}" for n in [*range(30)] * 2]}, {}, {"categories": None}, names,
           (["size"], ["a"])),
     table({"a": ["?", *NUMBERS[1:]], "b": [*NUMBERS[1:], "-"]}, {"missing": ["-"]},
@@ -137,42 +146,42 @@ CASES = [
           names, (["size"], [])),
     table({"id": range(1, ROWS + 1)}, {}, {"ignore": None}, names, (["size"], [])),
     table({"a": LABELS}, {"target": ["a"], "task": "labels"}, {"label_separator": ";"},
-          lambda data: data.label_names, ["a", "b", "c"]),
-    table({}, {"target": "price"}, {"target": "kind"}, lambda data: data.num_classes, 3),
+          "label_names", ["a", "b", "c"]),
+    table({}, {"target": "price"}, {"target": "kind"}, "num_classes", 3),
     table({"a": "x"}, {"target": "a", "ignore": ["a"]}, {"target": "kind"},
-          lambda data: data.num_classes, 3),
+          "num_classes", 3),
     # Splits
     table({"a": DAYS.strftime("%d/%m/%Y")}, {"time_column": "a"}, {"time_format": "%d/%m/%Y"},
           lambda data: data.table["test"]["size"].tolist(), NUMBERS[48:]),
     table({"a": range(ROWS)}, {"cut": ["40", "50"]}, {"time_column": "a"},
-          lambda data: data.sizes, {"train": 40, "val": 10, "test": 10}),
+          "sizes", {"train": 40, "val": 10, "test": 10}),
     table({"a": [0] * 30 + [1] * 30}, {"group_column": "a"}, {"val_fraction": None},
-          lambda data: data.sizes, {"train": 30, "test": 30}),
+          "sizes", {"train": 30, "test": 30}),
     # Series
     series(GAPS, {}, {"gaps": None}, lambda data: data.series.table["load"].tolist(),
            np.arange(ROWS) * 2.0),
     series(TWO, {}, {"series_column": "place"}, lambda data: len(data.series.table), 2 * ROWS),
-    series({}, {"freq": "D"}, {"freq": "h"}, lambda data: len(data.times), ROWS),
+    series({}, {"freq": "D"}, {"freq": "h"}, count_times, ROWS),
     series({"date": DAYS.strftime("%m/%d/%Y")}, {}, {"time_format": "%m/%d/%Y"},
            lambda data: (data.times == DAYS.to_numpy("datetime64[s]")).all(), True),
     series({"when": HOURS}, {"time_column": "time"}, {"time_column": "when"},
-           lambda data: len(data.times), ROWS),
-    series({}, {"context_length": 60}, {"context_length": 6}, lambda data: len(data.times), ROWS),
+           count_times, ROWS),
+    series({}, {"context_length": 60}, {"context_length": 6}, count_times, ROWS),
     series({"load": [*WAVE[:30], "?", *WAVE[31:]]}, {"gaps": "interpolate"}, {"missing": None},
            lambda data: len(data.series.made_up), 1),
     # Images and texts
-    images({}, {"image_size": None}, lambda data: data.image_shape, (1, 224, 224), count=4,
+    images({}, {"image_size": None}, "image_shape", (1, 224, 224), count=4,
            odd=np.zeros((9, 9), np.uint8)),
-    images({}, {"image_size": None}, lambda data: sum(data.sizes.values()), 250, count=250,
+    images({}, {"image_size": None}, count_samples, 250, count=250,
            odd=np.zeros((9, 9), np.uint8)),
-    images({}, {"mode": None}, lambda data: data.image_shape, (3, 6, 8), count=250,
+    images({}, {"mode": None}, "image_shape", (3, 6, 8), count=250,
            odd=np.tile(np.uint8([9, 0, 0]), (6, 8, 1))),
-    images({}, {"bad_rows": None}, lambda data: sum(data.sizes.values()), 19, odd=b"no image"),
-    images({"normalize": "imagenet"}, {"mode": None}, lambda data: data.image_shape, (3, 6, 8)),
-    images({"dataset": "generated"}, {"dataset": "folder"}, lambda data: data.class_names, [*"ab"]),
-    images({"transform": [None]}, {"cache": None}, lambda data: data.is_lazy, True),
+    images({}, {"bad_rows": None}, count_samples, 19, odd=b"no image"),
+    images({"normalize": "imagenet"}, {"mode": None}, "image_shape", (3, 6, 8)),
+    images({"dataset": "generated"}, {"dataset": "folder"}, "class_names", [*"ab"]),
+    images({"transform": [None]}, {"cache": None}, "is_lazy", True),
     Case(TextData, {"words": WORDS, "label": WORDS}, {}, {"text_columns": ["words"]},
-         lambda data: sum(data.sizes.values()), ROWS),
+         count_samples, ROWS),
 ]  # fmt: skip
 
 
@@ -217,7 +226,7 @@ def test_advice_on_data(tmp_path, said, case):  # noqa: F811
         adds = f"--data.{name}+ " in message
         options[name] = [*options.get(name, []), *value] if adds else value
     after = prepared(build(**options))
-    found = case.look(after)
+    found = getattr(after, case.look) if isinstance(case.look, str) else case.look(after)
     if isinstance(found, list) and isinstance(found[0], float):
         np.testing.assert_allclose(found, case.right)
     else:
@@ -284,6 +293,7 @@ SETTINGS = [
      "--freeze.rules '[{params: network.5*, epochs: 0}, {params: \"*\", epochs: 1}]'"),
     ("table", "--model.mixup 0.2", "leave them out", ""),
     ("table", "--data.target spend", "use --model Regressor", "--data.task classification"),
+    ("table", "--model Regressor", "use --model Classifier", "--model Classifier"),
 ]  # fmt: skip
 
 
@@ -293,9 +303,5 @@ def test_advice_on_settings(run, short, name, wrong, says, right):
     limits = [f"--trainer.limit_{split}_batches=2" for split in ("train", "val", "test")]
     command = ["fit", f"--config={CONFIGS / name}.yaml", *small, *limits]
     for check in ([], ["--check"]):
-        done = run(*command, *check, *shlex.split(wrong))
-        assert done.code == 2, done.out + done.err
-        [error] = [line for line in done.err.splitlines() if line.startswith("error: ")]
-        assert says in error
-    done = run(*command, *shlex.split(right))
-    assert done.code == 0, done.err
+        assert says in error(run(*command, *check, *shlex.split(wrong)))
+    run(*command, *shlex.split(right)).check()

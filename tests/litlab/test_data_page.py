@@ -16,6 +16,7 @@ import yaml
 
 from litlab.artifact.servable import load_servable
 from tests.conftest import PACKAGE, ROOT
+from tests.litlab.runs.conftest import error
 
 PAGE = (ROOT / "docs/data.md").read_text()
 [SERVING] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/deploy.md").read_text(), re.DOTALL)
@@ -53,9 +54,7 @@ def config(team) -> Path:
 # AUROC of a class that few samples don't have
 @pytest.mark.filterwarnings("ignore:No positive samples")
 def test_a_data_module_of_ones_own(run, config):
-    done = run("fit", "--config", config, "--trainer.accelerator=cpu")
-    assert done.code == 0, done.err
-    assert "nearest mean" in done.out
+    assert "nearest mean" in run("fit --config", config, "--trainer.accelerator=cpu").check().out
     results = json.loads((FOLDER / "metrics.json").read_text())
     assert results["test"]["test/acc"] > 0.9
     assert results["best"]["monitor"] == "val/auroc"
@@ -64,10 +63,7 @@ def test_a_data_module_of_ones_own(run, config):
     assert network["init_args"] == {"width": 32, "channels": 3, "num_classes": 3}
     made_up = importlib.import_module(f"{TEAM}.data.sensors").made_up
     np.savetxt("recording.csv", made_up(3.0, 99), delimiter=",", header="x,y,z", comments="")
-    done = run(
-        "predict", "--run", "sensors", "--input", "recording.csv", "--output", "activities.csv"
-    )
-    assert done.code == 0, done.err
+    run("predict --run sensors --input recording.csv --output activities.csv").check()
     rows = list(csv.DictReader(Path("activities.csv").read_text().splitlines()))
     assert [row["row"] for row in rows] == [str(32 * number) for number in range(30)]
     assert {row["prediction"] for row in rows} == {"running"}
@@ -82,8 +78,5 @@ def test_a_data_module_of_ones_own(run, config):
     folder.mkdir(parents=True)
     for number in range(5):
         shutil.copy("recording.csv", folder / f"{number}.csv")
-    done = run("test", "--run", "sensors", "--data.path=recordings")
-    assert (done.code, "the checkpoint was trained with output_names ['running'" in done.err) == (
-        2,
-        True,
-    )
+    line = "the checkpoint was trained with output_names ['running'"
+    assert line in error(run("test --run sensors --data.path=recordings"))

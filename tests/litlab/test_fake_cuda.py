@@ -1,5 +1,5 @@
-"""A team's experiments on a CUDA device that does not exist, and that what is wrong there is
-found.
+"""What is wrong on a CUDA device that does not exist is found; template/test_fake_cuda.py has the
+experiments that do nothing wrong.
 """
 
 import pytest
@@ -15,12 +15,6 @@ pytestmark = expect_warnings
 IMAGES = CONFIGS / "images.yaml"
 
 
-def test_steps_wait_for_nothing_and_mix_no_devices(on_fake_cuda, run, short):
-    done = run("fit", "--config", IMAGES, *short(IMAGES), *FEW)
-    assert done.code == 0, done.err
-    assert (on_fake_cuda["train"], on_fake_cuda["test"]) == (3, 2)
-
-
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
@@ -34,7 +28,7 @@ def test_what_waits_is_found(on_fake_cuda, run, short, monkeypatch, spoil, says)
         Classifier, "training_step", lambda self, batch, number: spoil(step(self, batch, number))
     )
     with pytest.raises(Waited, match=says):
-        run("fit", "--config", IMAGES, *short(IMAGES), *FEW)
+        run("fit --config", IMAGES, *short(IMAGES), *FEW)
     assert on_fake_cuda["train"] == 2  # the first step may look at the data
 
 
@@ -47,6 +41,5 @@ def test_images_that_lie_on_the_device_are_gathered_there():
         there = images.copy(0, DEVICE)
         watch.in_step = True
         batch = there[torch.tensor([2, 0])]
-    assert {name: (tuple(value.shape), value.device) for name, value in batch.items()} == {
-        "image": ((2, 3, 4, 4), DEVICE), "target": ((2,), DEVICE), "index": ((2,), DEVICE),
-    }  # fmt: skip
+    assert batch["image"].shape == (2, 3, 4, 4)
+    assert {value.device for value in batch.values()} == {DEVICE}

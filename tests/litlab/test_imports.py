@@ -33,22 +33,15 @@ finally:
 """
 MOST_MODULES = 61
 UNUSED = ("commands", "data", "nn", "optim", "tasks", "callbacks.averaging", "callbacks.lr_finder")
-SLOW = {
-    "matplotlib",
-    "optuna",
-    "PIL",
-    "plotly",
-    "scipy",
-    "sklearn",
-    "tensorboard",
-    "tokenizers",
-    "torchvision",
+SLOW = "matplotlib optuna PIL plotly scipy sklearn tensorboard tokenizers torchvision".split()
+LATE = ("litlab.data.images.decode", "litlab.data.tables.baselines", "litlab.commands.sweep")
+# What a run is made of does not know how a model is divided; data and tasks know no other
+APART = {
+    "callbacks": ["parallel"],
+    "checkpointing": ["parallel"],
+    "data": ["parallel", "tasks"],
+    "tasks": ["parallel", "data"],
 }
-LATE = (
-    "litlab.data.images.decode",
-    "litlab.data.tables.baselines",
-    "litlab.commands.sweep",
-)
 
 
 def name_of(file: Path) -> str:
@@ -88,29 +81,26 @@ def list_modules(name: str, at_start: bool = False) -> set[str]:
     return {part for full in names for part in (full, full.rpartition(".")[0]) if part in MODULES}
 
 
+def room_of(name: str) -> str:
+    return name.split(".")[1] if "." in name else "util"
+
+
 def layer_of(name: str) -> int:
-    room = name.split(".")[1] if "." in name else "util"
-    return next(number for number, rooms in enumerate(LAYERS) if room in rooms)
+    return next(number for number, rooms in enumerate(LAYERS) if room_of(name) in rooms)
 
 
 def test_layers_import_downwards():
     """The team's package is none of them: litlab knows no experiment."""
     for name in MODULES:
-        assert [other for other in list_modules(name) if layer_of(other) > layer_of(name)] == [], (
-            name
-        )
-        assert [full for full in list_imports(name) if full.partition(".")[0] == "project"] == [], (
-            name
-        )
+        above = [other for other in list_modules(name) if layer_of(other) > layer_of(name)]
+        teams = [full for full in list_imports(name) if full.partition(".")[0] == "project"]
+        assert above + teams == [], name
 
 
-def test_what_a_run_is_made_of_does_not_know_how_a_model_is_divided():
+def test_rooms_that_do_not_know_each_other():
     for name in MODULES:
-        if name.startswith(
-            ("litlab.callbacks.", "litlab.checkpointing.", "litlab.data.", "litlab.tasks.")
-        ):
-            others = list_modules(name)
-            assert not [other for other in others if other.startswith("litlab.parallel")], name
+        forbidden = APART.get(room_of(name), [])
+        assert [other for other in list_modules(name) if room_of(other) in forbidden] == [], name
 
 
 def test_slow_libraries_are_imported_where_they_are_used():
@@ -118,20 +108,12 @@ def test_slow_libraries_are_imported_where_they_are_used():
     for name in MODULES:
         if not name.startswith(LATE):
             roots = {full.partition(".")[0] for full in list_imports(name, at_start=True)}
-            assert roots & SLOW == set(), name
+            assert roots.isdisjoint(SLOW), name
 
 
 def test_nothing_is_imported_in_a_circle():
     """Inside functions neither."""
     list(TopologicalSorter({name: list_modules(name) for name in MODULES}).static_order())
-
-
-def test_data_and_tasks_do_not_import_each_other():
-    for room, other in (("data", "tasks"), ("tasks", "data")):
-        for name in MODULES:
-            if name.startswith(f"litlab.{room}"):
-                imported = list_modules(name)
-                assert not [full for full in imported if full.startswith(f"litlab.{other}")], name
 
 
 def test_a_fit_imports_what_it_uses(tmp_path):
@@ -148,11 +130,8 @@ def test_a_fit_imports_what_it_uses(tmp_path):
 
 def test_commands_do_not_import_each_other():
     """So that a folder of litlab/commands can be deleted, as commands/test_removal.py does."""
-    commands = [name for name in MODULES if name.startswith("litlab.commands.")]
-    for name in commands:
-        others = [
-            other
-            for other in list_modules(name)
-            if other in commands and other.split(".")[2] != name.split(".")[2]
-        ]
-        assert others == [], name
+    start = "litlab.commands."
+    for name in MODULES:
+        if name.startswith(start):
+            others = [other for other in list_modules(name) if other.startswith(start)]
+            assert {other.split(".")[2] for other in others} <= {name.split(".")[2]}

@@ -53,15 +53,7 @@ def parser() -> ArgumentParser:
 
 def test_what_is_kept_is_plain():
     made = parser()
-    flags = (
-        "size=4",
-        "rate=1e-3",
-        "share=0",
-        "limit=9",
-        "widths=[1, 2]",
-        "pair=[1, 0.25]",
-        "kernel=4",
-    )
+    flags = "size=4 rate=1e-3 share=0 limit=9 widths=[1,2] pair=[1,0.25] kernel=4".split()
     kept = dict(
         made.instantiate(made.parse_args([f"--data.{flag}" for flag in flags])).data.hparams
     )

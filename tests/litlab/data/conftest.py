@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -46,9 +48,6 @@ class Recorder(LightningModule):
         """Those of each batch, with or without a target."""
         batches = self.seen[stage, epoch]
         return [batch[0] if isinstance(batch, tuple | list) else batch for batch in batches]
-
-    def labels(self, stage: str, epoch: int = 0) -> torch.Tensor:
-        return torch.cat([batch[1] for batch in self.seen[stage, epoch]])
 
 
 @pytest.fixture(name="make_trainer")
@@ -96,3 +95,17 @@ def prepared(data, stage=None):
     data.prepare_data()
     data.setup(stage)
     return data
+
+
+def restore(data, **settings):
+    """What the checkpoint of some data restores where its file is gone, whatever is set there."""
+    later = type(data)(path="gone.csv", **settings)
+    later.load_state_dict(prepared(data).state_dict())
+    return later
+
+
+def write_and_read(data, *outputs) -> pd.DataFrame:
+    """The table of predictions, as texts."""
+    with TemporaryDirectory() as folder:
+        data.write_predictions([*outputs], f"{folder}/out.csv")
+        return pd.read_csv(f"{folder}/out.csv", dtype=str)

@@ -60,14 +60,17 @@ def test_what_is_not_the_same():
 
 
 def test_what_looks_the_same_is_said(said):
-    column = pd.Series(["pos", "POS", "pos", "1", "01", "x"], name="label")
-    fit_column(column, "category", PLAIN, "f.csv")
-    assert "column 'label' has 'pos' (2) and 'POS' (1), and 1 more like that" in said[0]
-    for cells in (["audi 100 ls", "audi 100ls"], ["B 07", "b7"], ["a  b", "a b"]):
+    for cells in (
+        ["pos", "POS", "pos", "1", "01", "x"],
+        ["audi 100 ls", "audi 100ls"],
+        ["B 07", "b7"],
+        ["a  b", "a b"],
+        # Nothing is said of these
+        ["2012-01-01 10:00", "2012-01-11 00:00"],
+        ["1 10", "11 0"],
+    ):
         fit_column(pd.Series(cells, name="a"), "category", PLAIN, "f.csv")
-    assert len(said) == 4
-    for cells in (["2012-01-01 10:00", "2012-01-11 00:00"], ["1 10", "11 0"]):
-        fit_column(pd.Series(cells, name="a"), "category", PLAIN, "f.csv")
+    assert "column 'a' has 'pos' (2) and 'POS' (1), and 1 more like that" in said[0]
     assert len(said) == 4
 
 
@@ -195,14 +198,15 @@ def test_a_file_of_another_kind_is_the_same_table(tmp_path, first):
     raw = read_cells(source, form)
     assert raw.index[0] == (1 if first in ("frame", "parquet") else 2)  # as a spreadsheet counts
     columns = {name: fit_column(raw[name], kind, form, "f") for name, kind in KINDS.items()}
+    expected = ROWS.assign(**{name: ROWS[name].map(str) for name in ("zip", "id", "flag")})
+    expected["code"] = ["01", "1", "NA", "None", "x;y", "é", "é", "pos", "True", "1e5", None]
+    expected = expected.astype(object).where(ROWS.notna(), None)
     for name, (other, other_form) in files.items():
         table = read_columns(read_cells(other, other_form), columns, other_form, "f")
-        found = table.astype(object).where(table.notna(), None).to_dict("list")
-        for column in ("zip", "id"):
-            texts = [None if cell is None else str(cell) for cell in ROWS[column]]
-            # Excel's numbers have 15 digits
-            assert found[column] == texts or (name, column) == ("xlsx", "id")
-        codes = ["01", "1", "NA", "None", "x;y", "é", "é", "pos", "True", "1e5", None]
-        assert found["code"] == codes
-        assert found["flag"] == ["True", "False", None, "True", *["False"] * 7]
-        assert found["share"] == ROWS["share"].tolist()
+        found = table.astype(object).where(table.notna(), None)
+        # Excel's numbers have 15 digits
+        lost = ["id"] if name == "xlsx" else []
+        pd.testing.assert_frame_equal(
+            *(each.drop(columns=lost).reset_index(drop=True) for each in (found, expected)),
+            check_like=True, rtol=0, atol=0,
+        )  # fmt: skip

@@ -52,7 +52,6 @@ def test_cells_and_rows():
         (b"a,b\n", "data.path: there are no rows; give one for each sample"),
         (b"a,b, a\n1,2,3\n", "data.path: two columns are called 'a'; rename one, or add"),
         (b"a,b\n1,2\n3,4,5\n", "data.path: it can't be read (Error tokenizing data. C error: "),
-        (b"# by hand\na,b\n1,2\n", "data.path: it can't be read (Error tokenizing data. C error: "),
         ("gone.csv", "data.path: there is no file gone.csv"),
     ],
 )  # fmt: skip

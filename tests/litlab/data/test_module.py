@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from torch.testing import assert_close
 
-from litlab.data import Augment, Classes, ImageData, TargetMetadata, TextData
+from litlab.data import Augment, ImageData, TextData
 from tests.litlab.data.conftest import Recorder, prepared, refusal
 from tests.litlab.data.toys import Numbers, PublicNumbers
 from tests.tiny_files import flip
@@ -65,6 +65,7 @@ class Public(Numbers):
     ("kind", "settings", "dataset"),
     [
         (Numbers, {"path": "{root}"}, "folder"),
+        (Numbers, {"path": "{root}/photos.csv"}, "folder"),  # whatever its name
         (Numbers, {"path": "{root}/a.parquet"}, "csv"),
         (Numbers, {"path": pd.DataFrame({"a": [1]})}, "csv"),
         (Numbers, {"dataset": "generated"}, "generated"),
@@ -74,7 +75,8 @@ class Public(Numbers):
     ],
 )
 def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
-    (tmp_path / "train").mkdir()
+    for folder in ("train", "photos.csv"):
+        (tmp_path / folder).mkdir()
     if isinstance(settings.get("path"), str):
         settings = {**settings, "path": settings["path"].format(root=tmp_path)}
     data = kind(**settings)
@@ -82,20 +84,12 @@ def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("dataset", "path", "message"),
     [
-        (("generated", "x.csv"), "data.path: data.dataset is generated, which reads no file; add"),
-        (("csv", None), "data.path: it is not set; name your own data for data.dataset csv"),
-        ((None, None), "data.dataset: it is not set; use --data.dataset csv --data.path FILE, or"),
+        ("generated", "x.csv", "data.path: data.dataset is generated, which reads no file"),
+        ("csv", None, "data.path: it is not set"),
+        (None, None, "data.dataset: it is not set; use --data.dataset csv --data.path FILE"),
     ],
 )
-def test_sources_that_make_no_sense(settings, message):
-    assert refusal(Numbers().choose_source, *settings).startswith(message)
-
-
-def test_data_of_another_kind_than_the_checkpoints_is_refused():
-    data = Numbers()
-    data.load_state_dict(TargetMetadata(target=Classes(["class"], ["a", "b"])).state_dict())
-    assert refusal(prepared, data).startswith(
-        "data: the checkpoint was trained with output_names ['a', 'b'], here it"
-    )
+def test_sources_that_make_no_sense(dataset, path, message):
+    assert refusal(Numbers().choose_source, dataset, path).startswith(message)

@@ -19,13 +19,13 @@ def test_all_digits_are_written_and_no_others(tmp_path, dtype, most):
 
 
 def test_what_is_not_finite_or_of_other_classes_is_not_written(tmp_path):
-    outputs = torch.tensor([[0.5, 0.5], [torch.nan, 0.5]])
-    for odd, message in (
-        (outputs, "predict: the model's output for b (1 in all) is NaN or infinite, so no file"),
-        (torch.zeros(2, 1), "predict_step returns 1 columns for 2 classes"),
-        (torch.zeros(2, 3), "predict_step returns 3 columns for 2 classes"),
+    target, rows = Classes(["kind"], ["cat", "dog"]), {"file": ["a", "b"]}
+    for outputs, message in (
+        ([[0.5, 0.5], [torch.nan, 0.5]], "the model's output for b (1 in all) is NaN or infinite"),
+        ([[0.0]] * 2, "predict_step returns 1 columns for 2 classes"),
+        ([[0.0] * 3] * 2, "predict_step returns 3 columns for 2 classes"),
     ):
-        target, rows = Classes(["kind"], ["cat", "dog"]), {"file": ["a", "b"]}
-        assert message in refusal(write_outputs, tmp_path / "out.csv", rows, target, odd)
+        arguments = tmp_path / "out.csv", rows, target, torch.tensor(outputs)
+        assert message in refusal(write_outputs, *arguments)
     assert not any(tmp_path.iterdir())
     assert "ends in none of .csv, .parquet; " in refusal(check_output, tmp_path / "out.txt")

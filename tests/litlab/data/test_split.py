@@ -72,7 +72,7 @@ def test_folds_in_time_have_expanding_windows():
         ({"fold": "0/1"}, "data.fold: 0/1 is not valid"),
         (
             {"fold": "0/100", "times": TIMES},
-            "data.fold: too few samples, groups or times (100) for 100 folds",
+            "data.fold: too few samples, groups or times (100) for",
         ),
         ({"groups": np.zeros(200)}, "data: too few samples, groups or times for all splits"),
     ],

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.litlab.runs.conftest import error
+
 CONFIG = Path(__file__).parent / "plain/plain.yaml"
 FIT = ("fit", "--config", CONFIG)
-TRUST = ("--allow_modules", "tests")  # a run may not name other classes than the project's
+RUN = "--run plain --allow_modules tests"  # a run may not name other classes than the project's
 FOLDER = Path("lightning_logs/plain/version_0")
 
 pytestmark = pytest.mark.filterwarnings(
@@ -15,37 +17,23 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-def test_all_verbs(run, tmp_path):
-    done = run(*FIT, "--ema.decay=0.9")  # a copy of what the command line builds
-    assert done.code == 0, done.err
-    assert "test_auroc" in done.out
-    done = run("validate", "--run", "plain", *TRUST)
-    assert done.code == 0, done.err
-    assert "val_auroc" in done.out
-    done = run("predict", "--run", "plain", *TRUST)
-    assert done.code == 2
-    assert (
-        "predict: TestedPointsData has no write_predictions, and trainer.callbacks no BasePr"
-        in done.err
-    )
-    writer = {"class_path": "tests.litlab.tasks.plain.Writer", "init_args": {"path": "points.csv"}}
-    done = run("predict", "--run", "plain", *TRUST, f"--trainer.callbacks=[{json.dumps(writer)}]")
-    assert done.code == 0, done.err
+def test_all_verbs(run):
+    # A copy of what the command line builds
+    assert "test_auroc" in run(*FIT, "--ema.decay=0.9").check().out
+    assert "val_auroc" in run(f"validate {RUN}").check().out
+    line = "predict: TestedPointsData has no write_predictions, and trainer.callbacks no BasePr"
+    assert line in error(run(f"predict {RUN}"))
+    writer = "--trainer.callbacks=tests.litlab.tasks.plain.Writer"
+    run(f"predict {RUN} {writer} --trainer.callbacks.path=points.csv").check()
     assert Path("points.csv").read_text().count("\n") == 159
 
 
 @pytest.mark.parametrize(
-    ("part", "line"),
-    [
-        ("--model=tests.litlab.tasks.plain.OnlyTrains", "OnlyTrains has no test_step: not tested"),
-        (
-            "--data=tests.litlab.tasks.plain.PointsData",
-            "PointsData has no test_dataloader: not tested",
-        ),
-    ],
+    ("part", "name", "lacks"),
+    [("model", "OnlyTrains", "test_step"), ("data", "PointsData", "test_dataloader")],
 )
-def test_what_it_lacks_is_left_out_in_one_line(run, tmp_path, part, line):
-    done = run(*FIT, part, "--checkpoint.monitor=null", "--trainer.max_epochs=1")
-    assert done.code == 0, done.err
-    assert line in done.err
+def test_what_it_lacks_is_left_out_in_one_line(run, part, name, lacks):
+    flags = f"--{part}=tests.litlab.tasks.plain.{name} --checkpoint.monitor=null".split()
+    done = run(*FIT, *flags, "--trainer.max_epochs=1").check()
+    assert f"{name} has no {lacks}: not tested" in done.err
     assert json.loads((FOLDER / "status.json").read_text())["status"] == "finished"

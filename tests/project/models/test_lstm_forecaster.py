@@ -9,17 +9,18 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from litlab.callbacks import EMA
-from litlab.data import SeriesData
+from litlab.runs.folder import read_json
 from litlab.testing import ModuleContract
 from project.models.lstm_forecaster import LSTMForecaster
 from project.networks.segment_rnn import SegmentRNN
 from tests.conftest import CONFIGS, ROOT
-from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.callbacks.tiny import are_equal, make_trainer
+from tests.litlab.callbacks.tiny import fit as run_fit
 from tests.litlab.tasks.tiny_series import TinySeries, everything
 from tests.processes import Python, ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
-SIZES = {"context_length": 12, "horizon": 6, "num_targets": 2}
+TASK = {"horizon": 6, "num_targets": 2}
 SEGMENTS = {
     "hidden_size": 8, "segment_length": 4, "instance_norm": "subtract_last", "decoder": "parallel",
     "channel_independent": True, "dropout": 0.5,
@@ -44,43 +45,42 @@ class TestLSTMForecaster(ModuleContract):
         return (batch["future"] - batch["past"][:, -1:]).abs().mean().item()
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"decoder": "parallel", "segment_length": 5, "channel_independent": True}]
-)
-def test_the_price_alone_explains_the_future(tmp_path, settings):
+PARALLEL = """
+    --model.network.decoder=parallel --model.network.segment_length=5
+    --model.network.channel_independent=true
+"""
+
+
+@pytest.mark.parametrize("network", ["", PARALLEL])
+def test_the_price_alone_explains_the_future(run, tmp_path, network):
     """20 shops in long format, that sell what the price of the day makes them sell."""
-    draw = np.random.default_rng(0)
     times = np.tile(pd.date_range("2024-01-01", periods=60).astype(str), 20)
     frame = pd.DataFrame({"date": times, "shop": np.repeat(np.arange(20), 60)})
-    frame["price"] = draw.uniform(1, 9, len(frame))
+    frame["price"] = np.random.default_rng(0).uniform(1, 9, len(frame))
     frame["size"] = frame["shop"] % 3
     frame["sales"] = 1e9 - 8 * frame["price"] + 10 * frame["size"]
+    frame.to_csv(tmp_path / "shops.csv", index=False)
+    line = f"""
+        fit --model=LSTMForecaster --model.network=project.networks.segment_rnn.SegmentRNN
+        --model.network.hidden_size=32 {network}
+        --model.optimizer=torch.optim.Adam --model.optimizer.lr=0.01
+        --data=SeriesData --data.dataset=csv --data.path=shops.csv --data.series_column=shop
+        --data.targets=[sales] --data.context_length=10 --data.horizon=5 --data.batch_size=32
+        --trainer.max_epochs=8 --trainer.accelerator=cpu --trainer.log_every_n_steps=1
+    """
     errors = []
-    for covariates in (["size"], ["size", "price"]):
-        torch.manual_seed(0)
-        data = SeriesData(
-            "csv", frame, series_column="shop", targets=["sales"], covariates=covariates,
-            context_length=10, horizon=5, batch_size=32,
-        )  # fmt: skip
-        network = partial(
-            SegmentRNN, context_length=10, horizon=5, num_targets=1, hidden_size=32,
-            num_covariates=data.num_covariates, **settings,
-        )  # fmt: skip
-        optimizer = partial(torch.optim.Adam, lr=0.01)
-        model = LSTMForecaster(network, horizon=5, num_targets=1, optimizer=optimizer)
-        trainer = make_trainer(tmp_path, max_epochs=8, use_distributed_sampler=False)
-        trainer.fit(model, data)
-        errors.append(trainer.test(model, data, verbose=False)[0]["test/mse"])
+    for number, covariates in enumerate(("size", "size,price")):
+        run(line, f"--data.covariates=[{covariates}]").check()
+        metrics = read_json(tmp_path / f"lightning_logs/default/version_{number}/metrics.json")
+        errors.append(metrics["test"]["test/mse"])
     assert errors[1] < 0.1 * errors[0]
 
 
 def build(optimizer=None, ensemble=None, quantiles=None, **settings) -> LSTMForecaster:
     torch.manual_seed(0)
-    network = partial(SegmentRNN, **{**SIZES, **SEGMENTS, **settings})
-    return LSTMForecaster(
-        network, ensemble=ensemble, quantiles=quantiles, optimizer=optimizer, horizon=6,
-        num_targets=2,
-    )  # fmt: skip
+    network = partial(SegmentRNN, context_length=12, **TASK, **SEGMENTS | settings)
+    options = {"ensemble": ensemble, "quantiles": quantiles, "optimizer": optimizer}
+    return LSTMForecaster(network, **TASK, **options)
 
 
 def six_rows_ago(data, number):
@@ -176,9 +176,8 @@ def test_a_training_that_goes_on_keeps_its_skip(tmp_path):
     def fit(epochs, resume=None):
         model, data = build(skip="ridge", dropout=0.0, optimizer=SGD), TinySeries()
         callbacks = [EMA(0.5), ModelCheckpoint(tmp_path, filename=f"ridge{epochs}")]
-        options = {"enable_checkpointing": True, "callbacks": callbacks}
-        trainer = make_trainer(tmp_path, max_epochs=epochs, **options)
-        trainer.fit(model, data, ckpt_path=resume, weights_only=True)
+        options = {"enable_checkpointing": True, "max_epochs": epochs, "resume": resume}
+        run_fit(tmp_path, model, *callbacks, data=data, **options)
         return model.state_dict(), data.ridge_calls
 
     straight, _ = fit(2)
@@ -186,4 +185,4 @@ def test_a_training_that_goes_on_keeps_its_skip(tmp_path):
     resumed, calls = fit(2, resume=tmp_path / "ridge1.ckpt")
     assert calls == []
     assert straight["network.skip.is_set"]
-    assert all(torch.equal(value, resumed[name]) for name, value in straight.items())
+    assert are_equal(straight, resumed)

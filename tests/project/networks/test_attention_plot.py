@@ -30,8 +30,7 @@ class Texts(LightningDataModule):
     )
 
     def test_dataloader(self):
-        samples = [({"ids": ids}, torch.tensor(0)) for ids in self.ids]
-        return DataLoader(samples, batch_size=2)
+        return DataLoader([({"ids": ids}, torch.tensor(0)) for ids in self.ids], batch_size=2)
 
 
 def draw(folder, pooling=("attention",), compiled=False, **settings):
@@ -39,8 +38,6 @@ def draw(folder, pooling=("attention",), compiled=False, **settings):
         vocab_size=5, num_classes=2, pooling=pooling, embed_dim=8, num_heads=2, dim_feedforward=8,
         max_tokens=5, **settings,
     )  # fmt: skip
-    model = TransformerClassifier(network, max_tokens=5, num_classes=2)
-    network = model.network
     with torch.no_grad():  # fire alone has a score in the pooling, if there is nothing before it
         network.embedding.weight.zero_()[FIRE, 0] = network.embedding.weight[3:, 1] = 9.0
         network.positions.zero_()
@@ -54,6 +51,7 @@ def draw(folder, pooling=("attention",), compiled=False, **settings):
         with torch.inference_mode():
             network.eval()(Texts.ids[:2])  # as validation does
     plot, logger = AttentionPlot(4), CSVLogger(folder, name="", version="")
+    model = TransformerClassifier(network, max_tokens=5, num_classes=2)
     make_trainer(folder, logger=logger, callbacks=[plot]).test(model, Texts(), verbose=False)
     assert len(graphs) == compiled  # not again, with hooks
     return plot.strips

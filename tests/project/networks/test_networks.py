@@ -10,13 +10,11 @@ from project.networks.vgg import VGG
 from project.networks.whitened_cnn import WhitenedCNN
 
 
-@pytest.mark.parametrize(
-    ("network", "size"),
-    [(VGG(1, 5), 28), (VGG(), 48), (WhitenedCNN(1, 5), 28), (WhitenedCNN(), 48)],
-)
-def test_other_channels_classes_and_sizes(network, size):
-    channels, classes = (1, 5) if size == 28 else (3, 10)
-    assert network.eval()(torch.randn(2, channels, size, size)).shape == (2, classes)
+@pytest.mark.parametrize("kind", [VGG, WhitenedCNN])
+def test_other_channels_classes_and_sizes(kind):
+    for channels, classes, size in ((1, 5, 28), (3, 10, 48)):
+        network = kind(channels, classes).eval()
+        assert network(torch.randn(2, channels, size, size)).shape == (2, classes)
 
 
 def test_convolutions_start_as_the_identity():
@@ -25,24 +23,24 @@ def test_convolutions_start_as_the_identity():
     torch.testing.assert_close(block.conv1(images)[:, :32], images)
 
 
-@pytest.mark.parametrize(("dropout", "rates"), [(0.3, [0.3, 0.3]), ([0.3, 0.2], [0.3, 0.2])])
-def test_layers_of_the_mlp(dropout, rates):
-    network = MLP((7, 6), nn.GELU, nn.LayerNorm, dropout, image_shape=(1, 4, 5), num_classes=3)
-    kinds = [type(layer).__name__ for layer in network.layers]
-    assert kinds == ["Flatten", *["Linear", "LayerNorm", "GELU", "Dropout"] * 2, "Linear"]
-    assert [layer.p for layer in network.layers if isinstance(layer, nn.Dropout)] == rates
-    assert network(torch.randn(2, 1, 4, 5)).shape == (2, 3)
+MLP_OPTIONS = {"norm": nn.LayerNorm, "image_shape": (1, 4, 5), "num_classes": 3}
+VGG_OPTIONS = {"widths": (8, 8, 16), "hidden": (16, 8)}
 
 
-def test_each_layer_has_its_dropout():
-    network = VGG(
-        widths=(8, 8, 16), hidden=(16, 8), block_dropout=[0.1, 0.5, 0], head_dropout=[0.5, 0.3]
-    )
-    rates = [layer.p for layer in network.modules() if isinstance(layer, nn.Dropout2d | nn.Dropout)]
-    assert rates == [0.1, 0.5, 0, 0.5, 0.3]
-    # Whole channels
-    dropped = network.features[:14](torch.randn(20, 3, 32, 32)).flatten(2).eq(0).all(2)
-    assert 0.3 < dropped.float().mean() < 0.7
+@pytest.mark.parametrize(
+    ("network", "rates"),
+    [
+        (MLP((7, 6), dropout=0.3, **MLP_OPTIONS), [0.3, 0.3]),
+        (MLP((7, 6), dropout=[0.3, 0.2], **MLP_OPTIONS), [0.3, 0.2]),
+        (
+            VGG(block_dropout=[0.1, 0.5, 0], head_dropout=[0.5, 0.3], **VGG_OPTIONS),
+            [0.1, 0.5, 0, 0.5, 0.3],
+        ),
+    ],
+)
+def test_each_layer_has_its_dropout(network, rates):
+    found = [layer.p for layer in network.modules() if isinstance(layer, nn.Dropout2d | nn.Dropout)]
+    assert found == rates
 
 
 @pytest.mark.parametrize(("norm", "groups"), [(GroupNorm(16, groups=2), 2), (LayerNorm(16), 1)])

@@ -48,17 +48,12 @@ def test_padding_never_changes_the_logits(options):
         torch.testing.assert_close(network(batch), alone, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "embedding_dropout",
-        "position_dropout",
-        "dropout",
-        "feedforward_dropout",
-        "head_dropout",
-        "word_dropout",
-    ],
-)
+DROPOUTS = """
+    embedding_dropout position_dropout dropout feedforward_dropout head_dropout word_dropout
+"""
+
+
+@pytest.mark.parametrize("name", DROPOUTS.split())
 def test_each_dropout_is_for_training_only(name):
     network = _network(**{name: 0.5})
     text = _text(9)

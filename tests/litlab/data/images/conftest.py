@@ -31,16 +31,25 @@ def write_image(
     Image.fromarray(pixels.astype(np.uint8), mode).save(path)
 
 
+def write_images(folder: Path, count: int, **options) -> None:
+    """Images of the classes a and b in turn; an option may be a function of an image's number."""
+    for number in range(count):
+        own = {
+            name: value(number) if callable(value) else value
+            for name, value in {"seed": count + number, **options}.items()
+        }
+        write_image(folder / "ab"[number % 2] / f"{number:03}.png", **own)
+
+
 @pytest.fixture
 def pets(tmp_path: Path) -> Path:
     """train/ with 20 cats and 10 dogs, test/ with 4 and 2, all 8 x 6 pixels."""
-    root, seed = tmp_path / "pets", 0
-    for split, cats, dogs in (("train", 20, 10), ("test", 4, 2)):
-        for name, count in (("cat", cats), ("dog", dogs)):
-            for i in range(count):
-                seed += 1
-                write_image(root / split / name / f"{i:02}.png", seed=seed)
-    return root
+    counts = {"train/cat": 20, "train/dog": 10, "test/cat": 4, "test/dog": 2}
+    for seed, (folder, count) in enumerate(counts.items()):
+        for number in range(count):
+            file = tmp_path / "pets" / folder / f"{number:02}.png"
+            write_image(file, seed=100 * seed + number)
+    return tmp_path / "pets"
 
 
 @pytest.fixture

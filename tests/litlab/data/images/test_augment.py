@@ -10,8 +10,7 @@ from litlab.data.images.augment import uniform
 SIZE = (12, 10)
 FACTS = {
     "target": {"task": "classification", "columns": ["label"], "class_names": ["a", "b"]},
-    "columns": [], "form": {"missing": ()}, "image_shape": (3, *SIZE), "resize": None,
-    "depth": None, "refuses_colours": False, "mean": [0.0] * 3, "std": [1 / 255] * 3,
+    "columns": [], "form": {"missing": ()}, "resize": None, "depth": None, "refuses_colours": False,
     "generated": True,
 }  # fmt: skip
 
@@ -21,10 +20,11 @@ def pictures(count):
     return torch.randint(0, 256, (count, 3, *SIZE), dtype=torch.uint8, generator=generator)
 
 
-def run(images, augment, index=None, epoch=0, seed=0, facts=()):
+def run(images, augment, index=None, epoch=0, seed=0):
     """Training images as a model gets them, with the values that they have in a file."""
-    data = ImageData("generated", augment=augment, seed=seed)
-    data.load_state_dict({**FACTS, **dict(facts)})
+    data, channels = ImageData("generated", augment=augment, seed=seed), images.shape[1]
+    colours = {"mean": [0.0] * channels, "std": [1 / 255] * channels}
+    data.load_state_dict({**FACTS, **colours, "image_shape": (channels, *SIZE)})
     index = torch.arange(len(images)) if index is None else index
     return data.transform({"image": images, "index": index}, epoch).round()
 
@@ -84,12 +84,7 @@ def test_brightness_and_contrast_are_those_of_torchvision_with_factors_of_each_i
     brightness, contrast = 0.6 + 0.8 * brightness, 2.5 * contrast
     assert contrast.max() > 2.4
     assert contrast.min() < 0.1
-    facts = {
-        "image_shape": (channels, *SIZE),
-        "mean": [0.0] * channels,
-        "std": [1 / 255] * channels,
-    }
-    result = run(images, Augment(brightness=0.4, contrast=1.5), epoch=2, facts=facts)
+    result = run(images, Augment(brightness=0.4, contrast=1.5), epoch=2)
     for image, bright, far, changed in zip(images / 255, brightness, contrast, result, strict=True):
         expected = adjust_contrast(adjust_brightness(image, bright.item()), far.item())
         assert (255 * expected - changed).abs().max() < 0.51

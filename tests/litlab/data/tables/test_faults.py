@@ -15,8 +15,7 @@ RNG = np.random.default_rng(0)
     [
         ({}, {"group_column": "city", "time_column": "age"}, "data.group_column, data.time_column: "
                                                              "each of them split"),
-        ({"size": 5, "age": None}, {}, "in the training rows: size is constant, age is "
-                                       "constant; add --data.ignore+ '[\"age\", "),
+
         # float32 can't hold the squares
         ({"price": 1e28 * np.arange(100)}, {}, "from column 'price', which has a stand"),
         # Has another text in each

@@ -4,25 +4,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from litlab.data import TabularData
-from tests.litlab.data.conftest import prepared, refusal
+from tests.litlab.data.conftest import refusal, restore, write_and_read
 from tests.litlab.data.tables.conftest import make_houses
 
 
 @pytest.fixture
-def predict(make, tmp_path):
+def predict(make):
     """Predicts rows from the metadata alone, as their first number; returns that, the inputs and
     what was written.
     """
 
     def predict_it(frame, **settings):
-        known = prepared(make()).state_dict()
-        data = TabularData("csv", "gone.csv", target="gone", batch_size=3, **settings)
-        data.load_state_dict(known)
+        data = restore(make(), target="gone", batch_size=3, **settings)
         data.predict_input = frame
         inputs = [batch["numbers"] for batch in data.predict_dataloader()]
-        data.write_predictions([batch[:, :1] for batch in inputs], str(tmp_path / "out.csv"))
-        return data.metadata, np.concatenate(inputs), pd.read_csv(tmp_path / "out.csv")
+        written = write_and_read(data, *(batch[:, :1] for batch in inputs))
+        return data.metadata, np.concatenate(inputs), written
 
     return predict_it
 
@@ -37,8 +34,8 @@ def test_predicting_from_the_checkpoint_alone(predict):
     )
     assert inputs[:, 2].tolist() == [1] + 7 * [0]
     assert inputs[:2, 0].tolist() == [pytest.approx((50 - metadata.mean[0]) / metadata.std[0]), 0]
-    assert written["row"].tolist() == [*range(1, 9)]
-    np.testing.assert_allclose(written["predicted_price"], inputs[:, 0], rtol=1e-5)
+    assert written["row"].tolist() == [*"12345678"]
+    np.testing.assert_allclose(written["predicted_price"].astype(float), inputs[:, 0], rtol=1e-5)
 
 
 def test_new_files_that_do_not_fit(predict):
@@ -50,7 +47,7 @@ def test_new_files_that_do_not_fit(predict):
         (wrong, "1 of 8 rows can't be used: row 1 ('size' is big, not a number); correct"),
     ):
         assert message in refusal(predict, frame)
-    assert predict(wrong, bad_rows="drop")[2]["row"].tolist() == [*range(2, 9)]
+    assert predict(wrong, bad_rows="drop")[2]["row"].tolist() == [*"2345678"]
 
 
 def test_a_checkpoint_of_other_data_is_refused(make):

@@ -18,13 +18,14 @@ def test_inputs_are_measured_on_the_training_rows(make):
     data, raw = prepared(make(frame)), frame[train]
 
     inputs, target = data.samples("train")[torch.arange(70)]
-    size, age = ((raw[name] - raw[name].mean()) / raw[name].std(ddof=0) for name in ("size", "age"))
-    expected = np.stack([size, age.fillna(0), raw["age"].isna()], axis=1)
+    numbers = raw[["size", "age"]]
+    scaled = (numbers - numbers.mean()) / numbers.std(ddof=0)
+    expected = scaled.fillna(0).assign(lacks_age=raw["age"].isna())
     np.testing.assert_allclose(inputs["numbers"], expected, atol=1e-6)
     np.testing.assert_allclose(target, raw[["price"]])  # in the units of the file
-    edges = np.quantile(size, np.linspace(0, 1, 33))
+    edges = np.quantile(scaled["size"], np.linspace(0, 1, 33))
     np.testing.assert_allclose(data.bin_edges[0], edges, atol=1e-5)
-    assert data.bin_edges[1][0] == pytest.approx(age.min(), abs=1e-5)
+    assert data.bin_edges[1][0] == pytest.approx(scaled["age"].min(), abs=1e-5)
     assert data.bin_edges[2] == [0, 1]  # whether there is an age
     assert data.target_mean + data.target_std == pytest.approx(
         [raw["price"].mean(), raw["price"].std(ddof=0)]

@@ -29,13 +29,11 @@ def test_a_file_that_is_there_is_used_and_made_up_texts_take_its_place(
     file.write_bytes(CONTENT)
     data = NewsData(**settings, vocab_size=9)
     # Known before it is prepared
-    facts = data.num_classes, data.vocab_size, data.max_tokens, data.has_test
-    assert facts == (4, 9, 256, True)
+    assert (data.num_classes, data.vocab_size, data.has_test) == (4, 9, True)
     assert prepared(data).description.startswith("news: 36 train / 4 val / 8 test texts of")
     file.unlink()
-    assert refusal(prepared, NewsData(**settings)).startswith(
-        f"news: it is not in {tmp_path}/ and can't be downloaded"
-    )
+    line = f"news: it is not in {tmp_path}/ and can't be downloaded"
+    assert refusal(prepared, NewsData(**settings)).startswith(line)
     data = prepared(NewsData(**settings, fallback="generated"))
     assert "GENERATED DATA" in capsys.readouterr().err
     assert data.description.startswith("GENERATED stand-in for news: 36 train / 4 val / 8 test")

@@ -23,21 +23,15 @@ def make(make_data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("name", "columns", "message"),
     [
-        (
-            {"columns": ["a"]},
-            "data.columns: it has 1 name; give one for each of the 2 columns of {file}",
-        ),
-        (
-            {"text_columns": ["y", "label"]},
-            "data.text_columns: they have data.target, which tells the answer",
-        ),
+        ("columns", ["a"], "it has 1 name; give one for each of the 2 columns of "),
+        ("text_columns", ["y", "label"], "they have data.target, which tells the answer"),
     ],
 )
-def test_columns_that_do_not_fit(make, tmp_path, options, message):
-    line = refusal(lambda: prepared(make("text,y\na,b\n", **options)))
-    assert line.startswith(message.format(file=tmp_path / "my.csv"))
+def test_columns_that_do_not_fit(make, name, columns, message):
+    line = refusal(lambda: prepared(make("text,y\na,b\n", **{name: columns})))
+    assert line.startswith(f"data.{name}: {message}")
 
 
 @pytest.mark.parametrize("expected", [["-1", "9", "10"], ["10", "9", "b"]])

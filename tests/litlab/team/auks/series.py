@@ -23,10 +23,8 @@ class ThreeLayers(nn.Module):
     ) -> None:
         super().__init__()
         between = {"tanh": nn.Tanh(), "relu": nn.ReLU()}[activation]
-        second, last = (
-            nn.Linear(hidden_size, hidden_size),
-            nn.Linear(hidden_size, horizon * outputs),
-        )
+        second = nn.Linear(hidden_size, hidden_size)
+        last = nn.Linear(hidden_size, horizon * outputs)
         first = nn.Linear(context_length, hidden_size)
         self.layers = nn.Sequential(first, between, second, between, nn.Dropout(0.1), last)
         self.shape = (horizon, outputs)
