@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from litlab.util.lazy import export_lazily
 
 if TYPE_CHECKING:
-    from litlab.data.images.augment import Augment, move_images, uniform
+    from litlab.data.draws import uniform
+    from litlab.data.images.augment import Augment, move_images
     from litlab.data.images.datamodule import ImageData
     from litlab.data.images.public import PublicImages
     from litlab.data.module import ExperimentData
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 __getattr__ = export_lazily(
     __name__,
     {
-        "images.augment": "Augment move_images uniform",
+        "draws": "uniform",
+        "images.augment": "Augment move_images",
         "images.datamodule": "ImageData",
         "images.public": "PublicImages",
         "module": "ExperimentData",

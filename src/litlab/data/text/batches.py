@@ -8,7 +8,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from litlab.data.images.augment import uniform
+from litlab.data.draws import uniform
 from litlab.data.text.serving import TextMetadata
 
 

@@ -5,7 +5,7 @@ import torch
 from torchvision.transforms.v2.functional import adjust_brightness, adjust_contrast
 
 from litlab.data import Augment, ImageData
-from litlab.data.images.augment import uniform
+from litlab.data.draws import uniform
 
 SIZE = (12, 10)
 FACTS = {
