@@ -85,9 +85,9 @@ def test_one_device_and_ddp_and_nothing_left_behind():
     sizes = [NETWORK, NETWORK, 2 * NETWORK + steps, 0]
     assert (plan.sent, [plan.memory[kind] for kind in kinds]) == (0, sizes)
     # Of a block what relu returns and the output are kept; what relu gets is not, once it is left.
-    kept = step_of().kept
-    assert list(kept) == [1, 2]
-    assert all(HIDDEN + OUTPUT <= size <= 2 * HIDDEN + OUTPUT for size in kept.values())
+    stored = step_of().stored
+    assert list(stored) == [1, 2]
+    assert all(HIDDEN + OUTPUT <= size <= 2 * HIDDEN + OUTPUT for size in stored.values())
     assert logging.root.manager.disable == logging.NOTSET
     assert type(torch.ones(1)) is Tensor
     ddp = planned(Layout(), 4)

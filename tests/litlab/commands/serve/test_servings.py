@@ -1,5 +1,5 @@
 """What an export says of its kind of data is not believed, and data that can't be served is refused
-in one line; src/examples/segmentation has a kind of its own that all commands take.
+in one line; the example of segmentation has a kind of its own that all commands take.
 """
 
 import pytest

@@ -125,7 +125,7 @@ def test_killed_sweep_continues(sweep, children, monkeypatch):
     for worker in workers:
         worker.kill()
         assert worker.wait() == -signal.SIGKILL
-    states = [RunFolder(path).state for path in sweep.kept.glob("*/seed_0/version_0")]
+    states = [RunFolder(path).read_state for path in sweep.kept.glob("*/seed_0/version_0")]
     gate.touch()
     while any(state()["status"] == "running" for state in states):
         assert time.monotonic() < deadline

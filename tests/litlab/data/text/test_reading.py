@@ -84,5 +84,5 @@ def test_size_is_a_bound_and_no_text_can_spell_padding(make, kind, size):
     data = prepared(make("text,label\n" + "".join(rows), tokenizer=kind, vocab_size=size))
     last, behind = decode(data, [size - 1, size])
     assert (last is None, behind) == (False, None)
-    ids = data.samples("train").part["ids"]
+    ids = data.samples("train").tokens["ids"]
     assert 0 < ids.min() <= ids.max() < size
