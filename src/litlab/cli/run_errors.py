@@ -28,7 +28,9 @@ OF_ARGUMENTS = (ValueError, MisconfigurationException, ImportError, OSError)
 # What Python (3.11 to 3.13) says of a class that is called without one of its arguments, or with
 # one that it has not.
 MISSING = re.compile(r"(?:\w+\.)*(\w+)\.__init__\(\) missing \d+ required .*?arguments?: (.+)")
-UNKNOWN = re.compile(r"(?:\w+\.)*(\w+)\.__init__\(\) got an unexpected keyword argument (.+)")
+UNKNOWN = re.compile(
+    r"(?:\w+\.)*(\w+)\.__init__\(\) got an unexpected keyword argument ('\w+')(?:\. Did you .+)?"
+)
 
 
 def describe_error(error: BaseException) -> str | None:
