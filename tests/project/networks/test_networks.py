@@ -43,6 +43,13 @@ def test_each_layer_has_its_dropout(network, rates):
     assert found == rates
 
 
+def test_blocks_of_vgg_halve_images_and_drop_whole_channels():
+    network, images = VGG(block_dropout=[0.1, 0.5, 0], **VGG_OPTIONS), torch.randn(20, 3, 32, 32)
+    assert network.features(images).shape == (20, 16, 4, 4)
+    dropped = network.features[:14](images).flatten(2).eq(0).all(2)
+    assert 0.3 < dropped.float().mean() < 0.7
+
+
 @pytest.mark.parametrize(("norm", "groups"), [(GroupNorm(16, groups=2), 2), (LayerNorm(16), 1)])
 def test_what_has_mean_0_and_deviation_1(norm, groups):
     """The values of each group of each image; those of a smaller part of it have other means."""
