@@ -110,8 +110,8 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
         figure.update_layout(
             title=None,
             template="plotly_white",
-            paper_bgcolor="#0000",  # the page's own, also where it is dark
-            plot_bgcolor="#0000",
+            paper_bgcolor="rgba(0,0,0,0)",  # the page's own, also where it is dark
+            plot_bgcolor="rgba(0,0,0,0)",
             margin={"t": 30},
             legend={"orientation": "h"},
         )
