@@ -126,7 +126,7 @@ def read_numbers(
     """Return cells as float64, NaN where one is missing or no finite number.
 
     Args:
-        cells: Of any type; what is no number already is read as text.
+        cells: Of any type; those that are not numbers are read as text.
         form: How they are written.
         where: What messages call the file.
         is_sure: Whether they have to be numbers.
