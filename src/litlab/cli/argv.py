@@ -16,6 +16,7 @@ from typing import Any
 from litlab.errors import UserError
 from litlab.runs.find import choose_checkpoint, find_resumable, find_run
 from litlab.runs.folder import ROOT, RunFolder, find_owner, read_json
+from litlab.util.yaml import fill_variables
 from litlab.util.yaml import read_mapping as read_yaml
 
 CONFIG = ("--config", "-c")
@@ -157,8 +158,9 @@ def _choose_resumed(name: str | None, flags: Flags) -> tuple[RunFolder | None, F
         return find_run(str(name)), flags
     if name is None and not is_requeued:
         return None, flags
-    root = Path(flags.find("--trainer.default_root_dir") or ".") / ROOT
-    run = find_resumable(root, _find_experiment(flags), needs_job=is_requeued)
+    root = Path(_find_setting(flags, "trainer.default_root_dir") or ".") / ROOT
+    experiment = _find_setting(flags, "experiment") or "default"
+    run = find_resumable(root, experiment, needs_job=is_requeued)
     return (None, flags) if run is None else (run, _drop_repeated(flags, run))
 
 
@@ -265,14 +267,19 @@ def resolve_bases(named: Any, file: Path) -> list[Path]:
     return [Path(os.path.relpath(file.parent / str(name))) for name in names]
 
 
-def _find_experiment(flags: Flags) -> str:
-    """Return the name of the experiment, which a flag or a config file sets; the last of them
-    counts.
+def _find_setting(flags: Flags, key: str) -> str | None:
+    """Return a setting that tells where runs are, before anything is parsed: the last flag or
+    config file that sets it counts.
     """
-    name = "default"
-    for flag, value in _with_bases(flags).list_pairs():
-        if flag == "--experiment":
-            name = value
-        elif is_config_file(flag, value):
-            name = str(read_yaml(Path(value)).get("experiment") or name)
-    return name
+    section, _, name = key.rpartition(".")
+    value = None
+    for flag, text in _with_bases(flags).list_pairs():
+        if flag == f"--{key}":
+            value = text
+        elif is_config_file(flag, text):
+            config = read_yaml(Path(text))
+            # Both `trainer: {default_root_dir: runs}` and `trainer.default_root_dir: runs` are YAML
+            inside = config.get(section) if section else config
+            found = config.get(key) or (inside.get(name) if isinstance(inside, dict) else None)
+            value = fill_variables(str(found)) if found else value
+    return value

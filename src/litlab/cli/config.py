@@ -3,7 +3,6 @@ asked for.
 """
 
 import json
-import os
 import re
 from collections.abc import Container
 from contextlib import nullcontext
@@ -28,12 +27,12 @@ from litlab.cli.trust import check_config, load_weights_only, restrict_imports
 from litlab.errors import UserError, building
 from litlab.util.recipes import is_fact, plain_recipe
 from litlab.util.team import typed
+from litlab.util.yaml import fill_variables
 
 # What a config can't set to null.
 NEEDED = (
     "trainer", "model", "data", "seed_everything", "experiment", "test_after_fit", "channels_last",
 )  # fmt: skip
-VARIABLE = re.compile(r"\$\{(\w+)\}")  # ${NAME}, of the environment
 
 
 @cache
@@ -58,19 +57,11 @@ def prepare_jsonargparse() -> None:
         return None if text == "None" else load_yaml(text)
 
     def load_with_variables(text: str) -> Any:
-        return load_setting(VARIABLE.sub(fill_variable, text))
+        return load_setting(fill_variables(text))
 
     set_loader("yaml", load_setting, (yaml.YAMLError,))
     # Not for the configs of others: they could have what they find there sent or written somewhere.
     set_loader("yaml with variables", load_with_variables, (yaml.YAMLError,))
-
-
-def fill_variable(variable: re.Match[str]) -> str:
-    if variable[1] not in os.environ:
-        raise UserError(
-            f"{variable[0]}: there is no such environment variable; set it, or write its value"
-        )
-    return os.environ[variable[1]]
 
 
 class ExperimentParser(LightningArgumentParser):

@@ -3,6 +3,7 @@
 A key that is there twice is refused, as YAML would drop the first one silently.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +19,9 @@ FLOAT = re.compile(
     r"^(?:[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)"
     r"|\.(?:nan|NaN|NAN))$"
 )
+
+
+VARIABLE = re.compile(r"\$\{(\w+)\}")  # ${NAME}, of the environment
 
 
 class Loader(_FASTEST):
@@ -109,6 +113,23 @@ def read_text(file: Path) -> str:
         raise UserError(
             f"{file}: it can't be read ({reason}); give a YAML file in UTF-8"
         ) from error
+
+
+def fill_variables(text: str) -> str:
+    """Return a text with the value of each variable ``${NAME}`` of the environment in it.
+
+    Raises:
+        UserError: If there is no such variable.
+    """
+
+    def read_variable(variable: re.Match[str]) -> str:
+        if variable[1] not in os.environ:
+            raise UserError(
+                f"{variable[0]}: there is no such environment variable; set it, or write its value"
+            )
+        return os.environ[variable[1]]
+
+    return VARIABLE.sub(read_variable, text)
 
 
 def find_line(file: Path, key: str) -> int | None:

@@ -117,6 +117,18 @@ def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
     assert read_command_line([*line, "--resume", "auto"]).pinned == ["fit", "--resume", RUN]
 
 
+@pytest.mark.parametrize(
+    "text", ["trainer:\n  default_root_dir: $", "trainer.default_root_dir: $", "base: root.yaml"]
+)
+def test_auto_looks_for_runs_where_the_config_puts_them(here, monkeypatch, text):
+    (here / "root.yaml").write_text("trainer:\n  default_root_dir: elsewhere\n")
+    (here / "mine.yaml").write_text(f"experiment: mine\n{text.replace('$', '${SCRATCH}')}\n")
+    monkeypatch.setenv("SCRATCH", "elsewhere")
+    shutil.copytree(here / LOGS, here / "elsewhere" / LOGS)
+    line = read_command_line("fit --config mine.yaml --resume auto".split())
+    assert line.pinned[:3] == ["fit", "--resume", f"elsewhere/{RUN}"]
+
+
 def test_a_checkpoint_in_no_run_brings_its_config(here):
     checkpoint = {"state_dict": {}, "pytorch-lightning_version": "2.6.6", "config": CONFIG}
     torch.save(checkpoint, here / "mine.ckpt")
