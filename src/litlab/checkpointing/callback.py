@@ -153,7 +153,7 @@ class RunCheckpoint(ModelCheckpoint):
     def write_last(self, trainer: Trainer) -> None:
         """Write ``last.ckpt``, unless the run keeps none."""
         if self.keeps_last and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
-            save_last(trainer, self)
+            write_last_checkpoint(trainer, self)
             self._begin_interval(trainer)
 
     def _is_late(self, trainer: Trainer) -> bool:
@@ -183,7 +183,7 @@ class RunCheckpoint(ModelCheckpoint):
             )
 
 
-def save_last(trainer: Trainer, callback: ModelCheckpoint) -> None:
+def write_last_checkpoint(trainer: Trainer, callback: ModelCheckpoint) -> None:
     """Write ``last.ckpt`` of a callback now, wherever training is."""
     for logger in trainer.loggers:
         logger.save()  # what was logged before the checkpoint is not logged again

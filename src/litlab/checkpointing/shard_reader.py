@@ -23,7 +23,7 @@ from litlab.errors import UserError, first_line
 from litlab.util.checksums import check_records, compute_checksum
 
 # Of a checkpoint, whose tensors are in the folder
-PARTS = ("state_dict", "current_model_state", "optimizer_states")
+TENSOR_KEYS = ("state_dict", "current_model_state", "optimizer_states")
 
 # All that DCP's metadata is made of, besides torch's types of numbers.
 ALLOWED = (
@@ -43,7 +43,7 @@ def fill(
     path: Path,
     shards: tuple[str, int],
     checkpoint: dict[str, Any],
-    parts: Sequence[str] = PARTS,
+    parts: Sequence[str] = TENSOR_KEYS,
     mine: Mapping[str, Any] = {},
 ) -> None:
     """Put the numbers of the shards into a checkpoint that was read from a small file.

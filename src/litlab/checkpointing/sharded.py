@@ -31,7 +31,7 @@ from litlab.checkpointing.io import (
     read_checkpoint,
     remove_shards,
 )
-from litlab.checkpointing.shard_reader import PARTS, find_cause, map_tensors
+from litlab.checkpointing.shard_reader import TENSOR_KEYS, find_cause, map_tensors
 from litlab.errors import UserError
 from litlab.util.checksums import compute_checksum
 from litlab.util.files import sync, write_atomically
@@ -90,7 +90,8 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
             tensors[name] = tensor.detach()
             return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
-        empty = {key: map_tensors(take, checkpoint[key], key) for key in PARTS if key in checkpoint}
+        keys = [key for key in TENSOR_KEYS if key in checkpoint]
+        empty = {key: map_tensors(take, checkpoint[key], key) for key in keys}
         small = {**checkpoint, **empty}
         write: Any = partial(
             dcp.async_save if storage_options else dcp.save,
@@ -126,7 +127,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
             mine |= {
                 f"{index}.state.{number}": parameter for number, parameter in enumerate(parameters)
             }
-        return fill_shards(path, checkpoint, PARTS if optimizers else PARTS[:1], mine)
+        return fill_shards(path, checkpoint, TENSOR_KEYS if optimizers else TENSOR_KEYS[:1], mine)
 
     def remove_checkpoint(self, path: str | Path) -> None:
         if self._finish is not None:

@@ -19,26 +19,30 @@ from litlab.runs.folder import ROOT, RunFolder, find_owner, read_json
 from litlab.util.yaml import fill_variables
 from litlab.util.yaml import read_mapping as read_yaml
 
-CONFIG = ("--config", "-c")
-# A config file could not be read before them
+CONFIG = ("--config", "-c")  # both are LightningCLI's
+# What a config file can't set: these say which config is read and how far it is trusted, or belong
+# to one start of a command and not to the experiment.
 ONLY_FLAGS = ("resume", "run", "seeds", "folds", "allow_modules", "data_changed")
 
 
 class Flags(list[str]):
-    """The words of a command line behind its verb."""
+    """The words of a command line after its verb."""
 
     def list_pairs(self) -> list[tuple[str, str]]:
         """Return the flags with their values, of ``--a b`` and ``--a=b`` alike; "" for no value."""
         found: list[tuple[str, str]] = []
+        # A pair is a word and the next one, perhaps its value; "--" stands behind the last word
         for word, following in pairwise([*self, "--"]):
             flag, equals, value = word.partition("=")
             if flag.startswith("--") or flag == "-c":
+                # In `--check --seeds 0,1` the word after --check is a flag, and no value of it.
                 after = "" if following.startswith("--") else following
                 found.append((flag, value if equals else after))
         return found
 
     def find(self, name: str) -> str | None:
         """Return the value of a flag, the last one of several; None if it is not given."""
+        # A dictionary keeps the last one.
         return dict(self.list_pairs()).get(name)
 
     def has(self, *names: str) -> bool:
@@ -48,6 +52,7 @@ class Flags(list[str]):
     def drop(self, *names: str) -> "Flags":
         """Return the flags but for some and their values."""
         rest = Flags()
+        # Now a pair is a word and the one before, whose value it may be.
         for before, word in pairwise(["", *self]):
             is_value = before in names and not word.startswith("--")
             if not is_value and word.partition("=")[0] not in names:
@@ -58,6 +63,7 @@ class Flags(list[str]):
         """Yield what the flags say, of config files their text."""
         for flag, value in self.list_pairs():
             is_file = is_config_file(flag, value)
+            # Only names are looked for: that a file is no UTF-8 is said by what parses it.
             yield Path(value).read_text(encoding="utf-8", errors="replace") if is_file else value
 
 
@@ -101,8 +107,8 @@ def read_command_line(argv: list[str]) -> CommandLine:
     """
     verb, flags = argv[0], Flags(argv[1:])
     key = "--resume" if verb == "fit" else "--run"
-    # `--run=` is right: so the flags of a checkpoint that is in no run say that there is none.
     name, rest = flags.find(key), flags.drop(key)
+    # `--run=` is allowed: below, the flags of a checkpoint that is in no run have it
     if name == "" and f"{key}=" not in flags:
         raise UserError(f"{key}: it has no value; give one, such as {key} last")
 
@@ -112,24 +118,28 @@ def read_command_line(argv: list[str]) -> CommandLine:
     else:
         run = _find_evaluated(name)
 
-    # A checkpoint that is in no run, or configs alone
-    expanded, is_auto = _with_bases(rest), name == "auto"
+    # A checkpoint that is in no run: it holds its config
+    expanded, is_auto = _add_bases(rest), name == "auto"
     if name and run is None and verb != "fit":
-        run_flags = [f"--config={_config_in(Path(name))}", f"--ckpt_path={name}", "--run="]
+        run_flags = [f"--config={_read_config(Path(name))}", f"--ckpt_path={name}", "--run="]
         return CommandLine(verb, argv, Flags([*run_flags, *expanded]), is_foreign=True)
+
+    # No run at all. A config that lies in a run's folder is that of a run, also if it was typed
     if run is None:
         is_foreign = any(
             is_of_run(Path(value)) for flag, value in expanded.list_pairs() if flag in CONFIG
         )
         return CommandLine(verb, [verb, *rest], expanded, is_auto=is_auto, is_foreign=is_foreign)
 
-    # The run's config and checkpoint, and what is said in addition
-    read_yaml(run.config)  # which says what is wrong with it
-    # Other processes of this command read the pinned words again, and find the same run.
+    # A run: its config and checkpoint, then what was typed, as later flags win
+    read_yaml(run.config)  # if it is damaged, this says so in one line
+    # Other processes of this command read the pinned words again, and must find the same run: by
+    # then `last` may be another one
     pinned = [verb, key, str(run.path), *rest]
     if verb == "fit":
-        checkpoint = _checkpoint_to_resume(run)
+        checkpoint = _find_checkpoint(run)
     else:
+        # --run may name a file: then that checkpoint is meant, and not the run's best
         file = name if os.path.isfile(str(name)) else None
         pinned[2] = file or pinned[2]
         checkpoint = choose_checkpoint(run, file or expanded.find("--ckpt_path"))
@@ -158,6 +168,7 @@ def _choose_resumed(name: str | None, flags: Flags) -> tuple[RunFolder | None, F
         return find_run(str(name)), flags
     if name is None and not is_requeued:
         return None, flags
+    # --resume auto, or a job that was put back: the run is looked for, and there may be none
     root = Path(_find_setting(flags, "trainer.default_root_dir") or ".") / ROOT
     experiment = _find_setting(flags, "experiment") or "default"
     run = find_resumable(root, experiment, needs_job=is_requeued)
@@ -187,9 +198,10 @@ def _drop_repeated(flags: Flags, run: RunFolder) -> Flags:
     return fresh
 
 
-def _checkpoint_to_resume(run: RunFolder) -> Path:
+def _find_checkpoint(run: RunFolder) -> Path:
     from litlab.checkpointing.io import find_newest_checkpoint
 
+    # Not always last.ckpt: where that is damaged, the newest whole one is used.
     checkpoint = find_newest_checkpoint(run.checkpoints)
     if checkpoint is None:
         raise UserError(
@@ -199,10 +211,11 @@ def _checkpoint_to_resume(run: RunFolder) -> Path:
     return checkpoint
 
 
-def _config_in(file: Path) -> str:
+def _read_config(file: Path) -> str:
     """Return the config that a checkpoint holds, as text that ``--config`` takes."""
     from litlab.checkpointing.io import load_checkpoint
 
+    # `RunRecord` has put it there.
     text = load_checkpoint(file, weights=False).get("config")
     if not isinstance(text, str):
         raise UserError(
@@ -223,7 +236,7 @@ def is_of_run(config: Path) -> bool:
 # Bases
 
 
-def _with_bases(flags: Flags) -> Flags:
+def _add_bases(flags: Flags) -> Flags:
     """Return flags with the bases of each config file in front of it."""
     expanded = Flags()
     for word, following in pairwise([*flags, "--"]):
@@ -231,6 +244,7 @@ def _with_bases(flags: Flags) -> Flags:
         file = value if equals else following
         # A config may be text, too. A name in .yaml is a file, and is missed where it is not there.
         if flag in CONFIG and (os.path.isfile(file) or file.endswith(".yaml")):
+            # In front of the file, which is then free to change what they say.
             expanded += [f"--config={base}" for base in find_bases(Path(file))]
         expanded.append(word)
     return expanded
@@ -250,12 +264,14 @@ def find_bases(file: Path, above: tuple[Path, ...] = ()) -> list[Path]:
     above = (*above, file.resolve())
     found: list[Path] = []
     for base in resolve_bases(read_yaml(file).get("base") or [], file):
+        # Links and `../` are resolved, or a circle might not be recognised.
         if base.resolve() in above:
             raise UserError(
                 f"{file}: base: {base}: the configs build on each other in a circle; "
                 "remove one of them"
             )
         found += [*find_bases(base, above), base]
+    # Without repetition: of two mentions the first one stays.
     return list(dict.fromkeys(found))
 
 
@@ -264,6 +280,7 @@ def resolve_bases(named: Any, file: Path) -> list[Path]:
     in.
     """
     names = named if isinstance(named, list) else [named]
+    # From the working directory, as they would be typed: messages name them.
     return [Path(os.path.relpath(file.parent / str(name))) for name in names]
 
 
@@ -273,7 +290,7 @@ def _find_setting(flags: Flags, key: str) -> str | None:
     """
     section, _, name = key.rpartition(".")
     value = None
-    for flag, text in _with_bases(flags).list_pairs():
+    for flag, text in _add_bases(flags).list_pairs():
         if flag == f"--{key}":
             value = text
         elif is_config_file(flag, text):

@@ -14,9 +14,11 @@ from typing import Any
 
 from litlab.util.team import package, team_folders
 
-# Of litlab, whose classes YAML may name
+# The folders of litlab whose classes YAML may name
 ROOMS = ("callbacks", "data", "metrics", "nn", "optim", "parallel", "tasks")
+# A class that begins at the margin: one inside of another has no short name
 CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
+# `CifarCNN`, but not the end of `project.networks.CifarCNN`: dotted paths the parser imports itself
 WORD = re.compile(r"(?<![\w.])[A-Z]\w*")
 
 
@@ -36,12 +38,14 @@ def find_classes(team: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for parent, folder in folders.items():
         for file in folder.rglob("*.py"):
+            # An example's test lies beside its code.
             if parent == "examples" and file.name.startswith("test_"):
                 continue
             module = ".".join(
                 [parent, *file.relative_to(folder).with_suffix("").parts]
             ).removesuffix(".__init__")
             for name in CLASS.findall(file.read_text(encoding="utf-8")):
+                # Of two classes with one name both are imported: the parser asks for the full path
                 found.setdefault(name, []).append(module)
     return found
 
@@ -62,9 +66,9 @@ def import_all_classes() -> None:
     import_classes(find_classes(package()))
 
 
-def imported(path: str) -> Any:
+def find_imported(path: str) -> Any:
     """Return what a class path leads to, as far as its module has been imported; else None."""
     module, _, name = path.rpartition(".")
-    # or: a method or nested class
-    parent = sys.modules.get(module) or (imported(module) if "." in module else None)
+    # What stands before the name may be a class, too: `module.Outer.Inner`
+    parent = sys.modules.get(module) or (find_imported(module) if "." in module else None)
     return getattr(parent, name, None)

@@ -24,7 +24,7 @@ EXPERIMENT: Table = {
     "test": ("litlab.cli.evaluate:evaluate", "evaluate a checkpoint on the test split"),
     "predict": ("litlab.cli.evaluate:predict", "read raw files and write a predictions file"),
 }
-# These have options of their own.
+# These have options of their own. What only lists or compares runs does without torch, and is fast.
 OTHERS: Table = {
     "sweep": ("litlab.commands.sweep.sweep:main", "search the settings of an experiment"),
     "bench": (
@@ -77,6 +77,7 @@ FLAGS: Table = {
 
 def list_commands() -> Table:
     """Return all commands that are there: litlab's, and those of the team's package."""
+    # The team's commands come last: one with the name of ours takes its place.
     table = EXPERIMENT | {name: entry for name, entry in OTHERS.items() if _exists(entry)}
     has_own = (package_folder() / "commands/__init__.py").is_file()
     return table | import_module(f"{package()}.commands").COMMANDS if has_own else table
@@ -88,6 +89,8 @@ def import_command(name: str) -> Callable[..., Any]:
     Raises:
         UserError: If there is none; names the nearest.
     """
+    # `--check` and `--plan` can be deleted like commands. They are not in the table, as nobody
+    # types them as one.
     flags = {flag: entry for flag, entry in FLAGS.items() if _exists(entry)}
     table = flags if name in FLAGS else list_commands()
     if name not in table:
@@ -95,12 +98,13 @@ def import_command(name: str) -> Callable[..., Any]:
             f"{name}: there is no such command{nearest(name, table, f'; see {typed()} --help')}"
         )
 
+    # For most commands this is what imports torch and Lightning
     module, _, function = table[name][0].partition(":")
     with pausing_garbage_collection():
         return getattr(import_module(module), function)
 
 
 def _exists(entry: tuple[str, str]) -> bool:
-    # Not find_spec: it would import the folders of all commands
+    # Not find_spec: it would import the packages that all these modules are in
     module = entry[0].partition(":")[0]
     return Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py").is_file()

@@ -1,5 +1,5 @@
-"""LightningCLI as a parser: YAML and flags become one config, whose parts are built when they are
-asked for.
+"""LightningCLI as a parser: YAML and flags become one config. Its sections are built one by one,
+when they are asked for.
 """
 
 import json
@@ -19,17 +19,17 @@ from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from litlab.cli.argv import ONLY_FLAGS, Flags, read_command_line
-from litlab.cli.classes import import_all_classes, import_classes, imported
+from litlab.cli.classes import find_imported, import_all_classes, import_classes
 from litlab.cli.help import FIRST_SCREEN, HelpFormatter
 from litlab.cli.precision import ExperimentTrainer
-from litlab.cli.sections import OF_THE_COMMAND, SECTIONS, add_arguments
+from litlab.cli.sections import COMMAND_ONLY, SECTIONS, add_arguments
 from litlab.cli.trust import check_config, load_weights_only, restrict_imports
 from litlab.errors import UserError, building
 from litlab.util.recipes import is_fact, plain_recipe
 from litlab.util.team import typed
 from litlab.util.yaml import fill_variables
 
-# What a config can't set to null.
+# What a config can't set to null, as the code that reads it takes a value for granted.
 NEEDED = (
     "trainer", "model", "data", "seed_everything", "experiment", "test_after_fit", "channels_last",
 )  # fmt: skip
@@ -42,7 +42,7 @@ def prepare_jsonargparse() -> None:
     What a command may import is set beside it, by `litlab.cli.trust.restrict_imports`. Nothing else
     changes a library for the whole process on the way to the parser.
     """
-    # A type of settings, as of Lightning's WeightAveraging, that jsonargparse (4.53) has not.
+    # Lightning's WeightAveraging has a setting of this type, which jsonargparse (4.53) can't read.
     register_type(torch.device)
     # Members of an Enum are written as their values, which can be read back: the interval of
     # Lightning's Timer is one by default.
@@ -53,14 +53,16 @@ def prepare_jsonargparse() -> None:
     load_yaml = get_loader("yaml")
 
     def load_setting(text: str) -> Any:
-        # jsonargparse (4.53) makes the word of --model.network.weights null.
+        # Of a null flag of a class within a class, such as --model.network.weights=null,
+        # jsonargparse (4.53) makes the word None, which YAML reads as a text.
         return None if text == "None" else load_yaml(text)
 
     def load_with_variables(text: str) -> Any:
         return load_setting(fill_variables(text))
 
     set_loader("yaml", load_setting, (yaml.YAMLError,))
-    # Not for the configs of others: they could have what they find there sent or written somewhere.
+    # Not for the configs of others: a secret from the environment could become the name of a
+    # logger's folder, or part of the address of a server.
     set_loader("yaml with variables", load_with_variables, (yaml.YAMLError,))
 
 
@@ -82,7 +84,9 @@ class ExperimentParser(LightningArgumentParser):
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         if not self.exit_on_error:  # a parser with which jsonargparse tries a value
+            # It wants to know that the value does not fit, and goes on with the next type
             super().error(message, ex)
+        # Imported here: most commands have no mistake to explain
         from litlab.cli.parse_errors import explain
 
         raise UserError(explain(message, self)) from ex
@@ -124,10 +128,12 @@ class Command(LightningCLI):
         line = self.line = read_command_line(argv)
         self.verb = line.verb
 
-        # What holds for the whole process: types and loaders, what may be imported, the classes
-        # that short names lead to. What nothing names is not imported; --help describes it all.
+        # What holds for the whole process: how values are read, and what may be imported
         prepare_jsonargparse()
         self.allowed = restrict_imports(line.is_foreign, line.flags.find("--allow_modules"))
+
+        # The classes that short names lead to. Importing all of them takes seconds, so only those
+        # that configs and flags name are; --help describes them all
         texts = [*line.flags, *line.flags.read_texts()]
         self.words: Container[str] = set(re.findall(r"\w+", " ".join(texts)))
         if any(flag.endswith("help") for flag, _ in line.flags.list_pairs()):
@@ -141,6 +147,7 @@ class Command(LightningCLI):
             LightningModule,
             LightningDataModule,
             trainer_class=ExperimentTrainer,
+            # A config names any subclass, by class_path
             subclass_mode_model=True,
             subclass_mode_data=True,
             parser_class=ExperimentParser,
@@ -149,8 +156,8 @@ class Command(LightningCLI):
                 "parser_mode": "yaml" if line.is_foreign else "yaml with variables",
             },
             seed_everything_default=0,
-            auto_configure_optimizers=False,
-            run=False,
+            auto_configure_optimizers=False,  # optimizers are settings of the model
+            run=False,  # no subcommands: the verb is read already
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -158,6 +165,7 @@ class Command(LightningCLI):
         parser.description = FIRST_SCREEN[self.verb]
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        # Messages look there for the file or flag that has set a key
         parser.argv = self.line.flags  # pyright: ignore[reportAttributeAccessIssue]
         self.config = parser.parse_args(self.line.flags)
 
@@ -170,11 +178,13 @@ class Command(LightningCLI):
                 raise UserError(f"{key}: null is not valid; give it a value, or leave it out")
         if not isinstance(self.config.trainer, Namespace):  # jsonargparse (4.53) takes anything
             raise UserError("trainer: it must hold settings; write KEY: VALUE, or leave it out")
-        if not 0 <= self.config.seed_everything < 2**32:
+        if not 0 <= self.config.seed_everything < 2**32:  # numpy takes no other seeds
             raise UserError(
                 f"seed_everything: {self.config.seed_everything} is not valid; give 0 "
                 f"to {2**32 - 1}"
             )
+
+        # Parsing has imported classes, but called none: this is the last moment to refuse one
         if self.line.is_foreign:
             check_config(self.config, self.allowed)
 
@@ -200,8 +210,8 @@ class Command(LightningCLI):
             Exception: What a class raises, with a note that says which section was being built.
         """
         config = config or self.config
-        # Lightning's own dump would check every setting once more
-        self.config_dump = self.settings()
+        # Lightning keeps it as hyper_parameters; its own dump would check every setting once more
+        self.config_dump = self.get_settings()
         with building(keys[0]), load_weights_only() if self.line.is_foreign else nullcontext():
             built: Any = self.parser.instantiate_classes(
                 Namespace({key: config[key] for key in keys}).clone()
@@ -220,6 +230,7 @@ class Command(LightningCLI):
             load_pretrained: Whether a network gets the weights that its config names; not where a
                 checkpoint has all of them.
         """
+        # The run's config still names the pretrained weights, so that it can be repeated
         config = self.config.clone()
         if not load_pretrained:
             from litlab.nn.adapt import forget_weights
@@ -237,33 +248,33 @@ class Command(LightningCLI):
         model = self.config.model
         for section in (model, *(model.get("init_args.metrics") or {}).values()):
             for key, value in list(section.items()):
-                name = key.rpartition(".")[2]
+                name = key.rpartition(".")[2]  # of init_args.network.init_args.num_classes
                 if value is None and is_fact(type(data), name):
-                    # Only now its files are opened: a trained model needs none of this
-                    refuse_other_task(imported(model.class_path), getattr(data, "facts", None))
+                    # This opens the data's files. The config of a trained model has no such null
+                    refuse_other_task(find_imported(model.class_path), getattr(data, "facts", None))
                     section[key] = getattr(data, name)
 
-    def settings(self, config: Namespace | None = None) -> dict[str, Any]:
+    def get_settings(self, config: Namespace | None = None) -> dict[str, Any]:
         """Return the settings as plain data, without those that belong to the command alone."""
+        # By way of JSON, as the dump knows how each type is written. Parsing has checked it already
         text = self.parser.dump(
             config or self.config, format="json", skip_none=False, skip_validation=True
         )
-        return {
-            name: value for name, value in json.loads(text).items() if name not in OF_THE_COMMAND
-        }
+        return {name: value for name, value in json.loads(text).items() if name not in COMMAND_ONLY}
 
-    def settings_of(self, file: Path) -> dict[str, Any]:
+    def read_settings(self, file: Path) -> dict[str, Any]:
         """Return what a config file alone would set, of a run that this command has read."""
-        return self.settings(self.parser.parse_args([f"--config={file}"]))
+        return self.get_settings(self.parser.parse_args([f"--config={file}"]))
 
 
 def refuse_other_task(model: Any, metadata: Any) -> None:
-    """Refuse a model for another task than that of the data's target.
+    """Refuse a model that is for another task than the target in the data.
 
     Args:
         model: The class of the model, or a function that makes it.
         metadata: That of the data.
     """
+    # Data and models of a team's own need not say a task: then there is nothing to compare
     target, task = getattr(metadata, "target", None), getattr(model, "task", None)
     if target is not None and task not in (None, target.task):
         raise UserError(

@@ -19,11 +19,12 @@ from litlab.util.files import check_replaceable, record_digests
 def evaluate(argv: list[str]) -> int:
     """Validate or test a checkpoint; the results go into its run."""
     command = Command(argv)
-    sys.argv[1:] = command.line.pinned
+    sys.argv[1:] = command.line.pinned  # other processes parse it again: a folder, not "last"
     experiment = build_experiment(command)
 
     with Run.join(command) as run:
         trainer = build_trainer(experiment, run)
+        # Not verbose: the summary at the end shows the metrics, with what else is known of the run
         run_verb = trainer.validate if command.verb == "validate" else trainer.test
         run_verb(
             experiment.model,
@@ -32,6 +33,7 @@ def evaluate(argv: list[str]) -> int:
             weights_only=True,
             verbose=False,
         )
+    # Outside of the block: by now the results are in the run's folder
     print_summary(trainer)
     return 0
 
@@ -44,12 +46,16 @@ def predict(argv: list[str]) -> int:
     command = Command(argv)
     config = command.config
     experiment = build_experiment(command)
+
+    # Where predictions go is settled before any are made. Data that can't write them leaves it to a
+    # callback, which the config must then name
     data: Any = experiment.data
     writes = hasattr(data, "write_predictions")
     suffixes = getattr(data, "output_suffixes", SUFFIXES)
     output = choose_output(config, suffixes) if writes else None
     data.predict_input = config.input
 
+    # No run is joined: the run's folder, its curves and its metrics stay as they are
     with saving_traceback():
         trainer = build_trainer(experiment, None)
         if not writes and not has_callback(trainer.callbacks, BasePredictionWriter):  # pyright: ignore[reportAttributeAccessIssue]
@@ -64,8 +70,10 @@ def predict(argv: list[str]) -> int:
             ckpt_path=config.ckpt_path,
             weights_only=True,
         )
+
+        # A folder is filled under another name and takes its own at the end, with its digests
         if output is not None:
-            if "" in suffixes:
+            if "" in suffixes:  # the data writes folders
                 with replace_folder(output) as folder:
                     data.write_predictions(outputs, str(folder))
             else:
@@ -83,6 +91,7 @@ def choose_output(config: Any, suffixes: tuple[str, ...]) -> Path:
 
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")
+    # Left out, it is in the run's folder; of a checkpoint that is in no run, in the working folder
     path = Path(config.output or Path(config.run or "", f"predictions{suffixes[0]}"))
     path = path.expanduser()
     check_output(path, suffixes)

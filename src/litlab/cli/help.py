@@ -9,6 +9,8 @@ from jsonargparse import DefaultHelpFormatter
 from litlab.util.team import package
 from litlab.util.text import some
 
+# The screens are 80 columns wide at most. They show what is needed most often; jsonargparse lists
+# every setting below them, which takes hundreds of lines.
 FIT = """\
 Train an experiment, then test its best checkpoint. Settings come from the
 config files, in their order, then from flags. Every key of a config is a flag.
@@ -66,9 +68,11 @@ class HelpFormatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
     """
 
     def _get_help_string(self, action: Action) -> str:
+        # jsonargparse ends the help of a class with "(type: ..., known subclasses: a.B, c.D)"
         head, found, classes = super()._get_help_string(action).partition(", known subclasses: ")
         if not found:
             return head
+        # The team's own classes first: of many, only the first few are shown
         paths = sorted(
             classes.removesuffix(")").split(", "), key=lambda path: not path.startswith(package())
         )

@@ -13,6 +13,7 @@ from litlab.cli.commands import EXPERIMENT, import_command, list_commands
 from litlab.util.options import answer
 from litlab.util.team import typed, use_package
 
+# Lines of at most 80 columns: a terminal is seldom narrower.
 USAGE = """\
 usage: {command} COMMAND [--config FILE ...] [--key value ...]
 
@@ -53,8 +54,10 @@ def main(package: str | None) -> NoReturn:
     """
     try:
         code = run_command(package or "")
+        # Here, where a closed pipe is caught. Else Python would meet it as it exits, and print it.
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output has gone, as `head` does
+        # Python flushes once more as it exits: what is left then goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = 1
     sys.exit(code)
@@ -69,15 +72,19 @@ def run_command(package: str) -> int:
     Returns:
         The exit code: 0; 2 after one line on what is wrong; 130 after Ctrl-C.
     """
+    # First of all: whatever looks for the team's classes, configs or commands asks for this name.
     use_package(package)
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("-h", "--help", "help"):
+        # The longest name, consolidate, has 11 letters.
         lines = [f"  {name:11} {help_}" for name, (_, help_) in list_commands().items()]
         print(USAGE.format(command=typed(), commands="\n".join(lines)), end="")
         return 0
 
     def run(arguments: list[str]) -> int:
+        # Inside of `answer`, which makes one line of a mistyped command, too.
         function = import_command(name)
+        # The experiment verbs get their name as well: `evaluate` is both `validate` and `test`.
         return run_experiment(function) if name in EXPERIMENT else function(arguments)
 
     return answer(run, sys.argv[2:])
@@ -89,6 +96,7 @@ def run_experiment(run: Callable[[list[str]], int]) -> int:
     """
     from litlab.cli.noise import format_warning, silence_noise
 
+    # Before anything is built: the first of these messages come with the Trainer.
     silence_noise()
     warnings.formatwarning = format_warning
     try:
@@ -98,6 +106,7 @@ def run_experiment(run: Callable[[list[str]], int]) -> int:
 
         line = describe_error(error)
         if line is None or os.environ.get("LITLAB_TRACEBACK"):
+            # A bug, or LITLAB_TRACEBACK asks for the traceback: Python prints it, and exits with 1.
             raise
         print(f"error: {line}", file=sys.stderr)
         return 2

@@ -1,8 +1,8 @@
 """What the parser refuses, as one line: where it is, what is wrong, and what to do.
 
 jsonargparse describes a mistake as an indented tree of all types that it tried. The deepest line
-says most. `KINDS` lists what such a line may say, with a function for each kind of mistake; a line
-that is not on the list, as of another version of jsonargparse, is shown as it is.
+says most. `MISTAKES` lists what such a line may say, with a function for each kind of mistake. A
+line that is not on the list, perhaps one of another version of jsonargparse, is shown as it is.
 """
 
 import ast
@@ -20,7 +20,7 @@ from lightning.pytorch import callbacks
 from torch import optim
 
 from litlab.cli.argv import Flags, is_config_file
-from litlab.cli.classes import find_classes, imported
+from litlab.cli.classes import find_classes, find_imported
 from litlab.cli.trust import explain_denied
 from litlab.util.team import is_own, package
 from litlab.util.text import nearest, some
@@ -36,9 +36,9 @@ FRAME = re.compile(
     r"Problem with given|Does not validate|Subtypes:|Errors:|Given value|Expected a path but"
     r"|Expected a <class 'NoneType|Subclass types expect|a class path \(str\)|a dict with"
 )
-OF_ONE_TYPE = ("Expected a <", "Not a valid subclass")
+ONE_TYPE = ("Expected a <", "Not a valid subclass")
 WRONG_CLASS = "{0} is not valid; it must be a kind of {1}"
-Found = re.Match[str]
+Match = re.Match[str]
 BLOCK = ("class_path", "init_args", "dict_kwargs")  # the keys of a class in YAML
 
 
@@ -74,14 +74,14 @@ def explain(message: str, parser: Any) -> str:
     """
     # The first kind that fits; none is known for what another version says.
     mistake = read_message(message, parser)
-    for pattern, explain_kind in KINDS:
-        found = re.fullmatch(pattern, mistake.text, re.DOTALL)
-        if found is None:
+    for pattern, explain_kind in MISTAKES:
+        match = re.fullmatch(pattern, mistake.text, re.DOTALL)
+        if match is None:
             continue
         if isinstance(explain_kind, str):
-            text = explain_kind.format(*found.groups(), value=mistake.value)
+            text = explain_kind.format(*match.groups(), value=mistake.value)
         else:
-            text = explain_kind(mistake, found)
+            text = explain_kind(mistake, match)
         if text is not None:
             break
     else:
@@ -108,7 +108,7 @@ def read_message(message: str, parser: Any) -> Mistake:
         around = [(above, text) for above, text in around if above < depth]
         around.append((depth - line.startswith("Subtypes: ", depth), line))
         text = BEFORE.sub("", line, count=1)
-        rank = (depth, not text.startswith(OF_ONE_TYPE))
+        rank = (depth, not text.startswith(ONE_TYPE))
         if text and not FRAME.match(text) and rank > best:
             best, number, inside = rank, at, "\n".join(text for _, text in around)
 
@@ -147,23 +147,23 @@ def find_place(key: str, argv: Flags) -> str:
 # Flags
 
 
-def explain_unknown_flag(mistake: Mistake, found: Found) -> str:
-    word, settings = found[1], list_settings(mistake)
+def explain_unknown_flag(mistake: Mistake, match: Match) -> str:
+    word, settings = match[1], list_settings(mistake)
     name = word.partition("=")[0].removeprefix("--")
     section = nearest(name.partition(".")[0], settings, "; a config file follows --config")
     return f"{word}: there is no such setting{nearest(name, settings, section)}"
 
 
-def explain_missing(mistake: Mistake, found: Found) -> str:
+def explain_missing(mistake: Mistake, match: Match) -> str:
     if mistake.keys:
-        return f"{found[1]} is missing; add it"
-    return f"{found[0]}; give --config FILE, such as --config configs/mine.yaml"
+        return f"{match[1]} is missing; add it"
+    return f"{match[0]}; give --config FILE, such as --config configs/mine.yaml"
 
 
 # Keys
 
 
-def explain_block(mistake: Mistake, found: Found) -> str | None:
+def explain_block(mistake: Mistake, match: Match) -> str | None:
     """Explain a class in YAML that has other keys than it may have; None if this is right."""
     for block in read_blocks(mistake):
         wrong = [str(key) for key in block if key not in BLOCK]
@@ -194,8 +194,8 @@ def list_blocks(value: Any) -> list[dict[str, Any]]:
     return blocks
 
 
-def explain_unknown_key(mistake: Mistake, found: Found) -> str:
-    group, option = found.groups()
+def explain_unknown_key(mistake: Mistake, match: Match) -> str:
+    group, option = match.groups()
     if not mistake.classes:
         mistake.keys += filter(None, (group, option))
         return f"there is no such key{nearest('.'.join(mistake.keys), list_settings(mistake))}"
@@ -218,7 +218,7 @@ def list_settings(mistake: Mistake) -> list[str]:
 
 def list_arguments(path: str) -> list[str]:
     """Return the arguments of a class or function, with those that it passes on."""
-    target, parser = imported(path), ArgumentParser()
+    target, parser = find_imported(path), ArgumentParser()
     is_class = isinstance(target, type)
     add = parser.add_class_arguments if is_class else parser.add_function_arguments
     return add(target, fail_untyped=False)
@@ -228,7 +228,7 @@ def takes_others(path: str) -> bool:
     """Return whether a function takes arguments that only its call can tell, as
     ``timm.create_model`` does.
     """
-    function = imported(path)
+    function = find_imported(path)
     if not inspect.isfunction(function):
         return False
     parameters = [*inspect.signature(function).parameters.values()]
@@ -239,13 +239,13 @@ def takes_others(path: str) -> bool:
 # Classes
 
 
-def explain_missing_attribute(mistake: Mistake, found: Found) -> str:
-    names = nearest(found[2], dir(sys.modules[found[1]]), "; correct the path")
-    return f"{found[1]} has no '{found[2]}'{names}"
+def explain_missing_attribute(mistake: Mistake, match: Match) -> str:
+    names = nearest(match[2], dir(sys.modules[match[1]]), "; correct the path")
+    return f"{match[1]} has no '{match[2]}'{names}"
 
 
-def explain_unknown_class(mistake: Mistake, found: Found) -> str | None:
-    flag, name = found.groups()
+def explain_unknown_class(mistake: Mistake, match: Match) -> str | None:
+    flag, name = match.groups()
     if "<class 'float'>" in mistake.types:  # a number was meant, where a Tensor may stand, too
         return None
     libraries = (torch.nn, optim, optim.lr_scheduler, callbacks)
@@ -257,21 +257,21 @@ def explain_unknown_class(mistake: Mistake, found: Found) -> str | None:
     return f"{flag or ''}there is no class '{name}'{nearest(name, names, otherwise)}"
 
 
-def explain_failed_import(mistake: Mistake, found: Found) -> str | None:
+def explain_failed_import(mistake: Mistake, match: Match) -> str | None:
     """Explain what a module raises where it is imported; None if this is not the mistake."""
     for block in read_blocks(mistake):
         path = block.get("class_path", "")
         module = path.rpartition(".")[0]
-        if module and imported(path) is None:
-            return f"{path} can't be imported ({found[0]}); python -c 'import {module}' shows where"
+        if module and find_imported(path) is None:
+            return f"{path} can't be imported ({match[0]}); python -c 'import {module}' shows where"
     return None
 
 
 # Types
 
 
-def explain_wrong_type(mistake: Mistake, found: Found) -> str:
-    kinds = name_types(mistake.types or found[1])
+def explain_wrong_type(mistake: Mistake, match: Match) -> str:
+    kinds = name_types(mistake.types or match[1])
     return f"{mistake.value} is not valid; it must be {kinds}"
 
 
@@ -286,7 +286,7 @@ def name_types(types: str) -> str:
 
 # What the deepest line may say; the line that explains it, or a function that does, or returns None
 # where it is another mistake. The first that fits counts.
-KINDS: tuple[tuple[str, str | Callable[[Mistake, Found], str | None]], ...] = (
+MISTAKES: tuple[tuple[str, str | Callable[[Mistake, Match], str | None]], ...] = (
     (r"unrecognized arguments: (\S+).*", explain_unknown_flag),
     (r"argument (\S+): expected .*", "{0}: it has no value; give one, such as {0}=VALUE"),
     (r"argument (\S+): ignored explicit.* '(.*)'", "{0}: it takes no value; leave out '={1}'"),
@@ -298,7 +298,7 @@ KINDS: tuple[tuple[str, str | Callable[[Mistake, Found], str | None]], ...] = (
     ),
     (r"(.*)", explain_block),
     (r"(?:Group '(.+)' does not accept o|O)ption '([^']+)'.*", explain_unknown_key),
-    (r"Importing '(.+)' is not allowed.*", lambda mistake, found: explain_denied(found[1])),
+    (r"Importing '(.+)' is not allowed.*", lambda mistake, match: explain_denied(match[1])),
     (
         r"No module named '([\w.]+)'.*",
         "there is no module {0}; install its package, or correct the path",

@@ -50,7 +50,7 @@ class ExperimentTrainer(Trainer):
     ) -> None:
         reason = ""
         if precision == "auto":
-            precision, reason = auto_precision(find_device(settings.get("accelerator", "auto")))
+            precision, reason = choose_precision(find_device(settings.get("accelerator", "auto")))
         strategy = settings.get("strategy")
         if precision == "16-mixed" and (
             strategy == "fsdp2" or isinstance(strategy, ModelParallelStrategy)
@@ -79,7 +79,7 @@ class ExperimentTrainer(Trainer):
             torch.backends.cudnn.allow_tf32 = tf32
 
 
-def auto_precision(
+def choose_precision(
     device: torch.device,
 ) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
     """Return the precision that suits a device, and why."""

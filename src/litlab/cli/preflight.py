@@ -132,8 +132,8 @@ def refuse_unused_settings(model: LightningModule) -> None:
     """
     kind = type(model)
     for name, value in model.hparams.items():
-        owner = next((cls for cls in kind.__mro__ if name in _parameters(cls)), kind)
-        default = _parameters(owner)[name].default if owner is not kind else value
+        owner = next((cls for cls in kind.__mro__ if name in _read_parameters(cls)), kind)
+        default = _read_parameters(owner)[name].default if owner is not kind else value
         if (
             value == default
             or default is inspect.Parameter.empty
@@ -141,7 +141,7 @@ def refuse_unused_settings(model: LightningModule) -> None:
         ):
             continue
         below = kind.__mro__[: kind.__mro__.index(owner)]
-        overrides = [_names_of(method) for cls in below for method in vars(cls).values()]
+        overrides = [_read_names(method) for cls in below for method in vars(cls).values()]
         if name in find_names(owner).difference(find_names(kind), *overrides):
             raise UserError(
                 f"model.{name}: {kind.__name__} does not use it, as its own methods take the place "
@@ -161,26 +161,26 @@ def find_names(cls: type) -> set[str]:
         found.add(name)
         for base in cls.__mro__:
             if name in vars(base) and base.__module__.partition(".")[0] not in FRAMEWORKS:
-                names = _names_of(vars(base)[name])
+                names = _read_names(vars(base)[name])
                 waiting += names
                 if name not in names:  # it does not call the one that it takes the place of
                     break
     return found
 
 
-def _names_of(method: Any) -> set[str]:
+def _read_names(method: Any) -> set[str]:
     code = getattr(inspect.unwrap(getattr(method, "fget", method)), "__code__", None)
-    return set() if code is None else _names_in(code)
+    return set() if code is None else _list_names(code)
 
 
-def _names_in(code: CodeType) -> set[str]:
+def _list_names(code: CodeType) -> set[str]:
     # As in self.hparams["width"]
     texts = {text for text in code.co_consts if isinstance(text, str)}
     return texts.union(
         code.co_names,
-        *(_names_in(inner) for inner in code.co_consts if isinstance(inner, CodeType)),
+        *(_list_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)),
     )
 
 
-def _parameters(cls: type) -> dict[str, inspect.Parameter]:
+def _read_parameters(cls: type) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(cls.__init__).parameters) if "__init__" in vars(cls) else {}

@@ -16,7 +16,7 @@ from litlab.errors import UserError, first_line, list_causes
 from litlab.util.device import is_out_of_memory
 
 # What says that a file system, and not the code, is the problem.
-OF_THE_SYSTEM = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+SYSTEM_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 OUT_OF_MEMORY = (
     "out of memory: try half of --data.batch_size with twice --trainer.accumulate_grad_batches, or "
     "--trainer.precision bf16-mixed"
@@ -24,7 +24,7 @@ OUT_OF_MEMORY = (
 # Modules of Lightning (2.6.6) that refuse settings by a ValueError or RuntimeError.
 REFUSING = ("/pytorch/loops/fit_loop.py", "/pytorch/callbacks/early_stopping.py")
 # What a constructor says of its arguments.
-OF_ARGUMENTS = (ValueError, MisconfigurationException, ImportError, OSError)
+ARGUMENT_ERRORS = (ValueError, MisconfigurationException, ImportError, OSError)
 # What Python (3.11 to 3.13) says of a class that is called without one of its arguments, or with
 # one that it has not.
 MISSING = re.compile(r"(?:\w+\.)*(\w+)\.__init__\(\) missing \d+ required .*?arguments?: (.+)")
@@ -58,13 +58,13 @@ def describe_error(error: BaseException) -> str | None:
             "a file of weights holds other things, or is damaged; look into "
             f"{torch.hub.get_dir()}/checkpoints"
         )
-    elif keys and isinstance(causes[-1], OF_ARGUMENTS):
+    elif keys and isinstance(causes[-1], ARGUMENT_ERRORS):
         line = first_line(causes[-1])
     elif keys and (missing := MISSING.fullmatch(str(causes[-1]))):
         line = f"{missing[1]} needs {missing[2]}; add it"
     elif keys and (unknown := UNKNOWN.fullmatch(str(causes[-1]))):
         line = f"{unknown[1]} has no {unknown[2]}; correct it, or leave it out"
-    elif is_refusal(error) or getattr(error, "errno", None) in OF_THE_SYSTEM:
+    elif is_refusal(error) or getattr(error, "errno", None) in SYSTEM_ERRNOS:
         line = first_line(error)
     else:
         return None

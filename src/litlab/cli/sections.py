@@ -10,7 +10,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from litlab.types import PositiveFloat, PositiveInt
 
 # Settings of a command, which are not part of the config that a run keeps.
-OF_THE_COMMAND = (
+COMMAND_ONLY = (
     "config", "base", "resume", "run", "seeds", "folds", "check", "plan", "plan_memory", "input",
     "output", "allow_modules", "data_changed", "ckpt_path", "print_config",
 )  # fmt: skip

@@ -32,7 +32,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import Metric
 
 from litlab.cli.argv import CommandLine
-from litlab.cli.classes import ROOMS, imported
+from litlab.cli.classes import ROOMS, find_imported
 from litlab.cli.sections import SECTIONS
 from litlab.errors import UserError
 from litlab.util.team import team_folders
@@ -115,7 +115,7 @@ KINDS = {
     "transform": Kind(nn.Module, "transform function", {"torchvision.transforms.v2": "*"}),
     "function": Kind((), ""),  # of torch.nn.functional
 }  # fmt: skip
-PLACES = {
+KINDS_BY_KEY = {
     "model": "model",
     "data": "data",
     "trainer.accelerator": "accelerator",
@@ -129,7 +129,8 @@ PLACES = {
 # Arguments of libraries by which they read other files, or tell other servers the key of a service.
 NEVER_SET = ("pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir", "settings")
 
-OWN = (*(f"litlab.{room}" for room in ROOMS), "litlab.checkpointing.callback")  # besides the team's
+# What is ours, besides the team's: `RunCheckpoint` is the one class outside of these folders.
+LITLAB = (*(f"litlab.{room}" for room in ROOMS), "litlab.checkpointing.callback")
 # Where the parser looks for what is listed, and where that is defined.
 IMPORTS = (
     *chain.from_iterable(kind.libraries for kind in KINDS.values()),
@@ -161,7 +162,7 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
     # with a class_path in it stays one.
     set_parsing_settings(instantiate_subclass_spec_in_any=False)
     if foreign:
-        allowlist = [*team_folders(), *OWN, *IMPORTS, *modules]
+        allowlist = [*team_folders(), *LITLAB, *IMPORTS, *modules]
         set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=allowlist)
     return modules
 
@@ -221,8 +222,8 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
     if isinstance(value, Namespace):
         value = vars(value)
     if parent is None:
-        kinds = PLACES.get(key, "")
-    elif value is not None and not _is_in(parent, (*OWN, *team_folders(), *allowed)):
+        kinds = KINDS_BY_KEY.get(key, "")
+    elif value is not None and not _is_in(parent, (*LITLAB, *team_folders(), *allowed)):
         _check_argument(value, key, parent)
 
     # Lightning knows strategies by short names.
@@ -240,11 +241,11 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
             )
     elif callable(value) or isinstance(value, ModuleType):
         if not _is_default(value, key, parent):
-            _check_name(value, _path_of(value), key, kinds, allowed)
+            _check_name(value, _find_path(value), key, kinds, allowed)
     elif isinstance(value, Mapping):
         if "class_path" in value:
             path = str(value["class_path"])
-            parent = imported(path)
+            parent = find_imported(path)
             kinds = _check_name(parent, path, key, kinds, allowed)
         for name, item in value.items():
             inner = key if name in ("init_args", "dict_kwargs") else f"{key}.{name}"
@@ -268,21 +269,21 @@ def _check_argument(value: Any, key: str, parent: Any) -> None:
     is_timm = name == "model_name" and parent.__name__ == "create_model"
     # Not a folder, and no repository of a hub.
     if name in NEVER_SET or (is_timm and not sys.modules["timm"].is_model(value)):
-        raise UserError(f"{key}: {explain_denied(f'{_path_of(parent)}({name}={value!r})')}")
+        raise UserError(f"{key}: {explain_denied(f'{_find_path(parent)}({name}={value!r})')}")
 
 
 def find_kind(target: Any) -> str:
     """Return of which kind a class or function is; empty if it is on no list."""
     # Classes by what they inherit from, and where they are; functions by name alone
     if isinstance(target, type):
-        is_own = _is_in(target, (*OWN, *team_folders()))
+        is_ours = _is_in(target, (*LITLAB, *team_folders()))
         for name, kind in KINDS.items():
-            if issubclass(target, kind.base) and (is_own or _is_listed(target, kind.libraries)):
+            if issubclass(target, kind.base) and (is_ours or _is_listed(target, kind.libraries)):
                 return name
     elif inspect.isroutine(target):
         if any(target is factory for factory in list_factories(target.__name__)):
             return "network"
-        if _module_of(target) in FUNCTIONS and _is_listed(target, {FUNCTIONS[0]: "*"}):
+        if _find_module(target) in FUNCTIONS and _is_listed(target, {FUNCTIONS[0]: "*"}):
             return "function"
     return ""
 
@@ -319,14 +320,14 @@ def _is_default(value: Any, key: str, parent: Any) -> bool:
 
 
 def _is_in(target: Any, modules: Iterable[str]) -> bool:
-    return f"{_module_of(target)}.".startswith(tuple(f"{module}." for module in modules))
+    return f"{_find_module(target)}.".startswith(tuple(f"{module}." for module in modules))
 
 
-def _module_of(target: Any) -> str:
+def _find_module(target: Any) -> str:
     if isinstance(target, ModuleType):
         return target.__name__
     return getattr(target, "__module__", None) or type(target).__module__
 
 
-def _path_of(target: Any) -> str:
-    return f"{_module_of(target)}.{getattr(target, '__qualname__', type(target).__qualname__)}"
+def _find_path(target: Any) -> str:
+    return f"{_find_module(target)}.{getattr(target, '__qualname__', type(target).__qualname__)}"

@@ -79,7 +79,7 @@ def find_changes(command: Any, run: RunFolder) -> dict[str, str]:
     The config of the run is parsed like the command, so that a setting that was not there when the
     run was started has its default in both.
     """
-    settings = [flatten(command.settings_of(run.config)), flatten(command.settings())]
+    settings = [flatten(command.read_settings(run.config)), flatten(command.get_settings())]
     changes = {
         key: list(map(format_value, pair)) for key, pair in find_differences(settings).items()
     }

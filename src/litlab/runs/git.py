@@ -21,7 +21,7 @@ class GitError(Exception):
     """What git refused, in one line."""
 
 
-def work_tree(package: Path | None = None) -> tuple[str | None, str]:
+def read_work_tree(package: Path | None = None) -> tuple[str | None, str]:
     """Describe the repository that the running code is in.
 
     Args:

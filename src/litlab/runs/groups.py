@@ -54,7 +54,7 @@ class RunGroup:
         check_repeatable(command, self.kind)
 
         self._root = Path(config.trainer.default_root_dir or ".") / ROOT
-        self.folder = self._choose_folder(config.experiment, command.settings())
+        self.folder = self._choose_folder(config.experiment, command.get_settings())
 
     def _choose_folder(self, experiment: str, settings: dict[str, Any]) -> RunFolder:
         # Two groups with the same settings are one, to which further seeds are added; folds are

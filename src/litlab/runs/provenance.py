@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from litlab import __version__
 from litlab.runs.folder import RunFolder, read_json, write_json, write_text
-from litlab.runs.git import work_tree
+from litlab.runs.git import read_work_tree
 from litlab.runs.masking import mask, mask_command
 from litlab.util import team
 
@@ -35,7 +35,7 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
         trainer: The trainer of the run, its data set up.
         run: The run. What a resumed fit is made from stands beside what it was begun with.
     """
-    commit, diff = work_tree()
+    commit, diff = read_work_tree()
     digest = hashlib.sha256(diff.encode(errors="surrogateescape")).hexdigest()
     name = f"uncommitted_{digest[:8]}.diff"  # the same changes are kept once
     if diff:

@@ -58,7 +58,7 @@ class Run:
     def __init__(self, command: Any, folder: RunFolder | None) -> None:
         self.folder = folder
         self.is_finished = False
-        self._settings: dict[str, Any] = command.settings()
+        self._settings: dict[str, Any] = command.get_settings()
         self.config = dump_config(self._settings)
         self._is_fit = command.verb == "fit"
         # Whose data this must be; None: any data will do.

@@ -14,7 +14,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.checkpointing.callback import EVERY_STEPS, save_last
+from litlab.checkpointing.callback import EVERY_STEPS, write_last_checkpoint
 from litlab.checkpointing.loops import (
     can_save,
     disable_signal_handling,
@@ -166,7 +166,7 @@ class StopSignals(Callback):
         callback = trainer.checkpoint_callback
         if isinstance(callback, ModelCheckpoint) and callback.dirpath and not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             if save:
-                save_last(trainer, callback)
+                write_last_checkpoint(trainer, callback)
                 # Waits for what is written in the background
                 trainer.strategy.checkpoint_io.teardown()
             line += f"; they are in {callback.last_model_path}"

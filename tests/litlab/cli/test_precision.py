@@ -10,7 +10,7 @@ from lightning.pytorch.plugins import MixedPrecision
 from torch import nn
 
 from litlab.cli import precision
-from litlab.cli.precision import ExperimentTrainer, HalfWithFloat32Norms, auto_precision
+from litlab.cli.precision import ExperimentTrainer, HalfWithFloat32Norms, choose_precision
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
 from litlab.util.device import has_fast_bfloat16
@@ -35,7 +35,7 @@ def test_gpus(monkeypatch, major, result):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(major=major))
-    assert auto_precision(torch.device("cuda", 0))[0] == result
+    assert choose_precision(torch.device("cuda", 0))[0] == result
 
 
 @pytest.mark.parametrize(("there", "features"), [(True, ["bf16"]), (False, ["avx2", "avx512_f"])])
@@ -55,7 +55,7 @@ def test_a_cpu_gets_what_it_has_units_for(monkeypatch, caplog, there, features):
 )
 def test_strategies_that_divide_the_model_scale_no_gradients(monkeypatch, strategy, setting):
     monkeypatch.setattr(
-        precision, "auto_precision", lambda _: ("16-mixed", "as a Tesla T4 has none for bfloat16")
+        precision, "choose_precision", lambda _: ("16-mixed", "as a Tesla T4 has none for bfloat16")
     )
     with pytest.raises(UserError, match=r"^trainer\.precision: 16-mixed scales the loss"):
         ExperimentTrainer(precision=setting, accelerator="cpu", strategy=strategy, **QUIET)

@@ -412,7 +412,8 @@ def test_only_what_is_listed_passes_and_only_where_it_belongs(names, monkeypatch
     for path, target in found.values():
         part = ("init_args", "dict_kwargs")[len(path) % 2]
         for value in (target, calls(path)):
-            for key, kinds in {**trust.PLACES, "experiment": "", "trainer.precision": ""}.items():
+            others = {"experiment": "", "trainer.precision": ""}
+            for key, kinds in {**trust.KINDS_BY_KEY, **others}.items():
                 assert not passes(put(key, value)) or belongs(target, kinds), (key, path)
             for parent, (key, name) in PARENTS.items():
                 block = {"class_path": name, part: {"x": [value], "y": {"z": value}}}

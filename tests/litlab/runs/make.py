@@ -21,7 +21,7 @@ def command(verb: str = "fit", run: RunFolder | None = None, data_changed: bool 
     trainer = SimpleNamespace(default_root_dir=None, logger=None, fast_dev_run=False)
     config = SimpleNamespace(trainer=trainer, experiment="tiny", data_changed=data_changed)
     line = SimpleNamespace(run=run, is_auto=False)
-    settings = {"settings": lambda: CONFIG, "settings_of": lambda file: CONFIG}
+    settings = {"get_settings": lambda: CONFIG, "read_settings": lambda file: CONFIG}
     return SimpleNamespace(verb=verb, config=config, line=line, **settings)
 
 

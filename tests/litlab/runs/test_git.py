@@ -3,7 +3,7 @@
 import subprocess
 
 from litlab.runs import reproduce
-from litlab.runs.git import work_tree
+from litlab.runs.git import read_work_tree
 from litlab.runs.provenance import list_versions
 from tests.litlab.runs.make import write_run
 
@@ -14,27 +14,27 @@ def test_changes_and_new_sources_come_back_by_git_apply(repository):
     (root / "src/new.py").write_text("depth = 3\n")
     (root / "notes.txt").write_text("mine\n")
     before = git("status", "--porcelain")
-    commit, diff = work_tree(root / "src")
+    commit, diff = read_work_tree(root / "src")
     assert commit == git("rev-parse", "HEAD")
     assert git("status", "--porcelain") == before  # the index is as it was
     git("stash", "--include-untracked")
-    assert not work_tree(root)[1]
+    assert not read_work_tree(root)[1]
     subprocess.run(["git", "apply", "-"], cwd=root, input=diff, text=True, check=True)
     assert (root / "src/model.py").read_text() == "width = 2\npassword = 'as it is'\n"
     assert (root / "src/new.py").read_text() == "depth = 3\n"
     assert not (root / "notes.txt").exists()
     for name, value in {"diff.noprefix": "true", "color.ui": "always", "core.abbrev": "20"}.items():
         git("config", name, value)
-    assert work_tree(root)[1] == diff  # whatever the user has set
+    assert read_work_tree(root)[1] == diff  # whatever the user has set
 
 
 def test_code_without_a_commit(repository, tmp_path, monkeypatch):
     root, _ = repository
     installed = root / "data/site-packages"  # in a repository that does not hold it
     installed.mkdir(parents=True)
-    assert work_tree(tmp_path) == work_tree(installed) == (None, "")
+    assert read_work_tree(tmp_path) == read_work_tree(installed) == (None, "")
     monkeypatch.setenv("PATH", "")
-    assert work_tree(root) == (None, "")
+    assert read_work_tree(root) == (None, "")
 
 
 def test_the_commands_that_bring_back_commit_and_changes(repository, monkeypatch, capsys):

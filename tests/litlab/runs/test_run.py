@@ -49,7 +49,7 @@ def make(tmp_path, monkeypatch):
     """Builds the Trainer of a run with a config; its code is on one commit after the other."""
     monkeypatch.chdir(tmp_path)
     codes = iter([("a" * 40, "diff --git ...\n"), ("b" * 40, "")])
-    monkeypatch.setattr("litlab.runs.provenance.work_tree", lambda: next(codes))
+    monkeypatch.setattr("litlab.runs.provenance.read_work_tree", lambda: next(codes))
 
     def build(run: Run, *callbacks: Callback, **settings) -> Trainer:
         path = run.folder.path
