@@ -165,7 +165,7 @@ def list_callbacks(configured: Namespace, named: list[Any], run: Run | None) -> 
         configured.agc,
         configured.activation_checkpointing,
         configured.compile,
-        # What is shown, unless one of `own` shows it
+        # What is shown, unless one of `named` shows it
         configured.vram,
         configured.learning_rates,
         configured.progress,

@@ -134,6 +134,7 @@ def find_place(key: str, argv: Flags) -> str:
         argv: The flags. Of several files and flags the last one counts.
     """
     while key:
+        # Keys have no init_args here, and flags need none; `callbacks+` appends to a list
         for flag, value in reversed(argv.list_pairs()):
             if flag.lstrip("-").rstrip("+").replace(".init_args", "") == key:
                 return ""
@@ -148,6 +149,7 @@ def find_place(key: str, argv: Flags) -> str:
 
 
 def explain_unknown_flag(mistake: Mistake, match: Match) -> str:
+    # The nearest setting; else the nearest section; else it may be a file without its flag
     word, settings = match[1], list_settings(mistake)
     name = word.partition("=")[0].removeprefix("--")
     section = nearest(name.partition(".")[0], settings, "; a config file follows --config")
@@ -155,6 +157,7 @@ def explain_unknown_flag(mistake: Mistake, match: Match) -> str:
 
 
 def explain_missing(mistake: Mistake, match: Match) -> str:
+    # Of a class, or of the command itself, which needs a model and data
     if mistake.keys:
         return f"{match[1]} is missing; add it"
     return f"{match[0]}; give --config FILE, such as --config configs/mine.yaml"
@@ -180,6 +183,7 @@ def explain_block(mistake: Mistake, match: Match) -> str | None:
 
 def read_blocks(mistake: Mistake) -> list[dict[str, Any]]:
     """Return all classes, as YAML has them, in what is set."""
+    # jsonargparse shows values as Python writes them: {'class_path': 'A', 'init_args': {'x': None}}
     try:
         return list_blocks(ast.literal_eval(mistake.value))
     except (SyntaxError, ValueError):  # text, or the value of a flag
@@ -190,20 +194,24 @@ def list_blocks(value: Any) -> list[dict[str, Any]]:
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     blocks = [block for item in inside for block in list_blocks(item)]
     if isinstance(value, dict) and value.keys() & {"class_path", "init_args"}:
-        blocks.insert(0, value)
+        blocks.insert(0, value)  # before those inside of it, which may be wrong only because of it
     return blocks
 
 
 def explain_unknown_key(mistake: Mistake, match: Match) -> str:
+    # Of a section, such as the trainer
     group, option = match.groups()
     if not mistake.classes:
         mistake.keys += filter(None, (group, option))
         return f"there is no such key{nearest('.'.join(mistake.keys), list_settings(mistake))}"
 
+    # Of a class. Settings without a class_path are compared with the type that the setting has,
+    # such as torch's Optimizer: then it is the class that is missing
     path, name = mistake.classes[-1], option.partition(".")[0]
     kind = path.rpartition(".")[2]
     if mistake.value.startswith("{") and kind not in mistake.value and not is_own(path):
         return f"it names no {kind}; give class_path and init_args"
+
     mistake.keys.append(name)
     names = list_arguments(path)
     otherwise = f"; it has {some(names)}" if names else "; name a class with class_path"
@@ -218,6 +226,7 @@ def list_settings(mistake: Mistake) -> list[str]:
 
 def list_arguments(path: str) -> list[str]:
     """Return the arguments of a class or function, with those that it passes on."""
+    # By a parser of its own, which follows **kwargs to where they go
     target, parser = find_imported(path), ArgumentParser()
     is_class = isinstance(target, type)
     add = parser.add_class_arguments if is_class else parser.add_function_arguments
@@ -231,6 +240,7 @@ def takes_others(path: str) -> bool:
     function = find_imported(path)
     if not inspect.isfunction(function):
         return False
+    # It ends with **kwargs, and jsonargparse has found nothing that they could be
     parameters = [*inspect.signature(function).parameters.values()]
     is_open = any(last.kind is last.VAR_KEYWORD for last in parameters[-1:])
     return is_open and len(list_arguments(path)) < len(parameters)
@@ -248,6 +258,8 @@ def explain_unknown_class(mistake: Mistake, match: Match) -> str | None:
     flag, name = match.groups()
     if "<class 'float'>" in mistake.types:  # a number was meant, where a Tensor may stand, too
         return None
+
+    # All classes that a short name could mean: one that is there is of the wrong kind
     libraries = (torch.nn, optim, optim.lr_scheduler, callbacks)
     names = {name for library in libraries for name in dir(library) if name[0].isupper()}
     names.update(find_classes(package()))
@@ -277,8 +289,10 @@ def explain_wrong_type(mistake: Mistake, match: Match) -> str:
 
 def name_types(types: str) -> str:
     """Return types as people write them."""
+    # <class 'int'> is int, Literal['min', 'max'] its words; modules are left out
     names = re.sub(r"<class '([^']+)'>|(?:typing\.)?Literal\[([^]]*)\]", r"\1\2", types)
-    names = re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", names)  # not the modules
+    names = re.sub(r"\b(?:[a-z_]\w*\.)+(?=\w)", "", names)
+    # Callable[[Iterable], Optimizer] is what its call returns: an Optimizer
     names = re.sub(r"Callable\[\[[^]]*\], (\w+)\]", r"\1", names).replace("NoneType", "null")
     names = ", ".join(dict.fromkeys(names.split(", ")))
     return f"one of {names}" if ", " in names else names
@@ -296,6 +310,7 @@ MISTAKES: tuple[tuple[str, str | Callable[[Mistake, Match], str | None]], ...] =
         r"Unable to load config (.+)",
         "{0} can't be read as YAML; write {{KEY: VALUE}}, with a space after each colon",
     ),
+    # From here on a class in YAML may be the cause, whatever the line says.
     (r"(.*)", explain_block),
     (r"(?:Group '(.+)' does not accept o|O)ption '([^']+)'.*", explain_unknown_key),
     (r"Importing '(.+)' is not allowed.*", lambda mistake, match: explain_denied(match[1])),
@@ -315,5 +330,6 @@ MISTAKES: tuple[tuple[str, str | Callable[[Mistake, Match], str | None]], ...] =
     # What `litlab.types` says, of a value that stands elsewhere, or before it.
     (r"is not valid; (.*)", "{value} is not valid; {0}"),
     (r"(.* is not valid; .*)", "{0}"),
+    # Nothing else fits: a module may have failed where it was imported.
     (r"(.*)", explain_failed_import),
 )

@@ -48,9 +48,11 @@ class ExperimentTrainer(Trainer):
         tf32: bool | None = None,
         **settings: Any,
     ) -> None:
+        # `auto` becomes one of Lightning's own words
         reason = ""
         if precision == "auto":
             precision, reason = choose_precision(find_device(settings.get("accelerator", "auto")))
+        # Ours by its name, or one that the config has built
         strategy = settings.get("strategy")
         if precision == "16-mixed" and (
             strategy == "fsdp2" or isinstance(strategy, ModelParallelStrategy)
@@ -62,6 +64,8 @@ class ExperimentTrainer(Trainer):
             )
         super().__init__(precision=precision, **settings)
 
+        # Ours take the place of what Lightning has made of the setting. Only of exactly these
+        # classes: a subclass that trainer.plugins names stays.
         plugin: Any = self.precision_plugin
         # Strategies that shard want one type in a block.
         if type(plugin) is HalfPrecision and not divides_model(self.strategy):
@@ -83,6 +87,7 @@ def choose_precision(
     device: torch.device,
 ) -> tuple[Literal["bf16-mixed", "16-mixed", "32-true"], str]:
     """Return the precision that suits a device, and why."""
+    # bfloat16 before float16: it has the range of float32, so gradients need no scale
     name = {"cuda": "this GPU", "cpu": "this CPU", "mps": "this GPU"}.get(device.type, "the device")
     if has_fast_bfloat16(device):
         return "bf16-mixed", f"as {name} has units for bfloat16"
@@ -116,6 +121,7 @@ class HalfWithFloat32Norms(HookingPrecision, HalfPrecision):
     """
 
     def convert_module(self, module: nn.Module) -> nn.Module:
+        # Copied first: converting rounds the values off, and nothing brings them back
         norms = [layer for layer in module.modules() if _is_norm(layer)]
         states = [
             {name: value.clone() for name, value in norm.state_dict().items()} for norm in norms
@@ -123,6 +129,7 @@ class HalfWithFloat32Norms(HookingPrecision, HalfPrecision):
         super().convert_module(module)
         for norm, state in zip(norms, states, strict=True):
             norm.float().load_state_dict(state)
+        # Around each norm: 16 bits in and out, float32 within
         widen = [norm.register_forward_pre_hook(_widen) for norm in norms]
         self._hooks = (*widen, *(norm.register_forward_hook(self._narrow) for norm in norms))
         return module
@@ -140,6 +147,7 @@ class ClippingMixedPrecision(MixedPrecision):
     """
 
     def clip_gradients(self, *args: Any, **kwargs: Any) -> None:
+        # MixedPrecision's method refuses fused optimizers, Precision's does not
         plugin = MixedPrecision if self.scaler is not None else Precision
         plugin.clip_gradients(self, *args, **kwargs)
 
@@ -155,8 +163,10 @@ class MixedPrecisionOnCPU(HookingPrecision, ClippingMixedPrecision):
 
     def convert_module(self, module: nn.Module) -> nn.Module:
         for layer in module.modules():
+            # Depthwise: each channel is convolved for itself
             if isinstance(layer, nn.Conv2d) and layer.groups == layer.in_channels > 1:
                 before = layer.register_forward_pre_hook(self._switch_off)
+                # Also where the layer raises: autocast would stay off for the whole thread
                 after = layer.register_forward_hook(self._switch_on, always_call=True)
                 self._hooks += (before, after)
         if self._hooks:
@@ -172,9 +182,11 @@ class MixedPrecisionOnCPU(HookingPrecision, ClippingMixedPrecision):
         return module
 
     def _switch_off(self, layer: nn.Module, inputs: tuple[Any, ...]) -> Any:
+        # Only gradients are slow: an evaluation stays in bfloat16
         self._is_off = torch.is_autocast_enabled("cpu") and torch.is_grad_enabled()
         if self._is_off:
             torch.set_autocast_enabled("cpu", False)
+            # The layer before has left bfloat16, and the weights are float32
             return tuple(value.float() for value in inputs)
         return None
 
@@ -192,6 +204,7 @@ def find_device(accelerator: str) -> torch.device:
     if accelerator in ("auto", "gpu"):
         available = torch.accelerator.current_accelerator(check_available=True)
         accelerator = "cpu" if available is None else available.type
+    # "meta" stands for all others, such as TPUs: of their units nothing is known here
     return torch.device(accelerator if accelerator in ("cpu", "mps", "cuda") else "meta", 0)
 
 

@@ -17,8 +17,9 @@ from litlab.errors import UserError
 from litlab.util.metrics import check_monitor, choose_mode
 from litlab.util.steps import epochs_of_run
 
-ENTRIES = ("training_step", "forward", "configure_optimizers")  # what a fit calls of a model
+# Every class has the methods of these, so they tell nothing about the settings of one.
 FRAMEWORKS = ("lightning", "torch")
+ENTRIES = ("training_step", "forward", "configure_optimizers")  # what a fit calls of a model
 
 
 class Preflight(Callback):
@@ -48,10 +49,12 @@ class Preflight(Callback):
                 choose_mode(key, callback.configured_mode, callback.monitor, pl_module)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # Before the callbacks themselves look for it, as this one is the first of all
         for callback in list_watchers(self.run or trainer):
             check_monitor(f"{callback.section}.monitor", callback.monitor, trainer)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # Lightning steps at the end of an epoch, but divides the loss as if all batches had come
         run, batches = self.run or trainer, trainer.num_training_batches
         size = trainer.accumulate_grad_batches
         if size > batches:
@@ -60,7 +63,7 @@ class Preflight(Callback):
                 f"so that each gradient is {batches}/{size} of their mean; set {batches} at most"
             )
 
-        # What waits for a validation
+        # What waits for a validation that never comes. Metrics of the training are always there
         first, reason = find_first_validation(run, trainer)
         callbacks: list[Any] = run.callbacks  # pyright: ignore[reportAttributeAccessIssue]
         monitors = {str(getattr(callback, "monitor", "")) for callback in callbacks}
@@ -70,6 +73,8 @@ class Preflight(Callback):
                 f"warning: there will be no validation, as {reason}: {', '.join(monitors)} chooses "
                 "no checkpoint and ends nothing, and the last weights are tested"
             )
+
+        # Lightning ends the fit where ReduceLROnPlateau is due and its metric was not logged yet
         for config in trainer.lr_scheduler_configs:
             epochs = config.frequency / (1 if config.interval == "epoch" else batches)
             if (
@@ -100,6 +105,8 @@ def find_first_validation(run: Trainer, trainer: Trainer) -> tuple[float, str]:
     Raises:
         UserError: If the settings exclude each other.
     """
+    # check_val_every_n_epoch: null counts the batches of all epochs. val_check_interval: an int
+    # counts batches, a float is a share of the epoch
     batches, every = trainer.num_training_batches, run.check_val_every_n_epoch
     interval = getattr(run, "val_check_interval", 0)  # missing where it is a time
     if isinstance(interval, int) and every is not None and interval > batches:
@@ -108,11 +115,15 @@ def find_first_validation(run: Trainer, trainer: Trainer) -> tuple[float, str]:
             "set it lower, or trainer.check_val_every_n_epoch to null to count those of all "
             "epochs"
         )
+
+    # Never: by a setting, or as there is nothing to validate with
     if run.limit_val_batches == 0:
         return math.inf, "trainer.limit_val_batches is 0"
     is_empty = trainer.val_dataloaders is not None and not sum(trainer.num_val_batches)
     if is_empty or not trainer.enable_validation:
         return math.inf, "the data has no validation split, or the model no validation_step"
+
+    # With every third epoch, two pass first; then the interval within the third one
     first = (every or 1) - 1 + (interval / batches if isinstance(interval, int) else interval)
     end = epochs_of_run(trainer)
     reason = f"the first validation is due at epoch {first:.3g}, and the run ends at {end:.3g}"
@@ -132,6 +143,8 @@ def refuse_unused_settings(model: LightningModule) -> None:
     """
     kind = type(model)
     for name, value in model.hparams.items():
+        # The nearest class that takes the setting by its name; that of the model itself may do as
+        # it likes, and so may a setting that the data has filled in
         owner = next((cls for cls in kind.__mro__ if name in _read_parameters(cls)), kind)
         default = _read_parameters(owner)[name].default if owner is not kind else value
         if (
@@ -140,6 +153,8 @@ def refuse_unused_settings(model: LightningModule) -> None:
             or name in getattr(model, "data_facts", ())
         ):
             continue
+
+        # Unused: the owner's methods name it, but none that the model has in their place
         below = kind.__mro__[: kind.__mro__.index(owner)]
         overrides = [_read_names(method) for cls in below for method in vars(cls).values()]
         if name in find_names(owner).difference(find_names(kind), *overrides):
@@ -159,7 +174,7 @@ def find_names(cls: type) -> set[str]:
         if name in found:
             continue
         found.add(name)
-        for base in cls.__mro__:
+        for base in cls.__mro__:  # from the class to those that it inherits from
             if name in vars(base) and base.__module__.partition(".")[0] not in FRAMEWORKS:
                 names = _read_names(vars(base)[name])
                 waiting += names
@@ -169,6 +184,7 @@ def find_names(cls: type) -> set[str]:
 
 
 def _read_names(method: Any) -> set[str]:
+    # A property has its function in fget; a decorator may have wrapped it
     code = getattr(inspect.unwrap(getattr(method, "fget", method)), "__code__", None)
     return set() if code is None else _list_names(code)
 

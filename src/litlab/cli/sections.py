@@ -1,5 +1,5 @@
-"""What a verb takes besides model, data and trainer: sections that configure a callback, and a few
-flags.
+"""What a verb takes besides model, data and trainer: sections that each configure a callback, and a
+few flags.
 """
 
 from collections.abc import Container
@@ -83,12 +83,14 @@ def add_arguments(
         words: All words of configs and flags. A section that is off and not among them stays null,
             and its class is not imported.
     """
+    # The sections, each null or a class: a subclass may take its place
     add = parser.add_argument
     for name, (path, is_on, text) in SECTIONS.items():
-        kind = type(None)
+        kind = type(None)  # of a section that nothing names: only null is valid
         if is_on or name in words:
             module, _, class_name = path.rpartition(".")
             kind = getattr(import_module(module), class_name)
+        # As YAML would have it: the class is built with the rest of the config
         default = {"class_path": path} if is_on else None
         add(f"--{name}", type=kind | None, default=default, help=text)
 
@@ -101,6 +103,7 @@ def add_arguments(
         help="Name of the experiment. Its runs go to lightning_logs/NAME/version_N.",
     )  # fmt: skip
     text = "In a config file: those that it builds on."
+    # The command line has read it already: it is here so that the parser does not refuse it
     add("--base", type=str | list[str] | None, default=None, help=text)
     text = "Whether fit ends with a test of the best checkpoint."
     add("--test_after_fit", type=bool, default=True, help=text)

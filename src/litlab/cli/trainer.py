@@ -52,12 +52,16 @@ def build_settings(experiment: Any, run: Run | None) -> tuple[Namespace, dict[st
     Raises:
         UserError: If two of them exclude each other, or one can't be resumed.
     """
+    # A run of W&B, MLflow or Comet goes on: its id becomes a setting of the logger, in a copy, as
+    # the config that the run keeps is the same without it
     folder = run and run.folder
     command = experiment.command
     config = command.config.clone()
     loggers = as_list(config.trainer.logger)
     if folder is not None:
         resume_loggers([logger for logger in loggers if not isinstance(logger, bool)], folder)
+
+    # The callbacks of the sections
     built = command.build("trainer", *SECTIONS, "channels_last", config=config)
     if built.ema is not None and built.swa is not None:
         raise UserError(
@@ -66,14 +70,18 @@ def build_settings(experiment: Any, run: Run | None) -> tuple[Namespace, dict[st
     if built.compile is not None and built.compile.mode is None:
         built.compile = None
 
+    # The Trainer's arguments
     settings: dict[str, Any] = dict(built.trainer)
     if command.verb == "predict":  # one process writes the file
         settings |= {"strategy": "auto", "devices": 1, "num_nodes": 1}
     if getattr(experiment.data, "shares_samples", False):  # among processes, without padding
         settings["use_distributed_sampler"] = False
+    # Without a run an empty list: None would give Lightning's own logger, and a folder for it
     named = settings["logger"]
     settings["logger"] = [] if folder is None else build_loggers(experiment, named, folder)
 
+    # The callbacks that the config names; then ours that show something, unless a setting turns
+    # them off or the config names others
     resumes = command.verb == "fit" and experiment.checkpoint is not None
     settings["callbacks"] = make_resumable(as_list(settings["callbacks"]), resumes)
     shows_rates = lacks_display(settings, "logger", LearningRateMonitor)
@@ -98,13 +106,14 @@ def finish_trainer(experiment: Any, settings: dict[str, Any], run: Run | None) -
         settings: The arguments.
         run: As of `build_settings`.
     """
+    # Left out, it follows from the callbacks: Lightning's default would add a ModelCheckpoint
     checkpoint, verb = experiment.checkpoint, experiment.command.verb
     if settings["enable_checkpointing"] is None:
         settings["enable_checkpointing"] = has_callback(settings["callbacks"], Checkpoint)
     with building("trainer"):
         trainer = experiment.command.trainer_class(**settings)
 
-    # A validation writes no pictures.
+    # Before anything is trained that a picture is to show; a validation draws none.
     if run is not None and run.folder is not None and verb != "validate":
         check_files(trainer, run.folder.path)
     choose_checkpoint_io(trainer)
@@ -123,11 +132,14 @@ def build_loggers(experiment: Any, named: Any, run: RunFolder) -> list[Logger]:
         named: The loggers that the config names, built.
         run: The run's folder.
     """
+    # TensorBoard hides what a run logged after its last checkpoint: these steps are done again
     resumed = experiment.checkpoint if experiment.command.verb == "fit" else None
     step = resumed and resumed["global_step"]
+    # Its name is empty and its version the name of the folder: so it writes into the run's own
     tensorboard = TensorBoardLogger(
         run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step
     )
+    # `true` asks for Lightning's TensorBoardLogger, and one is there
     further = [
         logger for logger in as_list(named) if not isinstance(logger, TensorBoardLogger | bool)
     ]
@@ -140,6 +152,7 @@ def choose_checkpoint_io(trainer: Trainer) -> None:
     """
     strategy = trainer.strategy
     name = type(strategy).__name__  # not by class: most runs need not import ours
+    # What trainer.plugins names stays
     if not isinstance(strategy.checkpoint_io, TorchCheckpointIO):
         return
     if name == "ShardedStrategy":
@@ -161,7 +174,7 @@ def lighten_steps(trainer: Trainer) -> None:
         for hook in STEP_HOOKS:
             if getattr(type(callback), hook) is getattr(Callback, hook):
                 setattr(callback, hook, None)  # Lightning skips what can't be called
-    if trainer.strategy.root_device.type == "cpu":
+    if trainer.strategy.root_device.type == "cpu":  # GPUs have torch's allocator, which keeps it
         keep_freed_memory()
 
 

@@ -58,6 +58,7 @@ KINDS = {
     "model": Kind(LightningModule, "network optimizer schedule metric transform function"),
     "data": Kind(LightningDataModule, "network transform function"),
     "callback": Kind(Callback, "network metric function"),
+    # Apart from ours, as Lightning's take neither networks nor metrics
     "lightning_callback": Kind(Callback, "function", {
         "lightning.pytorch.callbacks":
             "BackboneFinetuning BatchSizeFinder DeviceStatsMonitor EarlyStopping "
@@ -72,7 +73,7 @@ KINDS = {
         "torch.optim.swa_utils": "SWALR",
         "lightning.pytorch.cli": "ReduceLROnPlateau",
     }),
-    "metric": Kind(Metric, "metric", {  # none that loads a network
+    "metric": Kind(Metric, "metric", {  # none that downloads a network, as FID and LPIPS do
         "torchmetrics.aggregation": "*",
         "torchmetrics.classification": "*",
         "torchmetrics.clustering": "*",
@@ -115,6 +116,7 @@ KINDS = {
     "transform": Kind(nn.Module, "transform function", {"torchvision.transforms.v2": "*"}),
     "function": Kind((), ""),  # of torch.nn.functional
 }  # fmt: skip
+# By key of the config: the kinds that may stand there. Nowhere else may it name anything.
 KINDS_BY_KEY = {
     "model": "model",
     "data": "data",
@@ -136,7 +138,9 @@ IMPORTS = (
     *chain.from_iterable(kind.libraries for kind in KINDS.values()),
     "torch.nn", "torch._C._nn", "torchmetrics", "timm", "lightning.fabric.plugins",
 )  # fmt: skip
-FUNCTIONS = ("torch.nn.functional", "torch._C._nn", "torch")  # those of the first one are in them
+# What the functions of the first of these name as their module: gelu the second, conv1d the third.
+FUNCTIONS = ("torch.nn.functional", "torch._C._nn", "torch")
+# Modules of Python itself start programs and write files: nobody can trust one as a whole.
 NOT_ALLOWED = {*sys.stdlib_module_names, "jsonargparse"}
 
 
@@ -153,6 +157,7 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
     Raises:
         UserError: If one of them is part of Python itself, or no name of a module.
     """
+    # What the user trusts, a package or a module of it
     modules = [name.strip() for name in (allowed or "").split(",") if name.strip()]
     for name in modules:
         if not name.replace(".", "").isidentifier() or name.partition(".")[0] in NOT_ALLOWED:
@@ -161,6 +166,7 @@ def restrict_imports(foreign: bool, allowed: str | None) -> list[str]:
     # Both hold until the process ends. What stands where any value may is not built: a dictionary
     # with a class_path in it stays one.
     set_parsing_settings(instantiate_subclass_spec_in_any=False)
+    # To import a module is to run it, so the parser may not even look into others
     if foreign:
         allowlist = [*team_folders(), *LITLAB, *IMPORTS, *modules]
         set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=allowlist)
@@ -196,12 +202,14 @@ def check_config(config: Namespace, allowed: Sequence[str]) -> None:
         UserError: For the first thing that may not stand where it does, and for a text into which
             Lightning would put a variable: a secret would become the name of a logger's folder.
     """
+    # Sections that name nothing, such as `experiment`, are searched for variables
     for section, settings in vars(config).items():
         _check(settings, section, None, "", allowed)
 
 
 def explain_denied(path: str) -> str:
     """Return why the config of a run or checkpoint may not name something."""
+    # No advice where the flag would be refused, too
     top = path.partition(".")[0]
     advice = "" if top in NOT_ALLOWED else f"if you trust it, add --allow_modules {top}; "
     refused = f"the config of a run or checkpoint may not name {path} here"
@@ -218,7 +226,8 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
         kinds: What may stand there.
         allowed: Modules of ``--allow_modules``.
     """
-    # Whose value it is says what may stand there.
+    # Whose value it is says what may stand there. Our own classes and allowed ones may be given
+    # anything; some arguments of libraries read files or tell secrets.
     if isinstance(value, Namespace):
         value = vars(value)
     if parent is None:
@@ -239,6 +248,7 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
                 f"{key}: {text} names a variable of the environment, and those are for configs of "
                 "your own; write its value"
             )
+    # The parser has turned some names into what they lead to: functions, and defaults in code
     elif callable(value) or isinstance(value, ModuleType):
         if not _is_default(value, key, parent):
             _check_name(value, _find_path(value), key, kinds, allowed)
@@ -257,6 +267,7 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
 
 def _check_name(target: Any, path: str, key: str, kinds: str, allowed: Sequence[str]) -> str:
     """Check what is named, and return the kinds that may stand in its arguments."""
+    # What the user allows may stand everywhere. If it is on no list, its arguments may be all that is
     kind = find_kind(target)
     if kind not in kinds.split() and not _is_in(target, allowed):
         raise UserError(f"{key}: {explain_denied(path)}")
@@ -265,16 +276,16 @@ def _check_name(target: Any, path: str, key: str, kinds: str, allowed: Sequence[
 
 def _check_argument(value: Any, key: str, parent: Any) -> None:
     """Check an argument of what a library has."""
+    # timm's create_model also takes the address of a hub or of a folder in place of a name
     name = key.rpartition(".")[2]
     is_timm = name == "model_name" and parent.__name__ == "create_model"
-    # Not a folder, and no repository of a hub.
     if name in NEVER_SET or (is_timm and not sys.modules["timm"].is_model(value)):
         raise UserError(f"{key}: {explain_denied(f'{_find_path(parent)}({name}={value!r})')}")
 
 
 def find_kind(target: Any) -> str:
     """Return of which kind a class or function is; empty if it is on no list."""
-    # Classes by what they inherit from, and where they are; functions by name alone
+    # Classes by what they inherit from and where they are; functions one by one
     if isinstance(target, type):
         is_ours = _is_in(target, (*LITLAB, *team_folders()))
         for name, kind in KINDS.items():
@@ -298,11 +309,12 @@ def list_factories(name: str) -> Iterator[Any]:
         yield from map(vision.get_model_builder, vision.list_models())
     if timm is not None:
         yield timm.create_model
-        if timm.is_model(name):
+        if timm.is_model(name):  # it has more than a thousand: only the one that is asked for
             yield timm.model_entrypoint(name)
 
 
 def _is_listed(target: Any, libraries: Mapping[str, str]) -> bool:
+    # By identity: what has the name of something on the list need not be it
     name = target.__name__
     return any(
         getattr(sys.modules.get(module), name, None) is target
@@ -313,6 +325,7 @@ def _is_listed(target: Any, libraries: Mapping[str, str]) -> bool:
 
 def _is_default(value: Any, key: str, parent: Any) -> bool:
     """Return whether a value is what the code itself says where the setting is left out."""
+    # Of the class or any that it inherits from, which may take it in **settings
     name = key.rpartition(".")[2]
     makers = [vars(base).get("__init__") for base in getattr(parent, "__mro__", ())]
     settings = [inspect.signature(maker).parameters for maker in filter(inspect.isfunction, makers)]
@@ -320,6 +333,7 @@ def _is_default(value: Any, key: str, parent: Any) -> bool:
 
 
 def _is_in(target: Any, modules: Iterable[str]) -> bool:
+    # With the dots, `lib` allows lib.nets and not library
     return f"{_find_module(target)}.".startswith(tuple(f"{module}." for module in modules))
 
 
