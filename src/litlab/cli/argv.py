@@ -3,7 +3,7 @@
 ``fit --resume mine`` is
 ``fit --config RUN/config.yaml --ckpt_path RUN/checkpoints/last.ckpt --resume RUN``, and
 ``test --run mine`` the same with the best checkpoint. A config that says ``base: other.yaml`` is
-read behind that file. Nothing is written here, and nothing is remembered.
+read after that file. Nothing is written here, and nothing is remembered.
 """
 
 import os
@@ -50,7 +50,7 @@ class Flags(list[str]):
         return any(flag in names for flag, _ in self.list_pairs())
 
     def drop(self, *names: str) -> "Flags":
-        """Return the flags but for some and their values."""
+        """Return the flags without some of them and their values."""
         rest = Flags()
         # Now a pair is a word and the one before, whose value it may be.
         for before, word in pairwise(["", *self]):
@@ -60,7 +60,7 @@ class Flags(list[str]):
         return rest
 
     def read_texts(self) -> Iterator[str]:
-        """Yield what the flags say, of config files their text."""
+        """Yield the value of each flag; of a config file its text."""
         for flag, value in self.list_pairs():
             is_file = is_config_file(flag, value)
             # Only names are looked for: that a file is no UTF-8 is said by what parses it.
@@ -78,12 +78,12 @@ class CommandLine:
 
     Attributes:
         verb: The command.
-        pinned: The words of the command, with its run named by its folder: what starts the other
-            processes of the run, which must not find another one.
+        pinned: The words of the command, with its run named by its folder. The other processes of
+            the run are started with them, and must find the same run.
         flags: What the parser reads.
         run: The run that is resumed or evaluated.
-        is_auto: Whether it says ``--resume auto``: it does not know of a run that another process
-            is starting.
+        is_auto: Whether it says ``--resume auto``. Another process that says so may be starting the
+            same run right now.
         is_foreign: Whether the config is that of a run or checkpoint, which may be somebody else's.
     """
 
@@ -176,11 +176,11 @@ def _choose_resumed(name: str | None, flags: Flags) -> tuple[RunFolder | None, F
 
 
 def _drop_repeated(flags: Flags, run: RunFolder) -> Flags:
-    """Return the flags that were not typed when the run was started: those are in its config
+    """Return the flags without those that were typed when the run was started: its config has them
     already.
 
-    The command that starts a run can so be the one that continues it, also where a flag appends to
-    a list. Whatever else it says is compared with the run's settings, as with ``--resume last``.
+    So one command can start a run and continue it, even if a flag appends to a list. Whatever else
+    it says is compared with the run's settings, as with ``--resume last``.
     """
     # What was typed when it started, and each time when it went on
     origin = read_json(run.provenance)

@@ -76,8 +76,8 @@ class ExperimentParser(LightningArgumentParser):
     def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Any = None, namespace: Any = None, **kwargs: Any
     ) -> Namespace:
-        """Parse flags; arguments that only the call of a function can tell go to its
-        ``dict_kwargs``, as those of ``timm.create_model``.
+        """Parse flags. Arguments that a function takes without naming them, as
+        ``timm.create_model`` does, go to its ``dict_kwargs``.
         """
         args = [name_dict_kwargs(arg, namespace) for arg in args] if namespace else args
         return super().parse_args(args, namespace, **kwargs)

@@ -194,7 +194,7 @@ def list_blocks(value: Any) -> list[dict[str, Any]]:
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     blocks = [block for item in inside for block in list_blocks(item)]
     if isinstance(value, dict) and value.keys() & {"class_path", "init_args"}:
-        blocks.insert(0, value)  # before those inside of it, which may be wrong only because of it
+        blocks.insert(0, value)  # the outermost first
     return blocks
 
 

@@ -30,8 +30,8 @@ class Preflight(Callback):
             that trains.
 
     Raises:
-        UserError: If nothing would be trained, or what waits for a metric would wait in vain, or
-            for the worst one.
+        UserError: If nothing would be trained, or something watches a metric that will not be
+            logged, or would keep its worst value.
     """
 
     def __init__(self, run: Trainer | None = None) -> None:
@@ -131,12 +131,12 @@ def find_first_validation(run: Trainer, trainer: Trainer) -> tuple[float, str]:
 
 
 def refuse_unused_settings(model: LightningModule) -> None:
-    """Refuse a setting that a class reads, and that a subclass takes in ``**settings`` but does
-    not.
+    """Refuse a setting that has no effect: a base class reads it, but the model, which takes it in
+    ``**settings``, has other methods in place of those that do.
 
-    An example is label_smoothing where a subclass has a loss of its own. What a fit reads is taken
-    from the names in the code of the methods that it calls, and of the methods that these name. A
-    setting that a subclass takes by its name, or names in any of its methods, is its own affair.
+    An example is label_smoothing of a model with a loss of its own. Which settings a fit reads is
+    told by the names in the code of the methods that it calls, and of the methods that these name.
+    A setting that a subclass takes by its name, or names in any of its methods, is not checked.
 
     Raises:
         UserError: If such a setting is not at its default.

@@ -267,7 +267,8 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
 
 def _check_name(target: Any, path: str, key: str, kinds: str, allowed: Sequence[str]) -> str:
     """Check what is named, and return the kinds that may stand in its arguments."""
-    # What the user allows may stand everywhere. If it is on no list, its arguments may be all that is
+    # What the user allows may stand everywhere. If it is on no list, neither are its arguments
+    # restricted to a few kinds
     kind = find_kind(target)
     if kind not in kinds.split() and not _is_in(target, allowed):
         raise UserError(f"{key}: {explain_denied(path)}")
