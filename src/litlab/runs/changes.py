@@ -10,8 +10,8 @@ from litlab.errors import UserError
 from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.results import find_differences, flatten, format_value
 
-# What may change when a run is resumed: its end, where it runs, where its data lies; it has
-# weights.
+# What may change when a run is resumed: when it ends, where it runs, where its data lies. init_from
+# has no effect any more: the weights come from the checkpoint.
 MAY_CHANGE = re.compile(
     r"trainer\.(max_epochs|max_steps|max_time|accelerator|devices|num_nodes|strategy)"
     r"|trainer\.(enable_progress_bar|default_root_dir)|test_after_fit|experiment|init_from"
@@ -37,6 +37,7 @@ def check_settings(command: Any) -> None:
 
 def is_finished(command: Any) -> bool:
     """Return whether the run that is resumed has nothing left to do, and say so."""
+    # The lock is held: no other process is about to change what the file says
     run = command.line.run
     if read_json(run.status).get("status") != "finished":
         return False
@@ -58,6 +59,7 @@ def saves_results(command: Any, changes: dict[str, str]) -> bool:
         changes: As of `find_changes`.
     """
     run = command.line.run
+    # The user has asked for nothing to be written, and needs no reason
     if command.config.trainer.logger is False:
         return False
     if run is None:
@@ -65,6 +67,8 @@ def saves_results(command: Any, changes: dict[str, str]) -> bool:
             "The results are printed, but not saved: the checkpoint is in no run's folder"
         )
         return False
+
+    # All numbers of a run belong to its own settings
     other = [change for key, change in changes.items() if is_of_results(key)]
     if other:
         rank_zero_info(
@@ -79,6 +83,7 @@ def find_changes(command: Any, run: RunFolder) -> dict[str, str]:
     The config of the run is parsed like the command, so that a setting that was not there when the
     run was started has its default in both.
     """
+    # The run's settings first, so that a change reads "16 -> 32"
     settings = [flatten(command.read_settings(run.config)), flatten(command.get_settings())]
     changes = {
         key: list(map(format_value, pair)) for key, pair in find_differences(settings).items()
@@ -96,6 +101,7 @@ def check_data(run: RunFolder, trainer: Trainer) -> None:
     Raises:
         UserError: If the fingerprints differ.
     """
+    # A DataModule of a team's own need not have a fingerprint: then there is nothing to compare
     data: Any = getattr(trainer, "datamodule", None)
     origin = read_json(run.provenance)
     # What a fit accepted with --data_changed counts for those that follow
@@ -111,10 +117,13 @@ def check_data(run: RunFolder, trainer: Trainer) -> None:
 
 def is_of_results(key: str) -> bool:
     """Return whether an evaluation with another value of a setting is not one of the run."""
+    # The size of a batch changes nothing, and where the data lies neither: `check_data` compares
+    # its contents
     decides = key.startswith(("model", "data", "trainer.limit_"))
     return decides and key != "data.batch_size" and not MAY_CHANGE.fullmatch(key)
 
 
 def is_of_data(key: str) -> bool:
     """Return whether a setting chooses other data than that of the run."""
+    # Another path is meant to lead to other data in an evaluation; a resumed fit never asks this
     return key.startswith("data") and (is_of_results(key) or key.endswith("path"))

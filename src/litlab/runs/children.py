@@ -15,7 +15,7 @@ from litlab.runs.find import list_runs
 from litlab.runs.folder import RunFolder
 from litlab.util.team import package
 
-# The last one: SLURM's time limit
+# What `StopSignals` handles in a fit; SIGUSR1 announces SLURM's time limit
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -32,6 +32,7 @@ def run_fit(folder: Path, arguments: Sequence[str], allowed: str, log: Path | No
         The exit code of ``fit``.
     """
     # The newest run is the one that counts: a fit that failed was started over
+    # Without a run, a folder that has no status
     run = next(iter(list_runs(folder)), RunFolder(folder))
     status = run.read_state().get("status")
     if status == "finished":
@@ -81,16 +82,19 @@ def run_children(
         # Handled before the first child is there, or a signal in between would be lost
         signals = stack.enter_context(_passing_signals(children))
         for arguments in commands:
+            # The list is the one that the handler goes through: each child is in it at once
             children.append(
                 Popen([sys.executable, "-m", module, *arguments], start_new_session=True, **printed)
             )
         try:
+            # A signal ends no wait: its handler passes it on, and the children end by themselves
             codes = [child.wait(seconds) for child in children]
         except TimeoutExpired:
             for child in children:
                 os.killpg(child.pid, signal.SIGKILL)  # and the workers of its loaders
                 child.wait()
             raise
+    # A child may end with another code, as one that had not begun to handle signals
     return [128 + signals[0]] * len(codes) if signals else codes
 
 
@@ -102,7 +106,7 @@ def _passing_signals(children: list[Popen]) -> Iterator[list[int]]:
     def pass_on(signum: int, _: object) -> None:
         signals.append(signum)
         for child in children:
-            child.send_signal(signum)
+            child.send_signal(signum)  # to one that has ended it does nothing
 
     handlers = {signum: signal.signal(signum, pass_on) for signum in PASSED_ON}
     try:

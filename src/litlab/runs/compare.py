@@ -21,6 +21,7 @@ deviation.
   %(prog)s mine other                  the newest run of each experiment
   %(prog)s mine/seeds_0 mine/seeds_1   all seeds of each
 """
+# What a run has cost, in the table of metrics; then what of its origin is compared.
 COSTS = ("epochs", "steps", "seconds", "peak_memory_gib", "generated_data")
 ORIGIN = ("commit", "dirty", "uncommitted", "seed", "data", "versions", "hardware")
 
@@ -31,21 +32,23 @@ def main(arguments: list[str]) -> int:
         "run", nargs="+", metavar="RUN", help=f"{RUN_HELP}, or a group of seeds or folds"
     )
     # A group is one column, with means; the others are single runs
-    runs = [find_run(text, groups=True) for text in options.parse_args(arguments).run]
-    names = [run.name for run in runs]
-    rows = [describe_run(run) for run in runs]
-    show_settings(
-        names, [flatten(read_mapping(run.config)) for run in runs], "Settings that differ"
-    )
-    show_table(["", *names], compare_metrics(rows), "\nMetrics")
-    show_settings(names, list(map(flatten_origin, rows)), "\nMade from")
-    print_problems(rows)
+    folders = [find_run(text, groups=True) for text in options.parse_args(arguments).run]
+    names = [folder.name for folder in folders]
+
+    # From the config files as they are: neither the code nor its packages are needed
+    settings = [flatten(read_mapping(folder.config)) for folder in folders]
+    show_settings(names, settings, "Settings that differ")
+    runs = [describe_run(folder) for folder in folders]
+    show_table(["", *names], compare_metrics(runs), "\nMetrics")
+    show_settings(names, list(map(flatten_origin, runs)), "\nMade from")
+    print_problems(runs)
     return 0
 
 
 def show_settings(names: list[str], settings: list[dict[str, Any]], title: str) -> None:
     """Print a table of what has a dotted key and is not the same in all runs."""
-    rows = [[key, *map(format_value, values)] for key, values in find_differences(settings).items()]
+    different = find_differences(settings)
+    rows = [[key, *map(format_value, values)] for key, values in different.items()]
     show_table(["", *names], rows or [["the same"]], title)
 
 

@@ -24,9 +24,11 @@ def main(arguments: list[str]) -> int:
     from litlab.checkpointing.io import AtomicCheckpointIO
     from litlab.util.files import check_replaceable, stage_output
 
+    # Another suffix: `*.ckpt` in the folder are the run's, one of which --resume takes
     output = path.with_suffix(".pt")
     check_replaceable(output)
     checkpoint = AtomicCheckpointIO().load_checkpoint(path)
+    # Under another name until it is complete
     with stage_output(output) as file, file.open("wb") as stream:
         torch.save(checkpoint, stream)
     print(

@@ -27,7 +27,8 @@ def saving_traceback(file: Path = ROOT / "traceback.txt") -> Iterator[None]:
 
 def save_traceback(error: Exception, file: Path) -> None:
     """Keep the traceback of an exception, and note on it where it is."""
-    with suppress(UserError):  # a full disk: the exception itself is what must be seen
+    # A full disk is no reason to hide the exception itself, which then has no note
+    with suppress(UserError):
         write_text(file, mask_text("".join(traceback.format_exception(error))))
         error.add_note(f"traceback in {file}")
 
@@ -36,6 +37,7 @@ def locate_failure(trainer: Trainer, error: BaseException) -> dict[str, Any]:
     """Return where a fit failed: epoch, step, batch, and the line, of the team's package if any
     is.
     """
+    # Of the exception itself, not of one that it was raised from
     frames = traceback.extract_tb(error.__traceback__)
     folders = team.team_folders().values()
     # The last line of the team's own code is where people look first
@@ -45,5 +47,6 @@ def locate_failure(trainer: Trainer, error: BaseException) -> dict[str, Any]:
         "epoch": trainer.current_epoch,
         "step": trainer.global_step,
         "batch": trainer.fit_loop.batch_idx,
+        # FILE:LINE from the working directory, which editors and terminals open
         "line": f"{os.path.relpath(frame.filename)}:{frame.lineno}",
     }

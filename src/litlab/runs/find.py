@@ -32,6 +32,7 @@ def list_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
 
 
 def _find_start(run: RunFolder) -> tuple[str, str]:
+    # Times such as 2026-03-01T12:00:00 sort as text; equal ones go by name
     return read_or_note([], read_record, run.status).get("started") or "", run.name
 
 
@@ -68,7 +69,7 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
         UserError: If there is no such run; names the nearest.
     """
     for path in (Path(text), ROOT / text):
-        # Isfile also takes names no file can have
+        # os.path.isfile says no to a name that is too long for a file; Path.is_file (3.11) raises
         run = find_owner(path) if os.path.isfile(path) else RunFolder(path)
         if run is not None and (run.is_run() or (groups and run.is_group())):
             return run
@@ -76,6 +77,7 @@ def find_run(text: str, groups: bool = False) -> RunFolder:
         is_inside = os.path.isdir(path) and not ROOT.resolve().is_relative_to(path.resolve())
         runs = list_runs(path) if is_inside else []
         if runs:
+            # `mine` means its own runs first, then those of experiments such as `mine/large`
             return next((run for run in runs if find_experiment(run) == path), runs[0])
 
     runs = list_runs()
@@ -111,6 +113,7 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
     """
     which = which or "best"
     names = {"last": "last.ckpt", "best": _read_best(run).get("checkpoint", "last.ckpt")}
+    # The name alone: the metrics.json of somebody else may say ../../another.ckpt
     path = run.checkpoints / Path(names[which]).name if which in names else Path(which)
     if not os.path.isfile(path):
         raise UserError(
@@ -121,6 +124,7 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
 
 def find_experiment(run: RunFolder) -> Path:
     """Return the folder of the experiment that a run belongs to, also for a run in a group."""
+    # lightning_logs/mine, also of lightning_logs/mine/seeds_0/seed_1/version_0
     return Path(re.sub(r"/(seeds|folds)_\d+(/(seed|fold)_\d+)?$", "", str(run.path.parent)))
 
 

@@ -14,8 +14,8 @@ from litlab.errors import UserError
 from litlab.util.files import write_text
 
 ROOT = Path("lightning_logs")
-# A part that a name can't have: it means something else on the command line, or in a run. `/x` and
-# `~` lead elsewhere.
+# What an experiment can't be called: a part such as `last`, which means something else on the
+# command line or in a run; `/x` and `~`, which lead elsewhere; a variable; nothing at all.
 NO_EXPERIMENT = re.compile(
     r"(?:.*/)?(?:\.\.?|last|best|auto|version_\d+|checkpoints)(?:/.*)?|[/~\s].*|.*\$.*|"
 )
@@ -45,6 +45,7 @@ class RunFolder:
     @property
     def name(self) -> str:
         """The name of the run in tables: ``mine/version_3``."""
+        # What stands behind lightning_logs, however deep; of a folder that was copied, its end
         root, _, name = str(self.path.absolute()).rpartition(f"/{ROOT}/")
         return name if root else "/".join(self.path.parts[-2:])
 
@@ -70,7 +71,8 @@ class RunFolder:
         if state.get("status") == "running" and not self.is_locked():
             state["status"] = "killed"
             started = state.get("started")
-            # Perhaps because another process had failed before
+            # Perhaps by its launcher, because another process had failed. Older tracebacks are of
+            # a fit that was resumed since
             failed = started and self.find_failed_rank(datetime.fromisoformat(started).timestamp())
             if failed:
                 state |= {"status": "failed", "reason": summarise_traceback(failed)}
@@ -93,6 +95,7 @@ class RunFolder:
         """
         from filelock import FileLock, Timeout
 
+        # A second, and not at once: `is_locked` holds it for a moment as well
         try:
             with FileLock(self.path / ".lock", timeout=1):
                 yield
@@ -127,11 +130,13 @@ class RunFolder:
 
     def is_locked(self) -> bool:
         """Return whether a process trains the run, on this machine or another one."""
+        # Shared, so that two that ask don't see each other. NONBLOCK: opening what should be a file
+        # and is a FIFO would wait
         try:
             with os.fdopen(os.open(self.path / ".lock", os.O_RDONLY | os.O_NONBLOCK)) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError as error:
-            return isinstance(error, BlockingIOError)
+            return isinstance(error, BlockingIOError)  # else there is no file, so no process
         return False
 
 
@@ -147,7 +152,7 @@ def create_run(root: Path, experiment: str) -> RunFolder:
     while True:
         run = RunFolder(root / experiment / f"version_{number}")
         try:
-            run.path.mkdir(parents=True)
+            run.path.mkdir(parents=True)  # succeeds in one of several processes
             return run
         except FileExistsError:
             number += 1
@@ -155,6 +160,7 @@ def create_run(root: Path, experiment: str) -> RunFolder:
 
 def summarise_traceback(file: Path) -> str:
     """Return which rank has left a traceback, and the line of its exception."""
+    # Behind the last frame, the first line at the margin: `ValueError: a bug`
     last_frame = file.read_text(encoding="utf-8").rpartition("\n  File ")[2]
     lines = [line for line in last_frame.splitlines()[1:] if line[:1].strip()]
     return f"rank {file.stem.rpartition('_')[2]}: {lines[0] if lines else 'failed'}"
@@ -189,6 +195,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     if not os.path.lexists(path):
         return {}
+    # RecursionError: of lists in lists, thousands deep
     try:
         content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     except (OSError, ValueError, RecursionError):
@@ -198,7 +205,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-# What keys of status.json, metrics.json and provenance.json hold, where they are there.
+# What keys of status.json, metrics.json and provenance.json hold, unless they are missing or null.
 NUMBER = int | float
 TEXTS = ("status", "started", "members", "commit", "test_checkpoint", "val_checkpoint")
 NUMBERS = ("seconds", "peak_memory_gib", "epochs", "steps")
@@ -213,6 +220,7 @@ def read_record(path: Path) -> dict[str, Any]:
     Raises:
         UserError: If it can't be read, or a key holds what no run writes there.
     """
+    # Files may come from others or have been edited: a table of runs must not fail in its midst
     content = read_json(path)
     wrong = [key for key, kind in TYPES.items() if not isinstance(content.get(key), kind | None)]
     if not wrong:

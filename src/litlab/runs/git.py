@@ -36,9 +36,10 @@ def read_work_tree(package: Path | None = None) -> tuple[str | None, str]:
         # A package below an environment's site-packages may lie in a repository that ignores it
         if not run_git("ls-files", "--", ".", at=package):
             return None, ""
+        # The whole repository: configs and litlab lie beside the package
         root = Path(run_git("rev-parse", "--show-toplevel", at=package).strip())
         return run_git("rev-parse", "--verify", "HEAD", at=root).strip(), _read_diff(root)
-    except GitError:
+    except GitError:  # no git, no repository, or no commit yet
         return None, ""
 
 
@@ -53,6 +54,8 @@ def run_git(*arguments: str, at: Path, **environment: str) -> str:
     Raises:
         GitError: If it can't be run or fails.
     """
+    # In English, whatever the user's language; and without writing, as `git diff` refreshes the
+    # index otherwise and may meet the lock of another git
     environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", **environment}
     try:
         done = subprocess.run(
@@ -70,6 +73,7 @@ def _read_diff(root: Path) -> str:
     """Return the difference to HEAD, new source files included, without touching the repository's
     own index.
     """
+    # -z: names end with a zero byte, as they may hold any other
     sources = run_git(
         "ls-files", "--others", "--exclude-standard", "-z", "--", *SOURCES, at=root
     ).split("\0")[:-1]

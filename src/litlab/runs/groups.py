@@ -28,6 +28,7 @@ from litlab.runs.results import format_spread, measure_spreads
 from litlab.runs.table import describe_run, print_problems, show_table
 from litlab.util.yaml import dump_config
 
+# What is about one run, and so makes no sense for several.
 REFUSED = ("resume", "check", "plan", "ckpt_path")
 LARGEST = ("epochs", "steps", "peak_memory_gib")  # of all runs
 
@@ -67,7 +68,9 @@ class RunGroup:
         key = {"setting": self.kind, "settings": mask(shared)}
         if self.kind == "fold":
             key["members"] = self.members
-        # The first group with these settings, or the first number that is free
+
+        # The first group with these settings, or the first number that is free. Its file has the
+        # members of all commands, so the key is compared with a part of it
         folders = (
             RunFolder(self._root / experiment / f"{self.kind}s_{number}")
             for number in itertools.count()
@@ -89,6 +92,7 @@ class RunGroup:
         """Say that the fit of a member begins; return the folder of its runs, and the flags that it
         does not share with the others.
         """
+        # As an experiment of its own below the group, so that `fit` need know nothing of groups
         self.write_status("running")
         folder = self.folder.path / f"{self.kind}_{member}"
         print(f"\n{RunFolder(folder).name}", flush=True)
@@ -113,6 +117,7 @@ class RunGroup:
         Returns:
             The status; ``failed`` where not all runs of a finished group are finished.
         """
+        # Of all members, also those that earlier commands have added
         finished = self._list_finished()
         members = read_json(self.folder.group)["members"]
         if status == "finished" and len(finished) < len(members):
@@ -125,19 +130,20 @@ class RunGroup:
             self._write_means(finished)
         return status
 
-    def _write_means(self, rows: list[dict[str, Any]]) -> None:
-        found = measure_spreads(rows)
+    def _write_means(self, runs: list[dict[str, Any]]) -> None:
+        # The metrics of a run, with means in their place and deviations beside them
+        found = measure_spreads(runs)
         means = {name: spread.mean for name, spread in found.items()}
         # As in metrics.json of a run, so that `runs`, `compare` and `report` read both alike
-        best = rows[0].get("best") or {}
+        best = runs[0].get("best") or {}
         value = means.get(best.get("monitor", ""))
         write_json(self.folder.metrics, {
             "best": None if value is None else {**best, "value": value},
             "val": means,
-            "test": {name: means[name] for name in rows[0]["test"] or {}},
+            "test": {name: means[name] for name in runs[0]["test"] or {}},
             "deviation": {name: spread.deviation for name, spread in found.items()},
-            "seconds": round(sum(row["seconds"] for row in rows), 3),
-            **{name: max(row[name] for row in rows) for name in LARGEST},
+            "seconds": round(sum(run["seconds"] for run in runs), 3),
+            **{name: max(run[name] for run in runs) for name in LARGEST},
         })  # fmt: skip
         # All are of one commit and machine, as a rule: those of the newest
         origin = read_or_note([], read_json, list_runs(self.folder.path)[0].provenance)
@@ -152,8 +158,9 @@ class RunGroup:
         print_problems(map(describe_run, list_runs(self.folder.path)))
 
     def _list_finished(self) -> list[dict[str, Any]]:
-        rows = map(describe_run, list_runs(self.folder.path))
-        return [row for row in rows if row["status"] == "finished" and not row["problems"]]
+        runs = map(describe_run, list_runs(self.folder.path))
+        # A run with a damaged file lacks metrics that the others have
+        return [run for run in runs if run["status"] == "finished" and not run["problems"]]
 
 
 def read_seeds(text: str) -> list[int]:
@@ -162,6 +169,8 @@ def read_seeds(text: str) -> list[int]:
     Raises:
         UserError: If they are no seeds, fewer than two, or one of them is there twice.
     """
+    # A seed has at most ten digits. What is none, or is there twice, leaves fewer than there should
+    # be by the commas
     seeds = [int(word) for word in text.split(",") if word.isdecimal() and len(word) < 11]
     if len(set(seeds)) < max(2, text.count(",") + 1):
         raise UserError(
@@ -186,10 +195,14 @@ def check_repeatable(command: Any, kind: str) -> None:
         raise UserError(
             f"--{kind}s: it doesn't go together with {', '.join(flags)}; leave one of them out"
         )
+
+    # Launched by torchrun or srun, each process would start all fits
     if os.environ.keys() & {"RANK", "LOCAL_RANK"} or os.environ.get("SLURM_PROCID", "0") != "0":
         raise UserError(
             f"--{kind}s: it starts the fits, one by one; start it without torchrun or srun"
         )
+
+    # What the fits must have: metrics to compare, and folds that the data knows
     if config.trainer.logger is False or config.trainer.fast_dev_run:
         raise UserError(
             f"--{kind}s: without a logger or with fast_dev_run no metrics are kept; unset them"

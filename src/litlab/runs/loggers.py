@@ -15,6 +15,8 @@ IDS = {"WandbLogger": "id", "MLFlowLogger": "run_id", "CometLogger": "experiment
 
 def save_logger_ids(loggers: list[Any], run: RunFolder) -> None:
     """Write what identifies the runs of the loggers, once they have begun."""
+    # By name, as their modules are imported where the config names them. Of two loggers of one
+    # class the last one counts
     names = {type(logger).__name__: logger for logger in loggers}
     ids = {name: logger.version for name, logger in names.items() if name in IDS}
     if ids:
@@ -30,6 +32,7 @@ def resume_loggers(loggers: list[Any], run: RunFolder) -> None:
     """
     ids = read_json(run.path / "loggers.json")
     for logger in loggers:
+        # The settings, not the object: a logger begins a run of its service when it is built
         name = logger["class_path"].rpartition(".")[2]
         if name in ids:
             logger["init_args"][IDS[name]] = ids[name]
@@ -63,5 +66,6 @@ def log_results(trainer: Trainer, settings: dict[str, Any], results: dict[str, f
     tagged = {f"hp/{name}": value for name, value in results.items()}
     for logger in trainer.loggers:
         if isinstance(logger, TensorBoardLogger):
+            # Once more, as Lightning shows nothing in the tab before there are results
             logger.log_hyperparams(settings, tagged, step=trainer.global_step)
             logger.finalize("success")

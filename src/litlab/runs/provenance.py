@@ -23,6 +23,7 @@ from litlab.util import team
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
 
+# What a result may depend on; of other packages the versions are not kept.
 PACKAGES = (
     "torch torchvision lightning torchmetrics jsonargparse numpy pandas scikit-learn optuna torchao"
 )
@@ -35,6 +36,7 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
         trainer: The trainer of the run, its data set up.
         run: The run. What a resumed fit is made from stands beside what it was begun with.
     """
+    # surrogateescape: a source that is no UTF-8 is kept byte for byte
     commit, diff = read_work_tree()
     digest = hashlib.sha256(diff.encode(errors="surrogateescape")).hexdigest()
     name = f"uncommitted_{digest[:8]}.diff"  # the same changes are kept once
@@ -60,6 +62,8 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
             "generated": bool(getattr(data, "generated", False)),
         },
     })  # fmt: skip
+
+    # A resumed fit is added to what the run was begun with, which `reproduce` repeats
     first = read_json(run.provenance)
     if first:
         first["continued"] = [*first.get("continued", []), origin]
@@ -68,6 +72,7 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
 
 def mask_command_line() -> list[str]:
     """Return the command line as it can be typed again, secrets masked."""
+    # By now `fit` has named the run by its folder in sys.argv
     return team.build_command(*mask_command(sys.argv[1:]))
 
 
@@ -90,7 +95,7 @@ def list_versions() -> dict[str, str]:
 
 def describe_hardware(trainer: "Trainer") -> dict[str, Any]:
     """Describe the machine, and how much of it the run uses."""
-    import torch
+    import torch  # here, as `reproduce` uses other functions of this file, without torch
 
     device = trainer.strategy.root_device
     cpus = Path("/proc/cpuinfo")  # of Linux

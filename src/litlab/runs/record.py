@@ -38,7 +38,7 @@ class RunRecord(Callback):
         trainer.enable_autolog_hparams = False
         if self._clock:  # it is the test that follows a fit
             return
-        self._run.begin(trainer)
+        self._run.begin(trainer)  # only now: which data it is was not known before
         if stage == "fit":
             self._clock = time.monotonic()
             if self._run.folder is not None and trainer.is_global_zero:
@@ -91,6 +91,7 @@ class RunRecord(Callback):
         found = self._find_best(trainer)
         if not trainer.is_global_zero:
             return
+        # A resumed run adds its time to that of the fits before, and keeps the highest peak
         before = read_json(self._run.folder.metrics)
         seconds = self.seconds_before + time.monotonic() - self._clock
         self._update({
@@ -107,6 +108,8 @@ class RunRecord(Callback):
         checkpoint: Any = trainer.checkpoint_callback
         path = getattr(checkpoint, "best_model_path", "")
         score = getattr(checkpoint, "best_model_score", None)
+        # A new best one may replace a file of the same name: its score tells them apart, or without
+        # a monitor its step
         saved = (path, getattr(checkpoint, "step_saved", None) if score is None else float(score))
         if self._newest and (saved != self._saved or not path):
             name = Path(path).name if path else None

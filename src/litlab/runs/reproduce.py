@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
     # What can't be repeated by these commands is said in front of them
     for other in {later["commit"] for later in origin.get("continued", [])} - {commit}:
         print(printable(f"# it was continued on commit {other}"))
+    # Versions matter most: the same code gives other numbers with another torch
     here = list_versions()
     for name, version in origin.get("versions", {}).items():
         if here.get(name) != version:

@@ -23,6 +23,7 @@ def pick_metrics(metrics: dict[str, Any]) -> dict[str, float]:
     Args:
         metrics: The content of ``metrics.json``.
     """
+    # Which checkpoint the numbers are of; without a test, the best one
     test, best = metrics.get("test") or {}, metrics.get("best") or {}
     file_of_best = best.get("checkpoint")
     file = (metrics.get("test_checkpoint") if test else None) or file_of_best
@@ -40,6 +41,7 @@ def choose_test_metric(metrics: dict[str, Any]) -> str | None:
     without a test.
     """
     test = metrics.get("test") or {}
+    # val/acc was monitored: test/acc belongs to it
     name = f"test/{_drop_stage((metrics.get('best') or {}).get('monitor', ''))}"
     return name if name in test else next(iter(test), None)
 
@@ -96,6 +98,7 @@ def measure_spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
     Args:
         runs: The content of their ``metrics.json``.
     """
+    # In the order of the first run; a metric that only some of them have counts these
     found = [pick_metrics(run) for run in runs]
     return {
         name: measure_spread([row[name] for row in found if name in row])
@@ -105,6 +108,7 @@ def measure_spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
 
 def format_spread(found: Spread) -> list[str]:
     """Return mean, standard deviation, 95 % interval and count, as tables show them."""
+    # Two digits: more of a deviation over a few runs are chance
     deviation = decimals(found.deviation, 2)
     interval = "-" if found.interval is None else " to ".join(map(decimals, found.interval))
     return [decimals(found.mean), deviation, interval, str(found.count)]
@@ -130,9 +134,9 @@ def read_curves(folder: Path) -> Curves:
         return {}
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    # A resumed run repeats steps, and that is said
+    # Else TensorBoard warns of the steps that a resumed run repeats
     logging.getLogger("tensorboard").setLevel(logging.ERROR)
-    events = EventAccumulator(str(folder), {"scalars": 0})
+    events = EventAccumulator(str(folder), {"scalars": 0})  # all of them, not a sample
     events.Reload()
     names = events.Tags()["scalars"]
     return {name: [(event.step, event.value) for event in events.Scalars(name)] for name in names}
@@ -169,8 +173,9 @@ def find_differences(settings: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Return the values of the keys that are not the same everywhere, secrets masked; None where a
     key is missing.
     """
-    rows = {key: [flat.get(key) for flat in settings] for key in chain(*settings)}
-    return {key: mask(row, key) for key, row in rows.items() if row.count(row[0]) < len(row)}
+    # Compared as they are, then masked: two secrets that differ are a difference
+    values = {key: [flat.get(key) for flat in settings] for key in chain(*settings)}
+    return {key: mask(row, key) for key, row in values.items() if row.count(row[0]) < len(row)}
 
 
 def format_value(value: Any) -> str:

@@ -37,7 +37,8 @@ from litlab.runs.results import flatten, pick_metrics
 from litlab.util.ranks import is_first_process
 from litlab.util.yaml import dump_config
 
-# By name, whoever raises them; Lightning ends the process with SystemExit after Ctrl-C.
+# By name, so that those of Lightning count, too. After Ctrl-C Lightning raises SystemExit while it
+# handles the KeyboardInterrupt, which is then the context.
 INTERRUPTIONS = {"Interrupted", "KeyboardInterrupt", "SIGTERMException"}
 
 
@@ -80,7 +81,7 @@ class Run:
                 folder.
         """
         resumed = command.line.run
-        with ExitStack() as locks:
+        with ExitStack() as locks:  # the outermost block: how the run ended is written before
             run = cls(command, choose_folder(command, locks))
             with run._recording_end(is_new=resumed is None):
                 if resumed is not None:
@@ -96,6 +97,7 @@ class Run:
         Args:
             command: The command line, parsed, with what the model must know of the data.
         """
+        # No lock: a run may be evaluated while it trains
         evaluated = command.line.run
         changes = find_changes(command, evaluated) if evaluated else {}
         run = cls(command, evaluated if saves_results(command, changes) else None)
@@ -119,7 +121,7 @@ class Run:
 
         # The first process has made the folder; Lightning tells the others its name
         path = trainer.log_dir if trainer.loggers else None
-        if path is None:
+        if path is None:  # it keeps nothing
             return
         self.folder = RunFolder(Path(path))
 
@@ -145,6 +147,7 @@ class Run:
         try:
             yield
         except BaseException as error:
+            # KeyboardInterrupt and SystemExit are none: they tell nothing about a cause
             if isinstance(error, Exception):
                 self._save_traceback(error)
             self._end(*self._explain(error))
@@ -157,10 +160,12 @@ class Run:
 
     def _explain(self, error: BaseException) -> tuple[str, str, dict[str, Any] | None]:
         """Return the status of a fit that an exception ends, the reason, and where it failed."""
+        # The test after a fit: its training is complete, which is good to know
         in_test = self._trainer is not None and self._trainer.state.fn == "test"
         where = "in its test: " if in_test else ""
         names = {type(cause).__name__ for cause in (error, error.__context__)}
         if names & INTERRUPTIONS:
+            # `Interrupted` knows its signal; the others are of Ctrl-C
             name = signal.Signals(getattr(error, "signum", signal.SIGINT)).name
             return "interrupted", where + name, None
 
@@ -191,7 +196,7 @@ class Run:
             "place": location,
             "started": self._started,
             "ended": None if status == "running" else tell_time(),
-            "slurm_job_id": os.environ.get("SLURM_JOB_ID"),
+            "slurm_job_id": os.environ.get("SLURM_JOB_ID"),  # a requeued job finds its run by it
         })  # fmt: skip
 
     def _save_traceback(self, error: Exception) -> None:
@@ -212,13 +217,15 @@ def choose_folder(command: Any, locks: ExitStack) -> RunFolder | None:
         command: As of `Run.start`.
         locks: Holds what the first process locks.
     """
+    # Where a run is only tried, or was told to keep nothing
     trainer, resumed = command.config.trainer, command.line.run
     if trainer.logger is False or trainer.fast_dev_run:
         return None
     root = Path(trainer.default_root_dir or ".") / ROOT
     experiment = RunFolder(root / command.config.experiment)
     if not is_first_process():
-        # The first process chooses; the others learn of it in `Run.begin`
+        # The first process chooses. The others learn of it in `Run.begin`, and any name will do
+        # until then
         return resumed or RunFolder(experiment.path / "version_of_rank_0")
 
     # Of several processes that say --resume auto, one starts a run; jobs of SLURM know theirs

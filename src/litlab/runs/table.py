@@ -39,33 +39,34 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--json", action="store_true", help="print all details as a JSON list")
     chosen = options.parse_args(arguments)
 
-    runs = list_runs(ROOT / chosen.experiment.removeprefix(f"{ROOT}/"), groups=True)
-    if not runs and chosen.experiment:
-        runs = [find_run(chosen.experiment)]  # which says what there is
-    rows = [describe_run(run) for run in runs]
+    # An experiment or a group; of one run its row alone
+    folders = list_runs(ROOT / chosen.experiment.removeprefix(f"{ROOT}/"), groups=True)
+    if not folders and chosen.experiment:
+        folders = [find_run(chosen.experiment)]  # which says what there is
+    runs = [describe_run(folder) for folder in folders]
     if chosen.sort:
-        rows = _sort(rows, chosen.sort)
+        runs = _sort(runs, chosen.sort)
 
     if chosen.json:
-        print(json.dumps(rows, indent=2))
-    elif rows:
+        print(json.dumps(runs, indent=2))
+    elif runs:
         # Those of a sweep are many, and have a table of their own
-        shown = [row for row in rows if chosen.experiment or not row["run"].startswith("sweeps/")]
-        hidden, rows = len(rows) - len(shown), shown
+        shown = [run for run in runs if chosen.experiment or not run["run"].startswith("sweeps/")]
         # A narrow terminal has no room for when it was started and its commit
         count = len(HEADER) - 2 * (shutil.get_terminal_size((160, 24)).columns < 100)
-        show_table(HEADER[:count], [[*_format_row(row, chosen.sort)][:count] for row in rows])
-        for row in rows:
-            if row.get("reason"):
+        show_table(HEADER[:count], [[*_format_row(run, chosen.sort)][:count] for run in shown])
+
+        # Below the table: what would not fit into a cell
+        for run in shown:
+            if run.get("reason"):
                 location = ", ".join(
-                    f"{name} {value}" for name, value in (row.get("place") or {}).items()
+                    f"{name} {value}" for name, value in (run.get("place") or {}).items()
                 )
-                print(
-                    printable(f"{row['run']}: {row['reason']}" + f" ({location})" * bool(location))
-                )
-        print_problems(rows)
-        if hidden:
-            print(f"and {hidden} of sweeps, which `runs sweeps` lists")
+                text = f"{run['run']}: {run['reason']}" + f" ({location})" * bool(location)
+                print(printable(text))
+        print_problems(shown)
+        if len(shown) < len(runs):
+            print(f"and {len(runs) - len(shown)} of sweeps, which `runs sweeps` lists")
     else:
         print(f"There are no runs in {ROOT}")
     return 0
@@ -75,31 +76,33 @@ def describe_run(run: RunFolder) -> dict[str, Any]:
     """Return what the files of a run or a group say, together, and their ``problems``."""
     # Those that train on made-up data leave this file; of a group: one of its runs
     is_generated = any(run.path.rglob("GENERATED_DATA.txt"))
-    row: dict[str, Any] = {"status": "unknown"}
+    content: dict[str, Any] = {"status": "unknown"}
     problems: list[str] = []
-    # What can't be read is noted, so that the other runs of a table are shown
-    row |= read_or_note(problems, read_record, run.provenance)
-    row |= read_or_note(problems, run.read_state)
-    row |= read_or_note(problems, read_record, run.metrics)
+    # What can't be read is noted, so that the other runs of a table are shown. The status comes
+    # after the provenance: `started` is that of the newest fit
+    content |= read_or_note(problems, read_record, run.provenance)
+    content |= read_or_note(problems, run.read_state)
+    content |= read_or_note(problems, read_record, run.metrics)
+    # Ours last, whatever keys the files of somebody else have
     named = {"run": run.name, "path": str(run.path), "generated_data": is_generated}
-    return row | named | {"problems": problems}
+    return content | named | {"problems": problems}
 
 
-def print_problems(rows: Iterable[dict[str, Any]]) -> None:
-    for problem in chain(*(row["problems"] for row in rows)):
+def print_problems(runs: Iterable[dict[str, Any]]) -> None:
+    for problem in chain(*(run["problems"] for run in runs)):
         print(problem)
 
 
-def _sort(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    names = set(chain(*map(results.pick_metrics, rows)))
+def _sort(runs: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    names = set(chain(*map(results.pick_metrics, runs)))
     if name not in names:
         hint = nearest(name, names, f"; there are {', '.join(sorted(names)) or 'none'}")
         raise UserError(f"runs: --sort: no run has a metric '{name}'{hint}")
     # Runs without the metric come last, whichever is better
-    sign = results.find_direction(name, rows) or 1
+    sign = results.find_direction(name, runs) or 1
     return sorted(
-        rows,
-        key=lambda row: sign * results.pick_metrics(row).get(name, -sign * math.inf),
+        runs,
+        key=lambda run: sign * results.pick_metrics(run).get(name, -sign * math.inf),
         reverse=True,
     )
 
@@ -131,28 +134,29 @@ def show_table(header: Sequence[str], rows: Iterable[Iterable[str]], title: str 
     print_table(table)
 
 
-def _format_row(row: dict[str, Any], metric: str | None) -> Iterator[str]:
-    yield row["run"]
+def _format_row(run: dict[str, Any], metric: str | None) -> Iterator[str]:
+    """Yield the cells of a run, in the order of `HEADER`."""
+    yield run["run"]
     # A group says how many of its fits are finished
-    status = f"{row['members']}, {row['status']}" if "members" in row else row["status"]
-    status += ", generated" * row["generated_data"]
-    yield status + ", a file is damaged" * bool(row["problems"])
-    # The metric that chose the checkpoint, and that of the test that belongs to it, alone where
-    # they have one name
-    best, test = metric or (row.get("best") or {}).get("monitor"), results.choose_test_metric(row)
-    yield f"{best} {format_metric(row, best)}" if best else "-"
+    status = f"{run['members']}, {run['status']}" if "members" in run else run["status"]
+    status += ", generated" * run["generated_data"]
+    yield status + ", a file is damaged" * bool(run["problems"])
+
+    # The metric that chose the checkpoint, or that of --sort; and that of the test that belongs to
+    # it, whose name is left out where it is the same: val/acc 0.91, 0.90
+    best, test = metric or (run.get("best") or {}).get("monitor"), results.choose_test_metric(run)
+    yield f"{best} {format_metric(run, best)}" if best else "-"
     is_same = best and test and best.partition("/")[2] == test.partition("/")[2]
-    yield f"{'' if is_same else f'{test} '}{format_metric(row, test)}" if test else "-"
-    yield f"{(row.get('seconds') or 0) / 60:5.1f}"
-    yield (row.get("started") or "-")[5:16].replace("T", " ") or "-"
-    yield (row.get("commit") or "-")[:7] + ("*" if row.get("dirty") else "")
+    yield f"{'' if is_same else f'{test} '}{format_metric(run, test)}" if test else "-"
+
+    yield f"{(run.get('seconds') or 0) / 60:5.1f}"
+    yield (run.get("started") or "-")[5:16].replace("T", " ") or "-"  # month, day and minute
+    yield (run.get("commit") or "-")[:7] + ("*" if run.get("dirty") else "")
 
 
-def format_metric(row: dict[str, Any], name: str) -> str:
+def format_metric(run: dict[str, Any], name: str) -> str:
     """Return the value of a metric as tables show it, of a group with its standard deviation."""
-    value = results.pick_metrics(row).get(name)
-    return (
-        "-"
-        if value is None
-        else results.format_plus_minus(value, row.get("deviation", {}).get(name))
-    )
+    value = results.pick_metrics(run).get(name)
+    if value is None:
+        return "-"
+    return results.format_plus_minus(value, run.get("deviation", {}).get(name))

@@ -12,6 +12,8 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
 
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?( ± \S+)?")  # of a metric, with its spread
+# autoescape: names of runs and texts of files may be anybody's. The two others drop the lines of
+# Jinja's own tags, so that the HTML can be read.
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
     autoescape=True,
@@ -27,6 +29,7 @@ def add_breaks(text: str) -> Markup:
 
 def list_numeric(rows: Sequence[Sequence[str]]) -> list[int]:
     """Return the columns, after the first one, that have nothing but numbers, or a dash."""
+    # The first column has the names; the others are aligned to the right
     columns = list(enumerate(zip(*rows, strict=True)))[1:]
     return [
         number
@@ -66,7 +69,10 @@ def render_page(
         lead=lead,
         banners=banners,
         sections=[
-            (re.sub(r"\W+", "-", name.lower()), name, blocks) for name, blocks in sections if blocks
+            # An id for links, such as made-from
+            (re.sub(r"\W+", "-", name.lower()), name, blocks)
+            for name, blocks in sections
+            if blocks
         ],
         command=command,
         script=script,
