@@ -34,12 +34,9 @@ from litlab.runs.loggers import log_results, log_settings, save_logger_ids
 from litlab.runs.masking import mask, mask_text
 from litlab.runs.provenance import tell_time, write_origin
 from litlab.runs.results import flatten, pick_metrics
+from litlab.runs.signals import Interrupted
 from litlab.util.ranks import is_first_process
 from litlab.util.yaml import dump_config
-
-# By name, so that those of Lightning count, too. After Ctrl-C Lightning raises SystemExit while it
-# handles the KeyboardInterrupt, which is then the context.
-INTERRUPTIONS = {"Interrupted", "KeyboardInterrupt", "SIGTERMException"}
 
 
 class Run:
@@ -163,9 +160,10 @@ class Run:
         # The test after a fit: its training is complete, which is good to know
         in_test = self._trainer is not None and self._trainer.state.fn == "test"
         where = "in its test: " if in_test else ""
-        names = {type(cause).__name__ for cause in (error, error.__context__)}
-        if names & INTERRUPTIONS:
-            # `Interrupted` knows its signal; the others are of Ctrl-C
+        # Of Ctrl-C before `StopSignals` is there, Lightning makes a SystemExit
+        causes = (error, error.__context__)
+        if any(isinstance(cause, Interrupted | KeyboardInterrupt) for cause in causes):
+            # `Interrupted` knows its signal, all others are Ctrl-C
             name = signal.Signals(getattr(error, "signum", signal.SIGINT)).name
             return "interrupted", where + name, None
 
