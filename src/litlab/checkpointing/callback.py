@@ -70,7 +70,7 @@ class RunCheckpoint(ModelCheckpoint):
             mode=mode or "min",
             every_n_train_steps=None,
             train_time_interval=None,
-            # A resumed run writes what it had written before it was killed
+            # A resumed run writes the same names again: no second file with -v1 beside the first
             enable_version_counter=False,
             **options,
         )
@@ -81,7 +81,7 @@ class RunCheckpoint(ModelCheckpoint):
         self.configured_mode = mode
         self._first_epoch = 0  # since the run was started or resumed
         self.step_saved = 0  # after which the newest of the best ones was written
-        self.step_of_last = 0
+        self.step_of_last = 0  # and that of last.ckpt, with its time
         self._time_of_last = 0.0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -100,7 +100,7 @@ class RunCheckpoint(ModelCheckpoint):
         precede(trainer.fit_loop, "on_advance_start", lambda: self._write_between_epochs(trainer))
         precede(trainer.fit_loop, "on_run_end", lambda: self._write_at_end(trainer))
 
-        # Lightning starts with the worst score of the other direction
+        # Lightning has taken min for granted: its worst score is +inf, that of max is -inf
         if self.monitor is not None:
             mode = choose_mode("checkpoint.mode", self.configured_mode, self.monitor, pl_module)
             if mode != self.mode:
@@ -112,6 +112,7 @@ class RunCheckpoint(ModelCheckpoint):
         """Fill in a file name, as a best one is about to be written; slashes in names of metrics,
         which would make folders, become underscores.
         """
+        # Nothing but the writing of a best one asks for a name
         self.step_saved = int(metrics.get("step", 0))
         path = super().format_checkpoint_name(metrics, *arguments, **options)
         folder = os.path.join(self.dirpath, "") if self.dirpath else ""
@@ -138,10 +139,12 @@ class RunCheckpoint(ModelCheckpoint):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_validation_end(trainer, pl_module)
+        # The run ends here, within an epoch: after this hook Lightning counts the epoch as complete
         if trainer.state.fn == "fit" and not trainer.sanity_checking and ends_within_epoch(trainer):
             self.write_last(trainer)
 
     def _write_between_epochs(self, trainer: Trainer) -> None:
+        # As the first epoch begins, its state is that of the checkpoint, or that of a new run
         if trainer.current_epoch > self._first_epoch:
             self.write_last(trainer)
 
@@ -157,6 +160,7 @@ class RunCheckpoint(ModelCheckpoint):
             self._begin_interval(trainer)
 
     def _is_late(self, trainer: Trainer) -> bool:
+        # Clocks differ, and ranks must save together: they tell each other, but not at every step
         is_asked = trainer.world_size == 1 or trainer.global_step % EVERY_STEPS == 0
         if self.every_minutes is None or not is_asked:
             return False
@@ -175,6 +179,7 @@ class RunCheckpoint(ModelCheckpoint):
         def find(path: str) -> str:
             return path and os.path.join(str(self.dirpath), os.path.basename(path))
 
+        # All of them or none: without its files the callback's scores would refer to nothing
         models = {find(path): score for path, score in state_dict["best_k_models"].items()}
         if all(map(os.path.isfile, models)):
             paths = {name: find(state_dict[name]) for name in PATHS}

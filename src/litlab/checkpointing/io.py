@@ -42,7 +42,7 @@ class AtomicCheckpointIO(CheckpointIO):
         except (OSError, RuntimeError) as error:
             raise_if_full(error, path)
             raise
-        # Of the file that was there
+        # Those of a sharded checkpoint that had this name
         remove_shards(path)
 
     def load_checkpoint(
@@ -70,6 +70,7 @@ def load_checkpoint(path: str | Path, weights: bool = True) -> dict[str, Any]:
     Raises:
         UserError: If there is no such file, or it can't be used.
     """
+    # Mapped: commands that need the settings or a few tensors don't read gigabytes
     checkpoint = read_checkpoint(path, mmap=True)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
         raise UserError(
@@ -89,6 +90,7 @@ def read_checkpoint(path: str | Path, mmap: bool) -> Any:
     if not os.path.isfile(path):
         reason = "it is not a file" if os.path.lexists(path) else "there is no such file"
         raise UserError(f"checkpoint {path}: {reason}; use another one")
+    # torch.load does not look at the CRCs of the file's records
     try:
         check_archive(Path(path))
         return load_torch_file(path, mmap)
@@ -106,6 +108,7 @@ def load_torch_file(path: str | Path, mmap: bool = False) -> Any:
     """Read a file with ``weights_only=True``, also one with the quantised state of torchao's
     optimizers.
     """
+    # Whether torchao is needed is known only once torch.load has refused its classes
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
@@ -119,7 +122,7 @@ def load_torch_file(path: str | Path, mmap: bool = False) -> Any:
 def fill_shards(path: str | Path, checkpoint: dict[str, Any], *arguments: Any) -> dict[str, Any]:
     """Return a checkpoint with what is in its shards, as `shard_reader.fill`."""
     if SHARDS in checkpoint:
-        # DCP takes 50 ms to import
+        # Here, as DCP takes 50 ms to import
         from litlab.checkpointing.shard_reader import fill
 
         fill(Path(path), checkpoint.pop(SHARDS), checkpoint, *arguments)
@@ -130,6 +133,7 @@ def remove_shards(path: Path, current: str = "") -> None:
     """Remove the shards of a checkpoint file but one folder, also what a killed save has left;
     links are left alone.
     """
+    # last.ckpt.shards-500-1a2b3c4d: after step 500
     for folder in path.parent.glob(f"{path.name}.shards-*"):
         if folder.name != current and not folder.is_symlink():
             shutil.rmtree(folder)
@@ -154,12 +158,13 @@ def find_newest_checkpoint(folder: Path) -> Path | None:
             f"checkpoint {last}: it is a folder; move it away, and the newest whole one is used"
         )
 
-    # Damage is found by reading; the first problem is told
+    # Damage is found by reading: last.ckpt first, then the newest. Of several problems the first is
+    # told
     paths = sorted(folder.glob("*.ckpt"), key=lambda path: (path == last, path.lstat().st_mtime))
     problem = ""
     for path in reversed(paths):
         try:
-            fill_shards(path, read_checkpoint(path, mmap=True), ())
+            fill_shards(path, read_checkpoint(path, mmap=True), ())  # no numbers, the index alone
         except UserError as error:
             problem = problem or str(error).partition(";")[0]
             continue
@@ -177,6 +182,7 @@ def check_local(path: str | Path) -> None:
     Raises:
         UserError: If it is one.
     """
+    # Files are synced, renamed and mapped here, which only a local file system can do
     if "://" in str(path):
         raise UserError(f"checkpoint.dirpath: {path} is remote; give a local folder")
 
@@ -190,6 +196,7 @@ def prepare_file(path: str | Path) -> Path:
     check_local(path)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Any host and process may have left one; one run alone writes into the folder
     for temporary in path.parent.glob(f".{path.name}.*{TEMPORARY}"):
         temporary.unlink(missing_ok=True)
     return path

@@ -22,6 +22,7 @@ def can_save(trainer: Trainer) -> bool:
     Lightning restores no gradients that are being accumulated, and from a state between a step and
     the validation or the end of the epoch that it leads to it would skip these.
     """
+    # Batches are counted from 0: with an accumulation of 4 the first step follows batch 3
     accumulates = (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches > 0
     return not (accumulates or trainer.is_last_batch or validation_follows(trainer))
 
@@ -31,6 +32,7 @@ def validation_follows(trainer: Trainer) -> bool:
 
     It has half a dozen settings that decide this, and no public method that tells.
     """
+    # There is none before the data is set up
     fetcher = trainer.fit_loop._data_fetcher
     return fetcher is not None and trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
 
@@ -41,6 +43,7 @@ def ends_within_epoch(trainer: Trainer) -> bool:
     ``epoch_loop.done`` does not say so of the first batch of a resumed run, and logs when it is
     asked; ``should_stop`` alone leaves out ``min_epochs`` and ``min_steps``.
     """
+    # max_steps is -1 where there is no limit
     stops = trainer.should_stop and trainer.fit_loop._can_stop_early
     return (stops or 0 <= trainer.max_steps <= trainer.global_step) and not trainer.is_last_batch
 
@@ -52,6 +55,7 @@ def precede(loop: Any, method: str, function: Callable[[], Any]) -> None:
     """Call a function before a method of a loop, and so before the hooks of all callbacks that it
     calls.
     """
+    # On the object, not on the class: loops of other Trainers stay as they are
     original = getattr(loop, method)
 
     def both(*arguments: Any, **options: Any) -> Any:
@@ -80,8 +84,11 @@ def complete_epoch(checkpoint: dict[str, Any]) -> None:
     epochs = state["epoch_progress"]
     if epochs["current"]["started"] > epochs["current"]["processed"]:
         return  # within an epoch
+    # Ready, started and completed get the number of those that are processed
     for counts in epochs.values():
         counts.update(dict.fromkeys(counts, counts["processed"]))
+
+    # No batch of the next epoch has come; its loader begins anew
     batches = state["epoch_loop.batch_progress"]
     batches["current"] = dict.fromkeys(batches["current"], 0)
     batches["is_last_batch"] = False
@@ -94,6 +101,8 @@ def restart_validation(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
 
     From a state between two of its batches Lightning would continue with the next epoch.
     """
+    # The batches of all validations before this one, and one that has started and is not processed.
+    # So Lightning takes the validation for one that was interrupted within a batch
     done: Any = trainer.fit_loop.epoch_loop.val_loop.batch_progress.current
     batches = checkpoint["loops"]["fit_loop"]["epoch_loop.val_loop.batch_progress"]
     before = batches["total"]["completed"] - done.completed
@@ -129,6 +138,7 @@ def forget_restart(trainer: Trainer) -> None:
     ``on_iteration_done`` is what each loop calls after its first iteration. The setter of
     ``fit_loop.restarting`` can't do it: with ``max_steps`` it takes False for True.
     """
+    # All three, as each has a flag of its own
     epochs = trainer.fit_loop
     for loop in (epochs, epochs.epoch_loop, epochs.epoch_loop.val_loop):
         loop.on_iteration_done()
@@ -150,6 +160,7 @@ def step_plateaus(trainer: Trainer) -> None:
     """
     loop = trainer.fit_loop.epoch_loop
     total: Any = loop.batch_progress.total
+    # The batch was processed when the checkpoint was written, but not yet completed
     if total.completed < total.processed:
         loop.update_lr_schedulers("step", update_plateau_schedulers=True)
 
@@ -168,7 +179,7 @@ def release_averages(trainer: Trainer) -> None:
     """
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(callback, WeightAveraging):
-            callback._average_model = None
+            callback._average_model = None  # as before a fit
 
 
 # Signals
@@ -180,6 +191,7 @@ def disable_signal_handling(trainer: Trainer) -> None:
     Its handler of SIGTERM broadcasts inside of the handler, which hangs on a rank above zero, and
     the question waits for the device.
     """
+    # The handlers are registered after the callbacks are set up, so this comes in time
     trainer._signal_connector.register_signal_handlers = _do_nothing
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = _do_nothing
 

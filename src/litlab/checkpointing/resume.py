@@ -76,6 +76,7 @@ class ExactResume(Callback):
             forget_loader(trainer)
             renew_length(trainer, self._checkpoint)
 
+        # Then comes the state of the schedules. No hook is called at this time with every strategy
         precede(trainer.fit_loop, "load_state_dict", prepare)
 
     # Random numbers
@@ -116,7 +117,7 @@ class ExactResume(Callback):
         """Add what each process has; every process calls this."""
         if trainer.state.fn != "fit":
             return
-        # Lightning's finders save before `on_fit_start`
+        # What this process has. Lightning's finders save before `on_fit_start`
         self._random = self._random or RandomState(trainer)
         record = {
             "data_rank": data_ranks(trainer)["rank"],
@@ -124,6 +125,8 @@ class ExactResume(Callback):
             "states": metric_states(pl_module) if self._states is None else self._states,
             "metrics": {name: value.cpu() for name, value in trainer.callback_metrics.items()},
         }
+
+        # What all have, in the order of the ranks: the first one writes the file
         records = [record] * trainer.world_size
         if trainer.world_size > 1:
             torch.distributed.all_gather_object(records, record)
@@ -137,6 +140,7 @@ class ExactResume(Callback):
         if trainer.state.fn != "fit":
             return
         self._checkpoint = checkpoint
+        # Processes that share layers have one data rank: they read the same samples
         shares = len({record["data_rank"] for record in checkpoint.get(KEY, [])})
         now = data_ranks(trainer)["world_size"]
         if is_within_epoch(checkpoint) and shares not in (0, now):
@@ -151,6 +155,7 @@ class ExactResume(Callback):
         checkpoint, self._checkpoint = self._checkpoint, {}
         if not checkpoint:
             return
+        # Between two epochs: the next one begins like any other
         if not is_within_epoch(checkpoint):
             forget_restart(trainer)
         records = checkpoint.get(KEY, [])
@@ -184,6 +189,7 @@ class RandomState:
 
     def __init__(self, trainer: Trainer) -> None:
         device = trainer.strategy.root_device
+        # By name, so that a checkpoint of a GPU can go on on a CPU
         self._generators: dict[str, Any] = {"cpu": torch.default_generator}
         if device.type == "cuda":
             self._generators["cuda"] = torch.cuda.default_generators[device.index]
@@ -212,6 +218,7 @@ class RandomState:
         Returns:
             The seed.
         """
+        # The epoch in the bits above 40, the position below: no two places have one number
         seed = next_number(self._seed + (epoch << 40) + position)
         for generator in self._generators.values():
             generator.manual_seed(seed)
@@ -221,10 +228,11 @@ class RandomState:
         """Seed numpy's generator and Python's as well."""
         seed = self.seed_torch(epoch, position)
         random.seed(seed)
-        np.random.seed(seed % 2**32)
+        np.random.seed(seed % 2**32)  # it takes no more bits
 
     def get_state(self) -> dict[str, Any]:
         """Return the state of all generators, as ``weights_only=True`` loads it."""
+        # An array of numpy would not be loaded: its 624 words become a list
         kind, words, *rest = np.random.get_state(legacy=True)
         states = {device: generator.get_state() for device, generator in self._generators.items()}
         return {
@@ -247,6 +255,7 @@ class RandomState:
 
 def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     """Let a schedule that takes its length from the run end with it, where that is longer now."""
+    # Of litlab's tasks; another model may have none, or something else of this name
     schedule = getattr(trainer.lightning_module, "schedule", None)
     if schedule is None:
         return
@@ -255,6 +264,8 @@ def renew_length(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
     name = missing_length(schedule.scheduler) if isinstance(schedule, Schedule) else None
     if name is None:
         return
+
+    # Changed in the checkpoint, before Lightning loads it: the new length, the old progress
     saved = checkpoint.get("lr_schedulers", [])
     for config, state in zip(trainer.lr_scheduler_configs, saved, strict=False):
         fresh = config.scheduler.state_dict()
@@ -285,6 +296,7 @@ def make_resumable(callbacks: list[Callback], resumes: bool) -> list[Callback]:
                 "done, so the run can't be resumed; start a new one from its weights with "
                 "--init_from, or leave the callback out"
             )
+    # Exactly this class: a subclass may have been made to be resumed
     return [
         AccumulationSchedule(callback.scheduling)
         if type(callback) is GradientAccumulationScheduler
@@ -301,5 +313,6 @@ class AccumulationSchedule(GradientAccumulationScheduler):
     """
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        # In an epoch that begins it is called twice, which changes nothing
         super().on_train_start(trainer, pl_module)
         self.on_train_epoch_start(trainer)

@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor
 from litlab.errors import UserError, first_line
 from litlab.util.checksums import check_records, compute_checksum
 
-# Of a checkpoint, whose tensors are in the folder
+# The keys of a checkpoint whose tensors are in the folder
 TENSOR_KEYS = ("state_dict", "current_model_state", "optimizer_states")
 
 # All that DCP's metadata is made of, besides torch's types of numbers.
@@ -43,8 +43,8 @@ def fill(
     path: Path,
     shards: tuple[str, int],
     checkpoint: dict[str, Any],
-    parts: Sequence[str] = TENSOR_KEYS,
-    mine: Mapping[str, Any] = {},
+    keys: Sequence[str] = TENSOR_KEYS,
+    local_tensors: Mapping[str, Any] = {},
 ) -> None:
     """Put the numbers of the shards into a checkpoint that was read from a small file.
 
@@ -52,9 +52,9 @@ def fill(
         path: The small file.
         shards: Name of the folder beside it, and the checksum of the index in it.
         checkpoint: What was read from it; changed in place.
-        parts: Those of the checkpoint to fill.
-        mine: Tensors of a model by their names, and by the number of an optimizer's state. Of what
-            belongs to a DTensor, this process reads its part only.
+        keys: Those of the checkpoint to fill.
+        local_tensors: Tensors of a model by their names, and by the number of an optimizer's state.
+            Of what belongs to a DTensor, this process reads its part only.
 
     Raises:
         UserError: If the shards can't be read. Nothing in them is executed.
@@ -65,8 +65,9 @@ def fill(
         # A name ends with that of a weight, or with the number of a parameter and what the
         # optimizer keeps of it
         key = name.partition(".")[2]
-        like = mine.get(key, mine.get(key.rpartition(".")[0]))
+        like = local_tensors.get(key, local_tensors.get(key.rpartition(".")[0]))
         if isinstance(like, DTensor) and like.shape == empty.shape:
+            # A DTensor of the same layout: DCP reads what this process has of it
             tensors[name] = torch.empty_like(like, dtype=empty.dtype)
         else:
             tensors[name] = torch.empty_like(empty, device="cpu")
@@ -74,9 +75,10 @@ def fill(
 
     try:
         name, checksum = shards
+        # The name alone: it may not lead out of the checkpoint's folder
         reader = open_shards(path.with_name(Path(name).name), checksum)
         checkpoint |= {
-            key: map_tensors(make, checkpoint[key], key) for key in parts if key in checkpoint
+            key: map_tensors(make, checkpoint[key], key) for key in keys if key in checkpoint
         }
         # DCP warns that each process reads for itself
         with warnings.catch_warnings(action="ignore"):
@@ -142,6 +144,7 @@ class MetadataUnpickler(pickle.Unpickler):
     """Unpickle the metadata of a checkpoint; any other class in it is an error."""
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
+        # By name, before anything is imported: an import runs code, too
         name = f"{module_name}.{global_name}"
         if name in ALLOWED or (
             module_name == "torch" and isinstance(getattr(torch, global_name, None), torch.dtype)
@@ -152,5 +155,6 @@ class MetadataUnpickler(pickle.Unpickler):
 
 def find_cause(error: BaseException) -> BaseException:
     """Return what failed in one of the processes, a `UserError` first."""
+    # DCP collects failures by rank, each with its traceback
     causes = [cause for cause, _ in getattr(error, "failures", {}).values()] or [error]
     return min(causes, key=lambda cause: not isinstance(cause, UserError))

@@ -70,6 +70,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         Raises:
             UserError: If there is no room for it, or there was none for the one before.
         """
+        # One at a time: of two saves in the background the later one might be complete first
         self.wait()
         if storage_options is None:
             super().save_checkpoint(checkpoint, path)
@@ -84,6 +85,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         self._folder = path.with_name(name[0])
 
         # Tensors go into the folder, by their place in the checkpoint; the file has empty ones
+        # They are not copied here: DCP has written or copied them before training goes on
         tensors: dict[str, Tensor] = {}
 
         def take(name: str, tensor: Tensor) -> Tensor:
@@ -93,6 +95,8 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         keys = [key for key in TENSOR_KEYS if key in checkpoint]
         empty = {key: map_tensors(take, checkpoint[key], key) for key in keys}
         small = {**checkpoint, **empty}
+
+        # Every process writes its own tensors, and waits until all have
         write: Any = partial(
             dcp.async_save if storage_options else dcp.save,
             tensors,
@@ -121,15 +125,18 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         """
         # Of a whole one each process takes its parts: what it does not use is not read
         checkpoint = read_checkpoint(path, mmap=True)
-        mine = model.state_dict()
+        local_tensors = model.state_dict()
+        # The state of an optimizer's parameter is divided like the parameter itself
         for index, optimizer in enumerate(optimizers):
             parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
-            mine |= {
+            local_tensors |= {
                 f"{index}.state.{number}": parameter for number, parameter in enumerate(parameters)
             }
-        return fill_shards(path, checkpoint, TENSOR_KEYS if optimizers else TENSOR_KEYS[:1], mine)
+        keys = TENSOR_KEYS if optimizers else TENSOR_KEYS[:1]
+        return fill_shards(path, checkpoint, keys, local_tensors)
 
     def remove_checkpoint(self, path: str | Path) -> None:
+        # The older one goes only once the newer one is complete
         if self._finish is not None:
             self._outdated.append(path)
         else:
@@ -146,6 +153,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
             if finish is not None:
                 finish()
         except dcp.CheckpointException as error:
+            # What is left of it would never be named by a file
             shutil.rmtree(self._folder, ignore_errors=True)
             raise find_cause(error) from None
         while self._outdated:

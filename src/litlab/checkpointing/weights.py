@@ -24,13 +24,14 @@ def check_weights(model: nn.Module, checkpoint: dict[str, Any]) -> None:
     Raises:
         UserError: If a parameter is missing, left over, or of another shape.
     """
-    here = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    there = {name: tuple(tensor.shape) for name, tensor in checkpoint["state_dict"].items()}
-    for name in {**here, **there}:
-        if here.get(name) != there.get(name):
+    # Of a sharded checkpoint the tensors may be empty here: their shapes are right
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    saved = {name: tuple(tensor.shape) for name, tensor in checkpoint["state_dict"].items()}
+    for name in {**shapes, **saved}:  # in the order of the model, then what it lacks
+        if shapes.get(name) != saved.get(name):
             raise UserError(
                 f"model: the checkpoint's weights don't fit it: {name} is "
-                f"{here.get(name, 'missing')}, in the checkpoint {there.get(name, 'missing')}; "
+                f"{shapes.get(name, 'missing')}, in the checkpoint {saved.get(name, 'missing')}; "
                 "leave the settings of the model as they were"
             )
 
@@ -48,22 +49,26 @@ def initialise(model: nn.Module, path: Path) -> None:
     Raises:
         UserError: If the file can't be used, or nothing in it matches.
     """
-    here = model.state_dict()
-    there = read_weights(path, here)
+    # A last layer for other classes has another shape, and stays as it is
+    state = model.state_dict()
+    saved = read_weights(path, state)
     matching = {
-        name: there[name]
-        for name in here
-        if name in there and here[name].shape == there[name].shape
+        name: saved[name]
+        for name in state
+        if name in saved and state[name].shape == saved[name].shape
     }
+    # Buffers alone, such as counters of batch norms, have the same names in many models
     if matching.keys().isdisjoint(dict(model.named_parameters())):
         raise UserError(
-            f"init_from: none of the {len(there)} tensors of {path} has the name and shape of one "
-            f"of the model's ({some(list(there))} against {some(list(here))}); give a run of this "
+            f"init_from: none of the {len(saved)} tensors of {path} has the name and shape of one "
+            f"of the model's ({some(list(saved))} against {some(list(state))}); give a run of this "
             "kind of model"
         )
     model.load_state_dict(matching, strict=False)
-    rank_zero_info(f"Weights of {path}: {len(matching)} of the model's {len(here)} tensors match.")
-    fresh = [name for name in here if name not in matching]
+
+    # Said in any case: that a layer did not match is easily overlooked
+    rank_zero_info(f"Weights of {path}: {len(matching)} of the model's {len(state)} tensors match.")
+    fresh = [name for name in state if name not in matching]
     if fresh:
         rank_zero_info(f"Not there, or of another shape, so left as initialised: {some(fresh)}.")
 
@@ -89,6 +94,8 @@ def read_weights(path: Path, names: Container[str]) -> dict[str, Tensor]:
             f"init_from: {path} has no weights; give a checkpoint or a file with a state_dict"
         )
 
+    # network.conv.weight in the model may be conv.weight in a file of the network alone, or
+    # module.conv.weight where it was trained with DDP
     weights: dict[str, Tensor] = {}
     for name, value in content.items():
         plain = name if name in names else re.sub(PREFIXES, "", name)
@@ -105,6 +112,7 @@ def pick_weights(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     keys = [key for key, value in content.items() if has_weights(value)]
     if not keys:
         return content
+    # One of the usual keys, else the only one there is
     best = next((key for key in KEYS if key in keys), keys[0])
     if best not in KEYS and len(keys) > 1:
         raise UserError(
@@ -120,5 +128,6 @@ def has_weights(content: Any) -> bool:
     """Return whether it is a ``state_dict``: other dictionaries, as of random states, have no
     floats.
     """
+    # torch's random states are tensors of bytes
     values = content.values() if isinstance(content, dict) else ()
     return any(isinstance(value, Tensor) and value.is_floating_point() for value in values)

@@ -23,9 +23,9 @@ def run_fit(folder: Path, arguments: Sequence[str], allowed: str, log: Path | No
     """Run a fit, or go on where it was stopped; do nothing where it is finished.
 
     Args:
-        folder: The experiment's folder of runs, which holds none or this one.
-        arguments: Flags of a fit that begins; one that goes on has those of its run.
-        allowed: Modules that its config may name then, besides those that any run may.
+        folder: Holds the runs of this fit and no others, or nothing yet.
+        arguments: Its flags; a fit that goes on has those of its run.
+        allowed: Modules that the config of a fit that goes on may name, as ``--allow_modules``.
         log: As of `run_child`.
 
     Returns:

@@ -53,8 +53,8 @@ def show_settings(names: list[str], settings: list[dict[str, Any]], title: str) 
 
 
 def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run is made from by dotted key, without its time and command, which are always
-    its own.
+    """Return what a run is made from by dotted key, without its time and command, which always
+    differ.
     """
     return flatten({name: origin[name] for name in ORIGIN if name in origin})
 

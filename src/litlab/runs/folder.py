@@ -105,8 +105,8 @@ class RunFolder:
             ) from None
 
     def link_checkpoints(self, root: Path) -> None:
-        """Keep the checkpoints in another folder, below one that other runs may use too, behind a
-        link.
+        """Keep the checkpoints in a new folder below another one, which runs may share; a link
+        leads there.
 
         Raises:
             UserError: If it can't be written to.

@@ -34,7 +34,7 @@ LARGEST = ("epochs", "steps", "peak_memory_gib")  # of all runs
 
 
 class RunGroup:
-    """The group of a command with ``--seeds`` or ``--folds``: the one with its settings, or a new
+    """The group of a command with ``--seeds`` or ``--folds``: one that has its settings, or a new
     one.
 
     Args:
