@@ -135,6 +135,7 @@ class Run:
     def _logged_settings(self) -> dict[str, Any]:
         """The settings for loggers, by dotted name, with secrets masked."""
         settings = flatten(mask(self._settings))
+        # MLflow refuses names with other characters
         return {re.sub(r"[^\w./ :-]", "_", name): value for name, value in settings.items()}
 
     # How it ends
@@ -144,7 +145,7 @@ class Run:
         try:
             yield
         except BaseException as error:
-            # KeyboardInterrupt and SystemExit are none: they tell nothing about a cause
+            # KeyboardInterrupt and SystemExit are no Exceptions: where they came tells nothing
             if isinstance(error, Exception):
                 self._save_traceback(error)
             self._end(*self._explain(error))
