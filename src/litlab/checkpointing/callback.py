@@ -85,7 +85,7 @@ class RunCheckpoint(ModelCheckpoint):
         self._time_of_last = 0.0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        # A folder that runs share gets one for each run, as the run's own
+        # Runs may share checkpoint.dirpath: each gets a folder in it
         folder = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
         if stage == "fit" and trainer.is_global_zero and self.dirpath and folder:
             run = RunFolder(Path(folder))
@@ -133,7 +133,8 @@ class RunCheckpoint(ModelCheckpoint):
         if not steps or not self.keeps_last:
             return
         is_due = self.every_n_train_steps is not None and steps >= self.every_n_train_steps
-        # All ranks are asked for the time, so the order matters
+        # `_is_late` asks all ranks: all of them must come there, or none. What stands before it is
+        # the same on every rank
         if (is_due or ends_within_epoch(trainer) or self._is_late(trainer)) and can_save(trainer):
             self.write_last(trainer)
 
@@ -149,7 +150,7 @@ class RunCheckpoint(ModelCheckpoint):
             self.write_last(trainer)
 
     def _write_at_end(self, trainer: Trainer) -> None:
-        # Otherwise the run ended within an epoch, and it is written
+        # If they are equal, the run ended within an epoch, and last.ckpt was written there
         if trainer.global_step != self.step_of_last:
             self.write_last(trainer)
 
@@ -191,9 +192,9 @@ class RunCheckpoint(ModelCheckpoint):
 def write_last_checkpoint(trainer: Trainer, callback: ModelCheckpoint) -> None:
     """Write ``last.ckpt`` of a callback now, wherever training is."""
     for logger in trainer.loggers:
-        logger.save()  # what was logged before the checkpoint is not logged again
-    # Its state in the checkpoint has to name the file: a resumed run would not overwrite it
-    # otherwise.
+        logger.save()  # a resumed run does not log again what was logged before the checkpoint
+    # The callback's state in the checkpoint has to name the file, or a resumed run would not
+    # overwrite it.
     name = callback.CHECKPOINT_NAME_LAST + callback.FILE_EXTENSION
     callback.last_model_path = os.path.join(callback.dirpath or "", name)
     trainer.save_checkpoint(callback.last_model_path, callback.save_weights_only)

@@ -21,7 +21,7 @@ from litlab.util.files import TEMPORARY, write_atomically
 
 # A full disk, a quota, `ulimit -f`
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# In a checkpoint whose tensors are in a folder beside it: its name, and the checksum of its index
+# A checkpoint whose tensors are in a folder beside it has this key: name and checksum of the index
 SHARDS = "shards"
 
 
@@ -48,13 +48,14 @@ class AtomicCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = "cpu", weights_only: bool | None = True
     ) -> dict[str, Any]:
-        """Read a checkpoint, as ``weights_only=True`` whatever is given. Not mapped: it would stay
-        on the disk.
+        """Read a checkpoint, with ``weights_only=True`` whatever is asked for.
+
+        It is not mapped: tensors that training keeps would stay on the disk.
         """
         return fill_shards(path, read_checkpoint(path, mmap=False))
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        # Of a link the link alone
+        # What a link leads to stays
         remove_shards(Path(path))
         Path(path).unlink(missing_ok=True)
 
@@ -130,8 +131,8 @@ def fill_shards(path: str | Path, checkpoint: dict[str, Any], *arguments: Any) -
 
 
 def remove_shards(path: Path, current: str = "") -> None:
-    """Remove the shards of a checkpoint file but one folder, also what a killed save has left;
-    links are left alone.
+    """Remove the folders with shards of a checkpoint file, except the current one: those of earlier
+    saves, and of a save that was killed. Links are left alone.
     """
     # last.ckpt.shards-500-1a2b3c4d: after step 500
     for folder in path.parent.glob(f"{path.name}.shards-*"):
@@ -152,7 +153,7 @@ def find_newest_checkpoint(folder: Path) -> Path | None:
         UserError: If there are some, but none can be used.
     """
     last = folder / "last.ckpt"
-    # Nothing could be written there later
+    # The run could not write there later
     if last.is_dir():
         raise UserError(
             f"checkpoint {last}: it is a folder; move it away, and the newest whole one is used"
@@ -203,7 +204,7 @@ def prepare_file(path: str | Path) -> Path:
 
 
 def raise_if_full(error: BaseException | None, path: Path) -> None:
-    """Say in one line that there was no room for a checkpoint, if that is what an error comes from.
+    """Say in one line that there was no room for a checkpoint, if that is the cause of an error.
 
     Raises:
         UserError: If it is.

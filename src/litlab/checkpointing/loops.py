@@ -16,11 +16,10 @@ from lightning.pytorch.callbacks import WeightAveraging
 
 
 def can_save(trainer: Trainer) -> bool:
-    """Return whether a checkpoint after this batch is complete: a step is, and nothing follows that
-    belongs to it.
+    """Return whether a run could go on exactly from a checkpoint that is written after this batch.
 
-    Lightning restores no gradients that are being accumulated, and from a state between a step and
-    the validation or the end of the epoch that it leads to it would skip these.
+    Not while gradients are being accumulated, as Lightning does not restore them; and not between a
+    step and the validation or the end of the epoch that follows it, as Lightning would skip that.
     """
     # Batches are counted from 0: with an accumulation of 4 the first step follows batch 3
     accumulates = (trainer.fit_loop.batch_idx + 1) % trainer.accumulate_grad_batches > 0
@@ -30,7 +29,7 @@ def can_save(trainer: Trainer) -> bool:
 def validation_follows(trainer: Trainer) -> bool:
     """Return whether Lightning validates after the current batch.
 
-    It has half a dozen settings that decide this, and no public method that tells.
+    Half a dozen settings decide this, and no public method tells.
     """
     # There is none before the data is set up
     fetcher = trainer.fit_loop._data_fetcher
@@ -77,8 +76,8 @@ def complete_epoch(checkpoint: dict[str, Any]) -> None:
     """Let a checkpoint that is written between two epochs say that the first is complete, and
     nothing is under way.
 
-    By Lightning's own counts the next epoch is ready, but not started, and its loader at the end of
-    the one before: the resumed run would take the epoch up in its midst, without its hooks.
+    By Lightning's own counts the next epoch is ready, but not started, and its loader is at the end
+    of the epoch before: the resumed run would enter the epoch in its midst, without its hooks.
     """
     state = checkpoint["loops"]["fit_loop"]
     epochs = state["epoch_progress"]
@@ -96,8 +95,8 @@ def complete_epoch(checkpoint: dict[str, Any]) -> None:
 
 
 def restart_validation(trainer: Trainer, checkpoint: dict[str, Any]) -> None:
-    """Let a checkpoint that is written in a validation say that its first batch is running:
-    Lightning then starts with that batch.
+    """Let a checkpoint that is written in a validation say that its first batch is running, so that
+    Lightning starts with that batch.
 
     From a state between two of its batches Lightning would continue with the next epoch.
     """
@@ -174,8 +173,10 @@ def log_at_step(trainer: Trainer, step: int) -> None:
 
 
 def release_averages(trainer: Trainer) -> None:
-    """Let a test load a checkpoint into the model, not into the average of Lightning's
-    WeightAveraging, which keeps it after a fit and then tests the weights of the last step.
+    """Let a test load a checkpoint into the model.
+
+    Lightning's WeightAveraging keeps its average after a fit. The test would load the checkpoint
+    into that, and test the weights of the last step.
     """
     for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
         if isinstance(callback, WeightAveraging):
@@ -188,8 +189,8 @@ def release_averages(trainer: Trainer) -> None:
 def disable_signal_handling(trainer: Trainer) -> None:
     """Keep Lightning from handling signals, and from asking all ranks for them before every batch.
 
-    Its handler of SIGTERM broadcasts inside of the handler, which hangs on a rank above zero, and
-    the question waits for the device.
+    Its handler of SIGTERM broadcasts, which hangs on a rank above zero, and the question waits for
+    the device.
     """
     # The handlers are registered after the callbacks are set up, so this comes in time
     trainer._signal_connector.register_signal_handlers = _do_nothing
