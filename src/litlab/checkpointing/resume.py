@@ -91,7 +91,7 @@ class ExactResume(Callback):
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         # Restoring the state once would not do: what only one of two runs draws would shift all
-        # that follows.
+        # that follows. Batches have even numbers, the validations after them odd ones.
         self._random.seed_torch(trainer.current_epoch, 2 * batch_idx)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -141,13 +141,13 @@ class ExactResume(Callback):
             return
         self._checkpoint = checkpoint
         # Processes that share layers have one data rank: they read the same samples
-        shares = len({record["data_rank"] for record in checkpoint.get(KEY, [])})
+        before = len({record["data_rank"] for record in checkpoint.get(KEY, [])})
         now = data_ranks(trainer)["world_size"]
-        if is_within_epoch(checkpoint) and shares not in (0, now):
+        if is_within_epoch(checkpoint) and before not in (0, now):
             raise UserError(
-                f"trainer.devices: the run was interrupted within an epoch that {shares} "
+                f"trainer.devices: the run was interrupted within an epoch that {before} "
                 f"data-parallel processes shared, and trainer.strategy makes {now} of the devices "
-                f"here; choose them so that there are {shares}"
+                f"here; choose them so that there are {before}"
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -169,12 +169,14 @@ class ExactResume(Callback):
         )
         step_plateaus(trainer)
 
-        # What each process had; where others share the data now, nothing of it is left
-        mine = data_ranks(trainer)
-        shares = {record["data_rank"]: record for record in reversed(records)}
-        if len(shares) == mine["world_size"]:
+        # What each process had. If the data is shared among more or fewer now, nothing of it fits
+        ranks = data_ranks(trainer)
+        of_data_rank = {record["data_rank"]: record for record in reversed(records)}
+        if len(of_data_rank) == ranks["world_size"]:
+            # The same processes as before; or the model is divided in another way, and the first
+            # one that had these samples counts
             is_same = len(records) == trainer.world_size
-            record = records[trainer.global_rank] if is_same else shares[mine["rank"]]
+            record = records[trainer.global_rank] if is_same else of_data_rank[ranks["rank"]]
             self._random.restore(record["random"])
             load_metric_states(pl_module, record["states"], pl_module.device)
 
