@@ -84,8 +84,8 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
         dist.broadcast_object_list(name, group=self._group)
         self._folder = path.with_name(name[0])
 
-        # Tensors go into the folder, by their place in the checkpoint; the file has empty ones
-        # They are not copied here: DCP has written or copied them before training goes on
+        # Tensors go into the folder, named by their place in the checkpoint; the file has empty
+        # ones. They need not be copied: DCP writes or copies them before training goes on
         tensors: dict[str, Tensor] = {}
 
         def take(name: str, tensor: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class ShardedCheckpointIO(AtomicCheckpointIO):
             dcp.async_save if storage_options else dcp.save,
             tensors,
             storage_writer=ShardWriter(self._folder, path, small),
-            # Buffers of the processes may differ
+            # Of what several have, such as buffers, the first one writes its own: they may differ
             planner=dcp.DefaultSavePlanner(dedup_save_to_lowest_rank=True),
             process_group=self._group,
         )
