@@ -53,6 +53,7 @@ class RunGroup:
         self.kind = "seed" if config.seeds else "fold"
         self.members = read_seeds(config.seeds) if config.seeds else list(range(config.folds))
         check_repeatable(command, self.kind)
+        self._started = tell_time()  # in `runs`: when the newest command of the group began
 
         self._root = Path(config.trainer.default_root_dir or ".") / ROOT
         self.folder = self._choose_folder(config.experiment, command.get_settings())
@@ -124,7 +125,7 @@ class RunGroup:
             status = "failed"
         counts = f"{len(finished)} of {len(members)}"
         write_json(
-            self.folder.status, {"status": status, "members": counts, "started": tell_time()}
+            self.folder.status, {"status": status, "members": counts, "started": self._started}
         )
         if finished:
             self._write_means(finished)

@@ -72,6 +72,8 @@ def test_a_group_is_stopped_and_continued(fit, run):
     assert (done.code, list_fits(done)) == (0, ["series/seeds_0/seed_3", "series/seeds_0/seed_7"])
     # One started over, one resumed
     members = [GROUP.path / "seed_3/version_1", GROUP.path / "seed_7/version_0"]
+    starts = [read_json(path / "status.json")["started"] for path in (GROUP.path, *members)]
+    assert starts == sorted(starts), "the group was started first"
     expected = measure_spreads(read_json(member / "metrics.json") for member in members)["test/mse"]
     kept = [read_json(GROUP.metrics)[name]["test/mse"] for name in ("test", "deviation")]
     assert kept == [expected.mean, expected.deviation]
