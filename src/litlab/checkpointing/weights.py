@@ -100,8 +100,9 @@ def read_weights(path: Path, names: Container[str]) -> dict[str, Tensor]:
     for name, value in content.items():
         plain = name if name in names else re.sub(PREFIXES, "", name)
         inner = f"network.{plain}"
+        is_of_network = plain not in names and inner in names
         if isinstance(value, Tensor):
-            weights[inner if plain not in names and inner in names else plain] = value
+            weights[inner if is_of_network else plain] = value
     if any(re.search(PREFIXES, name) for name in content.keys() - weights.keys()):
         rank_zero_info(f"{path}: _orig_mod. and module. are left out of the names.")
     return weights

@@ -96,9 +96,9 @@ def name_dict_kwargs(flag: str, config: Namespace) -> str:
     """Return a flag such as ``--network.bn_eps=0.01`` with ``dict_kwargs`` in it, where the
     function of the block, here the network's, takes the argument without naming it.
     """
-    key, _, name = (
-        flag.partition("=")[0].removeprefix("--").replace("init_args.", "").partition(".")
-    )
+    # --network.bn_eps and --network.init_args.bn_eps mean the same
+    option, _, value = flag.partition("=")
+    key, _, name = option.removeprefix("--").replace("init_args.", "").partition(".")
     block = config.get(key)
     if not name or "." in name or not isinstance(block, Namespace) or "class_path" not in block:
         return flag
@@ -107,7 +107,7 @@ def name_dict_kwargs(flag: str, config: Namespace) -> str:
     path = block.class_path
     if name in ("class_path", *list_arguments(path)) or not takes_others(path):
         return flag
-    return f"--{key}.dict_kwargs.{name}={flag.partition('=')[2]}"
+    return f"--{key}.dict_kwargs.{name}={value}"
 
 
 class Command(LightningCLI):

@@ -191,7 +191,9 @@ def read_blocks(mistake: Mistake) -> list[dict[str, Any]]:
 
 
 def list_blocks(value: Any) -> list[dict[str, Any]]:
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if not isinstance(value, dict | list):
+        return []
+    inside = value.values() if isinstance(value, dict) else value
     blocks = [block for item in inside for block in list_blocks(item)]
     if isinstance(value, dict) and value.keys() & {"class_path", "init_args"}:
         blocks.insert(0, value)  # the outermost first

@@ -216,7 +216,9 @@ def print_summary(trainer: Trainer) -> None:
 
 
 def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
 
 
 def has_callback(callbacks: list[Callback], kind: type[Callback]) -> bool:

@@ -99,11 +99,8 @@ def describe_hardware(trainer: "Trainer") -> dict[str, Any]:
 
     device = trainer.strategy.root_device
     cpus = Path("/proc/cpuinfo")  # of Linux
-    model = (
-        re.search(r"model name\s*: (.*)", cpus.read_text(encoding="utf-8"))
-        if cpus.exists()
-        else None
-    )
+    text = cpus.read_text(encoding="utf-8") if cpus.exists() else ""
+    model = re.search(r"model name\s*: (.*)", text)
     return {
         "host": socket.gethostname(),
         "cpu": model[1] if model else platform.machine(),
