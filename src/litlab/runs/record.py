@@ -55,11 +55,14 @@ class RunRecord(Callback):
         self._write(trainer)  # only now the checkpoint of the epoch before is written
 
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        # JSON has no NaN
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
         if trainer.state.fn == "fit":
             if not trainer.sanity_checking:
-                self._find_best(trainer)  # that of the validation before is written by now
+                # Checkpoints are written after this hook: only that of the validation before is
+                # there, with the metrics of that
+                self._find_best(trainer)
                 self._newest = {name: metrics[name] for name in metrics if name.startswith("val")}
                 self._write(trainer)
         elif self._run.folder is not None and trainer.is_global_zero:

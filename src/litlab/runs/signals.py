@@ -53,12 +53,12 @@ class StopSignals(Callback):
     """
 
     def __init__(self) -> None:
-        self._signum = 0  # that has come
-        self._previous: dict[int, Any] = {}  # handlers of the signals
+        self._signum = 0  # of the signal that has come; 0: none
+        self._previous: dict[int, Any] = {}  # the handlers before ours, by signal
         self._requeue_signal: Any = None  # SLURM's
-        self._step = 0  # at which ranks have told each other last
+        self._step = 0  # at which the ranks last told each other of signals
         self._came_late = False  # whether a signal came when training was over
-        self._repeats_validation = False  # whether the checkpoint being saved does
+        self._repeats_validation = False  # whether a run resumed from the next checkpoint does
 
     # Handlers
 
@@ -86,7 +86,7 @@ class StopSignals(Callback):
                 os.kill(os.getpid(), signum)
             return
 
-        # Again: without what Python does at its end, which may hang
+        # A second Ctrl-C: without what Python does at its end, which may hang
         if signum == self._signum == signal.SIGINT:
             os.write(2, b"\nSIGINT again: left at once, nothing was saved.\n")
             os._exit(128 + signum)
@@ -145,7 +145,7 @@ class StopSignals(Callback):
 
     def on_validation_batch_end(self, trainer: Trainer, *_: Any, **__: Any) -> None:
         is_fit = trainer.state.fn == "fit"
-        # Several ranks don't agree within a validation of a fit
+        # Several ranks agree before a validation of a fit and after it, not within it
         if self._signum and not (is_fit and trainer.world_size > 1):
             self._repeats_validation = is_fit and not trainer.sanity_checking
             self._stop(trainer, save=self._repeats_validation)
