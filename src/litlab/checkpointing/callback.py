@@ -100,7 +100,7 @@ class RunCheckpoint(ModelCheckpoint):
         precede(trainer.fit_loop, "on_advance_start", lambda: self._write_between_epochs(trainer))
         precede(trainer.fit_loop, "on_run_end", lambda: self._write_at_end(trainer))
 
-        # Lightning has taken min for granted: its worst score is +inf, that of max is -inf
+        # A mode that was left out was taken for min until now, whose worst score is +inf, not -inf
         if self.monitor is not None:
             mode = choose_mode("checkpoint.mode", self.configured_mode, self.monitor, pl_module)
             if mode != self.mode:

@@ -55,7 +55,7 @@ def predict(argv: list[str]) -> int:
     output = choose_output(config, suffixes) if writes else None
     data.predict_input = config.input
 
-    # No run is joined: the run's folder, its curves and its metrics stay as they are
+    # No run is joined: its curves and metrics stay as they are
     with saving_traceback():
         trainer = build_trainer(experiment, None)
         if not writes and not has_callback(trainer.callbacks, BasePredictionWriter):  # pyright: ignore[reportAttributeAccessIssue]
@@ -91,7 +91,7 @@ def choose_output(config: Any, suffixes: tuple[str, ...]) -> Path:
 
     if not config.input:
         raise UserError("--input: it is not set; give a file or a folder")
-    # Left out, it is in the run's folder; of a checkpoint that is in no run, in the working folder
+    # Left out, it is in the run's folder; without a run, in the working directory
     path = Path(config.output or Path(config.run or "", f"predictions{suffixes[0]}"))
     path = path.expanduser()
     check_output(path, suffixes)

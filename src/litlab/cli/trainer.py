@@ -52,8 +52,8 @@ def build_settings(experiment: Any, run: Run | None) -> tuple[Namespace, dict[st
     Raises:
         UserError: If two of them exclude each other, or one can't be resumed.
     """
-    # A run of W&B, MLflow or Comet goes on: its id becomes a setting of the logger, in a copy, as
-    # the config that the run keeps is the same without it
+    # A run of W&B, MLflow or Comet goes on: its id becomes a setting of the logger. In a copy, as
+    # the run keeps its config without it
     folder = run and run.folder
     command = experiment.command
     config = command.config.clone()
@@ -139,7 +139,7 @@ def build_loggers(experiment: Any, named: Any, run: RunFolder) -> list[Logger]:
     tensorboard = TensorBoardLogger(
         run.path.parent, "", run.path.name, default_hp_metric=False, purge_step=step
     )
-    # `true` asks for Lightning's TensorBoardLogger, and one is there
+    # One for TensorBoard is there already, if the config names one or says `true`
     further = [
         logger for logger in as_list(named) if not isinstance(logger, TensorBoardLogger | bool)
     ]

@@ -15,8 +15,7 @@ IDS = {"WandbLogger": "id", "MLFlowLogger": "run_id", "CometLogger": "experiment
 
 def save_logger_ids(loggers: list[Any], run: RunFolder) -> None:
     """Write what identifies the runs of the loggers, once they have begun."""
-    # By name, as their modules are imported where the config names them. Of two loggers of one
-    # class the last one counts
+    # Of two loggers of one class the last one counts: a class has one id
     names = {type(logger).__name__: logger for logger in loggers}
     ids = {name: logger.version for name, logger in names.items() if name in IDS}
     if ids:
@@ -32,7 +31,7 @@ def resume_loggers(loggers: list[Any], run: RunFolder) -> None:
     """
     ids = read_json(run.path / "loggers.json")
     for logger in loggers:
-        # The settings, not the object: a logger begins a run of its service when it is built
+        # In its settings: the logger itself is not built yet
         name = logger["class_path"].rpartition(".")[2]
         if name in ids:
             logger["init_args"][IDS[name]] = ids[name]
