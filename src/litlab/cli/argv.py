@@ -42,7 +42,6 @@ class Flags(list[str]):
 
     def find(self, name: str) -> str | None:
         """Return the value of a flag, the last one of several; None if it is not given."""
-        # A dictionary keeps the last one.
         return dict(self.list_pairs()).get(name)
 
     def has(self, *names: str) -> bool:

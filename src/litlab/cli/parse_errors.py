@@ -332,6 +332,5 @@ MISTAKES: tuple[tuple[str, str | Callable[[Mistake, Match], str | None]], ...] =
     # What `litlab.types` says, of a value that stands elsewhere, or before it.
     (r"is not valid; (.*)", "{value} is not valid; {0}"),
     (r"(.* is not valid; .*)", "{0}"),
-    # Nothing else fits: a module may have failed where it was imported.
     (r"(.*)", explain_failed_import),
 )

@@ -52,7 +52,6 @@ class ExperimentTrainer(Trainer):
         reason = ""
         if precision == "auto":
             precision, reason = choose_precision(find_device(settings.get("accelerator", "auto")))
-        # Ours by its name, or one that the config has built
         strategy = settings.get("strategy")
         if precision == "16-mixed" and (
             strategy == "fsdp2" or isinstance(strategy, ModelParallelStrategy)

@@ -31,8 +31,8 @@ def run_fit(folder: Path, arguments: Sequence[str], allowed: str, log: Path | No
     Returns:
         The exit code of ``fit``.
     """
-    # The newest run is the one that counts: a fit that failed was started over. Where there is none,
-    # the folder has no status
+    # The newest run is the one that counts: a fit that failed was started over. Where there is no
+    # run yet, the folder has no status
     run = next(iter(list_runs(folder)), RunFolder(folder))
     status = run.read_state().get("status")
     if status == "finished":
