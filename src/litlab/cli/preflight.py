@@ -17,7 +17,7 @@ from litlab.errors import UserError
 from litlab.util.metrics import check_monitor, choose_mode
 from litlab.util.steps import epochs_of_run
 
-# Every class has the methods of these, so they tell nothing about the settings of one.
+# Every model inherits the methods of these, so they tell nothing about its settings.
 FRAMEWORKS = ("lightning", "torch")
 ENTRIES = ("training_step", "forward", "configure_optimizers")  # what a fit calls of a model
 

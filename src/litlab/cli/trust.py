@@ -226,8 +226,8 @@ def _check(value: Any, key: str, parent: Any, kinds: str, allowed: Sequence[str]
         kinds: What may stand there.
         allowed: Modules of ``--allow_modules``.
     """
-    # Whose value it is says what may stand there. Our own classes and allowed ones may be given
-    # anything; some arguments of libraries read files or tell secrets.
+    # Whose value it is says what may stand there. Our own classes and allowed ones may be given any
+    # text; some arguments of libraries read other files or tell secrets.
     if isinstance(value, Namespace):
         value = vars(value)
     if parent is None:
