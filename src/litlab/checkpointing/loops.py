@@ -57,11 +57,11 @@ def precede(loop: Any, method: str, function: Callable[[], Any]) -> None:
     # On the object, not on the class: loops of other Trainers stay as they are
     original = getattr(loop, method)
 
-    def both(*arguments: Any, **options: Any) -> Any:
+    def call_both(*arguments: Any, **options: Any) -> Any:
         function()
         return original(*arguments, **options)
 
-    setattr(loop, method, both)
+    setattr(loop, method, call_both)
 
 
 # What a checkpoint says

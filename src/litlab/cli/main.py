@@ -102,9 +102,9 @@ def run_experiment(run: Callable[[list[str]], int]) -> int:
     try:
         return run(sys.argv[1:])
     except Exception as error:
-        from litlab.cli.run_errors import describe_error
+        from litlab.cli.run_errors import explain_error
 
-        line = describe_error(error)
+        line = explain_error(error)
         if line is None or os.environ.get("LITLAB_TRACEBACK"):
             # A bug, or LITLAB_TRACEBACK asks for the traceback: Python prints it, and exits with 1.
             raise

@@ -33,7 +33,7 @@ UNKNOWN = re.compile(
 )
 
 
-def describe_error(error: BaseException) -> str | None:
+def explain_error(error: BaseException) -> str | None:
     """Return the line to print for what a person can put right; None for a bug, which is shown with
     its traceback.
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch._dynamo.exc import TorchDynamoException
 
 from litlab.callbacks import EMA, Compile
-from litlab.cli.run_errors import describe_error
+from litlab.cli.run_errors import explain_error
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, fit, make_trainer
 
@@ -154,7 +154,7 @@ def test_what_the_compiler_can_not_do_is_one_line(tmp_path, options, says):
     models = [Tiny(network=Branching(nn.Flatten(), nn.Linear(192, 4))) for _ in range(2)]
     with pytest.raises(TorchDynamoException) as caught:
         fit(tmp_path, models[0], Compile("default", **options))
-    line = describe_error(caught.value)
+    line = explain_error(caught.value)
     assert line.startswith(says.replace("%d", str(Branching.forward.__code__.co_firstlineno + 1)))
     assert models[0].trainer.global_step == 0
     fit(tmp_path, models[1], Compile("default", backend="eager"))  # as it is advised

@@ -8,7 +8,7 @@ from jsonargparse import ArgumentParser
 from torch import nn
 
 from litlab.cli.config import ExperimentParser
-from litlab.cli.run_errors import describe_error
+from litlab.cli.run_errors import explain_error
 from litlab.errors import UserError, building
 
 KINDS = {"linear": nn.Linear, "conv": nn.Conv2d}
@@ -67,7 +67,7 @@ def test_one_that_the_call_refuses_is_named():
     with pytest.raises(ValueError, match="gruops") as caught, building("model"):
         parser.instantiate(config)
     line = "model: Conv2d has no 'gruops'; correct it, or leave it out"
-    assert str(describe_error(caught.value)).startswith(line)
+    assert str(explain_error(caught.value)).startswith(line)
 
 
 @pytest.mark.parametrize("path", [f"{__name__}.make_linear", "torch.nn.Identity", "torch.nn.Tanh"])

@@ -4,7 +4,7 @@ import pytest
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from torch.optim.lr_scheduler import StepLR
 
-from litlab.cli.run_errors import describe_error
+from litlab.cli.run_errors import explain_error
 from litlab.errors import UserError, building
 
 
@@ -17,22 +17,22 @@ def raise_in(key: str, error: Exception) -> Exception:
 def test_what_becomes_a_line_and_what_keeps_its_traceback():
     wrapped = ValueError("jsonargparse's page of text")
     wrapped.__cause__ = UserError("a: b; c")
-    assert describe_error(wrapped) == "a: b; c"
-    line = describe_error(raise_in("model.optimizer", ValueError("lr is -1\nmore")))
+    assert explain_error(wrapped) == "a: b; c"
+    line = explain_error(raise_in("model.optimizer", ValueError("lr is -1\nmore")))
     assert line == "model.optimizer: lr is -1; LITLAB_TRACEBACK=1 shows where"
-    assert describe_error(MisconfigurationException("two of a kind")) == "two of a kind"
-    assert describe_error(PermissionError(13, "denied", "x")) == "[Errno 13] denied: 'x'"
-    assert str(describe_error(MemoryError())).startswith("out of memory")
+    assert explain_error(MisconfigurationException("two of a kind")) == "two of a kind"
+    assert explain_error(PermissionError(13, "denied", "x")) == "[Errno 13] denied: 'x'"
+    assert str(explain_error(MemoryError())).startswith("out of memory")
     for bug in (ValueError("in a step"), FileNotFoundError(2, "No such file", "x"), KeyError("x")):
-        assert describe_error(bug) is None
+        assert explain_error(bug) is None
     for bug in (ZeroDivisionError("a bug"), TypeError("f() missing 1 required argument: 'x'")):
-        assert describe_error(raise_in("model", bug)) is None
+        assert explain_error(raise_in("model", bug)) is None
 
 
 def test_an_argument_that_a_class_needs():
     with pytest.raises(TypeError) as caught, building("model.schedule"):
         StepLR(None)  # pyright: ignore[reportCallIssue, reportArgumentType]
-    line = describe_error(caught.value)
+    line = explain_error(caught.value)
     assert (
         line == "model.schedule: StepLR needs 'step_size'; add it; LITLAB_TRACEBACK=1 shows where"
     )

@@ -32,9 +32,9 @@ def create_app(options: ServeOptions) -> Starlette:
         batcher = Batcher(model.answer, options.batch_size)
         warm_up(model, batcher, max(SECONDS_TO_WARM_UP, options.timeout))
     except Exception as error:
-        from litlab.cli.run_errors import describe_error
+        from litlab.cli.run_errors import explain_error
 
-        line = None if os.environ.get("LITLAB_TRACEBACK") else describe_error(error)
+        line = None if os.environ.get("LITLAB_TRACEBACK") else explain_error(error)
         print(f"error: {line or traceback.format_exc()}", file=sys.stderr, flush=True)
         # Or the supervisor would wait for an answer to its ping, long after this process has ended.
         time.sleep(0.2)
