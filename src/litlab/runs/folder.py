@@ -227,6 +227,8 @@ def read_record(path: Path) -> dict[str, Any]:
         for key in ("val", "test"):
             if not all(isinstance(value, NUMBER) for value in (content.get(key) or {}).values()):
                 wrong.append(key)
+        if not _is_time(content.get("started")):
+            wrong.append("started")
         best = content.get("best")
         if best and not all(isinstance(best.get(key), kind) for key, kind in BEST.items()):
             wrong.append("best")
@@ -235,6 +237,14 @@ def read_record(path: Path) -> dict[str, Any]:
             f"{path}: '{wrong[0]}' is not what a run writes there; restore it, or delete it"
         )
     return content
+
+
+def _is_time(text: str | None) -> bool:
+    """Return whether a text is a time, or missing."""
+    try:
+        return text is None or bool(datetime.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 def read_or_note(

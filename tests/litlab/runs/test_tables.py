@@ -149,6 +149,7 @@ BROKEN = {
     "best": lambda path: write(
         path, best={"monitor": "val/acc"}, status=[], seconds="long", hardware="a GPU"
     ),
+    "time": lambda path: write(path, status="running", started="yesterday"),
 }
 
 
@@ -178,7 +179,7 @@ def test_nothing_that_is_printed_controls_the_terminal(root, capsys):
     letters = "\x1b[31mred\x1b[0m a\rb \u202e"
     assert str(UserError(f"a\n{letters}")).isprintable()
     run = write_run(root, "foreign/version_0")
-    write(run.status, status=f"x{letters}", reason=letters, started="now")
+    write(run.status, status=f"x{letters}", reason=letters)
     best = {"monitor": f"val/{letters}", "mode": "max", "value": 1.0, "checkpoint": letters}
     write(run.metrics, best=best, test={f"test/{letters}": 0.5}, val={letters: 0.25})
     origin = {"commit": "abc", "versions": {letters: letters}, "data": {letters: letters}}
