@@ -209,9 +209,20 @@ def read_json(path: Path) -> dict[str, Any]:
 NUMBER = int | float
 TEXTS = ("status", "started", "members", "commit", "test_checkpoint", "val_checkpoint")
 NUMBERS = ("seconds", "peak_memory_gib", "epochs", "steps")
-BLOCKS = ("val", "test", "deviation", "best", "place", "versions", "hardware", "data")
+BLOCKS = (
+    "val",
+    "test",
+    "deviation",
+    "best",
+    "place",
+    "versions",
+    "hardware",
+    "data",
+    "uncommitted",
+)
 TYPES = dict.fromkeys(TEXTS, str) | dict.fromkeys(NUMBERS, NUMBER) | dict.fromkeys(BLOCKS, dict)
 BEST = {"monitor": str, "mode": str, "value": NUMBER}
+METRICS = {"val": NUMBER, "test": NUMBER, "deviation": NUMBER | None}  # None: of one run
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -224,13 +235,14 @@ def read_record(path: Path) -> dict[str, Any]:
     content = read_json(path)
     wrong = [key for key, kind in TYPES.items() if not isinstance(content.get(key), kind | None)]
     if not wrong:
-        for key in ("val", "test"):
-            if not all(isinstance(value, NUMBER) for value in (content.get(key) or {}).values()):
+        for key, kind in METRICS.items():
+            if not all(isinstance(value, kind) for value in (content.get(key) or {}).values()):
                 wrong.append(key)
         if not _is_time(content.get("started")):
             wrong.append("started")
         best = content.get("best")
-        if best and not all(isinstance(best.get(key), kind) for key, kind in BEST.items()):
+        is_whole = best and all(isinstance(best.get(key), kind) for key, kind in BEST.items())
+        if best and not (is_whole and best["mode"] in ("min", "max")):
             wrong.append("best")
     if wrong:
         raise UserError(

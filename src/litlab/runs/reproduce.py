@@ -8,7 +8,7 @@ from pathlib import Path
 
 from litlab.errors import UserError, printable
 from litlab.runs.find import RUN_HELP, find_run
-from litlab.runs.folder import read_json
+from litlab.runs.folder import read_record
 from litlab.runs.provenance import list_versions
 from litlab.util import team
 from litlab.util.options import Options
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     options = Options("reproduce", DESCRIPTION)
     options.add_argument("run", metavar="RUN", help=RUN_HELP)
     run = find_run(options.parse_args(arguments).run)
-    origin = read_json(run.provenance)
+    origin = read_record(run.provenance)
     # It goes into a command that is typed as it stands: nothing but a commit may be there
     commit = origin.get("commit") or ""
     if not re.fullmatch("[0-9a-f]+", commit):

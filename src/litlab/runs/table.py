@@ -159,4 +159,4 @@ def format_metric(run: dict[str, Any], name: str) -> str:
     value = results.pick_metrics(run).get(name)
     if value is None:
         return "-"
-    return results.format_plus_minus(value, run.get("deviation", {}).get(name))
+    return results.format_plus_minus(value, (run.get("deviation") or {}).get(name))

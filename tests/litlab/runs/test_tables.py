@@ -130,11 +130,13 @@ def test_runs_side_by_side(root, show):
         (table.main, "cifar --sort val/ac", "no run has a metric 'val/ac'; did you mean 'val/acc'"),
         (compare.main, "cifar lost", "lost/version_0/config.yaml: no such file"),
         (reproduce.main, "cifar_vgg", "it is not known from which commit"),
+        (reproduce.main, "lost", "provenance.json: 'uncommitted' is not what a run writes there"),
     ],
 )
 def test_what_is_refused(root, main, arguments, line):
     write_run(root, "lost/version_0", hours_ago=9).config.unlink()
     write(root / "cifar_vgg/version_0/provenance.json", commit="--upload-pack=x; rm -rf ~")
+    write(root / "lost/version_0/provenance.json", commit="abc", uncommitted="x")
     with pytest.raises(UserError) as refused:
         main(arguments.split())
     assert line in str(refused.value)
@@ -150,6 +152,8 @@ BROKEN = {
         path, best={"monitor": "val/acc"}, status=[], seconds="long", hardware="a GPU"
     ),
     "time": lambda path: write(path, status="running", started="yesterday"),
+    "mode": lambda path: write(path, best={"monitor": "val/acc", "mode": "up", "value": 1}),
+    "spread": lambda path: write(path, deviation={"val/acc": "wide"}),
 }
 
 
