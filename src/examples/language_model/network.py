@@ -104,7 +104,7 @@ class PretrainedCausal(nn.Module):
         if context_length is not None and context_length > longest:
             raise UserError(
                 f"data.context_length: {context_length} is more than the {longest} tokens that "
-                f"{name} reads; set no more"
+                f"{name} can read; lower it"
             )
         if weights is None:
             from transformers import AutoModelForCausalLM

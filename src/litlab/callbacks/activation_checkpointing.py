@@ -56,8 +56,8 @@ class ActivationCheckpointing(Callback):
             blocks = select_modules(pl_module, self.blocks, "activation_checkpointing.blocks")
         if not blocks:
             raise UserError(
-                "activation_checkpointing.blocks: model.network has no blocks to choose (modules "
-                "with parts of their own in a Sequential or ModuleList); name some, or set "
+                "activation_checkpointing.blocks: model.network has no blocks (modules with "
+                "submodules in a Sequential or ModuleList); name modules, or set "
                 "activation_checkpointing to null"
             )
         self._changed = list(blocks.values())

@@ -71,7 +71,9 @@ class AttentionPlot(Callback):
             return
         inputs = batch[0] if isinstance(batch, list | tuple) else None
         if not isinstance(inputs, dict) or "ids" not in inputs:
-            raise refuse(self, "a test batch must be ({'ids': (batch, time)}, target); make it so")
+            raise refuse(
+                self, "a test batch must be ({'ids': (batch, time)}, target); return such batches"
+            )
         self._rows = self._pick(inputs["ids"])
         if not len(self._rows):
             return

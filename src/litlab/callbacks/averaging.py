@@ -46,7 +46,7 @@ class AveragedWeights(Callback):
         is_ours = hasattr(trainer.strategy, "gather_state")  # ShardedStrategy
         if stage == "fit" and divides_model(trainer.strategy) and not is_ours:
             raise UserError(
-                "trainer.strategy: it shards the weights in a way in which they can't be averaged; "
+                "trainer.strategy: it shards the weights in a way that does not allow averaging; "
                 "use fsdp2, ddp or one device, or set ema and swa to null"
             )
 
@@ -205,7 +205,7 @@ class SWA(AveragedWeights):
         epochs = epochs_of_run(trainer)
         if math.isinf(epochs):
             raise UserError(
-                "swa.start: it is a share of the run, whose length is not known; set "
+                "swa.start: it is a share of the run, and the run's length is not known; set "
                 "trainer.max_epochs"
             )
         self._first_epoch = int(self.start * epochs)

@@ -146,7 +146,7 @@ class Compile(Callback):
         if not modules:
             raise UserError(
                 f"compile.children: {type(model).__name__} has no blocks (in a Sequential or "
-                "ModuleList), or no children with parameters; name modules to compile"
+                "ModuleList) or no children with parameters; name the modules to compile"
             )
         return modules
 

@@ -73,8 +73,8 @@ class Freeze(Callback):
         if first > 0:
             until = "for good" if math.isinf(first) else "in the first epoch"
             raise UserError(
-                f"freeze.rules: they freeze all parameters {until}; give some of them epochs: 0 in "
-                "a rule before the others"
+                f"freeze.rules: they freeze all parameters {until}; put a rule with epochs: 0 for "
+                "some of them first"
             )
         if divides_model(trainer.strategy) and not {0, math.inf}.issuperset(self._starts.values()):
             raise UserError(

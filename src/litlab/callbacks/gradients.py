@@ -133,8 +133,8 @@ class OptimizerInBackward(Callback):
         if names and stage == "fit":
             raise UserError(
                 "trainer.callbacks: OptimizerInBackward has one gradient at a time, in one "
-                f"process, and {names} needs more; leave that out (nan_guard, agc and grad_norms "
-                "by null), or OptimizerInBackward"
+                f"process, which does not work with {names}; leave that out (set nan_guard, agc "
+                "and grad_norms to null), or OptimizerInBackward"
             )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -168,16 +168,16 @@ def _check_gradients(trainer: Trainer, section: str) -> None:
     """Refuse a run whose gradients are not whole, or not unscaled, before the optimizer's step."""
     if divides_model(trainer.strategy):
         raise UserError(
-            f"{section}: trainer.strategy gives each process a part of the gradients, and all of "
-            f"them are needed; use ddp or one device, or set {section} to null"
+            f"{section}: trainer.strategy gives each process only a part of the gradients, and it "
+            f"needs all of them; use ddp or one device, or set {section} to null"
         )
     scaler = getattr(trainer.precision_plugin, "scaler", None)
     if scaler is not None and any(
         optimizer.defaults.get("fused") for optimizer in trainer.optimizers
     ):
         raise UserError(
-            f"{section}: with 16-mixed a fused optimizer unscales the gradients after they are "
-            f"needed; set model.optimizer.fused to null, or {section} to null"
+            f"{section}: with 16-mixed, a fused optimizer unscales the gradients too late; set "
+            f"model.optimizer.fused to null, or {section} to null"
         )
 
 

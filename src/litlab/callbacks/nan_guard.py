@@ -83,7 +83,7 @@ class NaNGuard(Callback):
         is_finite = math.isfinite(compute_norm(weights).item())
         if not trainer.strategy.reduce_boolean_decision(is_finite):
             raise UserError(
-                "nan_guard: the weights are not finite, and no checkpoint is written (earlier ones "
+                "nan_guard: the weights are not finite, so no checkpoint is written (earlier ones "
                 "are intact); lower model.optimizer.lr"
             )
 

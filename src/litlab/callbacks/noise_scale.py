@@ -59,8 +59,8 @@ class GradientNoiseScale(Callback):
         if not pl_module.automatic_optimization or divides_model(trainer.strategy):
             raise refuse(
                 self,
-                "it takes whole gradients of a model that optimizes automatically; set "
-                "trainer.strategy to auto or ddp, and self.automatic_optimization to True",
+                "it needs whole gradients and automatic optimization; set trainer.strategy to "
+                "auto or ddp, and self.automatic_optimization to True",
             )
 
     def on_train_batch_start(
@@ -74,8 +74,8 @@ class GradientNoiseScale(Callback):
         if len(sizes) != 1 or not (size := sizes.pop()):
             raise refuse(
                 self,
-                "it divides a training batch into parts, for which all of its tensors must be "
-                "(batch, ...); return such batches",
+                "it divides a training batch into parts, so all of its tensors must be (batch, "
+                "...); return such batches",
             )
         samples = size[0]
         # Compiled code would be compiled again for micro-batches

@@ -49,9 +49,9 @@ class PretrainedText(nn.Module):
         if vocab_size > config.vocab_size or longest > config.max_position_embeddings:
             raise UserError(
                 f"model.network.name: {name} takes {config.vocab_size:,} different tokens and "
-                f"texts of {config.max_position_embeddings:,}, the data has {vocab_size:,} and "
-                f"{longest:,}; set data.tokenizer to the same name, and data.max_tokens so that it "
-                "fits"
+                f"texts of up to {config.max_position_embeddings:,}, but the data has "
+                f"{vocab_size:,} and {longest:,}; set data.tokenizer to the same name, and lower "
+                "data.max_tokens"
             )
         if weights is None:
             self.encoder = import_module("transformers").AutoModel.from_config(config)
@@ -95,5 +95,5 @@ def load_pretrained(kind: str, name: str, setting: str, **options: Any) -> Any:
         ) from error
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{setting}: {name} can't be loaded ({first_line(error)}); name another"
+            f"{setting}: {name} can't be loaded ({first_line(error)}); name another one"
         ) from error

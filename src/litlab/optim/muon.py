@@ -91,9 +91,9 @@ class Muon(Optimizer):
         }
         if not trained or any(isinstance(parameter, DTensor) for parameter in trained):
             raise UserError(
-                "model.optimizer: Muon finds no whole weights of hidden layers: the network has "
-                "none, or trainer.strategy shards them; choose another optimizer, or a strategy "
-                "that does not shard, such as ddp"
+                "model.optimizer: Muon finds no complete weights of hidden layers: the network "
+                "has none, or trainer.strategy shards them; choose another optimizer, or a "
+                "strategy that does not shard, such as ddp"
             )
         rest = type(self._rest).__name__.lower()
 

@@ -115,7 +115,7 @@ class Schedule:
             arguments[name] = max(1, math.ceil(length) // self.frequency)
         elif name is not None and values[name] is inspect.Parameter.empty:
             raise UserError(
-                f"{KEY}: {name} is left out, and the length of the run is not known; set it, or "
+                f"{KEY}: {name} is not set, and the length of the run is not known; set it, or "
                 f"trainer.max_{self.interval}s"
             )
         for name in ("max_lr", "base_lr"):
@@ -132,8 +132,8 @@ class Schedule:
             choose_mode(f"{KEY}.mode", scheduler.mode, self.monitor, model)
         if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < length // self.frequency:
             raise UserError(
-                f"{KEY}: OneCycleLR ends after {scheduler.total_steps} steps, and the run makes "
-                f"{length // self.frequency:.0f}; leave its length out, or make it as long"
+                f"{KEY}: OneCycleLR ends after {scheduler.total_steps} steps, but the run has "
+                f"{length // self.frequency:.0f}; leave its length out, or set it to that"
             )
         return {
             "scheduler": scheduler,

@@ -57,6 +57,6 @@ def check_shared_weights(module: nn.Module, parts: Iterable[str]) -> None:
         other_name, other_owner = places.setdefault(parameter, (name, owner))
         if other_owner != owner:
             raise UserError(
-                f"trainer.strategy: {other_name} and {name} of {type(module).__name__} are one "
-                "weight, and it would divide them one by one; use ddp"
+                f"trainer.strategy: {other_name} and {name} of {type(module).__name__} share one "
+                "weight, which it would divide twice; use ddp"
             )

@@ -124,9 +124,9 @@ class ShardedStrategy(ModelParallelStrategy):
         for name, _ in model.named_parameters():
             if not name.startswith(prefixes):
                 raise UserError(
-                    f"trainer.strategy: {type(self).__name__} shards modules, and "
-                    f"{type(model).__name__} has a parameter of its own ({name}); put it into a "
-                    "module that is called, or use ddp"
+                    f"trainer.strategy: {type(self).__name__} shards modules, but "
+                    f"{type(model).__name__} itself has a parameter ({name}); put it into a "
+                    "submodule that is called, or use ddp"
                 )
         if self._layer_sync is not None:
             self._layer_sync.apply(model)

@@ -53,8 +53,8 @@ class TransformerClassifier(Classifier):
         data: Any = getattr(self.trainer, "datamodule", None)
         if not isinstance(data, TextData) or data.hparams["long_texts"] == "crop":
             raise UserError(
-                "model.network.ngrams: it needs TextData that shows each text as it was counted; "
-                "set data.long_texts to truncate, or model.network.ngrams to 0"
+                "model.network.ngrams: it needs TextData with the same tokens of a text in every "
+                "epoch; set data.long_texts to truncate, or model.network.ngrams to 0"
             )
         texts: Any = data.train_dataloader().dataset
         numbers = torch.arange(len(texts)).split(256)

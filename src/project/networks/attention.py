@@ -104,8 +104,8 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         if softmax is not None and implementation == "sdpa":
             raise UserError(
-                "model.network.attention.softmax: sdpa, torch's fused kernels, has its own; set "
-                "model.network.attention.implementation to math"
+                "model.network.attention.softmax: sdpa (torch's fused kernels) has its own "
+                "softmax; set model.network.attention.implementation to math"
             )
         super().__init__()
         self.num_heads = num_heads

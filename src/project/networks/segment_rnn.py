@@ -85,23 +85,22 @@ class SegmentRNN(WindowForecast):
         rows = last_rows or context_length
         if rows > context_length:
             raise UserError(
-                f"model.network.last_rows: {rows} is more than the {context_length} of the data's "
-                "window; set no more, or a longer data.context_length"
+                f"model.network.last_rows: {rows} is more than the window's {context_length} rows; "
+                "lower it, or raise data.context_length"
             )
         if hidden_size and segment_length > rows:
             raise UserError(
                 f"model.network.segment_length: {segment_length} is more than the {rows} rows that "
-                "are read; set no more"
+                "are read; lower it"
             )
         if decoder == "parallel" and head_hidden_size is not None:
             raise UserError(
-                "model.network.head_hidden_size: the decoder parallel has no hidden layer; leave "
-                "it out"
+                "model.network.head_hidden_size: decoder: parallel has no hidden layer; leave it "
+                "out"
             )
         if hidden_size == 0 and skip == "none":
             raise UserError(
-                "model.network.hidden_size: 0 leaves nothing but the skip, and there is none; set "
-                "a skip"
+                "model.network.hidden_size: 0 leaves only the skip, and there is none; set a skip"
             )
         super().__init__(rows, horizon, instance_norm, skip)
         self.segment_length = segment_length

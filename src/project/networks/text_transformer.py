@@ -116,13 +116,12 @@ class TextTransformer(nn.Module):
             )
         if stem and stem % 2 == 0:
             raise UserError(
-                f"model.network.stem: {stem} is not valid; it must be 0 or odd, so that it has a "
-                "middle"
+                f"model.network.stem: {stem} is not valid; it must be 0 or an odd number"
             )
         if not pooling or len(set(pooling)) < len(pooling):
             raise UserError(
                 f"model.network.pooling: {pooling} is not valid; give one or more of mean, max and "
-                "attention, each once"
+                "attention, each at most once"
             )
         super().__init__()
         self.vocab_size, self.max_tokens = vocab_size, max_tokens

@@ -68,7 +68,7 @@ def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, callback):
     callback.on_fit_start(trainer, Tiny())
     trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)], fused=True)]
     with pytest.raises(
-        UserError, match=r": with 16-mixed a fused optimizer .* model\.optimizer\.fused"
+        UserError, match=r": with 16-mixed, a fused optimizer .* model\.optimizer\.fused"
     ):
         callback.on_fit_start(trainer, Tiny())
 

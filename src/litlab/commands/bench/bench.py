@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--allow", action="append", choices=LEARNS, default=[], help=ALLOW)
     chosen, flags = options.parse_known_args(arguments)
     if Flags(flags).has(*REFUSED):
-        raise UserError(f"bench: it doesn't go together with {', '.join(REFUSED)}; leave them out")
+        raise UserError(f"bench: it doesn't work with {', '.join(REFUSED)}; leave them out")
 
     # Trials, until all are done or the time is over
     trials: Trials = {}

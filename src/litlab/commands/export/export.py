@@ -50,7 +50,9 @@ def main(arguments: list[str]) -> int:
             "--quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti"
         )
     if chosen.opset and chosen.format != "onnx":
-        raise UserError(f"--opset: {chosen.format} has none; choose --format onnx, or leave it out")
+        raise UserError(
+            f"--opset: {chosen.format} has no opset; choose --format onnx, or leave it out"
+        )
 
     from litlab.commands.export.export_run import export_run
 

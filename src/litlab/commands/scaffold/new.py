@@ -115,7 +115,7 @@ def copy_example(name: str, like: str) -> dict[Path, str]:
     check_name("new", name)
     example = source.with_name("examples") / like
     if os.path.lexists(example.with_name(name)):
-        raise UserError(f"new: {example.with_name(name)} is there already; choose another name")
+        raise UserError(f"new: {example.with_name(name)} exists already; choose another name")
     texts = {file: file.read_text("utf-8") for file in example.glob("*.*")}
     classes = {found for text in texts.values() for found in CLASS.findall(text)}
     prefix = make_class_name(name)
@@ -165,7 +165,7 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
             continue
         path = Path(target.format(name=name, source=source, tests=tests))
         if os.path.lexists(path):
-            raise UserError(f"new: {path} is there already; choose another name")
+            raise UserError(f"new: {path} exists already; choose another name")
         files[path] = templates.get_template(f"{part}.j2").render(values)
     return files
 
@@ -174,7 +174,7 @@ def check_name(command: str, name: str) -> None:
     """Check that files and modules can have a name, by itself."""
     if not NAME.fullmatch(name):
         raise UserError(
-            f"{command}: {name!r} can't be its name; use lower-case letters, digits and _, and "
+            f"{command}: {name!r} is not a valid name; use lower-case letters, digits and _, and "
             "begin with a letter"
         )
     # Such as class in Python, true in YAML, seeds_0 for runs
@@ -196,4 +196,4 @@ def check_class(name: str, source: Path) -> None:
             taken.update(CLASS.findall(module.read_text(encoding="utf-8")))
     for class_name in (name, f"{name}Data"):
         if class_name in taken:
-            raise UserError(f"new: there is a class {class_name} already; choose another name")
+            raise UserError(f"new: a class {class_name} exists already; choose another name")

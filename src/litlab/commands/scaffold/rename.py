@@ -65,9 +65,7 @@ def main(arguments: list[str]) -> int:
 def check_free(name: str) -> None:
     folders = [Path(name), Path("src", name), Path("tests", name)]
     if any(folder.exists() for folder in folders) or importlib.util.find_spec(name) is not None:
-        raise UserError(
-            f"rename: there is something of the name {name} already; choose another name"
-        )
+        raise UserError(f"rename: {name} exists already; choose another name")
 
 
 def check_committed() -> None:
@@ -75,11 +73,11 @@ def check_committed() -> None:
         is_changed = run_git("status", "--porcelain", at=Path.cwd())
     except GitError as error:
         raise UserError(
-            f"rename: git could not undo it here ({error}); git init and commit first"
+            f"rename: git could not undo it here ({error}); run git init and commit first"
         ) from error
     if is_changed:
         raise UserError(
-            "rename: there are uncommitted changes; commit them first, or git stash "
+            "rename: there are uncommitted changes; commit them first, or run git stash "
             "--include-untracked"
         )
 

@@ -55,7 +55,7 @@ def parse_options(arguments: list[str]) -> ServeOptions:
     _, options.settings = parser.parse_known_args(arguments, options)
     if not 0 <= options.port <= 65_535:
         raise UserError(
-            f"--port: {options.port} is none; choose one up to 65535, or 0 for a free one"
+            f"--port: {options.port} is not a port; choose one up to 65535, or 0 for a free one"
         )
 
     # Processes that are started later don't find it there
@@ -104,8 +104,8 @@ def main(arguments: list[str]) -> int:
         address, options.port = listening.getsockname()[:2]
         if options.token is None and not ip_address(address).is_loopback:
             raise UserError(
-                f"--host: {options.host} is open to others; set a token in {TOKEN}, or "
-                "leave --host out"
+                f"--host: others can reach {options.host}; set a token in {TOKEN}, or leave --host "
+                "out"
             )
         if is_exported(options.run):
             check_trusted(Path(options.run), options.trust)

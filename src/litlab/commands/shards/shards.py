@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     chosen, settings = options.parse_known_args(arguments)
 
     if os.path.lexists(chosen.output):
-        raise UserError(f"--output: {chosen.output} is there already; name a new folder")
+        raise UserError(f"--output: {chosen.output} exists already; name a new folder")
 
     from litlab.cli.config import Command
     from litlab.data import ImageData
