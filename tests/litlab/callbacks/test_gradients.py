@@ -179,6 +179,6 @@ def test_in_backward_refuses_what_needs_all_gradients(tmp_path, callbacks, setti
     callback = OptimizerInBackward()
     trainer = make_trainer(tmp_path, callbacks=[*callbacks, callback], **settings)
     with pytest.raises(
-        UserError, match=rf"^trainer\.callbacks: OptimizerInBackward .*, and {key} needs more; "
+        UserError, match=rf"^trainer\.callbacks: OptimizerInBackward .* does not work with {key}; "
     ):
         callback.setup(trainer, Tiny(), "fit")

@@ -122,7 +122,7 @@ TIED[1].weight = TIED[0].weight
         (
             {"net": nn.Sequential(*TIED)},
             1,
-            "net.0.weight and net.1.weight of Model share one weight",
+            "net.0.weight and net.1.weight of Model share one",
         ),
     ],
     ids=range(5),
