@@ -28,7 +28,7 @@ class MAML(ExperimentModule):
     goes through the inner steps back to the network's weights. All tasks are computed at once:
     `torch.func.grad` for the inner gradient, `torch.func.vmap` over the tasks.
 
-    With 0 inner steps it is joint training on all tasks, the paper's "pretrained" baseline.
+    With 0 inner steps, this is joint training on all tasks, the paper's "pretrained" baseline.
 
     A batch is a dict of ``support_x``, ``support_y``, ``query_x`` and ``query_y``, each (task,
     point, feature), such as `Sinusoids` gives. Logged once per epoch, exact over all tasks and

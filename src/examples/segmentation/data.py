@@ -90,7 +90,7 @@ class Masks(ImageData):
     The model gets float32 images, (batch, channel, height, width), and the class of each pixel,
     int64 (batch, height, width). What `augment` moves is moved in both.
 
-    `target` is the column of the masks, or what they are called. Generated are drawn shapes with
+    `target` is the column of the masks, or a name for them. Generated images are drawn shapes with
     noise.
     """
 

@@ -27,9 +27,9 @@ class GradNorms(Callback):
     """Log the L2 norm of each parameter's gradient as ``grad_norm/<name>``, and of all of it as
     ``grad_norm/total``.
 
-    The gradient is that of the optimizer step: of all batches that are accumulated and all ranks,
-    unscaled, and before it is clipped. It is looked at every ``trainer.log_every_n_steps`` only, in
-    a few kernels and one transfer; other steps do not wait for the device.
+    The gradient is that of the optimizer step: over all accumulated batches and all ranks,
+    unscaled, and before clipping. It is computed only every ``trainer.log_every_n_steps``, in a few
+    kernels and one transfer; other steps do not wait for the device.
 
     Raises:
         UserError: In a fit, if the gradients are sharded, or a fused optimizer is to unscale them.
@@ -56,13 +56,13 @@ class AGC(Callback):
     """Clip the gradient of each unit of a layer to a share of the norm of the unit's weights.
 
     A unit is a row of a matrix, a filter, or a whole vector: what feeds one output. Its gradient g
-    is scaled by factor * max(|w|, 0.001) / |g| where that is below 1 (Brock et al. 2021,
+    is scaled by factor * max(|w|, 0.001) / |g| if that is below 1 (Brock et al. 2021,
     arXiv:2102.06171, section 4.1, where it replaces batch norms in training with large batches).
     The last layer is left alone, as there. Nothing waits for the device.
 
     Args:
-        factor: Largest norm of a unit's gradient, as a share of the norm of its weights. 0.01 in
-            the paper for batches of 4,096 and SGD; smaller batches take larger ones.
+        factor: Largest norm of a unit's gradient, as a share of the norm of its weights. The paper
+            uses 0.01 for batches of 4,096 and SGD; smaller batches need a larger factor.
 
     Raises:
         UserError: In a fit, if the gradients are sharded.
@@ -92,11 +92,10 @@ class AGC(Callback):
 class OptimizerInBackward(Callback):
     """Update each parameter as soon as its gradient is complete, and free the gradient at once.
 
-    Then only the gradients of the layer that the backward pass is in exist at any time, instead of
-    those of the whole model: it saves about as much memory as the weights take. Weights and
-    optimizer state are the same as without it, bit by bit where the optimizer treats every
-    parameter by itself, as those of torch do; so checkpoints of both kinds can be continued either
-    way. See
+    At any time, only the gradients of the current layer of the backward pass exist, instead of
+    those of the whole model. This saves about as much memory as the weights take. Weights and
+    optimizer state are the same as without it, bit for bit if the optimizer treats each parameter
+    separately, as torch's do; so a run can be resumed with or without it. See
     https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html, which
     makes one optimizer per parameter. Here there is one as always, which sees one parameter at a
     time, so that schedules, parameter groups and checkpoints need nothing special. Lightning's own

@@ -43,9 +43,9 @@ class LRFinder(Callback):
 
     Args:
         min_lr: Where the search starts.
-        max_lr: Where it ends, if the loss is finite until there.
-        num_training_steps: Optimizer steps of the search, 20 at least. Short data is gone through
-            several times.
+        max_lr: Where it ends, if the loss stays finite until then.
+        num_training_steps: Optimizer steps of the search, at least 20. If the data has fewer
+            batches, it is repeated.
 
     Raises:
         UserError: In a fit, if the model has no ``lr``, the run has several processes or manual

@@ -16,9 +16,9 @@ class PretrainedText(nn.Module):
     ModernBERT. The data must have its tokenizer: set data.tokenizer to the same name.
 
     Args:
-        name: A folder with the model, or its name on huggingface.co, from where it is fetched once.
-            Weights in the safetensors format are read, and no code.
-        weights: null: random weights, and only the model's config is read.
+        name: A folder with the model, or its name on huggingface.co, from which it is downloaded
+            once. Only weights in the safetensors format are read, and no code.
+        weights: null means random weights; only the model's config is read.
         dropout: Probability of dropping a value before the head.
         vocab_size: Token ids are below it; taken from the data.
         longest: Tokens of the longest text; taken from the data.

@@ -66,10 +66,10 @@ Recipe = Callable[[Optimizer], LRScheduler] | Callable[[Optimizer, int], LRSched
 class Schedule:
     """When and how the learning rate changes.
 
-    A scheduler's length is taken from the run when it is left out: ``T_max`` of
-    ``CosineAnnealingLR``, ``total_steps`` of ``OneCycleLR``, and any parameter of these names in a
-    scheduler of your own. The peak of ``OneCycleLR``, its ``max_lr``, is the optimizer's learning
-    rate when it is left out.
+    If you leave out a scheduler's length, it is taken from the run: ``T_max`` of
+    ``CosineAnnealingLR``, ``total_steps`` of ``OneCycleLR``, and parameters of these names in your
+    own schedulers. If you leave out ``max_lr``, the peak of ``OneCycleLR``, it is the optimizer's
+    learning rate.
 
     Args:
         scheduler: Any class of torch.optim.lr_scheduler, or your own, without its optimizer.
@@ -166,10 +166,10 @@ class WarmupDecay(LRScheduler):
     Args:
         optimizer: Its groups' learning rates are the peaks.
         total_steps: Length. Taken from the run when left out of the YAML.
-        warmup: Share of the steps that the rate rises over, from 0 to below 1.
-        final: Factor that is left at the end.
+        warmup: Share of the steps during which the rate rises, from 0 to below 1.
+        final: Factor at the end.
         decay: Shape of the descent.
-        last_epoch: Step to go on from, as in every scheduler of torch.
+        last_epoch: Step to continue from, as in torch's schedulers.
     """
 
     def __init__(

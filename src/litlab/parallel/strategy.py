@@ -41,8 +41,8 @@ class ShardedStrategy(ModelParallelStrategy):
     Args:
         tensor_parallel_size: Processes that share each layer of the network's plan; the others
             share the data.
-        reshard_after_forward: Whether weights are freed between forward and backward pass and
-            gathered again.
+        reshard_after_forward: Whether weights are freed after the forward pass and gathered again
+            for the backward pass.
         cpu_offload: Whether weights, gradients and optimizer state stay in host memory.
         save_distributed_checkpoint: Whether each process writes its part of a checkpoint, into a
             folder beside it, by litlab's ShardedCheckpointIO.

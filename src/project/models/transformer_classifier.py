@@ -15,9 +15,9 @@ from project.networks.ngrams import NGramLogOdds
 class TransformerClassifier(Classifier):
     """A `Classifier` of texts that reads both ends of the long ones.
 
-    Inputs are {"ids": token ids of shape (batch, time), 0 is padding and stands behind the text}.
-    Training takes max_tokens tokens at most. In evaluation and prediction the ends of a longer text
-    are read, its first and its last max_tokens tokens, and their logits averaged.
+    Inputs are {"ids": token ids of shape (batch, time), with padding, 0, after the text}. Training
+    takes at most max_tokens tokens. Evaluation and prediction read both ends of a longer text, its
+    first and its last max_tokens tokens, and average their logits.
 
     Args:
         network: Returns logits, (batch, classes), from ids, such as
@@ -27,7 +27,7 @@ class TransformerClassifier(Classifier):
             param_groups, as of `Classifier`.
 
     Raises:
-        UserError: If max_tokens is neither set nor told by the data.
+        UserError: If max_tokens is neither set nor provided by the data.
     """
 
     data_facts = ("num_classes", "vocab_size", "max_tokens", "padding")
