@@ -35,8 +35,8 @@ PLACES = {
     "test.py": "{tests}/test_{name}.py",
 }
 DESCRIPTION = """\
-Write a new experiment: network or model, DataModule, config and test. All of it runs at once, also
-without an internet connection; then change it. --like says what it begins as:
+Write a new experiment: network or model, DataModule, config and test. It runs at once, even without
+an internet connection; then change it. --like says what it starts from:
 
   cifar      a network for images, trained by litlab's Classifier
   text       a network for texts, trained by litlab's Classifier
@@ -44,7 +44,7 @@ without an internet connection; then change it. --like says what it begins as:
   tabular    a network for tables, trained by litlab's Classifier
   linear     a plain LightningModule and a plain LightningDataModule, with nothing of litlab
 
-or an example: a folder of src/examples with model, data, config, test and page, which is copied.
+or an example, which is copied: a folder in src/examples with model, data, config, test and page.
 
   %(prog)s mine --like cifar
   %(prog)s mine --like text --model-only      for data that is read without code
@@ -66,14 +66,13 @@ def main(arguments: list[str]) -> int:
     options = Options("new", DESCRIPTION)
     options.add_argument("name", metavar="NAME", help="its name: lower-case letters, digits and _")
     options.add_argument(
-        "--like", required=True, choices=[*KINDS, *list_examples()], help="what it begins as"
+        "--like", required=True, choices=[*KINDS, *list_examples()], help="what it starts from"
     )
     options.add_argument(
         "--model-only",
         action="store_true",
-        help="write no DataModule: the config names ImageData, TextData, SeriesData or TabularData "
-        "of litlab, which "
-        "read your files",
+        help="write no DataModule: the config names litlab's ImageData, TextData, SeriesData or "
+        "TabularData, which read your files",
     )
     chosen = options.parse_args(arguments)
 
