@@ -1,8 +1,9 @@
 #!/bin/bash
 # A sweep on SLURM: every task of the array is one more worker of the same sweep, with a GPU of its own.
 #   LITLAB_SWEEP_STORAGE=postgresql://user:password@host/sweeps sbatch configs/sweeps/slurm.sh configs/sweeps/cifar.yaml
-# Tasks on several machines need a PostgreSQL or MySQL that all reach, and a folder lightning_logs that all see.
-# A task that is preempted or reaches its time limit requeues its trial; another one, or the same one requeued, continues it.
+# Tasks on several machines need a PostgreSQL or MySQL database that all can reach, and a shared folder lightning_logs.
+# A task that is preempted or reaches its time limit queues its trial again; another task, or the same one after SLURM
+# has requeued it, continues the trial.
 #SBATCH --job-name=sweep
 #SBATCH --array=0-7
 #SBATCH --gpus=1

@@ -158,7 +158,7 @@ def test_quantized(name, form, kind, export, exported):
 
 REFUSED = [
     ("forecast", "onnx", "--quantize=int8-weights", "of the weights; leave --quantize out"),
-    ("tabular", "pt2", "--opset=18", "pt2 has none; choose --format onnx"),
+    ("tabular", "pt2", "--opset=18", "pt2 has no opset; choose --format onnx"),
     (
         "tabular",
         "torchscript",
@@ -208,7 +208,7 @@ def test_damaged_and_strange_folders_are_refused_in_one_line(exported):
     old = {"format": "aoti", "versions": {**manifest["versions"], "torch": "2.9.1"}}
     for changed, says in (
         ({}, "model.onnx: it can't be loaded here"),
-        ({"version": 1}, "manifest.json: it is damaged, or not of this version of litlab; export"),
+        ({"version": 1}, "manifest.json: it is damaged or from another version of litlab; export"),
         (old, "compiled for torch 2.9.1, here is "),
     ):
         write_manifest(exported, manifest | changed)

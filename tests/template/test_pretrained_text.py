@@ -86,7 +86,7 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     ("wrong", "message"),
     [
         ("--data.tokenizer=word", "set data.tokenizer to the same name"),
-        ("--data.max_tokens=65", "data.max_tokens so that it fits"),
+        ("--data.max_tokens=65", "lower data.max_tokens"),
         ("--data.tokenizer=nothing_here", "data.tokenizer: nothing_here can't be loaded"),
         ("--model.network.name=nothing_here", "model.network.name: nothing_here can't be loaded"),
     ],

@@ -6,8 +6,8 @@ from torch.utils.data import DataLoader
 
 
 class DigitsData(LightningDataModule):
-    """The 1,797 grey digits of 8 x 8 that scikit-learn comes with (Alpaydin & Kaynak 1998), 1,000
-    of them to train on.
+    """The 1,797 grey digits of 8 x 8 that scikit-learn includes (Alpaydin & Kaynak 1998), 1,000 of
+    them for training.
 
     A batch is float32 of shape (batch, 1, 8, 8), from 0 to 1.
 

@@ -25,7 +25,7 @@ class GAN(LightningModule):
         generator: Returns (batch, pixels) for noise of shape (batch, latent).
         discriminator: Returns logits of "real", (batch, 1), for images of shape (batch, channel,
             height, width).
-        latent: Numbers that an image is made from.
+        latent: Number of values from which an image is made.
         image_shape: (channel, height, width) of the images.
         generator_optimizer: Optimizer of the generator.
         discriminator_optimizer: Optimizer of the discriminator.

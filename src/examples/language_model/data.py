@@ -143,7 +143,7 @@ class TextFile(ExperimentData):
         lines = check_file(source, "--input").read_text("utf-8").splitlines()
         self.prompts = [line for line in lines if line]
         if not self.prompts:
-            raise UserError(f"--input: {source} has no prompts; write one a line")
+            raise UserError(f"--input: {source} has no prompts; write one per line")
         tokenizer = Tokenizer.from_str(self.metadata.tokenizer)
         ids = [torch.tensor(tokenizer.encode(line).ids) for line in self.prompts]
         lengths = torch.tensor([*map(len, ids)])

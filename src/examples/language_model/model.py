@@ -33,8 +33,8 @@ class LanguageModel(ExperimentModule):
     Args:
         network: Returns logits, (batch, time, vocabulary), for ids, such as
             examples.language_model.network.CausalTransformer.
-        length: Tokens that a prompt is continued by.
-        temperature: What logits are divided by when a text is written; near 0: always the most
+        length: Number of tokens that continue a prompt.
+        temperature: Divisor of the logits when a text is written; near 0, it is always the most
             probable token.
         context_length: Tokens of a window. Taken from the data when left out.
         characters_per_token: Taken from the data when left out.

@@ -27,8 +27,8 @@ class CausalTransformer(nn.Module):
     """Embeddings, a convolution over the last tokens, positions and causal blocks (Radford et al.
     2019).
 
-    Without the convolution, what the last letters are has to be found by attention first, which
-    takes longer.
+    Without the convolution, attention first has to learn to find the last letters, which takes
+    longer.
 
     Args:
         embed_dim: Size of a token's vector.
@@ -86,9 +86,9 @@ class PretrainedCausal(nn.Module):
     """Any causal model of transformers, such as GPT-2; its tokenizer is data.tokenizer.
 
     Args:
-        name: A folder with the model, or its name on huggingface.co. Weights in the safetensors
-            format are read, and no code.
-        weights: null: random weights, and only the model's config is read.
+        name: A folder with the model, or its name on huggingface.co. Only weights in the
+            safetensors format are read, and no code.
+        weights: null means random weights; only the model's config is read.
         context_length: Tokens that are read at once. Taken from the data when left out.
     """
 
@@ -104,7 +104,7 @@ class PretrainedCausal(nn.Module):
         if context_length is not None and context_length > longest:
             raise UserError(
                 f"data.context_length: {context_length} is more than the {longest} tokens that "
-                f"{name} reads; set no more"
+                f"{name} can read; lower it"
             )
         if weights is None:
             from transformers import AutoModelForCausalLM

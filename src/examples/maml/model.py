@@ -28,7 +28,7 @@ class MAML(ExperimentModule):
     goes through the inner steps back to the network's weights. All tasks are computed at once:
     `torch.func.grad` for the inner gradient, `torch.func.vmap` over the tasks.
 
-    With 0 inner steps it is joint training on all tasks, the paper's "pretrained" baseline.
+    With 0 inner steps, this is joint training on all tasks, the paper's "pretrained" baseline.
 
     A batch is a dict of ``support_x``, ``support_y``, ``query_x`` and ``query_y``, each (task,
     point, feature), such as `Sinusoids` gives. Logged once per epoch, exact over all tasks and
@@ -114,8 +114,9 @@ class MAML(ExperimentModule):
                 ):
                     raise
                 raise UserError(
-                    f"model.network: torch.func.vmap can't take {type(self.network).__name__} "
-                    f"({first_line(error)[:150]}); use another network"
+                    "model.network: torch.func.vmap does not work with "
+                    f"{type(self.network).__name__} ({first_line(error)[:150]}); use another "
+                    "network"
                 ) from error
 
     def training_outputs(self, batch: dict[str, Tensor]) -> tuple[Tensor, None, Tensor]:
@@ -157,8 +158,8 @@ class MAML(ExperimentModule):
         """
         if not isinstance(batch, dict) or "support_x" not in batch:
             raise UserError(
-                "data: its batches have no support_x, support_y, query_x and query_y; "
-                "use data of tasks"
+                "data: its batches have no support_x, support_y, query_x and query_y; use data "
+                "made of tasks"
             )
         predicted = self.predictions(
             batch["support_x"], batch["support_y"], batch["query_x"], steps
@@ -189,7 +190,7 @@ class MAML(ExperimentModule):
         if output.shape != (len(x), *target):
             raise UserError(
                 f"model.network: it returns {(*output.shape,)} for {len(x)} points, not "
-                f"{(len(x), *target)}; give it an output for each target"
+                f"{(len(x), *target)}; give it one output for each target"
             )
         return output
 

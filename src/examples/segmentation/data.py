@@ -48,9 +48,9 @@ class PixelClasses(Target):
         """Return a mask, uint8 (height, width)."""
         mask, (height, width) = open_mask(file), self.size
         if mask.mode not in ("1", "L", "P"):
-            raise UserError(f"{file}: it has colours; save the number of a class per pixel")
+            raise UserError(f"{file}: it has colours; save one class number per pixel")
         if self.resize is None and mask.size != (width, height):
-            raise UserError(f"{file}: it is of another size; set --data.image_size '[256, 256]'")
+            raise UserError(f"{file}: it has another size; set --data.image_size '[256, 256]'")
         picture = fit_picture(mask, (height, width), self.resize, Image.Resampling.NEAREST)
         return np.asarray(picture, np.uint8)
 
@@ -90,7 +90,7 @@ class Masks(ImageData):
     The model gets float32 images, (batch, channel, height, width), and the class of each pixel,
     int64 (batch, height, width). What `augment` moves is moved in both.
 
-    `target` is the column of the masks, or what they are called. Generated are drawn shapes with
+    `target` is the column of the masks, or a name for them. Generated images are drawn shapes with
     noise.
     """
 
@@ -115,7 +115,7 @@ class Masks(ImageData):
         masks = [root / str(name) for name in cells[self.targets[0]]]
         lacking = [mask for mask in masks if not mask.is_file()]
         if lacking or not masks:
-            raise UserError(f"data.path: there is no {[*lacking, root / 'images'][0]}; add it")
+            raise UserError(f"data.path: {[*lacking, root / 'images'][0]} does not exist; add it")
         cells[self.targets[0]] = list(map(str, masks))
         return list_table(cells, str(self.path), root, self.file_column)
 

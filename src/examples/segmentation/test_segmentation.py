@@ -106,12 +106,15 @@ def test_a_table_names_images_masks_and_groups(shapes):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda root: (root / "masks/03.png").unlink(), "there is no shapes/masks/03.png; add it"),
+        (
+            lambda root: (root / "masks/03.png").unlink(),
+            "masks/03.png does not exist; add it",
+        ),
         (lambda root: small(root / "images/03.png"), "set --data.image_size"),
         (lambda root: (root / "masks/03.png").write_text("x"), "masks/03.png: it can't be read"),
         (
             lambda root: [file.unlink() for file in root.glob("images/*")],
-            "there is no shapes/images; add it",
+            "shapes/images does not exist; add it",
         ),
     ],
 )

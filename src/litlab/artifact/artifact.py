@@ -46,7 +46,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         if manifest["version"] == VERSION and manifest["format"] in FILES:
             return manifest
     raise UserError(
-        f"{path}: it is damaged, or not of this version of litlab; export the run again"
+        f"{path}: it is damaged or from another version of litlab; export the run again"
     )
 
 

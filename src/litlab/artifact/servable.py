@@ -83,11 +83,11 @@ def load_servable(run: str, settings: list[str]) -> tuple[Experiment, Servable, 
     data, name = experiment.data, type(experiment.data).__qualname__
     if not isinstance(data, ExperimentData):
         raise UserError(
-            f"--run: {name} has no serving(), without which nothing is exported or "
-            "served (docs/deploy.md)"
+            f"--run: {name} has no serving(), which export and serve need; write one "
+            "(docs/deploy.md)"
         )
     if name not in checkpoint:
-        raise UserError(f"--data: the checkpoint holds nothing of a {name}; leave it out")
+        raise UserError(f"--data: the checkpoint was not made with {name}; leave it out")
 
     # What a checkpoint holds besides the weights, as the Trainer restores it
     model.on_load_checkpoint(checkpoint)

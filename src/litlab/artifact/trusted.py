@@ -37,7 +37,7 @@ def check_trusted(folder: Path, trust: bool) -> None:
     elif not _mark_of(folder).exists():
         raise UserError(
             f"{folder}: it was not exported here, and {form} is code that runs with your rights; "
-            "if you trust whoever made it, add --trust, once"
+            "if you trust whoever made it, add --trust once"
         )
 
 
@@ -55,16 +55,16 @@ def load_serving(folder: Path, manifest: dict[str, Any]) -> Serving:
         found = getattr(import_module(module), name)
     if not (isinstance(found, type) and issubclass(found, Serving)):
         raise UserError(
-            f"{folder / MANIFEST}: {module}.{name} is no Serving of litlab or {package()}, and no "
-            "other is used; put its class into that package, and export the run again"
+            f"{folder / MANIFEST}: {module}.{name} is not a Serving in litlab or {package()}, and "
+            "others are not loaded; move the class into that package, and export the run again"
         )
     files = {file.name: file.read_text("utf-8") for file in folder.glob("*.json")}
     try:
         return found.load(manifest["facts"], files)
     except Exception as error:  # of many kinds: whatever a class makes of facts of another one
         raise UserError(
-            f"{folder / MANIFEST}: its facts are not those of {name} ({first_line(error)}); "
-            "export the run again"
+            f"{folder / MANIFEST}: its facts do not fit {name} ({first_line(error)}); export the "
+            "run again"
         ) from error
 
 

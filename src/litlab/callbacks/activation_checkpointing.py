@@ -23,16 +23,16 @@ class ActivationCheckpointing(Callback):
     """Let chosen blocks keep only their inputs in the forward pass, and compute the rest again in
     the backward pass.
 
-    Memory for activations is that of the blocks' inputs and of one block, for about a third more
-    computation if all blocks are chosen (Chen et al. 2016, arXiv:1604.06174). Losses, gradients,
-    statistics of batch norm and names in checkpoints are those of a fit without it. It acts on
-    ``fit`` alone, by ``torch.utils.checkpoint`` with ``use_reentrant=False``, and within a compiled
-    network too.
+    Activations then take only the memory of the blocks' inputs and of one block. If all blocks are
+    chosen, this costs about a third more computation (Chen et al. 2016, arXiv:1604.06174). Losses,
+    gradients, batch norm statistics and names in checkpoints are the same as without it. It affects
+    only ``fit``, uses ``torch.utils.checkpoint`` with ``use_reentrant=False``, and works in a
+    compiled network, too.
 
     Args:
         blocks: Patterns of the names of modules, dotted from the LightningModule, such as
-            ``network.layer*``; see `litlab.nn.selection`. Left out, the blocks of ``network`` that
-            have parts of their own.
+            ``network.layer*``; see `litlab.nn.selection`. By default, the blocks of ``network``
+            that have submodules.
 
     Raises:
         UserError: At the start of a fit, if there are no such blocks.
@@ -56,8 +56,8 @@ class ActivationCheckpointing(Callback):
             blocks = select_modules(pl_module, self.blocks, "activation_checkpointing.blocks")
         if not blocks:
             raise UserError(
-                "activation_checkpointing.blocks: model.network has no blocks to choose (modules "
-                "with parts of their own in a Sequential or ModuleList); name some, or set "
+                "activation_checkpointing.blocks: model.network has no blocks (modules with "
+                "submodules in a Sequential or ModuleList); name modules, or set "
                 "activation_checkpointing to null"
             )
         self._changed = list(blocks.values())

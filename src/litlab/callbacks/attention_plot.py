@@ -18,20 +18,19 @@ MOST_TOKENS = 50  # of a text, drawn side by side
 
 
 class AttentionPlot(Callback):
-    """Draw how much each token of some test texts is attended to, at the end of each test.
+    """Draw how much attention each token of some test texts gets, at the end of each test.
 
-    ``attention.png`` in the run folder and the loggers has a strip for each head, the mean of what
-    all tokens of the text give to a token. Of the modules of one class it shows the last one, such
-    as that of the last block. The texts are spread evenly over the first rank's share of the test;
-    long ones are shown up to token `MOST_TOKENS`. With tensor parallelism these are the heads of
-    the first rank.
+    ``attention.png`` in the run folder and the loggers has a strip for each head: the mean of the
+    attention that all tokens of the text give to a token. If several modules have the same class,
+    it shows the last one, such as that of the last block. The texts are spread evenly over the
+    first rank's share of the test; long ones are shown up to token `MOST_TOKENS`. With tensor
+    parallelism, it shows the heads of the first rank.
 
-    It shows ``torch.nn.MultiheadAttention``, and each module that has
-    ``attention_weights(rows, *args, **kwargs)``: called with the rows of a batch that are drawn,
-    int64 (row,), and with all that the module's ``forward`` gets, it returns their weights (row,
-    head, query, key), or None where the module has none. One query is one for all tokens, as in
-    pooling. A module whose ``tokens_per_key`` is 2 or more says that so many neighbouring tokens
-    were joined to a key.
+    It shows ``torch.nn.MultiheadAttention``, and each module that has ``attention_weights(rows,
+    *args, **kwargs)``: called with the rows of a batch that are drawn, int64 (row,), and with the
+    arguments of the module's ``forward``, it returns their weights (row, head, query, key), or None
+    if the module has none. A single query stands for all tokens, as in pooling. If a module joins
+    neighbouring tokens into one key, its ``tokens_per_key`` says how many.
 
     The model's ``test_step`` and the batches are as `litlab.callbacks.samples.read_predictions`
     takes them; inputs are a dict with ``ids`` (batch, time). The data module has
@@ -71,7 +70,9 @@ class AttentionPlot(Callback):
             return
         inputs = batch[0] if isinstance(batch, list | tuple) else None
         if not isinstance(inputs, dict) or "ids" not in inputs:
-            raise refuse(self, "a test batch must be ({'ids': (batch, time)}, target); make it so")
+            raise refuse(
+                self, "a test batch must be ({'ids': (batch, time)}, target); return such batches"
+            )
         self._rows = self._pick(inputs["ids"])
         if not len(self._rows):
             return

@@ -46,7 +46,7 @@ class AveragedWeights(Callback):
         is_ours = hasattr(trainer.strategy, "gather_state")  # ShardedStrategy
         if stage == "fit" and divides_model(trainer.strategy) and not is_ours:
             raise UserError(
-                "trainer.strategy: it shards the weights in a way in which they can't be averaged; "
+                "trainer.strategy: it shards the weights in a way that does not allow averaging; "
                 "use fsdp2, ddp or one device, or set ema and swa to null"
             )
 
@@ -146,14 +146,14 @@ class EMA(AveragedWeights):
     After each optimizer step: average = d * average + (1 - d) * weights, batch normalisation's
     statistics included (Polyak and Juditsky, 1992, https://doi.org/10.1137/0330046). The first
     update copies the weights; in the t-th after it, counted from 0, d = min(decay, (1 + t) / (10 +
-    t)), as in TensorFlow and timm: early on the average looks back over a ninth of the updates so
-    far, so that a run of a few hundred steps does not end with an average that is still half made
-    of its untrained beginning.
+    t)), as in TensorFlow and timm: early on, the average covers about a ninth of the updates so
+    far, so that in a run of a few hundred steps the untrained beginning does not still make up half
+    of it.
 
     Args:
-        decay: Share of the old average that each update keeps at most, from 0 to below 1. The
-            average then looks back over about ``1 / (1 - decay)`` optimizer steps: 0.999 over the
-            last thousand. It is reached after about ``9 / (1 - decay)`` steps.
+        decay: Largest share of the old average that an update keeps, from 0 to below 1. The average
+            then covers about ``1 / (1 - decay)`` optimizer steps: with 0.999, the last thousand.
+            This decay is reached after about ``9 / (1 - decay)`` steps.
 
     Raises:
         UserError: In a fit, if the strategy shards the weights in a way of its own.
@@ -172,17 +172,16 @@ class EMA(AveragedWeights):
 
 
 class SWA(AveragedWeights):
-    """Average the weights that the last epochs end with, and validate, test and save that average.
+    """Average the weights at the ends of the last epochs, and validate, test and save that average.
 
-    From the epoch ``start`` on, every epoch adds its weights to the mean, in which all have the
-    same share, and each learning rate stays at what the schedule has made of it by then, so that
-    the epochs differ (Izmailov et al. 2018, arXiv:1803.05407); only ReduceLROnPlateau goes on.
-    Statistics of batch norms are averaged, too. The paper measures them anew, which takes a third
-    more time and was no better in a small trial, but for a learning rate so high that training
-    hardly worked.
+    From ``start`` on, each epoch adds its final weights to a plain mean. The learning rates stay at
+    the value that the schedule has reached by then, so that the epochs differ (Izmailov et al.
+    2018, arXiv:1803.05407); only ReduceLROnPlateau continues. Statistics of batch norms are
+    averaged, too. The paper measures them again instead, which takes a third more time; in a small
+    trial it was better only with a learning rate so high that training hardly worked.
 
     Args:
-        start: Share of the run's epochs that are over when the averaging starts. The run ends with
+        start: Share of the run's epochs after which averaging starts. The run must have
             ``trainer.max_epochs`` or ``max_steps``, which may cut its last epoch short.
 
     Raises:
@@ -205,7 +204,7 @@ class SWA(AveragedWeights):
         epochs = epochs_of_run(trainer)
         if math.isinf(epochs):
             raise UserError(
-                "swa.start: it is a share of the run, whose length is not known; set "
+                "swa.start: it is a share of the run, and the run's length is not known; set "
                 "trainer.max_epochs"
             )
         self._first_epoch = int(self.start * epochs)

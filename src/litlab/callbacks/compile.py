@@ -27,9 +27,8 @@ class Compile(Callback):
     compilation and load either way. The LightningModule itself is never compiled, because each
     ``self.log`` would break its graph.
 
-    Compiled code is kept where torch keeps it (``TORCHINDUCTOR_CACHE_DIR``). ``seconds`` is how
-    long compiling has taken. What torch limits or logs for the whole process is as it was when the
-    run is over.
+    Compiled code is kept in torch's cache (``TORCHINDUCTOR_CACHE_DIR``). ``seconds`` is how long
+    compiling has taken. After the run, torch's limits and logs for the whole process are restored.
 
     Args:
         mode: ``null`` to leave the model as it is; ``default`` for the compiler's balance of
@@ -40,24 +39,24 @@ class Compile(Callback):
         children: Patterns of the names of modules to compile, dotted from the LightningModule, such
             as ``[network.encoder]``; see `litlab.nn.selection`. ``null`` compiles every child that
             has parameters.
-        blocks: Whether to compile each block of the network by itself, which for blocks that are
-            alike takes the time of one; in place of `children`.
+        blocks: Whether to compile each block of the network separately, instead of `children`.
+            Equal blocks are compiled only once.
         dynamic: ``true`` compiles for any input size at once, ``false`` again for each new size,
             ``null`` once more, for any size, when a size changes. Layers that a strategy divides
             are always compiled for known sizes.
-        fullgraph: Whether to fail where the compiler cannot turn a module into one single graph.
+        fullgraph: Whether to fail if the compiler cannot turn a module into a single graph.
         backend: The compiler's backend; ``inductor`` unless you are looking for a bug (``eager``,
             ``aot_eager``).
         graph_breaks: Whether to log where and why the compiler breaks the graph or compiles again,
             to stderr, as ``TORCH_LOGS=graph_breaks,recompiles`` does, and how many graphs, guards
             and breaks there are.
-        memory_budget: Share, from 0 to 1, of the memory for activations that the compiler would use
-            if it kept all that the backward pass can use; it computes the others again (torch's
+        memory_budget: How much memory activations may take, from 0 to 1: 1 keeps everything that
+            the backward pass can use; below that, the compiler computes some again (torch's
             ``activation_memory_budget``). ``null`` leaves it to the compiler, which computes again
             only what costs next to nothing.
 
     Raises:
-        UserError: If there is nothing to compile, or CUDA graphs are asked for without a GPU.
+        UserError: If there is nothing to compile, or CUDA graphs are requested without a GPU.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class Compile(Callback):
         if not modules:
             raise UserError(
                 f"compile.children: {type(model).__name__} has no blocks (in a Sequential or "
-                "ModuleList), or no children with parameters; name modules to compile"
+                "ModuleList) or no children with parameters; name the modules to compile"
             )
         return modules
 

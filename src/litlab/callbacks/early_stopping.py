@@ -14,12 +14,11 @@ class RunEarlyStopping(EarlyStopping):
     """Lightning's EarlyStopping, which knows the direction of a metric, and is exact when a run is
     resumed.
 
-    Lightning's forgets a stop that it had asked for in a run that is resumed.
+    In a resumed run, Lightning's own forgets that it had asked for a stop.
 
     Args:
         monitor: Metric to watch.
-        mode: Whether a lower or a higher value is better. Left out, it is the metric's known
-            direction.
+        mode: Whether a lower or a higher value is better. By default, the metric's known direction.
         **options: As of Lightning's.
     """
 

@@ -58,7 +58,9 @@ class ConfusionMatrix(Callback):
     ) -> None:
         outputs, rows = read_predictions(self, trainer, pl_module, outputs, batch)
         if outputs.task != "classification":
-            raise refuse(self, f"the model's task is {outputs.task}; use it for a classifier")
+            raise refuse(
+                self, f"it needs a classifier, and the model's task is {outputs.task}; use one"
+            )
         self._names = outputs.names
         self._seen.append(rows)
 

@@ -21,13 +21,13 @@ from litlab.util.ranks import divides_model
 
 @dataclass
 class FreezeRule:
-    """How long the parameters whose names match are frozen.
+    """How long parameters with matching names are frozen.
 
     Args:
         params: Pattern of names, or several, as `fit --check` lists them; see
             `litlab.nn.selection`.
-        epochs: Number of epochs at the start of the training in which they are frozen. 0: none.
-            null: all.
+        epochs: Number of epochs at the start of training in which they are frozen. 0: none. null:
+            all.
     """
 
     params: str | list[str]
@@ -37,13 +37,14 @@ class FreezeRule:
 class Freeze(Callback):
     """Keep parameters as they are until an epoch.
 
-    What is frozen depends on the epoch alone, so a run that is resumed in any phase continues
-    exactly. Batch norms in frozen parts neither train nor update their statistics. The optimizer
-    has the parameters that are trained later from the start, and passes over them while they have
-    no gradient; so its groups and its schedule stay as they are.
+    What is frozen depends only on the epoch, so a run that is resumed in any phase continues
+    exactly. Batch norms in frozen parts neither train nor update their statistics. From the start,
+    the optimizer also has the parameters that are trained later; it skips them while they have no
+    gradient, so its groups and schedule never change.
 
     Args:
-        rules: The first one that matches a parameter counts. What none matches is trained.
+        rules: The first rule that matches a parameter applies. Parameters without a matching rule
+            are trained.
 
     Raises:
         UserError: At the start of a fit, if a pattern matches nothing, or nothing is left to train.
@@ -73,8 +74,8 @@ class Freeze(Callback):
         if first > 0:
             until = "for good" if math.isinf(first) else "in the first epoch"
             raise UserError(
-                f"freeze.rules: they freeze all parameters {until}; give some of them epochs: 0 in "
-                "a rule before the others"
+                f"freeze.rules: they freeze all parameters {until}; put a rule with epochs: 0 for "
+                "some of them first"
             )
         if divides_model(trainer.strategy) and not {0, math.inf}.issuperset(self._starts.values()):
             raise UserError(

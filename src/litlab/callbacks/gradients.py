@@ -27,9 +27,9 @@ class GradNorms(Callback):
     """Log the L2 norm of each parameter's gradient as ``grad_norm/<name>``, and of all of it as
     ``grad_norm/total``.
 
-    The gradient is that of the optimizer step: of all batches that are accumulated and all ranks,
-    unscaled, and before it is clipped. It is looked at every ``trainer.log_every_n_steps`` only, in
-    a few kernels and one transfer; other steps do not wait for the device.
+    The gradient is that of the optimizer step: over all accumulated batches and all ranks,
+    unscaled, and before clipping. It is computed only every ``trainer.log_every_n_steps``, in a few
+    kernels and one transfer; other steps do not wait for the device.
 
     Raises:
         UserError: In a fit, if the gradients are sharded, or a fused optimizer is to unscale them.
@@ -56,13 +56,13 @@ class AGC(Callback):
     """Clip the gradient of each unit of a layer to a share of the norm of the unit's weights.
 
     A unit is a row of a matrix, a filter, or a whole vector: what feeds one output. Its gradient g
-    is scaled by factor * max(|w|, 0.001) / |g| where that is below 1 (Brock et al. 2021,
+    is scaled by factor * max(|w|, 0.001) / |g| if that is below 1 (Brock et al. 2021,
     arXiv:2102.06171, section 4.1, where it replaces batch norms in training with large batches).
     The last layer is left alone, as there. Nothing waits for the device.
 
     Args:
-        factor: Largest norm of a unit's gradient, as a share of the norm of its weights. 0.01 in
-            the paper for batches of 4,096 and SGD; smaller batches take larger ones.
+        factor: Largest norm of a unit's gradient, as a share of the norm of its weights. The paper
+            uses 0.01 for batches of 4,096 and SGD; smaller batches need a larger factor.
 
     Raises:
         UserError: In a fit, if the gradients are sharded.
@@ -92,11 +92,10 @@ class AGC(Callback):
 class OptimizerInBackward(Callback):
     """Update each parameter as soon as its gradient is complete, and free the gradient at once.
 
-    Then only the gradients of the layer that the backward pass is in exist at any time, instead of
-    those of the whole model: it saves about as much memory as the weights take. Weights and
-    optimizer state are the same as without it, bit by bit where the optimizer treats every
-    parameter by itself, as those of torch do; so checkpoints of both kinds can be continued either
-    way. See
+    At any time, only the gradients of the current layer of the backward pass exist, instead of
+    those of the whole model. This saves about as much memory as the weights take. Weights and
+    optimizer state are the same as without it, bit for bit if the optimizer treats each parameter
+    separately, as torch's do; so a run can be resumed with or without it. See
     https://docs.pytorch.org/tutorials/intermediate/optimizer_step_in_backward_tutorial.html, which
     makes one optimizer per parameter. Here there is one as always, which sees one parameter at a
     time, so that schedules, parameter groups and checkpoints need nothing special. Lightning's own
@@ -133,8 +132,8 @@ class OptimizerInBackward(Callback):
         if names and stage == "fit":
             raise UserError(
                 "trainer.callbacks: OptimizerInBackward has one gradient at a time, in one "
-                f"process, and {names} needs more; leave that out (nan_guard, agc and grad_norms "
-                "by null), or OptimizerInBackward"
+                f"process, which does not work with {names}; leave that out (set nan_guard, agc "
+                "and grad_norms to null), or OptimizerInBackward"
             )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -168,16 +167,16 @@ def _check_gradients(trainer: Trainer, section: str) -> None:
     """Refuse a run whose gradients are not whole, or not unscaled, before the optimizer's step."""
     if divides_model(trainer.strategy):
         raise UserError(
-            f"{section}: trainer.strategy gives each process a part of the gradients, and all of "
-            f"them are needed; use ddp or one device, or set {section} to null"
+            f"{section}: trainer.strategy gives each process only a part of the gradients, and it "
+            f"needs all of them; use ddp or one device, or set {section} to null"
         )
     scaler = getattr(trainer.precision_plugin, "scaler", None)
     if scaler is not None and any(
         optimizer.defaults.get("fused") for optimizer in trainer.optimizers
     ):
         raise UserError(
-            f"{section}: with 16-mixed a fused optimizer unscales the gradients after they are "
-            f"needed; set model.optimizer.fused to null, or {section} to null"
+            f"{section}: with 16-mixed, a fused optimizer unscales the gradients too late; set "
+            f"model.optimizer.fused to null, or {section} to null"
         )
 
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class ImagePlots(Callback):
     """Draw grids of images with their predictions at the end of each test.
 
-    They go to the loggers as pictures and to the run folder: ``test_images.png``, images that are
-    spread evenly over the test set, and ``mistakes.png``, the most confident mistakes, of numbers
-    the largest errors (both of the first rank's share of it). Above an image stand the class, the
-    labels or the numbers that are predicted, and what is true where that is something else.
+    They go to the loggers as pictures and to the run folder: ``test_images.png`` has images that
+    are spread evenly over the test set; ``mistakes.png`` has the most confident mistakes, or for
+    numbers the largest errors (both from the first rank's share). Above each image are the
+    predicted class, labels or numbers, and the true ones if they differ.
 
     Names and normalisation are the data module's ``class_names`` or ``label_names``, ``mean`` and
     ``std`` (lists, one value a channel, for pixels from 0 to 1), where it has them. Without
@@ -93,8 +93,8 @@ class ImagePlots(Callback):
 
 
 class MaskPlots(Callback):
-    """Draw test images, their masks and those that are predicted: ``masks.png`` in the run folder,
-    and in the loggers.
+    """Draw test images, their masks and the predicted masks: ``masks.png`` in the run folder, and
+    in the loggers.
 
     The model's ``test_step`` returns a dict with ``predicted``, the class of each pixel, (batch,
     height, width), like the targets of a batch; images are as of `ImagePlots`.

@@ -43,9 +43,9 @@ class LRFinder(Callback):
 
     Args:
         min_lr: Where the search starts.
-        max_lr: Where it ends, if the loss is finite until there.
-        num_training_steps: Optimizer steps of the search, 20 at least. Short data is gone through
-            several times.
+        max_lr: Where it ends, if the loss stays finite until then.
+        num_training_steps: Optimizer steps of the search, at least 20. If the data has fewer
+            batches, it is repeated.
 
     Raises:
         UserError: In a fit, if the model has no ``lr``, the run has several processes or manual
@@ -89,8 +89,8 @@ class LRFinder(Callback):
         if not (before and is_single and model.automatic_optimization):
             raise UserError(
                 "trainer.callbacks: LRFinder needs a model with an lr, automatic optimization and "
-                "one process; with more, search with --trainer.devices 1 --trainer.strategy auto, "
-                "then set the rate that it tells"
+                "one process; if you have several processes, search with --trainer.devices 1 "
+                "--trainer.strategy auto, then set the rate that it found"
             )
         rates = np.geomspace(self.min_lr, self.max_lr, self.num_training_steps)
         sweep = Sweep(rates / before)
@@ -104,8 +104,9 @@ class LRFinder(Callback):
         self.lr = suggest_rate(rates, losses)
         if self.lr is None:
             raise UserError(
-                "trainer.callbacks: LRFinder found no rate that lets the loss fall in "
-                f"{len(losses)} steps; set min_lr lower, max_lr higher, or more num_training_steps"
+                "trainer.callbacks: LRFinder found no rate at which the loss falls in "
+                f"{len(losses)} steps; set a lower min_lr, a higher max_lr, or more "
+                "num_training_steps"
             )
         model.lr = self.lr
         rank_zero_info(f"LRFinder: lr is {self.lr} instead of {before}")

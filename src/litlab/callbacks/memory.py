@@ -83,13 +83,13 @@ class MemorySnapshot(Callback):
     The run folder gets ``memory-0.pickle`` (of rank 0), for https://pytorch.org/memory_viz: each
     allocation with its size, its lifetime and the lines of Python that made it
     (https://docs.pytorch.org/docs/stable/torch_cuda_memory.html). When memory runs out, in these
-    steps or later, it gets ``memory-0-oom.pickle``: what was allocated then, and of the recorded
-    steps how it came to that. All other steps cost what they cost without it. Elsewhere torch has
-    no such snapshot, and nothing is recorded.
+    steps or later, it gets ``memory-0-oom.pickle``: what was allocated at that point, and the
+    history of the recorded steps. Other steps are not slowed down. On other devices, torch has no
+    such snapshot, and nothing is recorded.
 
     Args:
-        steps: Training batches that are recorded, from the first on: they show how the optimizer's
-            state comes into being, and what led there if memory runs out at once.
+        steps: Number of training batches to record, from the first one on: they show how the
+            optimizer's state is created, and why memory runs out if it does so at once.
     """
 
     def __init__(self, steps: PositiveInt = 3) -> None:
@@ -138,9 +138,9 @@ class FreeGradients(Callback):
     """Free the gradients of a step before the forward pass of the next one, so that no activations
     exist beside them; Lightning (2.6.6) frees them after it.
 
-    Those that are being accumulated stay. Until the next batch begins everyone can look at them. It
-    does nothing where a model or callback has ``on_before_zero_grad`` or ``optimizer_zero_grad`` of
-    its own, or where the model steps its optimizers itself.
+    Gradients that are being accumulated stay. Until the next batch begins, callbacks can read the
+    gradients. It does nothing if a model or callback has its own ``on_before_zero_grad`` or
+    ``optimizer_zero_grad``, or if the model steps its optimizers itself.
     """
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -161,9 +161,9 @@ class ChannelsLast(Callback):
     """Lay out the filters of two-dimensional convolutions as (filters, height, width, channel) in
     memory.
 
-    Convolutions and what follows them then compute in that layout, whatever that of the images is.
-    Shapes, checkpoints and, up to rounding, results stay the same. It is faster on GPUs with mixed
-    precision and often on CPUs
+    Convolutions and what follows them then compute in that layout, whatever the layout of the
+    images is. Shapes, checkpoints and, up to rounding, results stay the same. It is faster on GPUs
+    with mixed precision and often on CPUs
     (https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html).
     """
 

@@ -20,14 +20,14 @@ IN_A_ROW = 50  # bad steps that stop the run in any case
 
 
 class NaNGuard(Callback):
-    """Stop at a NaN or infinite loss or gradient; no checkpoint has what it made of the weights.
+    """Stop at a NaN or infinite loss or gradient, before a checkpoint gets the damaged weights.
 
     A step is bad if its loss or the norm of its whole gradient, before clipping, is not finite. On
-    the CPU it is found before the optimizer's step. On a device nothing waits to find out: the
+    the CPU, it is found before the optimizer's step. On other devices, nothing waits for it: the
     outcome is read every ``trainer.log_every_n_steps`` steps and before each checkpoint.
 
-    With ``16-mixed``, infinite gradients are how the scaler finds its scale, and it skips these
-    steps, and those with a bad loss: only 50 in a row count.
+    With ``16-mixed``, the scaler finds its scale by infinite gradients, and skips these steps and
+    those with a bad loss: only 50 in a row count.
 
     Raises:
         UserError: In training, for a bad step; when saving, for weights that are not finite.
@@ -83,7 +83,7 @@ class NaNGuard(Callback):
         is_finite = math.isfinite(compute_norm(weights).item())
         if not trainer.strategy.reduce_boolean_decision(is_finite):
             raise UserError(
-                "nan_guard: the weights are not finite, and no checkpoint is written (earlier ones "
+                "nan_guard: the weights are not finite, so no checkpoint is written (earlier ones "
                 "are intact); lower model.optimizer.lr"
             )
 

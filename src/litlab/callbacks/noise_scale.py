@@ -24,25 +24,24 @@ DECAY = 0.9  # of the averages, from one measurement to the next
 
 
 class GradientNoiseScale(Callback):
-    """Log the gradient noise scale, the batch size from which on larger batches save few steps.
+    """Log the gradient noise scale, the batch size above which larger batches save few steps.
 
     It is B_simple = tr(Sigma) / G^2 of McCandlish et al. 2018 (arXiv:1812.06162): the trace of the
     covariance of the samples' gradients over the squared norm of the true gradient. Both are
     estimated without bias from the gradients of 8 micro-batches of one batch, and averaged over the
-    last 10 measurements or so. By the paper's model, a training in batches of that many samples
-    takes twice the fewest steps and twice the fewest samples.
+    last 10 measurements or so. By the paper's model, training in batches of that many samples takes
+    twice the smallest possible number of steps, and twice the smallest possible number of samples.
 
     Logged every `every_n_steps` steps, before the step: ``noise_scale/simple`` in samples, and its
     two parts ``noise_scale/trace`` and ``noise_scale/grad_sq``. A fit ends with a line. A
-    measurement computes the training loss of the batch once more, by the model's ``batch_loss`` or
-    else by its ``training_step``; the training goes on as if there were none: buffers, metrics,
-    random numbers and ``self.log`` do not notice it. What else a ``training_step`` changes is
-    changed once more for each micro-batch. Where a batch holds samples that are alike, such as
-    texts of about the same length, the noise scale is too low.
+    measurement computes the training loss of the batch once more, with the model's ``batch_loss``
+    or else its ``training_step``. Training continues as if there were no measurement: buffers,
+    metrics, random numbers and ``self.log`` are not affected. Anything else that a
+    ``training_step`` changes is changed once more for each micro-batch. If a batch has similar
+    samples, such as texts of about the same length, the noise scale is too low.
 
     Args:
-        every_n_steps: Optimizer steps from one measurement to the next; the first step is not
-            measured.
+        every_n_steps: Optimizer steps between measurements; the first step is not measured.
 
     Raises:
         UserError: In a fit, if the model optimizes manually, its weights are sharded, or tensors of
@@ -59,8 +58,8 @@ class GradientNoiseScale(Callback):
         if not pl_module.automatic_optimization or divides_model(trainer.strategy):
             raise refuse(
                 self,
-                "it takes whole gradients of a model that optimizes automatically; set "
-                "trainer.strategy to auto or ddp, and self.automatic_optimization to True",
+                "it needs whole gradients and automatic optimization; set trainer.strategy to "
+                "auto or ddp, and self.automatic_optimization to True",
             )
 
     def on_train_batch_start(
@@ -74,8 +73,8 @@ class GradientNoiseScale(Callback):
         if len(sizes) != 1 or not (size := sizes.pop()):
             raise refuse(
                 self,
-                "it divides a training batch into parts, for which all of its tensors must be "
-                "(batch, ...); return such batches",
+                "it divides a training batch into parts, so all of its tensors must be (batch, "
+                "...); return such batches",
             )
         samples = size[0]
         # Compiled code would be compiled again for micro-batches

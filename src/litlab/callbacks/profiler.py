@@ -41,16 +41,16 @@ EPOCH = "run_training_epoch"  # the action around all others of an epoch
 class StepProfiler(Profiler):
     """Show where the time of a few training steps goes, for ``trainer.profiler``.
 
-    After `skip` batches, `steps` of them are measured with a clock, which is read wherever an
-    action of Lightning begins or ends, for the shares of the parts of a step (waiting for data,
-    forward, ...). On an accelerator, whose kernels run behind Python, it waits for the device
-    there, so that their time belongs to the part that started them. As many more are recorded with
-    torch's profiler, which makes them slower, for the costliest operations, with the memory that
-    they allocate, and a trace.
+    After `skip` batches, it measures `steps` batches with a clock, for the shares of the parts of a
+    step (waiting for data, forward, ...). It reads the clock whenever an action of Lightning begins
+    or ends. On an accelerator, whose kernels run behind Python, it waits for the device there, so
+    that kernels count for the part that started them. Then it records as many batches with torch's
+    profiler, which slows them down: the costliest operations, the memory that they allocate, and a
+    trace.
 
-    A step lasts from the fetch of its batch to the last of its hooks. What is between two steps
-    (validation, writing logs) belongs to none; the end of an epoch ends the recording. With manual
-    optimization, backward and optimizer are part of forward.
+    A step lasts from the fetch of its batch to the last of its hooks. What happens between two
+    steps (validation, writing logs) does not count; the end of an epoch ends the recording. With
+    manual optimization, backward and optimizer are part of forward.
 
     The report is printed at the end. The run folder gets it as ``fit-profile.txt``, and the trace
     as ``fit-profile.pt.trace.json``, for https://ui.perfetto.dev or TensorBoard's plugin
@@ -58,13 +58,13 @@ class StepProfiler(Profiler):
     Processes of the data loader are in none.
 
     Args:
-        skip: Training batches before the first that is measured; the first ones of a process are
-            slower than the rest.
+        skip: Training batches before the first measured one; the first ones of a process are
+            slower.
         steps: Training batches that are measured, and recorded after that.
-        repeat: How often that is done. Each recording has a trace; the table of operations is of
-            the last.
+        repeat: How often to measure and record. Each recording has a trace; the table of operations
+            is from the last one.
         record_shapes: Whether operations are listed by the shapes of their inputs.
-        with_stack: Whether the trace has the functions of Python that called the operations.
+        with_stack: Whether the trace has the Python functions that called the operations.
     """
 
     def __init__(

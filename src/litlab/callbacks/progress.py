@@ -25,13 +25,13 @@ class ProgressBar(TQDMProgressBar):
     """Show Lightning's bar on a terminal, and print each finished epoch with its metrics as one
     line everywhere.
 
-    In training the bar has the loss of the last step and what the model logs with
-    ``prog_bar=True``. Where the output is not a terminal (a file, a CI log) the lines are all there
-    is, without control characters.
+    In training, the bar has the loss of the last step and what the model logs with
+    ``prog_bar=True``. If the output is not a terminal (a file, a CI log), there are only the lines,
+    without control characters.
 
     The bar is drawn twice a second: drawing also reads the metrics, which waits for the device.
     Drawn at every step, as Lightning's is, a bar takes half as long as the step of a tiny network.
-    A bar that has ended goes: the lines and the results are what one wants to read.
+    When a bar has ended, it disappears: the lines and the results are what you want to read.
     """
 
     def __init__(self) -> None:

@@ -13,14 +13,13 @@ from torch.nn import functional as F
 
 
 class QAT(Callback):
-    """Let linear layers and convolutions round their inputs and weights to int8 while they are
-    trained.
+    """Let linear layers and convolutions round their inputs and weights to int8 in training.
 
-    Meant to fine-tune a run (``--init_from``) for a few epochs before
-    ``export --quantize int8-static``. Training and validation within ``fit`` see the rounded
-    layers, so what is monitored is about what the int8 model will do. The weights themselves stay
-    float32 and keep their names; ``test`` and ``predict`` compute with these. Ranges of the inputs
-    are kept in checkpoints. See `litlab.callbacks.qat.Rounding`.
+    Meant to fine-tune a run (``--init_from``) for a few epochs before ``export --quantize
+    int8-static``. Training and validation within ``fit`` use the rounded layers, so the monitored
+    metric is about that of the int8 model. The weights themselves stay float32 and keep their
+    names; ``test`` and ``predict`` use them without rounding. Ranges of the inputs are kept in
+    checkpoints. See `litlab.callbacks.qat.Rounding`.
     """
 
     part_of_step = True

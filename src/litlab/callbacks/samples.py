@@ -99,9 +99,9 @@ def read_predictions(
     if values.ndim != 2 or target.shape != shape or len(names) != count:
         raise refuse(
             callback,
-            f"{(*values.shape,)} is predicted for {(*target.shape,)}, with {len(names)} names; "
-            "predict (batch, outputs) for a target of as many or of a class each, and give as many "
-            "names",
+            f"{(*values.shape,)} is predicted for targets {(*target.shape,)} with {len(names)} "
+            "names; predict (batch, outputs) for targets (batch, outputs) or (batch,), and give "
+            "a name for each output",
         )
 
     # What is predicted, and how sure it is

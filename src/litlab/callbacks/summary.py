@@ -19,7 +19,8 @@ SMALLEST_MB = 0.01  # of a model whose size is worth a word
 class ModelTable(RichModelSummary):
     """Lightning's table of the model's parts, with FLOPs where they are counted.
 
-    They are where the model has an ``example_input_array``; of others Lightning (2.6.6) shows 0.
+    They are counted if the model has an ``example_input_array``; otherwise Lightning (2.6.6) shows
+    0.
     """
 
     @staticmethod
@@ -42,7 +43,7 @@ class RunSummary(Callback):
     """Summarise a run: best metric, test metrics, epochs, minutes, memory, speed, and where to look
         next.
 
-    The table has the rows that are known: after ``validate`` or ``test`` alone, the metrics and the
+    The table has only the rows that are known: after ``validate`` or ``test``, the metrics and the
     folder. If data was generated or weights are random because the real ones were missing, the
     table says so first, and so does a file in the run folder, ``GENERATED_DATA.txt`` or
     ``RANDOM_WEIGHTS.txt``.

@@ -11,15 +11,15 @@ from litlab.types import PositiveInt
 
 
 class TextSamples(Callback):
-    """Show texts with what is true and what is predicted at the end of each test.
+    """Show texts with their targets and predictions at the end of each test.
 
-    The most confident mistakes, most confident first, and as many texts that are classified right,
-    spread evenly over the test set; of numbers the largest errors, and as many of the other texts.
-    They are of all ranks, and the same ones for any number of ranks. They go to the loggers as a
-    table or text (``test/texts``) and to the run folder as ``texts.csv``: ``number`` of the sample,
-    ``text``, ``true``, ``prediction``, and its ``probability``, of several labels that of the
-    surest mistake or of the least sure label; of numbers the ``error``, that of the worst one in
-    standard deviations of its target.
+    It shows the most confident mistakes, the most confident first, and as many correctly classified
+    texts, spread evenly over the test set; for numbers, the largest errors, and as many other
+    texts. They come from all ranks, and are the same for any number of ranks. They go to the
+    loggers as a table or text (``test/texts``) and to the run folder as ``texts.csv``: ``number``
+    of the sample, ``text``, ``true``, ``prediction``, and its ``probability``, of several labels
+    that of the surest mistake or of the least sure label; of numbers the ``error``, that of the
+    worst one in standard deviations of its target.
 
     The model's ``test_step`` and the batches are as `litlab.callbacks.samples.read_predictions`
     takes them. The data module offers ``sample_index("test", batch_idx)``, which returns the
@@ -27,7 +27,7 @@ class TextSamples(Callback):
     text of a sample; and perhaps ``class_names`` or ``label_names``.
 
     Args:
-        samples: Number of mistakes, and of texts that are classified right.
+        samples: Number of mistakes, and of correctly classified texts.
 
     Raises:
         UserError: Where the model's ``test_step`` returns no predictions, or where the data module

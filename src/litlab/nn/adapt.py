@@ -55,7 +55,7 @@ def pretrained(
         return get_model(name, weights=entry)
     except (pickle.UnpicklingError, ValueError) as error:
         raise UserError(
-            f"{file}: it holds other things than weights, or is damaged; delete it"
+            f"{file}: it contains something other than weights, or is damaged; delete it"
         ) from error
     except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
         reason = first_line(Exception(getattr(error, "reason", error)))
@@ -68,7 +68,7 @@ def pretrained(
         network = get_model(name, weights=None)
         network.stand_in = f"RANDOM, not pre-trained: {weights} of {name} can't be downloaded"  # pyright: ignore[reportArgumentType]
         rank_zero_warn(
-            f"The weights are {network.stand_in} ({reason}). For the real ones {remedy}."
+            f"The weights are {network.stand_in} ({reason}). To get the real ones, {remedy}."
         )
         return network
 
@@ -126,9 +126,8 @@ def adapt_network(
         outputs = _run(network, image_shape)
     if not isinstance(outputs, Tensor) or outputs.shape != shape:
         raise UserError(
-            f"model.network: {kind} does not return logits of shape {shape} for 2 images; switch "
-            "its auxiliary outputs off, choose a classifier, or write a task of your own "
-            "(docs/own_task.md)"
+            f"model.network: {kind} does not return logits of shape {shape} for 2 images; turn off "
+            "its auxiliary outputs, choose a classifier, or write your own task (docs/own_task.md)"
         )
     return network
 

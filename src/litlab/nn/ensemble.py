@@ -17,8 +17,8 @@ from torch.nn import functional as F
 class Ensemble(nn.Module):
     """Networks whose predictions are averaged (Lakshminarayanan et al. 2017, arXiv:1612.01474).
 
-    In training it returns the logits of all members, (member, batch, classes); else the logarithm
-    of their mean probability, (batch, classes), which stands where the logits of one network would.
+    In training, it returns the logits of all members, (member, batch, classes); otherwise the
+    logarithm of their mean probability, (batch, classes), in place of a single network's logits.
 
     The members are modules of their own: optimizers, checkpoints and callbacks see what they see of
         a single network.

@@ -16,9 +16,9 @@ class PretrainedText(nn.Module):
     ModernBERT. The data must have its tokenizer: set data.tokenizer to the same name.
 
     Args:
-        name: A folder with the model, or its name on huggingface.co, from where it is fetched once.
-            Weights in the safetensors format are read, and no code.
-        weights: null: random weights, and only the model's config is read.
+        name: A folder with the model, or its name on huggingface.co, from which it is downloaded
+            once. Only weights in the safetensors format are read, and no code.
+        weights: null means random weights; only the model's config is read.
         dropout: Probability of dropping a value before the head.
         vocab_size: Token ids are below it; taken from the data.
         longest: Tokens of the longest text; taken from the data.
@@ -49,9 +49,9 @@ class PretrainedText(nn.Module):
         if vocab_size > config.vocab_size or longest > config.max_position_embeddings:
             raise UserError(
                 f"model.network.name: {name} takes {config.vocab_size:,} different tokens and "
-                f"texts of {config.max_position_embeddings:,}, the data has {vocab_size:,} and "
-                f"{longest:,}; set data.tokenizer to the same name, and data.max_tokens so that it "
-                "fits"
+                f"texts of up to {config.max_position_embeddings:,}, but the data has "
+                f"{vocab_size:,} and {longest:,}; set data.tokenizer to the same name, and lower "
+                "data.max_tokens"
             )
         if weights is None:
             self.encoder = import_module("transformers").AutoModel.from_config(config)
@@ -95,5 +95,5 @@ def load_pretrained(kind: str, name: str, setting: str, **options: Any) -> Any:
         ) from error
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{setting}: {name} can't be loaded ({first_line(error)}); name another"
+            f"{setting}: {name} can't be loaded ({first_line(error)}); name another one"
         ) from error

@@ -25,26 +25,27 @@ class Muon(Optimizer):
     the rest.
 
     Updates have the size of AdamW's, 0.2 * sqrt(larger side) times the orthogonal matrix (Liu et
-    al. 2025, arXiv:2502.16982, section 2.2), so learning rate and weight decay of an AdamW recipe
-    stay as they are, and one schedule is right for all. That is ``adjust_lr_fn="match_rms_adamw"``
-    of torch.optim.Muon, which takes matrices only and leaves the others to a second optimizer.
+    al. 2025, arXiv:2502.16982, section 2.2), so you can keep the learning rate and weight decay of
+    an AdamW recipe, and one schedule suits all parameters. That is
+    ``adjust_lr_fn="match_rms_adamw"`` of torch.optim.Muon, which takes matrices only and leaves the
+    others to a second optimizer.
 
-    An optimizer sees no layers: `ExperimentModule` calls `divide` after it has built one, and so
-    has a ``configure_optimizers`` of your own.
+    An optimizer does not know the layers: `ExperimentModule` calls `divide` after building it, and
+    your own ``configure_optimizers`` must do so, too.
 
     Args:
         params: Parameters.
         lr: Learning rate of the hidden weights.
         momentum: Nesterov's, of the hidden weights.
-        weight_decay: As AdamW's: each step takes away this share of the weights, times the learning
-            rate. With SGD it is added to the gradients of the rest.
-        unit_norm: Keep each hidden weight at a norm of sqrt(rows), which it has in place of weight
-            decay, and don't scale its update: lr is then the angle of a step. For layers before a
-            norm, where size means nothing.
-        rest: What trains the other parameters.
-        rest_lr: Learning rate of these. Left out, lr; SGD needs a higher one than AdamW.
-        vector_lr: Learning rate of the vectors and scalars among them, such as biases; their weight
-            decay is divided by as much as their rate is higher. Left out, rest_lr.
+        weight_decay: As in AdamW: each step removes this share of the weights, times the learning
+            rate. With SGD, it is added to the gradients of the rest.
+        unit_norm: Keep each hidden weight at a norm of sqrt(rows), instead of weight decay, and
+            don't scale its update: lr is then the angle of a step. For layers before a norm, where
+            the size of weights does not matter.
+        rest: Optimizer of the other parameters.
+        rest_lr: Their learning rate, by default lr; SGD needs a higher one than AdamW.
+        vector_lr: Learning rate of the vectors and scalars among them, such as biases, by default
+            rest_lr. Their weight decay is divided by the same factor by which their rate is higher.
         rest_momentum: Nesterov's, of the rest with SGD.
         iterations: Newton-Schulz iterations of the orthogonalisation.
     """
@@ -91,9 +92,9 @@ class Muon(Optimizer):
         }
         if not trained or any(isinstance(parameter, DTensor) for parameter in trained):
             raise UserError(
-                "model.optimizer: Muon finds no whole weights of hidden layers: the network has "
-                "none, or trainer.strategy shards them; choose another optimizer, or a strategy "
-                "that does not shard, such as ddp"
+                "model.optimizer: Muon finds no complete weights of hidden layers: the network "
+                "has none, or trainer.strategy shards them; choose another optimizer, or a "
+                "strategy that does not shard, such as ddp"
             )
         rest = type(self._rest).__name__.lower()
 

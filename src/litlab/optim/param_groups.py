@@ -20,13 +20,13 @@ from litlab.types import NonNegativeFloat, OpenUnitInterval, PositiveFloat
 
 @dataclass
 class GroupRule:
-    """What differs for the parameters whose names match.
+    """Settings for parameters with matching names.
 
     Args:
         params: Pattern of names, or several, as `fit --check` lists them; see
             `litlab.nn.selection`.
         lr_scale: Factor on the optimizer's learning rate.
-        weight_decay: In place of the optimizer's.
+        weight_decay: Replaces the optimizer's.
     """
 
     params: str | list[str]
@@ -38,17 +38,17 @@ class GroupRule:
 class ParamGroups:
     """How an optimizer's settings differ from parameter to parameter.
 
-    The optimizer is built as without groups; then each of its own groups (`Muon` has several) is
-    divided. So this works with every optimizer that takes groups, and every schedule keeps the
-    ratios between their rates.
+    The optimizer is built as usual; then each of its groups (`Muon` has several) is divided. So
+    this works with every optimizer that takes groups, and every schedule keeps the ratios between
+    their rates.
 
     Args:
-        rules: The first one that matches a parameter counts.
+        rules: The first rule that matches a parameter applies.
         layer_decay: Factor from each layer's learning rate to that of the layer before it, above 0
             and below 1. The last layer has the optimizer's own rate (Howard and Ruder 2018,
             arXiv:1801.06146). Multiplied with the rules' lr_scale. Layers are the parts of the
             model's network in the order of their definition; those of a Sequential or ModuleList
-            count one by one, and parts with only norms and biases belong to the part before.
+            count separately, and parts with only norms and biases belong to the part before.
         decay_norms_and_biases: Whether weight decay applies to vectors and scalars, such as biases
             and the weights of norms, too.
     """

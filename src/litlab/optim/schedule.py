@@ -66,10 +66,10 @@ Recipe = Callable[[Optimizer], LRScheduler] | Callable[[Optimizer, int], LRSched
 class Schedule:
     """When and how the learning rate changes.
 
-    A scheduler's length is taken from the run when it is left out: ``T_max`` of
-    ``CosineAnnealingLR``, ``total_steps`` of ``OneCycleLR``, and any parameter of these names in a
-    scheduler of your own. The peak of ``OneCycleLR``, its ``max_lr``, is the optimizer's learning
-    rate when it is left out.
+    If you leave out a scheduler's length, it is taken from the run: ``T_max`` of
+    ``CosineAnnealingLR``, ``total_steps`` of ``OneCycleLR``, and parameters of these names in your
+    own schedulers. If you leave out ``max_lr``, the peak of ``OneCycleLR``, it is the optimizer's
+    learning rate.
 
     Args:
         scheduler: Any class of torch.optim.lr_scheduler, or your own, without its optimizer.
@@ -115,7 +115,7 @@ class Schedule:
             arguments[name] = max(1, math.ceil(length) // self.frequency)
         elif name is not None and values[name] is inspect.Parameter.empty:
             raise UserError(
-                f"{KEY}: {name} is left out, and the length of the run is not known; set it, or "
+                f"{KEY}: {name} is not set, and the length of the run is not known; set it, or "
                 f"trainer.max_{self.interval}s"
             )
         for name in ("max_lr", "base_lr"):
@@ -132,8 +132,8 @@ class Schedule:
             choose_mode(f"{KEY}.mode", scheduler.mode, self.monitor, model)
         if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < length // self.frequency:
             raise UserError(
-                f"{KEY}: OneCycleLR ends after {scheduler.total_steps} steps, and the run makes "
-                f"{length // self.frequency:.0f}; leave its length out, or make it as long"
+                f"{KEY}: OneCycleLR ends after {scheduler.total_steps} steps, but the run has "
+                f"{length // self.frequency:.0f}; leave its length out, or set it to that"
             )
         return {
             "scheduler": scheduler,
@@ -166,10 +166,10 @@ class WarmupDecay(LRScheduler):
     Args:
         optimizer: Its groups' learning rates are the peaks.
         total_steps: Length. Taken from the run when left out of the YAML.
-        warmup: Share of the steps that the rate rises over, from 0 to below 1.
-        final: Factor that is left at the end.
+        warmup: Share of the steps during which the rate rises, from 0 to below 1.
+        final: Factor at the end.
         decay: Shape of the descent.
-        last_epoch: Step to go on from, as in every scheduler of torch.
+        last_epoch: Step to continue from, as in torch's schedulers.
     """
 
     def __init__(

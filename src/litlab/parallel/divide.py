@@ -29,8 +29,8 @@ def divide_layers(network: nn.Module, mesh: DeviceMesh) -> None:
     plan, kind = plan_of(network), type(network).__name__
     if not (plan.columns or plan.rows):
         raise UserError(
-            f"trainer.strategy: {kind} has no parallel_plan that says which layers to divide, as "
-            "tensor_parallel_size asks for; give it one (docs/scale.md), or leave "
+            "trainer.strategy: tensor_parallel_size needs a parallel_plan that says which layers "
+            f"to divide, and {kind} has none; write one (docs/scale.md), or leave "
             "tensor_parallel_size out"
         )
 

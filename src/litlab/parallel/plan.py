@@ -13,13 +13,13 @@ class ParallelPlan:
     """Which parts of a network processes share, by the patterns of `litlab.nn.selection`.
 
     Args:
-        blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``. What is in none
+        blocks: Modules that FSDP shards and gathers as one, such as ``blocks.*``. Everything else
             is gathered with the network as a whole.
         columns: Linear layers of which each process computes a part of the outputs: consecutive
             ones, such as those of whole heads.
-        rows: Linear layers whose inputs are the parts that the layers before compute; their outputs
+        rows: Linear layers whose inputs are the parts computed by the layers before; their outputs
             are summed.
-        counts: Attributes that say how many there are of what is divided, such as
+        counts: Attributes with numbers that are divided, too, such as
             ``blocks.*.attention.num_heads``.
     """
 
@@ -57,6 +57,6 @@ def check_shared_weights(module: nn.Module, parts: Iterable[str]) -> None:
         other_name, other_owner = places.setdefault(parameter, (name, owner))
         if other_owner != owner:
             raise UserError(
-                f"trainer.strategy: {other_name} and {name} of {type(module).__name__} are one "
-                "weight, and it would divide them one by one; use ddp"
+                f"trainer.strategy: {other_name} and {name} of {type(module).__name__} share one "
+                "weight, which it would divide twice; use ddp"
             )

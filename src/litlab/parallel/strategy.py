@@ -41,8 +41,8 @@ class ShardedStrategy(ModelParallelStrategy):
     Args:
         tensor_parallel_size: Processes that share each layer of the network's plan; the others
             share the data.
-        reshard_after_forward: Whether weights are freed between forward and backward pass and
-            gathered again.
+        reshard_after_forward: Whether weights are freed after the forward pass and gathered again
+            for the backward pass.
         cpu_offload: Whether weights, gradients and optimizer state stay in host memory.
         save_distributed_checkpoint: Whether each process writes its part of a checkpoint, into a
             folder beside it, by litlab's ShardedCheckpointIO.
@@ -124,9 +124,9 @@ class ShardedStrategy(ModelParallelStrategy):
         for name, _ in model.named_parameters():
             if not name.startswith(prefixes):
                 raise UserError(
-                    f"trainer.strategy: {type(self).__name__} shards modules, and "
-                    f"{type(model).__name__} has a parameter of its own ({name}); put it into a "
-                    "module that is called, or use ddp"
+                    f"trainer.strategy: {type(self).__name__} shards modules, but "
+                    f"{type(model).__name__} itself has a parameter ({name}); put it into a "
+                    "submodule that is called, or use ddp"
                 )
         if self._layer_sync is not None:
             self._layer_sync.apply(model)

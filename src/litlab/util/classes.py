@@ -63,7 +63,7 @@ def weigh_for_loss(data: Any, balance: Balance) -> Tensor:
         )
     if getattr(data, "balance", None) is not None:
         raise UserError(
-            f"{setting}: data.balance evens out the classes already; leave one of the two out"
+            f"{setting}: data.balance already evens out the classes; leave one of the two out"
         )
     return weigh_classes(labels, data.class_names, balance, setting).float()
 

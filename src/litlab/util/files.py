@@ -91,14 +91,17 @@ def check_replaceable(path: Path, root: Path | None = None) -> None:
     is_open = is_open and nearest.stat().st_mode & 0o222  # root has access to all
     is_inside = root is None or path.parent.resolve().is_relative_to(root.resolve())
     if not (is_open and is_inside):
-        raise UserError(f"{path}: {nearest} is no folder to write to; choose another place")
+        raise UserError(
+            f"{path}: {nearest} is not a folder that you can write to; choose another place"
+        )
 
     digests = _file_of_digests(path)
     is_known = digests.is_file() and not path.is_symlink()
     is_unchanged = is_known and digests.read_bytes() == list_digests(path)
     if os.path.lexists(path) and not is_unchanged:
         raise UserError(
-            f"{path}: something else is there, or it was changed since it was written; move it away"
+            f"{path}: something else is there, or it has been changed since it was written; move "
+            "it away"
         )
 
 

@@ -57,8 +57,8 @@ def choose_mode(key: str, mode: Any, monitor: str, model: "nn.Module | None" = N
     direction = metric_direction(monitor, model)
     if mode is None and direction is None:
         raise UserError(
-            f"{key}: it is not known whether {monitor} is better when lower or higher; "
-            "set min or max"
+            f"{key}: it is not known whether a lower or a higher {monitor} is better; set min or "
+            "max"
         )
     if mode is not None and direction is not None and mode != direction:
         better = "lower" if direction == "min" else "higher"

@@ -65,7 +65,7 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
     except (yaml.YAMLError, ValueError) as error:
         if "\n<<<<<<< " in f"\n{text}":
             raise UserError(
-                f"{file}: a merge left its conflict in it (<<<<<<<); choose one side"
+                f"{file}: it has an unresolved merge conflict (<<<<<<<); choose one side"
             ) from error
         mark = getattr(error, "problem_mark", None)
         location = file if mark is None else f"{file}:{mark.line + 1}"
@@ -74,7 +74,7 @@ def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[
             f"{location}: not valid YAML: {problem}; correct it, or put the value in quotes"
         ) from error
     if not isinstance(content, dict):
-        raise UserError(f"{file}: it holds no keys and values; write some, such as {example}")
+        raise UserError(f"{file}: it contains no keys and values; write some, such as {example}")
     return content
 
 

@@ -32,7 +32,7 @@ def _read(root: Path) -> Any:
 class AGNewsData(TextData):
     """AG News (Zhang et al. 2015, arXiv:1509.01626): titles and first lines of news in 4 classes.
 
-    120,000 texts to train on, 7,600 to test on.
+    120,000 texts for training, 7,600 for the test.
     """
 
     public = PublicTexts(

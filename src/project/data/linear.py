@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader, TensorDataset, random_split
 
 
 class LinearData(LightningDataModule):
-    """1,000 points (x, y), of which 800 are to train on and 200 to test; y has normal noise.
+    """1,000 points (x, y), 800 for training and 200 for the test; y has normal noise.
 
     Args:
         noise: Standard deviation of the noise.

@@ -29,9 +29,9 @@ class CifarCNN(Classifier):
     Args:
         width: Channels of the second block; the first has a quarter, the third twice as many. 128
             suits a CPU and minutes, 256 a GPU.
-        small_image_fraction: Share of the training, at its beginning, that sees the images at three
-            quarters of their size: nearly twice as many of them in the same time (progressive
-            resizing, Howard 2018, fast.ai).
+        small_image_fraction: Share of training, at its beginning, with images at three quarters of
+            their size: nearly twice as many images in the same time (progressive resizing, Howard
+            2018, fast.ai).
         num_classes: Number of classes. Taken from the data when left out.
         image_shape: Channels, height and width of an image. Taken from the data when left out.
         label_smoothing: Share of the target that is spread evenly over all classes, from 0 to below
@@ -40,7 +40,7 @@ class CifarCNN(Classifier):
             param_groups, as of `Classifier`.
 
     Raises:
-        UserError: If the images are too small, or the data says nothing of them.
+        UserError: If the images are too small, or their size is not known.
     """
 
     def __init__(

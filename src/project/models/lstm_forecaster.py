@@ -15,14 +15,14 @@ from project.networks.window_forecast import FixedMap, ForecastEnsemble
 
 
 class LSTMForecaster(Forecaster):
-    """A `Forecaster` with a recurrent network and, where that has one, a ridge regression beside
-    it; or with the mean of several such networks.
+    """A `Forecaster` with a recurrent network, optionally with a ridge regression beside it, or
+    with the mean of several such networks.
 
     Args:
         network: The network, such as project.networks.segment_rnn.SegmentRNN.
-        ensemble: The forecast is the mean of as many networks as there are entries, trained side by
-            side, each by itself. An entry says what is different from the settings of `network`,
-            such as {last_rows: 168, skip: none}. Left out, there is one network.
+        ensemble: The forecast is the mean of several networks, one per entry, which are trained
+            side by side and independently. An entry says what differs from the settings of
+            `network`, such as {last_rows: 168, skip: none}. By default, there is one network.
         quantiles: Quantiles to forecast, see `Forecaster`.
         **settings: horizon, num_targets, loss, coverage, optimizer, schedule and param_groups, as
             of `Forecaster`.

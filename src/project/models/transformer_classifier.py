@@ -15,9 +15,9 @@ from project.networks.ngrams import NGramLogOdds
 class TransformerClassifier(Classifier):
     """A `Classifier` of texts that reads both ends of the long ones.
 
-    Inputs are {"ids": token ids of shape (batch, time), 0 is padding and stands behind the text}.
-    Training takes max_tokens tokens at most. In evaluation and prediction the ends of a longer text
-    are read, its first and its last max_tokens tokens, and their logits averaged.
+    Inputs are {"ids": token ids of shape (batch, time), with padding, 0, after the text}. Training
+    takes at most max_tokens tokens. Evaluation and prediction read both ends of a longer text, its
+    first and its last max_tokens tokens, and average their logits.
 
     Args:
         network: Returns logits, (batch, classes), from ids, such as
@@ -27,7 +27,7 @@ class TransformerClassifier(Classifier):
             param_groups, as of `Classifier`.
 
     Raises:
-        UserError: If max_tokens is neither set nor told by the data.
+        UserError: If max_tokens is neither set nor provided by the data.
     """
 
     data_facts = ("num_classes", "vocab_size", "max_tokens", "padding")
@@ -53,8 +53,8 @@ class TransformerClassifier(Classifier):
         data: Any = getattr(self.trainer, "datamodule", None)
         if not isinstance(data, TextData) or data.hparams["long_texts"] == "crop":
             raise UserError(
-                "model.network.ngrams: it needs TextData that shows each text as it was counted; "
-                "set data.long_texts to truncate, or model.network.ngrams to 0"
+                "model.network.ngrams: it needs TextData with the same tokens of a text in every "
+                "epoch; set data.long_texts to truncate, or model.network.ngrams to 0"
             )
         texts: Any = data.train_dataloader().dataset
         numbers = torch.arange(len(texts)).split(256)

@@ -84,10 +84,10 @@ class MultiHeadAttention(nn.Module):
     Args:
         embed_dim: Size of a token's vector; the heads share it equally.
         num_heads: Number of heads.
-        dropout: Probability of dropping an attention weight. CPUs have no fused attention that
-            drops weights.
-        implementation: sdpa, torch's fused kernels; math, equation 1 written out.
-        softmax: Class of a softmax for math, called like `plain_masked_softmax`
+        dropout: Probability of dropping an attention weight. On CPUs, torch has no fused attention
+            with dropout.
+        implementation: sdpa: torch's fused kernels; math: equation 1, written out.
+        softmax: Class of the softmax for math, called like `plain_masked_softmax`
             (docs/operators.md).
 
     Raises:
@@ -104,8 +104,8 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         if softmax is not None and implementation == "sdpa":
             raise UserError(
-                "model.network.attention.softmax: sdpa, torch's fused kernels, has its own; set "
-                "model.network.attention.implementation to math"
+                "model.network.attention.softmax: sdpa (torch's fused kernels) has its own "
+                "softmax; set model.network.attention.implementation to math"
             )
         super().__init__()
         self.num_heads = num_heads
@@ -176,9 +176,9 @@ class EncoderBlock(nn.Module):
         dim_feedforward: Hidden units of the feed-forward network.
         dropout: Probability of dropping a value that attention or the feed-forward network adds.
         feedforward_dropout: Probability of dropping a hidden unit of the feed-forward network.
-        norm: Where normalisation stands. pre: before each of the two, which leaves a clear path for
-            gradients (Xiong et al. 2020, arXiv:2002.04745); post: after each sum, as Vaswani et al.
-            have it.
+        norm: Position of the normalisation. pre: before each of the two, which leaves a clear path
+            for gradients (Xiong et al. 2020, arXiv:2002.04745); post: after each sum, as in Vaswani
+            et al.
         norm_class: Class of the norms, called with embed_dim.
         attention: Class of the attention, called with embed_dim and num_heads. Its
             ``forward(x, mask=...)`` takes and returns tokens of shape (batch, time, embed_dim); the

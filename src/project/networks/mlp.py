@@ -23,7 +23,8 @@ class MLP(nn.Module):
         num_classes: Number of logits. Taken from the data when left out.
 
     Raises:
-        ValueError: If a size is neither set nor told by the data, or dropout fits no layers.
+        ValueError: If a size is neither set nor provided by the data, or dropout has the wrong
+            length.
     """
 
     def __init__(

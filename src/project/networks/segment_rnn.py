@@ -20,33 +20,34 @@ class SegmentRNN(WindowForecast):
     """LSTM or GRU over segments of several rows, after SegRNN (Lin et al. 2023, arXiv:2308.11200),
     between reversible normalisation, and a linear skip beside it, see `WindowForecast`.
 
-    Left as it is, it is the plain recurrent forecaster: the rows go into an LSTM, two linear layers
-    follow its last hidden state. Reading a segment at a time makes the recurrence as many times
-    shorter, and with it faster and easier to train.
+    By default it is a plain recurrent forecaster: the rows go into an LSTM, and two linear layers
+    follow its last hidden state. Reading whole segments makes the recurrence shorter, and so faster
+    and easier to train.
 
     Args:
         outputs: Values for each row and channel, such as quantiles.
         cell: Kind of recurrent cell.
-        hidden_size: Units of every layer; 0: no recurrent network, the skip alone.
+        hidden_size: Units of every layer; 0: no recurrent network, only the skip.
         num_layers: Recurrent layers.
-        segment_length: Rows read, and with the decoder `parallel` written, in one recurrent step.
-        instance_norm: Normalisation of each window and channel by itself, undone in the forecast:
-            `subtract_last` subtracts the last value (NLinear, Zeng et al. 2023), `subtract_mean`
-            the mean; `revin` divides by the standard deviation as well (RevIN, Kim et al. 2022).
+        segment_length: Rows that one recurrent step reads, and writes with the decoder `parallel`.
+        instance_norm: Normalisation of each window and channel separately, reversed in the
+            forecast: `subtract_last` subtracts the last value (NLinear, Zeng et al. 2023),
+            `subtract_mean` the mean; `revin` divides by the standard deviation as well (RevIN, Kim
+            et al. 2022).
         decoder: `parallel` takes one recurrent step for each output segment, all from the last
             state and with the same weights, told apart by a learned embedding of position and
             channel; `last_hidden` has two linear layers from the last hidden state.
-        channel_independent: Forecast each channel from itself alone, with the same weights; or all
-            from all.
-        head_hidden_size: Units of the hidden layer of the decoder `last_hidden`; 0: one linear
-            layer is the head. Left out, as many as hidden_size.
+        channel_independent: Whether each channel is forecast only from its own past, with the same
+            weights, instead of all from all.
+        head_hidden_size: Units of the hidden layer of the decoder `last_hidden`; 0: a single linear
+            layer. By default hidden_size.
         skip: A linear map from window to forecast that is added. `linear` is trained with the rest;
-            `ridge` is the closed-form solution on the training data, and stays as it is: the
-            network learns what it leaves.
+            `ridge` is the closed-form solution on the training data and stays fixed, while the
+            network learns its residuals.
         dropout: Probability of dropping a unit before the last linear layer, and between recurrent
             layers.
-        last_rows: Rows of the window that are read, the last ones; left out, all. The oldest of
-            them are left out where they fill no whole segment.
+        last_rows: How many of the window's last rows are read, by default all. The oldest rows are
+            skipped if they don't fill a segment.
         context_length: Rows of the window. Taken from the data when left out.
         horizon: Rows to forecast. Taken from the data when left out.
         num_targets: Channels of the series. Taken from the data when left out.
@@ -54,7 +55,7 @@ class SegmentRNN(WindowForecast):
             out; none where the data has none.
 
     Raises:
-        UserError: If a value does not go with the others, or is neither set nor told by the data.
+        UserError: If a value does not fit the others, or is neither set nor provided by the data.
     """
 
     def __init__(
@@ -85,23 +86,22 @@ class SegmentRNN(WindowForecast):
         rows = last_rows or context_length
         if rows > context_length:
             raise UserError(
-                f"model.network.last_rows: {rows} is more than the {context_length} of the data's "
-                "window; set no more, or a longer data.context_length"
+                f"model.network.last_rows: {rows} is more than the window's {context_length} rows; "
+                "lower it, or raise data.context_length"
             )
         if hidden_size and segment_length > rows:
             raise UserError(
                 f"model.network.segment_length: {segment_length} is more than the {rows} rows that "
-                "are read; set no more"
+                "are read; lower it"
             )
         if decoder == "parallel" and head_hidden_size is not None:
             raise UserError(
-                "model.network.head_hidden_size: the decoder parallel has no hidden layer; leave "
-                "it out"
+                "model.network.head_hidden_size: decoder: parallel has no hidden layer; leave it "
+                "out"
             )
         if hidden_size == 0 and skip == "none":
             raise UserError(
-                "model.network.hidden_size: 0 leaves nothing but the skip, and there is none; set "
-                "a skip"
+                "model.network.hidden_size: 0 leaves only the skip, and there is none; set a skip"
             )
         super().__init__(rows, horizon, instance_norm, skip)
         self.segment_length = segment_length

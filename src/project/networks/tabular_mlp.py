@@ -12,22 +12,22 @@ class TabularMLP(nn.Module):
     """Embed each number (`PiecewiseLinear`) and each category (Guo & Berkhahn 2016,
     arXiv:1604.06737), and put hidden layers on top.
 
-    In training some categories are hidden at random, so that number 0, which stands for those that
-    were never seen, gets an embedding that serves for all of them.
+    In training, some categories are replaced at random by number 0, which stands for unknown
+    categories, so that its embedding works for all of them.
 
     Args:
         bin_edges: For each input that is a number, ascending values between which its embedding is
             linear. Taken from the data when left out.
-        category_sizes: For each input of categories how many there are. Taken from the data when
-            left out.
+        category_sizes: For each categorical input, the number of categories. Taken from the data
+            when left out.
         num_outputs: Classes or targets. Taken from the data when left out.
         hidden_sizes: Units of each hidden layer, at least one.
-        number_dim: Dimensions of the embedding of a number; 0: numbers go in as they are, which
-            suits many alike ones, such as pixels.
-        embed_dim: Most dimensions of an embedding; categories of which there are few get half as
-            many as they are.
+        number_dim: Dimensions of the embedding of a number; 0: numbers are not embedded, which
+            suits many similar inputs, such as pixels.
+        embed_dim: Largest dimension of an embedding; a column with few categories gets half as many
+            dimensions as categories.
         dropout: Share of the hidden units that are dropped in training.
-        category_dropout: Share of the categories that are hidden in training.
+        category_dropout: Share of the categories that are replaced by number 0 in training.
 
     Raises:
         ValueError: If there is no input or output.

@@ -28,8 +28,8 @@ class TextTransformer(nn.Module):
     """Token embedding, positions, encoder blocks, pooling and a linear head (Vaswani et al. 2017,
     arXiv:1706.03762).
 
-    With its default values a plain encoder; each further option is what lifts small models that are
-    trained from scratch. The logits of a text don't depend on how much padding stands behind it.
+    By default it is a plain encoder; the other options improve small models that are trained from
+    scratch. The logits of a text don't depend on the padding after it.
 
     Args:
         embed_dim: Size of a token's vector.
@@ -41,25 +41,25 @@ class TextTransformer(nn.Module):
         norm_class: Class of the norms, called with embed_dim, such as torch.nn.LayerNorm or
             torch.nn.RMSNorm.
         attention: Class of the attention, called with embed_dim and num_heads: `MultiHeadAttention`
-            or one of your own with a ``forward(x, mask=...)`` like its.
+            or your own, with the same ``forward(x, mask=...)``.
         activation: Class of the activation in a block's feed-forward network, such as
             torch.nn.GELU.
-        stem: Tokens that a convolution sees whose output is added to the embeddings, an odd number;
+        stem: Tokens that a convolution sees, an odd number; its output is added to the embeddings.
             0: none.
         patch: Neighbouring tokens that are joined to one before the blocks, for long texts; 1:
             none.
-        pooling: What of all tokens goes into the last layer, one or several of mean, max and
+        pooling: How the tokens are pooled for the last layer: one or more of mean, max and
             attention.
         embedding_dropout: Probability of dropping a value of a token's embedding.
-        position_dropout: Probability of dropping a value of what goes into the blocks: tokens plus
+        position_dropout: Probability of dropping a value of the blocks' input, tokens plus
             positions.
-        dropout: Probability of dropping a value that a part of a block adds.
+        dropout: Probability of dropping a value on the residual branches of a block.
         feedforward_dropout: Probability of dropping a hidden unit of a block's feed-forward
             network.
         head_dropout: Probability of dropping a pooled value.
         word_dropout: Probability that a token is read as the unknown word in training.
-        ngrams: Tokens of the longest n-gram whose log-odds of the classes are added to the
-            embeddings, see `NGramLogOdds`; 0: none.
+        ngrams: Length of the longest n-gram whose class log-odds are added to the embeddings, see
+            `NGramLogOdds`; 0: none.
         ngram_buckets: Number of hashes of n-grams, about as many as the training texts have.
         vocab_size: Token ids are below it; 0 is padding, 1 the unknown word. Taken from the data
             when left out.
@@ -67,7 +67,7 @@ class TextTransformer(nn.Module):
         num_classes: Number of classes. Taken from the data when left out.
 
     Raises:
-        UserError: If a value does not go with the others, or is neither set nor told by the data.
+        UserError: If a value does not fit the others, or is neither set nor provided by the data.
     """
 
     parallel_plan = ParallelPlan(
@@ -116,13 +116,12 @@ class TextTransformer(nn.Module):
             )
         if stem and stem % 2 == 0:
             raise UserError(
-                f"model.network.stem: {stem} is not valid; it must be 0 or odd, so that it has a "
-                "middle"
+                f"model.network.stem: {stem} is not valid; it must be 0 or an odd number"
             )
         if not pooling or len(set(pooling)) < len(pooling):
             raise UserError(
                 f"model.network.pooling: {pooling} is not valid; give one or more of mean, max and "
-                "attention, each once"
+                "attention, each at most once"
             )
         super().__init__()
         self.vocab_size, self.max_tokens = vocab_size, max_tokens

@@ -13,13 +13,13 @@ class VGG(nn.Module):
     """Blocks of two 3 x 3 convolutions with max-pooling, then hidden linear layers.
 
     The style of Simonyan & Zisserman 2015 (arXiv:1409.1556) with batch normalisation, as PyTorch
-    guides use it for CIFAR. The baseline that ``WhitenedCNN`` is measured against.
+    guides use it for CIFAR. It is the baseline for ``WhitenedCNN``.
 
     Args:
         channels: Channels of the images.
         num_classes: Number of logits.
         widths: Channels of each block. Every block halves height and width.
-        hidden: Units of each hidden linear layer; none, [], leaves a linear head.
+        hidden: Units of each hidden linear layer; [] means a linear head.
         norm: Normalisation after each convolution, a class that is called with the number of
             channels, such as torch.nn.BatchNorm2d, torch.nn.InstanceNorm2d, torch.nn.Identity
             (none), or GroupNorm and LayerNorm of project.networks.layers.

@@ -23,7 +23,7 @@ class WhitenedCNN(nn.Module):
         channels: Channels of the images.
         num_classes: Number of logits.
         widths: Channels of the three blocks.
-        logit_scale: What the logits are multiplied with.
+        logit_scale: Factor on the logits.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, callback):
     callback.on_fit_start(trainer, Tiny())
     trainer.strategy.optimizers = [torch.optim.AdamW([torch.zeros(1)], fused=True)]
     with pytest.raises(
-        UserError, match=r": with 16-mixed a fused optimizer .* model\.optimizer\.fused"
+        UserError, match=r": with 16-mixed, a fused optimizer .* model\.optimizer\.fused"
     ):
         callback.on_fit_start(trainer, Tiny())
 
@@ -179,6 +179,6 @@ def test_in_backward_refuses_what_needs_all_gradients(tmp_path, callbacks, setti
     callback = OptimizerInBackward()
     trainer = make_trainer(tmp_path, callbacks=[*callbacks, callback], **settings)
     with pytest.raises(
-        UserError, match=rf"^trainer\.callbacks: OptimizerInBackward .*, and {key} needs more; "
+        UserError, match=rf"^trainer\.callbacks: OptimizerInBackward .* does not work with {key}; "
     ):
         callback.setup(trainer, Tiny(), "fit")

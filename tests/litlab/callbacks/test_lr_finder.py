@@ -120,7 +120,7 @@ class Flat(Tiny):
 
 
 @pytest.mark.parametrize(
-    ("model", "line"), [(Tiny, "needs a model with an lr"), (Flat, "found no rate that lets the")]
+    ("model", "line"), [(Tiny, "needs a model with an lr"), (Flat, "found no rate at which the")]
 )
 def test_what_is_refused(tmp_path, model, line):
     with pytest.raises(UserError, match=rf"^trainer\.callbacks: LRFinder {line}"):

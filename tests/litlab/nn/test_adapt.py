@@ -38,7 +38,7 @@ def test_grey_images_give_a_pretrained_network_the_response_that_they_gave():
             r"Sequential can't take images of \(3, 32, 32\) \(.*data.image_size",
         ),
         (get_model("googlenet", init_weights=False), "GoogLeNet does not return logits"),
-        (nn.Identity(), "Identity does not return logits of .* auxiliary outputs off"),
+        (nn.Identity(), "Identity does not return logits of .* turn off its auxiliary outputs"),
     ],
 )
 def test_refusals(network, says):
@@ -65,7 +65,7 @@ def test_weights_come_from_torchs_cache_and_no_code(file):
     assert not hasattr(pretrained("resnet18", "IMAGENET1K_V1"), "stand_in")
 
     def assert_refused() -> None:
-        line = f"^{file}: it holds other things than weights, or is damaged; delete it$"
+        line = f"^{file}: it contains something other than weights, or is damaged; delete it$"
         with pytest.raises(UserError, match=line):
             pretrained("resnet18", fallback="random")
 
@@ -81,7 +81,7 @@ def test_random_weights_take_their_place_aloud_and_only_if_told(file):
     ):
         pretrained("resnet18")
     with pytest.warns(
-        UserWarning, match="The weights are RANDOM, not pre-trained: .*For the real ones"
+        UserWarning, match="The weights are RANDOM, not pre-trained: .*To get the real ones"
     ):
         network = pretrained("resnet18", fallback="random")
     assert network.stand_in == "RANDOM, not pre-trained: DEFAULT of resnet18 can't be downloaded"

@@ -88,7 +88,7 @@ def test_a_plateau_of_what_is_better_when_higher_is_refused():
 def test_epochs_of_a_run_that_ends_by_steps(tmp_path, end, length):
     """Of three steps; Lightning says -1."""
     module = partial(Draws, schedule=Schedule(torchs.CosineAnnealingLR))
-    with nullcontext() if length else pytest.raises(UserError, match="T_max is left out"):
+    with nullcontext() if length else pytest.raises(UserError, match="T_max is not set"):
         _, trainer = fit(
             tmp_path, module=module, options={}, max_epochs=-1, num_sanity_val_steps=0, **end
         )

@@ -110,16 +110,20 @@ TIED[1].weight = TIED[0].weight
         (
             {"net": nn.Linear(2, 2)},
             2,
-            "^trainer.strategy: Linear has no parallel_plan that says which layers",
+            "^trainer.strategy: tensor_parallel_size needs a parallel_plan .*, and Linear has none",
         ),
         ({"net": Transformer(size=6, heads=3)}, 2, "heads is 3, which"),
         (
             {"scale": nn.ParameterList([torch.ones(1)])},
             1,
-            r"Strategy shards modules, and Model has .*\(scale",
+            r"Strategy shards modules, but Model itself has .*\(scale",
         ),
-        (dict(zip("ab", TIED, strict=True)), 1, "a.weight and b.weight of Model are one weight"),
-        ({"net": nn.Sequential(*TIED)}, 1, "net.0.weight and net.1.weight of Model are one weight"),
+        (dict(zip("ab", TIED, strict=True)), 1, "a.weight and b.weight of Model share one weight"),
+        (
+            {"net": nn.Sequential(*TIED)},
+            1,
+            "net.0.weight and net.1.weight of Model share one",
+        ),
     ],
     ids=range(5),
 )

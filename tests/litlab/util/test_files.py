@@ -61,7 +61,7 @@ def test_no_link_in_the_folder_of_a_run_leads_out_of_it(run, folder):
     Path("site").mkdir()
     for name, command in (("report", "report series"), ("exported", EXPORT)):
         (RUN / name).symlink_to(Path("site").absolute())
-        assert "is no folder to write to" in error(run(*command.split()))
+        assert "is not a folder that you can write to" in error(run(*command.split()))
     assert run("report series --output=site/index.html").code == 0, "the user's own may"
 
 
@@ -73,7 +73,7 @@ def test_what_was_written_is_replaced_until_it_is_edited(run, folder, series, co
     with path.open("a") as stream:
         stream.write("mine\n")
     edited = path.read_bytes()
-    assert f"{path}: something else is there, or it was changed" in error(run(*words))
+    assert f"{path}: something else is there, or it has been changed" in error(run(*words))
     assert path.read_bytes() == edited
 
 
@@ -104,4 +104,4 @@ def test_a_folder_that_can_not_be_written_to_is_refused_before(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     put(kind, Path("no/folder"))
     line = refusal(check_replaceable, Path("no/folder/deep/page.html"))
-    assert "folder is no folder to write to" in line
+    assert "folder is not a folder that you can write to" in line

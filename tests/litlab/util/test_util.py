@@ -144,7 +144,7 @@ def test_what_values_mean(tmp_path):
         (b"trainer: {a: 1}\nx: 1\ntrainer: {b: 2}\n", ":3: not valid YAML: trainer is there twice"),
         (b"a: !!python/object/apply:os.system [ls]\n", ":1: not valid YAML: could not determine"),
         (b"a: 1\n---\nb: 2\n", "a.yaml:2: not valid YAML: but found another document"),
-        (b"", ": it holds no keys and values; write some"),
+        (b"", ": it contains no keys and values; write some"),
         (b"name: Gr\xfc\xdfe", ": it can't be read (it is not UTF-8)"),
     ],
     ids=range(5),

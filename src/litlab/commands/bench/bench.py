@@ -30,9 +30,9 @@ FOLDER = ROOT / "bench"
 TURNS = 5  # of --compare, at most
 REFUSED = ("--resume", "--ckpt_path", "--check", "--plan", "--seeds", "--folds", "--print_config")
 DESCRIPTION = """\
-Run an experiment for a few steps under several settings, each in a process of its own: compile
-mode, channels_last, a fused optimizer and loader workers; with --allow also precision and batch
-size. All other arguments are those of `fit`. The best are written as an overlay,
+Run an experiment for a few steps with several settings, each in its own process: compile mode,
+channels_last, a fused optimizer and loader workers; with --allow also precision and batch size. All
+other arguments are those of `fit`. The best settings are written as an overlay,
 lightning_logs/bench/EXPERIMENT/bench.yaml (docs/bench.md).
 
   %(prog)s --config configs/mine.yaml
@@ -40,10 +40,10 @@ lightning_logs/bench/EXPERIMENT/bench.yaml (docs/bench.md).
   %(prog)s --config configs/mine.yaml --compare eager,compile
 """
 COMPARE = (
-    "measure these alone, in turns: baseline, eager, compile, SETTING=VALUE, FILE.yaml, or some "
-    "joined by +"
+    "measure only these, alternately: baseline, eager, compile, SETTING=VALUE, FILE.yaml, or "
+    "several joined by +"
 )
-ALLOW = "try this setting too, which changes what is learned"
+ALLOW = "also try this setting, which changes what is learned"
 COLUMNS = ("change", "samples/s", "quartiles", "times", "start-up", "")
 
 
@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
     options.add_argument("--allow", action="append", choices=LEARNS, default=[], help=ALLOW)
     chosen, flags = options.parse_known_args(arguments)
     if Flags(flags).has(*REFUSED):
-        raise UserError(f"bench: it doesn't go together with {', '.join(REFUSED)}; leave them out")
+        raise UserError(f"bench: it doesn't work with {', '.join(REFUSED)}; leave them out")
 
     # Trials, until all are done or the time is over
     trials: Trials = {}

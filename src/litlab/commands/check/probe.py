@@ -125,8 +125,8 @@ class Probe(LapTimer):
         for name, norm in self._norms.items():
             if not math.isfinite(norm):
                 raise UserError(
-                    f"model: the gradient of {name} is not finite in the first steps, though the "
-                    "loss is; check what the network does there, and trainer.precision"
+                    f"model: the gradient of {name} is not finite in the first steps, although the "
+                    "loss is; check that part of the network, and trainer.precision"
                 )
 
     def _check_parameters(self, pl_module: LightningModule) -> None:
@@ -142,8 +142,8 @@ class Probe(LapTimer):
         missing = [name for name in trained if name not in self._norms]
         if missing:
             raise UserError(
-                f"model: no gradient reaches {some(missing)}; let training_step use what they "
-                "belong to, remove it, or set its requires_grad to False"
+                f"model: no gradient reaches {some(missing)}; use them in training_step, remove "
+                "them, or set their requires_grad to False"
             )
         zero = [name for name in trained if self._norms[name] == 0]
         if zero:

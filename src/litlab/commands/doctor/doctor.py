@@ -21,11 +21,11 @@ from litlab.util.imports import pausing_garbage_collection
 from litlab.util.options import Options
 
 DESCRIPTION = """\
-Check this machine: Python, packages, torch, devices, compiler, memory, disk and processes that
-compute together. Nothing is installed, downloaded or changed.
+Check this machine: Python, packages, torch, devices, compiler, memory, disk, and whether processes
+can compute together. Nothing is installed, downloaded or changed.
 
-Each line is ok, warn (runs work, but slower or not in all ways) or FAIL (something will not run),
-and says what to do.
+Each line is ok, warn (runs work, but more slowly or without some features) or FAIL (something will
+not run), and says what to do.
 
 Exit code: 0, also with warnings; 1 if a check failed.
 """

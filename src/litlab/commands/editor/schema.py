@@ -17,7 +17,7 @@ from litlab.util.team import is_own
 Schema = dict[str, Any]
 FILE = Path(".vscode/schemas/fit.json")
 DESCRIPTION = """\
-Write the JSON schema of configs into .vscode/schemas/, for editors (docs/editor.md). The first line
+Write the JSON schema of configs to .vscode/schemas/, for editors (docs/editor.md). The first line
 of a config names it. Write it again when a class or its arguments have changed.
 """
 

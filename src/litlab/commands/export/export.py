@@ -20,10 +20,10 @@ KINDS = {
     "training batches",
 }
 DESCRIPTION = """\
-Write a run's model with its preprocessing as a folder that needs neither this project nor its
-checkpoint (docs/deploy.md). It is compared with the run on its validation data, and nothing is
-written where they differ. All other arguments are settings, such as --data.path where the data has
-been moved.
+Write a run's model with its preprocessing to a folder that works without this project and without
+the checkpoint (docs/deploy.md). The result is compared with the run on its validation data, and
+nothing is written if they differ. All other arguments are settings, such as --data.path if the data
+has been moved.
 
   %(prog)s --run cifar --format onnx
   %(prog)s --run mine/version_3 --format aoti --quantize int8-static --output DIR
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         "replaced"
     )
     add("--output", metavar="DIR", type=Path, help=text)
-    add("--opset", metavar="N", type=count, help="of ONNX (default: torch's choice)")
+    add("--opset", metavar="N", type=count, help="opset of ONNX (default: torch's choice)")
     text = "threads to measure with (default: torch's choice)"
     add("--threads", metavar="N", type=count, help=text)
     chosen, settings = options.parse_known_args(arguments)
@@ -50,7 +50,9 @@ def main(arguments: list[str]) -> int:
             "--quantize: TorchScript has no quantized layers; choose --format onnx, pt2 or aoti"
         )
     if chosen.opset and chosen.format != "onnx":
-        raise UserError(f"--opset: {chosen.format} has none; choose --format onnx, or leave it out")
+        raise UserError(
+            f"--opset: {chosen.format} has no opset; choose --format onnx, or leave it out"
+        )
 
     from litlab.commands.export.export_run import export_run
 

@@ -130,9 +130,9 @@ def test_exported(
             metrics.flush()
         except (RuntimeError, ValueError, TypeError) as error:
             raise UserError(
-                f"export: the test's metrics can't take {(*predicted.shape,)} of predict_step for "
-                f"a target of {(*target.shape,)} ({first_line(error)}); return from it what "
-                "convert does, or change it in predicted() of the Serving"
+                "export: the test metrics can't take what predict_step returns, "
+                f"{(*predicted.shape,)}, for targets {(*target.shape,)} ({first_line(error)}); "
+                "return the same as convert, or convert it in predicted() of the Serving"
             ) from error
     return take_finite(metrics.compute())
 

@@ -118,8 +118,8 @@ def write_folder(folder: Path, serving: Serving, run: Run, manifest: dict[str, A
     if done.returncode != 0:
         line = done.stderr.strip().rpartition("\n")[2]
         raise UserError(
-            f"export: {SCRIPT} fails without this project ({line}); in place of an operator of "
-            "your own use torch's (docs/operators.md)"
+            f"export: {SCRIPT} fails without this project ({line}); instead of your own operator, "
+            "use torch's (docs/operators.md)"
         )
 
 

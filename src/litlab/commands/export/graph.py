@@ -124,8 +124,8 @@ def _write_torchscript(reference: Servable, path: Path) -> None:
         _script_parts(model)
         if id(branching) in map(id, model.modules()):  # it is still Python
             raise UserError(
-                f"export: {type(branching).__name__} branches on values of tensors, and "
-                "torch.jit.script can't take it; use torch.where"
+                f"export: {type(branching).__name__} branches on the values of tensors, and "
+                "torch.jit.script can't compile it; use torch.where"
             )
     script: Any = torch.jit.trace(model, model.serving.example(), check_trace=False)
     torch.jit.save(torch.jit.freeze(script.eval()), str(path))

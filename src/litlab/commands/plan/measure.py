@@ -227,7 +227,7 @@ def measure(
     except RuntimeError as error:  # of torch
         layer = device.running[-1][0] if device.running else ""
         raise UserError(
-            f"--plan: {layer or 'training_step'} can't do without the numbers in its tensors "
+            f"--plan: {layer or 'training_step'} needs the values of its tensors "
             f"({first_line(error)}); use --check, which measures"
         ) from error
     finally:

@@ -195,7 +195,7 @@ def read_devices(text: str, gib: float) -> Devices:
     sizes = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
     if sizes is None:
         raise UserError(
-            f"--plan: {text!r} is not valid; give nodes x devices of each, such as 1x8 or 16x8"
+            f"--plan: {text!r} is not valid; give nodes x devices per node, such as 1x8 or 16x8"
         )
     nodes, per_node = map(int, sizes.groups())
     return Devices(nodes, per_node, gib * GIB)

@@ -14,13 +14,13 @@ from litlab.util.text import some
 DESCRIPTION = """\
 Write a page about a run: its results beside those of its baselines, the pictures and tables in its
 folder (such as confusions, calibration, mistakes, forecasts), curves, settings, cost, code, and how
-to repeat it. It is one HTML file that needs no network, made from the files of the run; none of its
-code is run. Several runs are shown side by side; runs that differ only in their seed, also as mean
-and spread.
+to repeat it. It is one HTML file that needs no network, made from the files of the run; no code of
+the run is executed. Several runs are shown side by side, and runs that differ only in their seed
+also with mean and spread.
 
   %(prog)s mine/version_3
   %(prog)s mine/version_3 mine/version_4 --output both.html
-  %(prog)s mine/seeds_0                all seeds of a group
+  %(prog)s mine/seeds_0                all runs of a group of seeds
 """
 
 

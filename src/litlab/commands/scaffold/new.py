@@ -35,8 +35,8 @@ PLACES = {
     "test.py": "{tests}/test_{name}.py",
 }
 DESCRIPTION = """\
-Write a new experiment: network or model, DataModule, config and test. All of it runs at once, also
-without an internet connection; then change it. --like says what it begins as:
+Write a new experiment: network or model, DataModule, config and test. It runs at once, even without
+an internet connection; then change it. --like says what it starts from:
 
   cifar      a network for images, trained by litlab's Classifier
   text       a network for texts, trained by litlab's Classifier
@@ -44,7 +44,7 @@ without an internet connection; then change it. --like says what it begins as:
   tabular    a network for tables, trained by litlab's Classifier
   linear     a plain LightningModule and a plain LightningDataModule, with nothing of litlab
 
-or an example: a folder of src/examples with model, data, config, test and page, which is copied.
+or an example, which is copied: a folder in src/examples with model, data, config, test and page.
 
   %(prog)s mine --like cifar
   %(prog)s mine --like text --model-only      for data that is read without code
@@ -66,14 +66,13 @@ def main(arguments: list[str]) -> int:
     options = Options("new", DESCRIPTION)
     options.add_argument("name", metavar="NAME", help="its name: lower-case letters, digits and _")
     options.add_argument(
-        "--like", required=True, choices=[*KINDS, *list_examples()], help="what it begins as"
+        "--like", required=True, choices=[*KINDS, *list_examples()], help="what it starts from"
     )
     options.add_argument(
         "--model-only",
         action="store_true",
-        help="write no DataModule: the config names ImageData, TextData, SeriesData or TabularData "
-        "of litlab, which "
-        "read your files",
+        help="write no DataModule: the config names litlab's ImageData, TextData, SeriesData or "
+        "TabularData, which read your files",
     )
     chosen = options.parse_args(arguments)
 
@@ -115,7 +114,7 @@ def copy_example(name: str, like: str) -> dict[Path, str]:
     check_name("new", name)
     example = source.with_name("examples") / like
     if os.path.lexists(example.with_name(name)):
-        raise UserError(f"new: {example.with_name(name)} is there already; choose another name")
+        raise UserError(f"new: {example.with_name(name)} exists already; choose another name")
     texts = {file: file.read_text("utf-8") for file in example.glob("*.*")}
     classes = {found for text in texts.values() for found in CLASS.findall(text)}
     prefix = make_class_name(name)
@@ -165,7 +164,7 @@ def render_files(name: str, kind: str, own_data: bool) -> dict[Path, str]:
             continue
         path = Path(target.format(name=name, source=source, tests=tests))
         if os.path.lexists(path):
-            raise UserError(f"new: {path} is there already; choose another name")
+            raise UserError(f"new: {path} exists already; choose another name")
         files[path] = templates.get_template(f"{part}.j2").render(values)
     return files
 
@@ -174,7 +173,7 @@ def check_name(command: str, name: str) -> None:
     """Check that files and modules can have a name, by itself."""
     if not NAME.fullmatch(name):
         raise UserError(
-            f"{command}: {name!r} can't be its name; use lower-case letters, digits and _, and "
+            f"{command}: {name!r} is not a valid name; use lower-case letters, digits and _, and "
             "begin with a letter"
         )
     # Such as class in Python, true in YAML, seeds_0 for runs
@@ -196,4 +195,4 @@ def check_class(name: str, source: Path) -> None:
             taken.update(CLASS.findall(module.read_text(encoding="utf-8")))
     for class_name in (name, f"{name}Data"):
         if class_name in taken:
-            raise UserError(f"new: there is a class {class_name} already; choose another name")
+            raise UserError(f"new: a class {class_name} exists already; choose another name")

@@ -15,9 +15,9 @@ from litlab.util.options import Options
 from litlab.util.team import package
 
 DESCRIPTION = """\
-Rename the package of the experiments: its folder, that of its tests, and what files in git say of
-it. Runs from before name its classes as they were, and can't be read under the new name. Everything
-must be committed, so that git can show what was changed, and undo it.
+Rename the package of the experiments: its folder, the folder of its tests, and its name in files
+in git. Earlier runs name its classes by the old package, and can't be read under the new name.
+Commit everything first, so that git can show what has changed, and undo it.
 
   %(prog)s acme
 """
@@ -42,7 +42,7 @@ RULES = (
 
 def main(arguments: list[str]) -> int:
     options = Options("rename", DESCRIPTION)
-    options.add_argument("name", metavar="NAME", help="the new name, as it is imported")
+    options.add_argument("name", metavar="NAME", help="the new name, as in import NAME")
     new = options.parse_args(arguments).name
 
     folders = find_folders("rename")
@@ -65,9 +65,7 @@ def main(arguments: list[str]) -> int:
 def check_free(name: str) -> None:
     folders = [Path(name), Path("src", name), Path("tests", name)]
     if any(folder.exists() for folder in folders) or importlib.util.find_spec(name) is not None:
-        raise UserError(
-            f"rename: there is something of the name {name} already; choose another name"
-        )
+        raise UserError(f"rename: {name} exists already; choose another name")
 
 
 def check_committed() -> None:
@@ -75,11 +73,11 @@ def check_committed() -> None:
         is_changed = run_git("status", "--porcelain", at=Path.cwd())
     except GitError as error:
         raise UserError(
-            f"rename: git could not undo it here ({error}); git init and commit first"
+            f"rename: git could not undo it here ({error}); run git init and commit first"
         ) from error
     if is_changed:
         raise UserError(
-            "rename: there are uncommitted changes; commit them first, or git stash "
+            "rename: there are uncommitted changes; commit them first, or run git stash "
             "--include-untracked"
         )
 

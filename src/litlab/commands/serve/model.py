@@ -65,8 +65,7 @@ class Model:
     def _answer(self, outputs: Sequence[np.ndarray], sample: Sample) -> dict[str, Any]:
         if not np.isfinite(outputs[0]).all():
             raise UserError(
-                "the model's answer is not a finite number; are the values like those of the "
-                "training?"
+                "the model's answer is not a finite number; are the values like those in training?"
             )
         names = [spec.name for spec in self.serving.outputs]
         return self.serving.answer(dict(zip(names, outputs, strict=True)), sample.context)

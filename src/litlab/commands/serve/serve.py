@@ -18,10 +18,10 @@ from litlab.util.options import Options, amount_of, count
 
 TOKEN = "LITLAB_SERVE_TOKEN"
 DESCRIPTION = f"""\
-Answer HTTP requests with the model of a run, or with an exported one (docs/serve.md). There is a
-page for people at /, and for programs /predict, /info and /health. Ctrl-C stops the server. Who may
-use it: programs of this machine, or those who know the token in the variable {TOKEN}. All other
-arguments are settings of the run.
+Answer HTTP requests with the model of a run or an export (docs/serve.md). There is a page for
+people at /; /predict, /info and /health are for programs. Ctrl-C stops the server. Only programs on
+this machine can use it, or those that know the token in the environment variable
+{TOKEN}. All other arguments are settings of the run.
 
   %(prog)s --run cifar
   %(prog)s --run lightning_logs/cifar/version_0/exported/onnx --port 8080
@@ -33,11 +33,11 @@ _seconds, _megabytes = partial(amount_of, "seconds"), partial(amount_of, "megaby
 FLAGS = (
     ("--host", None, str, "address to listen on (default: 127.0.0.1, this machine alone)"),
     ("--port", None, int, "port (default: 8000); 0 for a free one"),
-    ("--workers", "N", count, "processes, each with a model (default: 1)"),
+    ("--workers", "N", count, "processes, each with its own model (default: 1)"),
     ("--batch_size", "N", count, "most requests computed together (default: 32)"),
     ("--queue", "N", count, "most requests of a worker at a time; more get 503 (default: 128)"),
     ("--timeout", "S", _seconds, "seconds after which a request gets 504 (default: 60)"),
-    ("--max_mb", "MB", _megabytes, "megabytes of a request's body (default: 10)"),
+    ("--max_mb", "MB", _megabytes, "most megabytes of a request's body (default: 10)"),
 )
 
 
@@ -47,7 +47,7 @@ def parse_options(arguments: list[str]) -> ServeOptions:
     """
     parser = Options("serve", DESCRIPTION)
     parser.add_argument("--run", required=True, help="run, checkpoint, or folder of an export")
-    trust = "load an export of others that is code, as torch's formats are"
+    trust = "load an export from others that is code (torch's formats)"
     parser.add_argument("--trust", action="store_true", help=trust)
     for flag, metavar, kind, text in FLAGS:
         parser.add_argument(flag, metavar=metavar, type=kind, help=text)
@@ -55,7 +55,7 @@ def parse_options(arguments: list[str]) -> ServeOptions:
     _, options.settings = parser.parse_known_args(arguments, options)
     if not 0 <= options.port <= 65_535:
         raise UserError(
-            f"--port: {options.port} is none; choose one up to 65535, or 0 for a free one"
+            f"--port: {options.port} is not a port; choose one up to 65535, or 0 for a free one"
         )
 
     # Processes that are started later don't find it there
@@ -104,8 +104,8 @@ def main(arguments: list[str]) -> int:
         address, options.port = listening.getsockname()[:2]
         if options.token is None and not ip_address(address).is_loopback:
             raise UserError(
-                f"--host: {options.host} is open to others; set a token in {TOKEN}, or "
-                "leave --host out"
+                f"--host: others can reach {options.host}; set a token in {TOKEN}, or leave --host "
+                "out"
             )
         if is_exported(options.run):
             check_trusted(Path(options.run), options.trust)

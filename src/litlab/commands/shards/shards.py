@@ -7,10 +7,10 @@ from litlab.errors import UserError
 from litlab.util.options import Options, count
 
 DESCRIPTION = """\
-Write the image files of an experiment into shards: a few large tar files for each split, as of
-WebDataset, in a new folder. They are read from there by --data.dataset shards (docs/streaming.md).
-All other arguments are settings. Every image is decoded first, which finds damaged ones, unless
---data.cache is none.
+Write the image files of an experiment into shards in a new folder: a few large tar files for each
+split, in WebDataset's layout. --data.dataset shards reads them (docs/streaming.md). All other
+arguments are settings. Every image is decoded first, which finds damaged ones, unless --data.cache
+is none.
 
   %(prog)s --config configs/mine.yaml --data.dataset folder --data.path DIR \\
       --data.cache none --output SHARDS
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     chosen, settings = options.parse_known_args(arguments)
 
     if os.path.lexists(chosen.output):
-        raise UserError(f"--output: {chosen.output} is there already; name a new folder")
+        raise UserError(f"--output: {chosen.output} exists already; name a new folder")
 
     from litlab.cli.config import Command
     from litlab.data import ImageData

@@ -94,7 +94,9 @@ def _put(block: Any, keys: list[str], setting: Any) -> Any:
 
 def read_space(content: Any) -> Space:
     if not isinstance(content, dict) or not content:
-        refuse("space", "it is missing; list YAML paths, each with a range or choices")
+        refuse(
+            "space", "it is missing; list flags, such as model.width, each with a range or choices"
+        )
     space: Space = {}
     for path, entry in content.items():
         key = f"space.{path}"
@@ -125,7 +127,7 @@ def _read_choices(content: Any, key: str) -> dict[Scalar, Any]:
     if isinstance(content, dict) and content:
         return {str(name): value for name, value in content.items()}
     if not isinstance(content, list) or not content:
-        refuse(key, "choices must be a list of values or blocks, or blocks by name")
+        refuse(key, "choices must be a list of values or blocks, or named blocks")
     choices: dict[Scalar, Any] = {}
     for value in content:
         name = value if isinstance(value, Scalar) else json.dumps(value)

@@ -94,7 +94,9 @@ def build_part(
     values.
     """
     if settings.get("name") not in classes:
-        refuse(key, f"'{settings.get('name')}' is none of {', '.join(classes)}; choose one")
+        refuse(
+            key, f"'{settings.get('name')}' is not one of {', '.join(classes)}; choose one of them"
+        )
     arguments = {name: value for name, value in settings.items() if name != "name"}
     if "seed" in arguments:
         arguments["seed"] += number
@@ -132,7 +134,7 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
             refuse(key, f"there is no such key{nearest(key, KEYS, otherwise)}")
     name = str(content.get("name", file.stem))
     if not re.fullmatch(r"[\w-][\w.-]{0,99}", name):
-        refuse("name", "it becomes a folder; give up to 100 letters, digits, '.', '-' and '_'")
+        refuse("name", "it names a folder; use up to 100 letters, digits, '.', '-' and '_'")
 
     # Goals
     metric, direction = content.get("metric"), content.get("direction")
@@ -140,11 +142,15 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
         refuse("metric", "it is missing; name what fit logs, such as val/acc")
     resolved = DIRECTIONS.get(metric_direction(metric) or "", direction)
     if resolved not in DIRECTIONS.values():
-        refuse("direction", f"it is not known which {metric} is better; set minimize or maximize")
+        refuse(
+            "direction",
+            f"it is not known whether a higher or lower {metric} is better; set minimize or "
+            "maximize",
+        )
     if direction not in (None, resolved):
         refuse(
             "direction",
-            f"{direction} gives the worst {metric}; set {resolved}, or leave direction out",
+            f"{direction} would find the worst {metric}; set {resolved}, or leave direction out",
         )
     for key, least in LEAST.items():
         value = content.get(key)
@@ -161,7 +167,7 @@ def _read(file: Path, content: dict[str, Any], arguments: list[str]) -> Spec:
     space = read_space(content.get("space"))
     settings = content.get("settings") or {}
     if not isinstance(settings, dict):
-        refuse("settings", "it must be YAML paths with their values")
+        refuse("settings", "it must map flags to values; write them as model.width: 32")
     for path in [*space, *settings]:
         if str(path).split(".")[0] in OURS:
             refuse(path, "the sweep sets it for each trial; remove it")

@@ -87,8 +87,8 @@ def open_study(spec: Spec, create: bool = False) -> optuna.Study:
         ]
         if different and create:
             raise UserError(
-                f"{spec.file}: {different[0]}: it is not what the trials of the sweep {spec.name} "
-                "were run with; change it back, give the sweep another name, or delete "
+                f"{spec.file}: {different[0]}: the trials of the sweep {spec.name} were run with "
+                "something else; change it back, give the sweep another name, or delete "
                 f"{spec.folder}"
             )
 

@@ -37,14 +37,14 @@ from litlab.util.team import package, typed
 
 MOST_FAILURES = 3  # of one worker without any success
 DESCRIPTION = """\
-Search the settings of an experiment, described by a sweep file (docs/sweeps.md). Trials are runs
-like any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops the sweep; the same command continues
-it. Arguments after `--` go to every fit.
+Search for good settings of an experiment, as a sweep file describes (docs/sweeps.md). Trials are
+runs like any other, in lightning_logs/sweeps/NAME/. Ctrl-C stops the sweep; the same command
+continues it. Arguments after `--` are added to every fit.
 
   %(prog)s --config configs/sweeps/mine.yaml --workers 2
   %(prog)s --config configs/sweeps/mine.yaml --trials 40      16 more than the file's 24
   %(prog)s --config configs/sweeps/mine.yaml -- --data.dataset folder --data.path DIR
-  %(prog)s --config configs/sweeps/mine.yaml --report         its trials and a page, at any time
+  %(prog)s --config configs/sweeps/mine.yaml --report         the trials so far, and a page
 """
 
 
@@ -64,14 +64,14 @@ def _sweep(arguments: list[str]) -> int:
         "--workers", metavar="N", type=count, help="trials at a time (default: one per GPU, or 1)"
     )
     options.add_argument(
-        "--trials", metavar="N", type=count, help="number of trials, in place of the file's"
+        "--trials", metavar="N", type=count, help="number of trials, instead of the file's"
     )
     hours = partial(amount_of, "hours")
     options.add_argument(
         "--hours", metavar="H", type=hours, help="stop starting trials after H hours"
     )
     options.add_argument(
-        "--report", action="store_true", help="show the trials that there are, and write the page"
+        "--report", action="store_true", help="show the trials so far, and write the page"
     )
     # Which of how many processes this one is: 0/2
     options.add_argument("--worker", help=argparse.SUPPRESS)

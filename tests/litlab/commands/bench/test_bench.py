@@ -51,7 +51,7 @@ def test_a_first_trial_that_takes_too_long(bench, tmp_path):
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ("--resume=last", "bench: it doesn't go together with --resume, --ckpt_path, "),
+        ("--resume=last", "bench: it doesn't work with --resume, --ckpt_path, "),
         ("--minutes=0", "bench: argument --minutes: '0' is not a number of minutes above 0"),
         (
             "--compare=baseline,compil",

@@ -93,5 +93,5 @@ def test_metrics_that_take_no_predictions_are_named():
     metrics = StageMetrics("test", {"iou": JaccardIndex("multiclass", num_classes=3)})
     serving = Rows()
     serving.target = lambda batch: torch.zeros(4, 2, 2, dtype=torch.int64)
-    with pytest.raises(UserError, match=r"can't take \(4, 3\) .* a target of \(4, 2, 2\)"):
+    with pytest.raises(UserError, match=r"\(4, 3\), for targets \(4, 2, 2\)"):
         export_run.test_exported(metrics, [ROWS[:4]], serving, list)

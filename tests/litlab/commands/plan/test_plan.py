@@ -125,9 +125,9 @@ def test_what_changes_a_step():
     [
         (
             lambda: Module(loss=lambda x: x.sum() * len(x.detach().unique())),
-            r"--plan: training_step can't .*_unique2",
+            r"--plan: training_step needs .*_unique2",
         ),
-        (lambda: Module(Recurrent), r"network can't do without .*_pack.*; use --check"),
+        (lambda: Module(Recurrent), r"network needs the values .*_pack.*; use --check"),
         (Manual, "--plan: Manual steps its optimizers itself; use --check"),
     ],
 )

@@ -73,13 +73,13 @@ def test_what_can_not_be_is_one_line_and_writes_nothing(run, zoo, monkeypatch):
     write_text(zoo / "src/examples/toys/data.py", "class BlocksData:\n")
     before = list_contents(zoo)
     for arguments, says in {
-        "my-net": "'my-net' can't be its name; use lower-case letters, digits and _",
+        "my-net": "'my-net' is not a valid name; use lower-case letters, digits and _",
         "class": "class has another meaning",
         "last": "last has another meaning",
-        "exception": "there is a class Exception already",
-        "own_linear": "there is a class OwnLinear already",
-        "blocks": "there is a class BlocksData already",
-        "taken": "configs/taken.yaml is there already",
+        "exception": "a class Exception exists already",
+        "own_linear": "a class OwnLinear exists already",
+        "blocks": "a class BlocksData exists already",
+        "taken": "configs/taken.yaml exists already",
         "mine --like gan": "argument --like: invalid choice: 'gan'",
     }.items():
         done = run("new --like cifar", *arguments.split())

@@ -105,8 +105,8 @@ def check_tests(root: Path, *arguments: str) -> None:
 def test_what_can_not_be_is_one_line_and_changes_nothing(repository):
     before = list_contents(repository)
     for name, says in {
-        "our-studio": "'our-studio' can't be its name",
-        "json": "there is something of the name json already",
+        "our-studio": "'our-studio' is not a valid name",
+        "json": "json exists already",
         "studio": "there are uncommitted changes; commit them first",
     }.items():
         if name == "studio":

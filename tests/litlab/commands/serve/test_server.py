@@ -33,7 +33,7 @@ TEXT = json.dumps({"text": "word1 sun word2"}).encode()
 BAD = {
     "--run nothing": "error: nothing: there is no such run",
     "--run export --timeout nan": "'nan' is not a number of seconds above 0",
-    "--run export --port 70000": "--port: 70000 is none; choose one up to 65535",
+    "--run export --port 70000": "--port: 70000 is not a port; choose one up to 65535",
     "--run export --port TAKEN": "Address already in use",
     "--run export --port 0 --host 0.0.0.0": "set a token in LITLAB_SERVE_TOKEN, or leave --host",
     "--run export --prot 1": "--prot is a setting of a run, and export is an exported model",

@@ -23,14 +23,14 @@ NAMED = """
 def test_a_manifest_may_name_a_serving_alone(exported, named):
     """Of litlab or the team; whoever has made the folder says what it is."""
     manifest = read_json(exported / "manifest.json") | {"serving": named}
-    with pytest.raises(UserError, match=rf"^{exported}/manifest.json: .* no Serving of litlab or"):
+    with pytest.raises(UserError, match=rf"^{exported}/manifest.json: .* not a Serving in litlab"):
         load_serving(exported, manifest)
 
 
 @pytest.mark.parametrize("facts", [{}, {"size": 3}, {"size": [24, 32], "more": 1}, [], None])
 def test_facts_of_another_class_are_refused(exported, facts):
     manifest = read_json(exported / "manifest.json") | {"facts": facts}
-    with pytest.raises(UserError, match=r"its facts are not those of TextServing .*; export the"):
+    with pytest.raises(UserError, match=r"its facts do not fit TextServing .*; export the"):
         load_serving(exported, manifest)
 
 
@@ -47,7 +47,7 @@ TOKENS = """
         (
             "lightning.pytorch.demos.boring_classes.BoringDataModule",
             "--model=lightning.pytorch.demos.boring_classes.BoringModel",
-            "--run: BoringDataModule has no serving(), without which nothing is exported or served",
+            "--run: BoringDataModule has no serving(), which export and serve need",
         ),
     ],
 )

@@ -41,9 +41,15 @@ def read(tmp_path):
     ("content", "words"),
     [
         ({"metrics": "val/acc"}, "metrics: there is no such key; did you mean 'metric'?"),
-        ({"name": "x" * 300}, "name: it becomes a folder"),
-        ({"direction": "minimize"}, "direction: minimize gives the worst val/acc; set maximize"),
-        ({"metric": "val/mine"}, "direction: it is not known which val/mine is better"),
+        ({"name": "x" * 300}, "name: it names a folder"),
+        (
+            {"direction": "minimize"},
+            "minimize would find the worst val/acc; set maximize",
+        ),
+        (
+            {"metric": "val/mine"},
+            "direction: it is not known whether",
+        ),
         ({"seeds": True}, "seeds: True is not valid"),
         ({"sampler": "grid"}, "space.model.optimizer.lr: a grid needs a step"),
         ({"settings": {"seed_everything": 3}}, "seed_everything: the sweep sets it"),

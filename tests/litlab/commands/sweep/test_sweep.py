@@ -33,7 +33,7 @@ def test_to_the_end_and_further(sweep, children):
     sweep.start("--trials", 1).check()
     outcome = sweep.start(seeds=2)
     assert outcome.code == 2
-    assert "tiny.yaml: seeds: it is not what the trials" in outcome.err
+    assert "tiny.yaml: seeds: the trials of the sweep tiny were run with" in outcome.err
     del sweep.content["seeds"]
     folder, victim = sweep.kept, sweep.folder / "victim"
     with sqlite3.connect(folder / "study.db") as database:
