@@ -1,13 +1,17 @@
 """What all DataModules share: the source, and batches."""
 
+from collections import defaultdict
 from functools import partial
 
 import pandas as pd
 import pytest
+import torch
+from lightning.pytorch.demos.boring_classes import BoringModel
 from torch.testing import assert_close
 
 from litlab.data import Augment, ImageData, TextData
-from tests.litlab.data.conftest import Recorder, prepared, refusal
+from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.toys import Numbers, PublicNumbers
 from tests.tiny_files import flip
 
@@ -24,10 +28,23 @@ def make(request, tmp_path):
     return partial(TextData, max_tokens=8, long_texts="crop", **common)
 
 
-def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, make_trainer):
+class Recorder(BoringModel):
+    """Keeps the batches that it is given, by (stage, epoch)."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = defaultdict(list)
+
+    def step(self, batch):
+        self.seen[self.trainer.state.stage.value, self.current_epoch].append(batch)
+        return super().step(torch.ones(1, 32))
+
+
+def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, tmp_path):
     """Whoever prepares them."""
     model, data = Recorder(), make(num_workers=1, persistent_workers=True)
-    trainer = make_trainer(max_epochs=2, num_sanity_val_steps=0)
+    options = {"max_epochs": 2, "num_sanity_val_steps": 0, "use_distributed_sampler": False}
+    trainer = make_trainer(tmp_path, **options)
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     alone = make()  # which nothing was prepared for
@@ -35,7 +52,7 @@ def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, make_trainer
     together = list(zip(alone.batches("train", 0), alone.batches("train", 1), strict=True))
     for epoch in (0, 1):
         assert_same([batches[epoch] for batches in together], model.seen["train", epoch])
-    assert_same(list(alone.batches("val", epoch=1)), model.seen["val", 0])
+    assert_same(list(alone.batches("val", epoch=1)), model.seen["validate", 0])
     assert_same(list(alone.batches("test")), model.seen["test", 2])
     with pytest.raises(AssertionError):
         assert_same(model.seen["train", 0], model.seen["train", 1])

@@ -1,4 +1,4 @@
-"""Small files of series, and a model that keeps its batches."""
+"""Small files of series."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from litlab.data import PublicSeries, SeriesData
-from tests.litlab.data.conftest import Recorder
+from litlab.data import SeriesData
 
 TRAIN = 70  # training rows of the 100 that `make` writes, unless another split is asked for
 
@@ -37,23 +36,15 @@ def long_frame(**rows: int) -> pd.DataFrame:
     return pd.concat(parts).sort_values("date", kind="stable")
 
 
-class SeriesRecorder(Recorder):
-    """Keeps all batches, by (stage, epoch)."""
-
-    def all(self, stage: str, key: str, epoch: int = 0) -> torch.Tensor:
-        return torch.cat([batch[key] for batch in self.seen[stage, epoch]])
+def take(data: SeriesData, split: str) -> dict[str, torch.Tensor]:
+    """All windows of a split."""
+    return data.samples(split)[torch.arange(data.sizes[split])]
 
 
-class Etth1(SeriesData):
-    """A series with a public file."""
-
-    public = PublicSeries(
-        url="https://example.org/ETTh1.csv",
-        name="ETTh1.csv",
-        digest="sha256:0",
-        columns=("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"),
-        ends=(8640, 11520, 14400),
-    )
+def predict(data: SeriesData, source: Any) -> dict[str, torch.Tensor]:
+    data.predict_input = source
+    (batch,) = data.predict_dataloader()
+    return batch
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from litlab.data import SeriesData
 from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.serving import SeriesServing
 from tests.litlab.data.conftest import prepared, refusal, restore, write_and_read
-from tests.litlab.data.series.test_datamodule import predict
+from tests.litlab.data.series.conftest import predict
 
 TOLD = ["weekday", "price", "holiday", "size", "region"]
 SETTINGS = {"series_column": "shop", "targets": ["sales"], "covariates": TOLD, "decimal": ","}

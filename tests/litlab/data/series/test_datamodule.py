@@ -1,19 +1,19 @@
-"""SeriesData as a whole: through a trainer, from a checkpoint, with public and made-up data."""
+"""SeriesData as a whole: windows, from a checkpoint, and public."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from litlab.data import SeriesData
+from litlab.data import PublicSeries, SeriesData
 from tests.litlab.data.conftest import prepared, refusal, restore, write_and_read
 from tests.litlab.data.series.conftest import (
     TRAIN,
-    Etth1,
-    SeriesRecorder,
     frame_of,
     hours,
     long_frame,
+    predict,
+    take,
     wave,
 )
 
@@ -23,26 +23,21 @@ def scale_wave() -> torch.Tensor:
     return torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
 
 
-def test_a_file_through_a_run(tmp_path, make, make_trainer):
+def test_windows_of_a_file(tmp_path, make):
     path = tmp_path / "load.csv"
     frame_of(hours(100)).to_csv(path, sep=";", decimal=",", index=False)
-    data = make(str(path), covariates=["hour"], decimal=",")
-    model, trainer = SeriesRecorder(), make_trainer(max_epochs=2)
-    trainer.fit(model, data)
-    trainer.test(model, data, verbose=False)
+    data = prepared(make(path, covariates=["hour"], decimal=","))
     assert data.description.endswith("62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns")
     assert data.num_covariates == 2  # sine and cosine
     scaled = scale_wave()
     naive_error = (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0)
     torch.testing.assert_close(torch.tensor(data.naive_error), naive_error)
-    assert model.all("val", "start").tolist() == [*range(64, 72)]
-    assert model.all("test", "start", 2).tolist() == [*range(74, 92)]
-    for stage, epoch in (("train", 1), ("val", 0), ("test", 2)):
-        starts = model.all(stage, "start", epoch)
-        windows = torch.cat([model.all(stage, part, epoch) for part in ("past", "future")], dim=1)
-        torch.testing.assert_close(windows, scaled[starts[:, None] + torch.arange(9)])
-        hour = torch.atan2(*model.all(stage, "covariates", epoch)[:, 0].T) * 24 / (2 * torch.pi)
-        assert (hour.round() % 24).equal((starts % 24).float())
+    for split, starts in (("train", range(62)), ("val", range(64, 72)), ("test", range(74, 92))):
+        batch, rows = take(data, split), torch.tensor(starts)[:, None] + torch.arange(9)
+        assert batch["start"].tolist() == [*starts]
+        torch.testing.assert_close(torch.cat([batch["past"], batch["future"]], 1), scaled[rows])
+        hour = torch.atan2(*batch["covariates"].movedim(2, 0)) * 24 / (2 * torch.pi)
+        assert (hour.round() % 24).equal(rows % 24.0)
 
 
 def test_several_series_are_one_data_set(make, said):
@@ -93,19 +88,9 @@ def test_baselines_on_all_test_windows(make):
 # ---- checkpoints and prediction
 
 
-def predict(data, source) -> dict[str, torch.Tensor]:
-    data.predict_input = source
-    (batch,) = data.predict_dataloader()
-    return batch
-
-
-def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tmp_path):
-    data, checkpoint = make(covariates=["hour"], val_fraction=0.2), tmp_path / "model.ckpt"
-    trainer = make_trainer()
-    trainer.fit(SeriesRecorder(), data)
-    trainer.save_checkpoint(checkpoint)
-    again = SeriesData.load_from_checkpoint(checkpoint, path="gone.csv", weights_only=True)
-    other = make(covariates=["hour"], val_fraction=0.2, horizon=2)
+def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, tmp_path):
+    data, other = (make(covariates=["hour"], horizon=horizon) for horizon in (3, 2))
+    again = restore(data)
     other.load_state_dict(data.state_dict())
     assert "the checkpoint was trained with horizon 3" in refusal(prepared, other)
     # More columns, in another order; seven rows, the last six are what counts.
@@ -201,11 +186,12 @@ def test_hours_with_and_without_offsets(make, training, new):
 # ---- made-up and public data
 
 
+class Etth1(SeriesData):
+    public = PublicSeries("", "ETTh1.csv", "", ("load", "heat"), (8640, 11520, 14400))
+
+
 def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):
-    frame = frame_of(
-        hours(14_500, "2016-07-01"), **dict.fromkeys(Etth1.public.columns, np.arange(14_500) % 7)
-    )
-    frame.to_csv(tmp_path / "ETTh1.csv", index=False)
+    frame_of(hours(14_500, "2016-07-01")).to_csv(tmp_path / "ETTh1.csv", index=False)
     monkeypatch.setattr("litlab.data.public.PublicFile.download", lambda self, root: None)
-    data = prepared(Etth1(path=str(tmp_path), horizon=720))
+    data = prepared(Etth1(path=tmp_path, horizon=720))
     assert (data.sizes, data.metadata.season) == ({"train": 7585, "val": 2161, "test": 2161}, 24)

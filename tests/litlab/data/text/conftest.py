@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from tokenizers import Tokenizer
 
-from litlab.data import TextData, generated
-from tests.litlab.data.conftest import Recorder
+from litlab.data import TextData
 
 WORDS = [f"w{number}" for number in range(30)]
 
@@ -52,19 +50,6 @@ def make_data(tmp_path: Path, reviews: Path) -> Callable[..., TextData]:
     return make
 
 
-class TextRecorder(Recorder):
-    """Keeps the batches; its predictions tell texts apart by their length."""
-
-    def predict_step(self, batch, index):
-        self._keep("predict", batch)
-        share = (batch["ids"] != 0).sum(1) / 100
-        return torch.stack((share, 1 - share), dim=1)
-
-    def ids(self, stage: str, epoch: int = 0) -> list[list[int]]:
-        """The texts in the order in which they came, without padding."""
-        return [row for batch in self.inputs(stage, epoch) for row in strip(batch)]
-
-
 def strip(inputs) -> list[list[int]]:
     """The texts of a batch without padding."""
     return [[i for i in row if i] for row in inputs["ids"].tolist()]
@@ -81,8 +66,3 @@ def all_texts(data: TextData) -> dict[str, list[str]]:
         split: [data.text(split, number) for number in range(size)]
         for split, size in data.sizes.items()
     }
-
-
-@pytest.fixture
-def few_generated(monkeypatch):
-    monkeypatch.setattr(generated, "TEXTS", {"train": 40, "test": 8})

@@ -1,4 +1,4 @@
-"""TextData as a whole: through a trainer, as a run uses it."""
+"""TextData as a whole: batches, the cache, and what a checkpoint carries."""
 
 import os
 
@@ -6,37 +6,24 @@ import pandas as pd
 import pytest
 import torch
 
-from tests.litlab.data.conftest import prepared, refusal, write_and_read
-from tests.litlab.data.text.conftest import (
-    TextRecorder,
-    all_texts,
-    decode,
-    make_rows,
-    strip,
-    write_csv,
-)
+from tests.litlab.data.conftest import prepared, refusal, restore, write_and_read
+from tests.litlab.data.text.conftest import all_texts, decode, make_rows, strip, write_csv
 
 
-def test_a_file_through_a_run(make_data, make_trainer, reviews):
-    data, model = make_data(), TextRecorder()
-    trainer = make_trainer(max_epochs=2)
-    trainer.fit(model, data)
+def test_batches_of_a_file(make_data):
+    data = prepared(make_data())
     assert "80 train / 10 val / 10 test texts of up to 256 tokens, 2 classes" in data.description
-    for inputs, _ in model.seen["train", 0]:
-        padding = inputs["ids"] == 0
-        assert len(padding) == 8
-        assert not padding.all(0).any()  # the longest text has none
-        assert (padding.int().diff(dim=1) >= 0).all()  # padding comes last
-    for inputs, labels in [*model.seen["val", 0], *model.seen["train", 0]]:
-        assert ["good" in decode(data, ids) for ids in strip(inputs)] == (labels == 1).tolist()
-
-    trainer.test(model, data, verbose=False)
-    # As callbacks ask for them
-    numbers = torch.cat([data.sample_index("test", batch) for batch in (0, 1)]).tolist()
-    for number, ids in zip(numbers, model.ids("test", 2), strict=True):
-        # The first is unknown
-        assert decode(data, ids)[1:] == data.text("test", number).split()[1:]
-    assert sorted(numbers) == list(range(10)) != numbers
+    for split, texts in all_texts(data).items():
+        for place, (inputs, labels) in enumerate(data.batches(split)):
+            padding = inputs["ids"] == 0
+            assert not padding.all(0).any()  # the longest text has none
+            assert (padding.int().diff(dim=1) >= 0).all()  # padding comes last
+            words = [decode(data, ids) for ids in strip(inputs)]
+            assert ["good" in text for text in words] == (labels == 1).tolist()
+            if split != "train":
+                # As callbacks ask for them; the first word is unknown
+                numbers = data.sample_index(split, place).tolist()
+                assert [text[1:] for text in words] == [texts[n].split()[1:] for n in numbers]
     assert data.baselines()["TF-IDF + linear SVM"]["test/acc"] > 0.7
 
 
@@ -106,43 +93,38 @@ def test_a_test_file_is_no_part_of_folds_and_has_no_copies_of_training_texts(
 # ---- the checkpoint, and prediction
 
 
-@pytest.fixture
-def trained(make_data, make_trainer, tmp_path):
-    """The data of a checkpoint, the model and the file."""
-    data, model, trainer = make_data(max_tokens=8, vocab_size=60), TextRecorder(), make_trainer()
-    trainer.fit(model, data)
-    trainer.save_checkpoint(tmp_path / "model.ckpt")
-    trainer.test(model, data, verbose=False)
-    return data, model, tmp_path / "model.ckpt"
-
-
-def test_a_checkpoint_carries_what_raw_texts_need(trained, make_data, make_trainer, tmp_path):
+def test_a_checkpoint_carries_what_raw_texts_need(make_data, tmp_path):
     """Elsewhere, without the training texts at hand: the texts of the test split, in order."""
-    data, model, file = trained
-    texts = [data.text("test", number) for number in range(10)]
-    (tmp_path / "in.txt").write_text("\n".join(texts), encoding="utf-8")
-    other = make_data(path=str(tmp_path / "gone.csv"), batch_size=3)
-    other.predict_input = str(tmp_path / "in.txt")
-    outputs = make_trainer().predict(model, other, ckpt_path=file, weights_only=True)
-    assert sorted(model.ids("predict")) == sorted(model.ids("test", 1))
+    data = make_data(max_tokens=8, vocab_size=60)
+    other, file = restore(data, batch_size=3), tmp_path / "in.txt"
+    texts = all_texts(data)["test"]
+    file.write_text("\n".join(texts), encoding="utf-8")
+    other.predict_input = str(file)
+    batches = list(other.predict_dataloader())
+    ids, expected = (
+        sorted(text for batch in some for text in strip(batch))
+        for some in (batches, [inputs for inputs, _ in data.batches("test")])
+    )
+    assert ids == expected
 
-    rows = write_and_read(other, *outputs)
+    shares = [(batch["ids"] != 0).sum(1) / 100 for batch in batches]
+    rows = write_and_read(other, *(torch.stack([share, 1 - share], 1) for share in shares))
     assert rows["row"].tolist() == [*map(str, range(1, 11))]
     assert rows["text"].tolist() == [text[:80] for text in texts]
     lengths = [min(8, len(text.split())) for text in texts]
     assert (100 * rows["bad"].astype(float)).tolist() == pytest.approx(lengths)
     assert set(rows["prediction"]) == {"good"}
-    (tmp_path / "in.txt").write_text(" \n")
-    assert "in.txt has no texts; write" in refusal(other.open_input, str(tmp_path / "in.txt"))
+    file.write_text(" \n")
+    assert "in.txt has no texts; write" in refusal(other.open_input, str(file))
 
 
-def test_settings_and_tokens_of_the_checkpoint_win(trained, make_data, make_trainer, tmp_path):
-    data, model, file = trained
+def test_settings_and_tokens_of_the_checkpoint_win(make_data, tmp_path):
+    data = prepared(make_data(max_tokens=8, vocab_size=60))
     rows = [[f"new {text}", label] for text, label in make_rows(60, seed=2)]
-    write_csv(tmp_path / "new.csv", rows)
-    new = make_data(path=str(tmp_path / "new.csv"), test_fraction=0.5, max_tokens=5)
-    make_trainer().test(model, new, ckpt_path=file, weights_only=True, verbose=False)
-    assert max(map(len, model.ids("test", model.current_epoch))) == new.max_tokens == 8
-    inputs, labels = model.seen["test", model.current_epoch][0]
+    path = write_csv(tmp_path / "new.csv", rows)
+    new = make_data(path=str(path), test_fraction=0.5, max_tokens=5)
+    new.load_state_dict(data.state_dict())
+    inputs, labels = next(new.batches("test"))
+    assert inputs["ids"].shape[1] == new.max_tokens == 8
     for ids, label in zip(strip(inputs), labels.tolist(), strict=True):
         assert decode(data, ids[:3]) == ["[UNK]", "[UNK]", ("bad", "good")[label]]

@@ -4,7 +4,7 @@ import hashlib
 
 import pandas as pd
 
-from litlab.data import PublicFile, PublicTexts, TextData
+from litlab.data import PublicFile, PublicTexts, TextData, generated
 from tests.litlab.data.conftest import a_rank, prepared, refusal
 
 CONTENT = "".join(
@@ -22,8 +22,9 @@ class NewsData(TextData):
 
 
 def test_a_file_that_is_there_is_used_and_made_up_texts_take_its_place(
-    tmp_path, few_generated, capsys
+    tmp_path, monkeypatch, capsys
 ):
+    monkeypatch.setattr(generated, "TEXTS", {"train": 40, "test": 8})
     settings = {"path": str(tmp_path), "cache_dir": str(tmp_path / "cache")}
     file = tmp_path / "news.csv"
     file.write_bytes(CONTENT)
