@@ -3,16 +3,14 @@
 from collections import defaultdict
 from functools import partial
 
-import pandas as pd
 import pytest
 import torch
 from lightning.pytorch.demos.boring_classes import BoringModel
 from torch.testing import assert_close
 
-from litlab.data import Augment, ImageData, TextData
+from litlab.data import Augment, ImageData, PublicImages, TextData
 from tests.litlab.callbacks.tiny import make_trainer
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.toys import Numbers, PublicNumbers
 from tests.tiny_files import flip
 
 assert_same = partial(assert_close, rtol=0, atol=0)
@@ -74,39 +72,29 @@ def test_a_damaged_cache_is_prepared_again(make, said, place):
     assert_same(list(prepared(make()).batches("val")), whole)
 
 
-class Public(Numbers):
-    public = PublicNumbers()
+class Public(ImageData):
+    public = PublicImages("pets", "Pets", ("pets.zip",), ("a", "b"), (3, 8, 6))
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "dataset"),
+    ("kind", "path", "dataset"),
     [
-        (Numbers, {"path": "{root}"}, "folder"),
-        (Numbers, {"path": "{root}/photos.csv"}, "folder"),  # whatever its name
-        (Numbers, {"path": "{root}/a.parquet"}, "csv"),
-        (Numbers, {"path": pd.DataFrame({"a": [1]})}, "csv"),
-        (Numbers, {"dataset": "generated"}, "generated"),
-        (Public, {}, None),
-        (Public, {"path": "{root}/elsewhere"}, None),
-        (Public, {"path": "{root}"}, "folder"),
+        (ImageData, "", "folder"),
+        (ImageData, "photos.csv", "folder"),  # whatever its name
+        (ImageData, "a.parquet", "csv"),
+        (Public, "elsewhere", None),
+        (Public, "", "folder"),
     ],
 )
-def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
+def test_a_path_tells_what_is_read(tmp_path, kind, path, dataset):
     for folder in ("train", "photos.csv"):
         (tmp_path / folder).mkdir()
-    if isinstance(settings.get("path"), str):
-        settings = {**settings, "path": settings["path"].format(root=tmp_path)}
-    data = kind(**settings)
-    assert (data.dataset, data.generated) == (dataset, dataset == "generated")
+    assert kind(path=tmp_path / path).dataset == dataset
 
 
-@pytest.mark.parametrize(
-    ("dataset", "path", "message"),
-    [
-        ("generated", "x.csv", "data.path: data.dataset is generated, which reads no file"),
-        ("csv", None, "data.path: it is not set"),
-        (None, None, "data.dataset: it is not set; use --data.dataset csv --data.path FILE"),
-    ],
-)
-def test_sources_that_make_no_sense(dataset, path, message):
-    assert refusal(Numbers().choose_source, dataset, path).startswith(message)
+def test_a_source_is_needed():
+    for dataset, message in (
+        ("csv", "data.path: it is not set"),
+        (None, "data.dataset: it is not set; use --data.dataset csv --data.path FILE"),
+    ):
+        assert refusal(TextData, dataset).startswith(message)

@@ -57,7 +57,6 @@ def make(tmp_path: Path) -> Callable[..., ImageData]:
     """Makes a DataModule with a cache of its own."""
 
     def make(path=None, kind=ImageData, **settings) -> ImageData:
-        path = str(path) if isinstance(path, Path) else path
         return kind(
             path=path, **{"batch_size": 4, "cache_dir": str(tmp_path / "cache"), **settings}
         )

@@ -106,7 +106,6 @@ def test_new_images_have_the_shape_that_training_would_take(make, pets, tmp_path
 @pytest.mark.parametrize(
     ("settings", "columns", "first", "output", "answer"),
     [
-        ({}, {"label": ["b", "a"] * 10}, 1, [1.0, 0.0], {"prediction": "a", "b": "0.0"}),
         (
             {"target": ["x", "y"]},
             {"x": range(20), "y": np.arange(20) / 8},

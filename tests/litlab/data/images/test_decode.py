@@ -37,7 +37,7 @@ def test_transparency_is_laid_on_white_and_palettes_and_cmyk_become_colours(tmp_
         np.testing.assert_allclose(found.astype(int), colour, rtol=0, atol=1)
 
 
-@pytest.mark.parametrize("kind", ["jpg", "tif", "png", "webp", "avif"])
+@pytest.mark.parametrize("kind", ["jpg", "tif", "png"])
 @pytest.mark.parametrize(
     ("orientation", "size", "white"),
     [
@@ -113,18 +113,16 @@ def test_formats_with_16_bits_of_their_own(tmp_path, kind, top):
     np.testing.assert_allclose(decoded(path)[0], values * 255 / top, atol=1)
 
 
-def test_colours_are_normalised_by_as_many_as_there_are(tmp_path):
-    """One image with colours is enough."""
+def test_one_image_with_colours_is_enough(tmp_path):
     files = [tmp_path / f"{number}.png" for number in range(8)]
     for number, file in enumerate(files):
         write_image(file, mode="RGB" if number == 5 else "L")
     assert [open_files(some).image_shape for some in (files, files[:5])] == [(3, 8, 6), (1, 8, 6)]
-    message = refusal(open_files, files[:5], normalize=[[0.5] * 3, [0.2] * 3])
-    assert message.startswith("data.normalize: it has means and deviations of 3 channels, and ")
 
 
-@pytest.mark.parametrize("cache", ["decoded", "none"])
-@pytest.mark.parametrize(("odd", "mode"), [([131], "P"), ([1, 131, 247], "RGB")])
+@pytest.mark.parametrize(
+    ("cache", "odd", "mode"), [("decoded", [131], "P"), ("none", [1, 131, 247], "RGB")]
+)
 def test_colours_that_were_not_looked_at(tmp_path, make, cache, odd, mode):
     """Among 250 grey images: never grey without a word."""
     for number in range(250):

@@ -33,7 +33,8 @@ def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, m
     assert "what is no image is left out: 3 files, 2 *.raw, 1 *.txt" in said[0]
 
 
-def test_all_that_is_wrong_is_told_at_once(make, pets):
+@pytest.mark.parametrize("cache", ["decoded", "none"])
+def test_all_that_is_wrong_is_told_at_once_or_left_out(make, pets, said, cache):
     cats = pets / "train/cat"
     (cats / "03.png").write_bytes((cats / "03.png").read_bytes()[:60])
     (cats / "04.png").write_bytes(b"rubbish")
@@ -43,6 +44,10 @@ def test_all_that_is_wrong_is_told_at_once(make, pets):
     message = refusal(prepared, make(pets, mode="RGB"))
     for part in ("5 of 38 images can't be used", "03.png (", "04.png (not an im", " and 2 more"):
         assert part in message
+    data = prepared(make(pets, mode="RGB", cache=cache, bad_rows="drop"))
+    assert sum(data.sizes.values()) == 33
+    assert len(list(data.batches("train"))) == 6
+    assert ["5 of 38 images can't be used" in line for line in said].count(True) == 1
 
 
 def test_changes_of_equal_size_and_date_are_seen(pets, make):
@@ -56,32 +61,12 @@ def test_changes_of_equal_size_and_date_are_seen(pets, make):
     assert take(prepared(make(pets, image_size=(4, 4))), "test").shape == (3, 4, 4)
 
 
-@pytest.mark.parametrize(
-    ("count", "find_size", "line"),
-    [
-        (30, lambda number: (8 + number % 2, 6), "the images are of 2 sizes, as "),
-        # Not all are looked at
-        (250, lambda number: (9, 9) if number in (3, 41) else (8, 6), "2 of 250 images are not of"),
-    ],
-)
-def test_photos_of_other_sizes(make, tmp_path, count, find_size, line):
-    write_images(tmp_path / "train", count, size=find_size)
-    assert refusal(prepared, make(tmp_path)).startswith(f"data.image_size: {line}")
-    dropping = make(tmp_path, bad_rows="drop")
-    if count > 100:
-        assert sum(prepared(dropping).sizes.values()) == count - 2
-    else:
-        assert line in refusal(prepared, dropping)
-
-
-@pytest.mark.parametrize("cache", ["decoded", "none"])
-def test_bad_images_are_dropped_however_they_are_read(make, pets, said, cache):
-    for number in (3, 4):
-        (pets / f"train/cat/{number:02}.png").write_bytes(b"rubbish")
-    data = prepared(make(pets, cache=cache, bad_rows="drop"))
-    assert sum(data.sizes.values()) == 34
-    assert len(list(data.batches("train"))) == 6
-    assert ["2 of 36 images can't be used" in line for line in said].count(True) == 1
+def test_some_of_another_size_are_named_or_left_out(make, tmp_path):
+    """Also where not all are looked at."""
+    write_images(tmp_path / "train", 250, size=lambda number: (8, 8 if number in (3, 41) else 6))
+    line = "data.image_size: 2 of 250 images are not of"
+    assert refusal(prepared, make(tmp_path)).startswith(line)
+    assert sum(prepared(make(tmp_path, bad_rows="drop")).sizes.values()) == 248
 
 
 class PublicPets(ImageData):
@@ -154,24 +139,9 @@ def test_other_columns_splits_and_corrected_labels(make, table):
     assert prepared(make(path, **options)).labels("test").tolist() == [0, 0, 1, 0, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("text", "settings", "message"),
-    [
-        (
-            f"file,label\n{ROWS[0]}\nimages/2.png,\n{ROWS[3]}\n,cat\n",
-            {},
-            "{path}: 2 of 4 rows can't be used: row 5 ('file' is missing), row 3 (",
-        ),
-        (f"file,label\n{ROWS[0]}\n{ROWS[2]}\n{ROWS[4]}\n", {}, "{path}: all training samples are"),
-        (
-            "file\na.png\n",
-            {},
-            "{path}: there is no column 'label', only 'file'; correct it, or set",
-        ),
-        ("", {"path": "gone", "dataset": "folder"}, "data.path: there is no folder gone; name one"),
-    ],
-)
-def test_what_is_refused(make, table, text, settings, message):
-    path = table(text)
-    line = refusal(lambda: prepared(make(**{"path": path, **settings})))
-    assert line.startswith(message.format(path=path))
+def test_what_is_not_there_is_named(make, table):
+    path = table(f"file,label\n{ROWS[0]}\nimages/2.png,\n{ROWS[3]}\n,cat\n")
+    line = f"{path}: 2 of 4 rows can't be used: row 5 ('file' is missing), row 3 ("
+    assert refusal(prepared, make(path)).startswith(line)
+    line = "data.path: there is no folder gone; name one"
+    assert refusal(make("gone", dataset="folder").survey).startswith(line)

@@ -42,13 +42,11 @@ def open_source(photos, make, tmp_path):
 
     def open_it(kind, **settings):
         settings |= {"image_size": (8, 6), "cache": "none"}
-        folder = tmp_path / "shards"
-        if kind == "files":
-            return make(photos, **settings)
-        if not folder.exists():
+        files, folder = make(photos, **settings), tmp_path / "shards"
+        if kind == "shards" and not folder.exists():
             folder.mkdir()
-            write_shards(prepared(open_it("files")), folder, 2000)
-        return make(folder, **settings)
+            write_shards(prepared(files), folder, 2000)
+        return files if kind == "files" else make(folder, **settings)
 
     return open_it
 
