@@ -11,7 +11,7 @@ from litlab.data import SeriesData
 from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.serving import SeriesServing
 from tests.litlab.data.conftest import prepared, refusal, restore, write_and_read
-from tests.litlab.data.series.conftest import predict
+from tests.litlab.data.series.conftest import frame_of, predict
 
 TOLD = ["weekday", "price", "holiday", "size", "region"]
 SETTINGS = {"series_column": "shop", "targets": ["sales"], "covariates": TOLD, "decimal": ","}
@@ -92,38 +92,24 @@ def test_the_future_comes_from_rows_without_a_target(later):
     assert table["sales"].astype(float).iloc[0] == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda frame: frame[:-1], "--input: 'price' of 2024-03-03 00:00:00 is missing in s7; "),
-        (lambda frame: frame[:-3], "--input: 'price' of 2024-03-01 00:00:00 is missing in s7; "),
-        (
-            lambda frame: frame.assign(price=[*frame["price"][:-2], None, 3.0]),
-            "--input: 'price' of 2024-03-02 00:00:00 is missing in s7; give it for the 3 rows",
-        ),
-        (lambda frame: frame.drop(columns="region"), "--input: there is no column 'region', only"),
-        (lambda frame: frame.assign(price="soon"), "--input: 63 of 63 rows can't be used"),
-        (
-            lambda frame: frame[::7],
-            "--input: 56% of the times of 's7' are off the step of D",
-        ),
-    ],
-)
-def test_what_is_missing_is_named(later, change, message):
-    assert refusal(predict, later, change(make_future())).startswith(message)
+def test_what_is_missing_is_named(later):
+    frame, lacking = make_future(), "--input: 'price' of 2024-03-02 00:00:00 is missing in s7; "
+    for wrong, message in (
+        (frame[:-2], lacking),
+        (frame.assign(price=[*frame["price"][:-2], None, 3.0]), lacking + "give it for the 3 rows"),
+        (frame.drop(columns="region"), "--input: there is no column 'region', only"),
+        (frame.assign(price="soon"), "--input: 63 of 63 rows can't be used"),
+        (frame[::7], "--input: 56% of the times of 's7' are off the step of D"),
+    ):
+        assert refusal(predict, later, wrong).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("sales", "data.covariates, data.targets: sales is named twice"),
-        ("date", "data.covariates, data.targets: date is named twice"),
-        ("prize", "data.path: there is no column 'prize', only 'date', 'shop', 'sales', 'price'"),
-    ],
-)
-def test_covariates_that_are_none(make, name, message):
-    options = SETTINGS | {"covariates": [name]}
-    assert message in refusal(lambda: prepared(make(make_shops(), **options)))
+def test_covariates_that_are_none(make):
+    for name in ("sales", "date"):
+        line = f"data.covariates, data.targets: {name} is named twice"
+        assert line in refusal(make, **SETTINGS | {"covariates": [name]})
+    line = "data.path: there is no column 'prize', only 'date', 'shop', 'sales', 'price'"
+    assert line in refusal(prepared, make(make_shops(), **SETTINGS | {"covariates": ["prize"]}))
 
 
 def test_rows_behind_the_last_target_are_not_trained_on(make, shops, said):
@@ -186,10 +172,9 @@ def test_requests(later):
     assert "needs 6 rows with a target, and s7 has 5" in refusal(serving.read, rows[:5])
 
 
-@pytest.mark.parametrize("form", [None, "%d/%m/%Y %H:%M", "%Y-%m-%d %H:%M%z"])
-def test_the_example_is_written_as_the_training_file(make, form):
-    times = pd.date_range("2024-01-01", periods=100, freq="h", tz="UTC")
-    texts = times.strftime(form or "%Y-%m-%d %H:%M").tolist()
-    data = prepared(make(pd.DataFrame({"date": texts, "load": range(100)}), time_format=form))
+def test_the_example_is_written_as_the_training_file(make):
+    form = "%d/%m/%Y %H:%M%z"
+    times = pd.date_range("2024-01-01", periods=100, freq="h", tz="UTC").strftime(form)
+    data = prepared(make(frame_of(times), time_format=form))
     serving = SeriesServing.load(data.serving().facts(), {})
-    assert serving.read(serving.sample_request()).inputs[0].shape == (1, 6, 1)
+    assert serving.read(serving.sample_request()).inputs[0].shape == (1, 6, 2)
