@@ -37,7 +37,7 @@ def share(make, size, batch_size, world_size=1, epoch=0, **options):
 
 
 def join(ranks):
-    return torch.cat(sum(ranks, []))
+    return torch.cat([batch for rank in ranks for batch in rank])
 
 
 def count(ranks):
