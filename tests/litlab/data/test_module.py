@@ -57,7 +57,7 @@ def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, tmp_path):
     assert next(alone.batches("val", device="meta"))[1].is_meta
 
 
-@pytest.mark.parametrize("place", [0, 0.5, 1])
+@pytest.mark.parametrize("place", [0, 0.5])
 def test_a_damaged_cache_is_prepared_again(make, said, place):
     whole = list(prepared(make()).batches("val"))
     folder = make().cache_folder()

@@ -13,26 +13,26 @@ from litlab.data.series.serving import SeriesServing
 from tests.litlab.data.conftest import prepared, refusal, restore, write_and_read
 from tests.litlab.data.series.conftest import frame_of, predict
 
-TOLD = ["weekday", "price", "holiday", "size", "region"]
-SETTINGS = {"series_column": "shop", "targets": ["sales"], "covariates": TOLD, "decimal": ","}
+SETTINGS = {
+    "series_column": "shop", "targets": ["sales"], "decimal": ",",
+    "covariates": ["weekday", "price", "holiday", "size", "region"],
+}  # fmt: skip
 
 
 def make_shops(days: int = 60) -> pd.DataFrame:
     """Days of each shop: price and holidays change with the day, size and region do not."""
-    draw, parts = np.random.default_rng(0), []
-    for shop in range(20):
-        price = draw.integers(100, 900, days) / 100
-        columns = {
-            "date": pd.date_range("2024-01-01", periods=days).astype(str),
-            "shop": f"s{shop}",
-            "sales": 1e9 + 10 * (shop % 3) - 8 * price,
-            "price": price,
-            "holiday": np.where(np.arange(days) % 7 == 0, "yes", ""),
-            "size": shop % 3,
-            "region": ["north", "south"][shop % 2],
-        }
-        parts.append(pd.DataFrame(columns))
-    return pd.concat(parts, ignore_index=True)
+    shop, day = np.divmod(np.arange(20 * days), days)
+    price = np.random.default_rng(0).integers(100, 900, 20 * days) / 100
+    columns = {
+        "date": (pd.Timestamp("2024-01-01") + pd.to_timedelta(day, "D")).astype(str),
+        "shop": [f"s{number}" for number in shop],
+        "sales": 1e9 + 10 * (shop % 3) - 8 * price,
+        "price": price,
+        "holiday": np.where(day % 7, "", "yes"),
+        "size": shop % 3,
+        "region": np.where(shop % 2, "south", "north"),
+    }
+    return pd.DataFrame(columns)
 
 
 @pytest.fixture

@@ -68,7 +68,6 @@ SCALE = "nothing can be learned from column 'load', which"
         (11, range(11), "no window fits into 8 train rows"),
         (20, range(20), "no window fits into 2 val rows"),
         (30, [0.0, 1e300, 1.0] * 10, SCALE),
-        (30, 0.1, SCALE),
         (30, 1000.1, SCALE),
         (9, "a", "there is no column of numbers besides that of the times; add one"),
         (1, 2, "one time makes no series"),

@@ -47,7 +47,7 @@ def test_inputs_are_measured_on_the_training_rows(make):
 
 def test_types_of_columns(make):
     """Categories are the same texts in any file, with and without missing ones; times are not
-    numbers.
+    numbers. Groups are no input.
     """
     frame = make_houses().assign(zip=[50001, 50002, None, 50001] * 25, garden=[True, False] * 50)
     frame["level"] = pd.Categorical([0, 1] * 50)
@@ -60,7 +60,8 @@ def test_types_of_columns(make):
     # Nor are `2019_20`, which was read as 201920, and `<=3cm`, a broken number whose advice asked
     # for other columns.
     cells = {"season": ["2019_20", "1_1"] * 50, "width": ["<=3cm", ">3cm", "4", "4"] * 25}
-    facts = make(make_houses().assign(**cells, floor=[5, None] * 50), categories=["age"]).facts
+    frame = make_houses().assign(**cells, floor=[5, None] * 50, owner=np.arange(100) // 2)
+    facts = make(frame, categories=["age"], group_column="owner").facts
     assert list(facts.categories) == ["age", "city", "kind", "season", "width", "floor"]
     assert set(facts.categories["season"]) == {"2019_20", "1_1"}
     assert (facts.numbers, facts.categories["floor"]) == (["size"], ["5"])
@@ -108,26 +109,3 @@ def test_classes(make):
     _, target = data.samples("train")[torch.arange(70)]
     assert [data.class_names[number] for number in target] == data.table["train"]["kind"].tolist()
     assert [(data.labels(split) == 0).sum() for split in data.sizes] == [14, 2, 4]
-
-
-@pytest.mark.parametrize("fold", [None, "1/4"])
-@pytest.mark.parametrize(
-    ("setting", "unit"),
-    [
-        ("group_column", np.arange(100) ** 2 % 23),
-        ("time_column", pd.date_range("2024-01-28", periods=100).strftime("%d/%m/%Y")),
-        ("split_column", np.repeat(["train", "test"], [70, 30])),
-    ],
-)
-def test_columns_that_split(make, fold, setting, unit):
-    options = {setting: "unit", "fold": fold, "time_format": "%d/%m/%Y"}
-    data = make(make_houses().assign(unit=unit), **options)
-    assert list(data.facts.categories) == ["city", "kind"]
-    train, val, test = (rows.index - 2 for rows in data.table.values())
-    if setting == "group_column":
-        assert sum(len({*unit[rows]}) for rows in (train, val, test)) == len({*unit})
-    elif setting == "split_column":
-        assert {*unit[train], *unit[val]} == {"train"}
-        assert {*unit[test]} == {"train" if fold else "test"}
-    else:
-        assert train.max() < val.min() <= val.max() < test.min()
