@@ -26,9 +26,8 @@ def scale_wave() -> torch.Tensor:
 def test_windows_of_a_file(tmp_path, make):
     path = tmp_path / "load.csv"
     frame_of(hours(100)).to_csv(path, sep=";", decimal=",", index=False)
-    data = prepared(make(path, covariates=["hour"], decimal=","))
+    data = prepared(make(path, decimal=","))
     assert data.description.endswith("62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns")
-    assert data.num_covariates == 2  # sine and cosine
     scaled = scale_wave()
     naive_error = (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0)
     torch.testing.assert_close(torch.tensor(data.naive_error), naive_error)
@@ -36,8 +35,6 @@ def test_windows_of_a_file(tmp_path, make):
         batch, rows = take(data, split), torch.tensor(starts)[:, None] + torch.arange(9)
         assert batch["start"].tolist() == [*starts]
         torch.testing.assert_close(torch.cat([batch["past"], batch["future"]], 1), scaled[rows])
-        hour = torch.atan2(*batch["covariates"].movedim(2, 0)) * 24 / (2 * torch.pi)
-        assert (hour.round() % 24).equal(rows % 24.0)
 
 
 def test_several_series_are_one_data_set(make, said):
