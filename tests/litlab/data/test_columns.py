@@ -96,11 +96,9 @@ def test_numbers_with_units_are_named(cell):
 @pytest.mark.parametrize(
     ("columns", "names"),
     [
-        ({"a": ["49.194", "1.129"]}, "'a'"),
         ({"a": ["49.194", "7"], "b": ["x", "y"], "c": ["1.000", "2.000"]}, "'a', 'c'"),
         ({"a": ["49.194", "1.129"], "b": ["0.5", "2"]}, None),  # where it is the decimal sign
         ({"a": ["0.194", "1.129"]}, None),
-        ({"a": [49.194, 1.129]}, None),
     ],
 )
 def test_points_that_may_stand_between_thousands_are_said_once_a_file(said, columns, names):

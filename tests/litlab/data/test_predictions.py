@@ -1,5 +1,6 @@
 """Files of predictions: by the end of their name, whole or not at all."""
 
+import pandas as pd
 import pytest
 import torch
 
@@ -10,12 +11,12 @@ from tests.litlab.data.conftest import refusal
 
 @pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 13), (torch.float64, 18)])
 def test_all_digits_are_written_and_no_others(tmp_path, dtype, most):
-    numbers = [1000000003.25, 0.1, 1 / 3, 123456789.123456, 1e-12]
-    outputs, path = torch.tensor(numbers, dtype=dtype)[:, None], tmp_path / "o.csv"
-    write_outputs(path, {"row": [*range(5)]}, Numbers(["a"], [0.0], [1.0]), outputs)
-    texts = [line.partition(",")[2] for line in path.read_text().splitlines()[1:]]
-    assert torch.tensor([*map(float, texts)], dtype=dtype).equal(outputs[:, 0])
-    assert max(map(len, texts)) <= most
+    numbers = torch.tensor([1000000003.25, 0.1, 1 / 3, 123456789.123456, 1e-12], dtype=dtype)
+    path, target = tmp_path / "o.csv", Numbers(["a"], [0.0], [1.0])
+    write_outputs(path, {"row": [*range(5)]}, target, numbers[:, None])
+    texts = pd.read_csv(path, dtype=str)["predicted_a"]
+    assert torch.tensor([*map(float, texts)], dtype=dtype).equal(numbers)
+    assert texts.str.len().max() <= most
 
 
 def test_what_is_not_finite_or_of_other_classes_is_not_written(tmp_path):

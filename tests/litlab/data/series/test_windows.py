@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.series.conftest import frame_of, hours, long_frame
+from tests.litlab.data.series.conftest import frame_of, hours, long_frame, take
 
 
 @pytest.mark.parametrize("zone", ["", "+02:00"])
@@ -73,8 +73,8 @@ def test_the_ridge_of_several_series_is_that_of_their_windows_together(make, val
     """With the penalty of the least error on the validation windows."""
     options = {"series_column": "place", "context_length": 5, "val_fraction": val_fraction}
     data, pairs = prepared(make(long_frame(b=100, a=80), **options)), {}
-    for split, count in data.sizes.items():
-        batch = data.samples(split)[torch.arange(count)]
+    for split in data.sizes:
+        batch = take(data, split)
         past, future = (batch[part].mT.flatten(0, 1).double() for part in ("past", "future"))
         pairs[split] = past - past.mean(1, keepdim=True), future - past.mean(1, keepdim=True)
     past, future = pairs["train"]
