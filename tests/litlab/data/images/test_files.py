@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -106,41 +107,30 @@ def test_heic_names_its_package(make, pets, monkeypatch, brand):
 
 # ---- tables
 
-ROWS = [f"images/{i}.png,{'cat' if i % 2 else 'dog'}" for i in range(20)]
 
-
-@pytest.fixture
-def table(tmp_path):
-    """Writes a table; 20 images 0.png to 19.png lie beside it."""
-    for i in range(20):
-        write_image(tmp_path / "csv" / "images" / f"{i}.png", seed=i)
-
-    def write(text):
-        path = tmp_path / "csv/pets.csv"
-        path.write_text(text)
-        return path
-
-    return write
-
-
-def test_other_columns_splits_and_corrected_labels(make, table):
-    split = ["train"] * 10 + ["val"] * 4 + ["test"] * 6
-    rows = (f"{row.replace(',', ';')};{part}" for row, part in zip(ROWS, split, strict=True))
-    text = "\ufeffimage;class;part\r\n" + "\r\n".join(rows)  # with a byte order mark
-    path = table(text)
+def test_other_columns_splits_and_corrected_labels(make, tmp_path):
+    write_images(tmp_path, 20)
+    columns = {
+        "image": [f"{'ab'[number % 2]}/{number:03}.png" for number in range(20)],
+        "class": ["dog", "cat"] * 10,
+        "part": np.repeat(["train", "val", "test"], [10, 4, 6]),
+    }
+    path = tmp_path / "pets.csv"
+    pd.DataFrame(columns).to_csv(path, index=False)
     options = {"file_column": "image", "target": "class", "split_column": "part"}
     data = prepared(make(path, **options))
     assert data.sizes == {"train": 10, "val": 4, "test": 6}
     assert data.labels("test").tolist() == [1, 0] * 3
-    assert (take(data, "test") == pixels(path.parent / "images/14.png").numpy()).all()
+    assert (take(data, "test") == pixels(tmp_path / "a/014.png").numpy()).all()
     status = path.stat()
-    table(text.replace("14.png;dog", "14.png;cat"))
+    path.write_text(path.read_text().replace("14.png,dog", "14.png,cat"))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert prepared(make(path, **options)).labels("test").tolist() == [0, 0, 1, 0, 1, 0]
 
 
-def test_what_is_not_there_is_named(make, table):
-    path = table(f"file,label\n{ROWS[0]}\nimages/2.png,\n{ROWS[3]}\n,cat\n")
+def test_what_is_not_there_is_named(make, tmp_path):
+    path = tmp_path / "pets.csv"
+    path.write_text("file,label\n0.png,dog\n1.png,\n2.png,cat\n,cat\n")
     line = f"{path}: 2 of 4 rows can't be used: row 5 ('file' is missing), row 3 ("
     assert refusal(prepared, make(path)).startswith(line)
     line = "data.path: there is no folder gone; name one"

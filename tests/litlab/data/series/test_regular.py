@@ -14,8 +14,8 @@ from tests.litlab.data.series.conftest import frame_of, hours, wave
 def read(make):
     """The series of some times, or of a frame."""
 
-    def read_them(source, columns=None, **options) -> Series:
-        frame = source if isinstance(source, pd.DataFrame) else frame_of(source, **(columns or {}))
+    def read_them(source, **options) -> Series:
+        frame = source if isinstance(source, pd.DataFrame) else frame_of(source)
         return make(frame, **options).series
 
     return read_them
@@ -46,12 +46,12 @@ def test_steps(make, freq, form, season):
 def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up):
     """Rows in any order; the last row that is made up is there, without a value."""
     times, values = pd.date_range("2020-01-31", periods=60, freq=freq), np.arange(60) * 2.0
-    rows = np.delete(np.arange(60), made_up[:-1])[::-1]
-    columns = {"load": [None if row == made_up[-1] else values[row] for row in rows]}
-    count = len(made_up)
+    frame, count = frame_of(times, load=values), len(made_up)
+    frame.loc[made_up[-1], "load"] = None
+    frame = frame.drop(made_up[:-1])[::-1]
     summary = f"no row, or no value, at {count} of 60 times ({count / 60:.1%} of a column), the "
-    assert f"{summary}first at {times[made_up[0]]}; add" in refusal(read, times[rows], columns)
-    series = read(times[rows], columns, gaps="interpolate")
+    assert f"{summary}first at {times[made_up[0]]}; add" in refusal(read, frame)
+    series = read(frame, gaps="interpolate")
     assert summary in said[0]
     assert series.made_up.get_level_values(1).equals(times[made_up])
     assert series.metadata.freq == freq
