@@ -87,7 +87,7 @@ def test_numbers():
     assert numbers("1.129,5", "52.520", "0.125", decimal=",", thousands=".") == [1129.5, 52520, NAN]
 
 
-@pytest.mark.parametrize("cell", ["41.2%", "3 kg", "$5", "5 EUR", "€ 5", "12 km/h", "20°C"])
+@pytest.mark.parametrize("cell", ["41.2%", "3 kg", "$5", "20°C"])
 def test_numbers_with_units_are_named(cell):
     assert f"numbers with a unit, as {cell!r}" in refusal(numbers, cell, cell, "7")
     fit_column(pd.Series([cell, "B52"] * 9, name="a"), "input", PLAIN, "f.csv")  # categories

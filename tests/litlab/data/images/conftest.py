@@ -57,9 +57,8 @@ def make(tmp_path: Path) -> Callable[..., ImageData]:
     """Makes a DataModule with a cache of its own."""
 
     def make(path=None, kind=ImageData, **settings) -> ImageData:
-        return kind(
-            path=path, **{"batch_size": 4, "cache_dir": str(tmp_path / "cache"), **settings}
-        )
+        common = {"batch_size": 4, "cache_dir": str(tmp_path / "cache")}
+        return kind(path=path, **common | settings)
 
     return make
 

@@ -18,7 +18,7 @@ def test_the_nearest_class_mean_is_what_it_says(make, tmp_path):
     assert scores["test/acc"] == pytest.approx(20 / 21)
 
 
-@pytest.mark.parametrize("normalize", ["data", "imagenet", [[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]]])
+@pytest.mark.parametrize("normalize", ["data", "imagenet"])
 def test_normalisations(make, pets, normalize):
     data = make(pets, normalize=normalize)
     image, raw = next(data.batches("test"))[0][0], pixels(pets / "test/cat/00.png")
@@ -27,7 +27,7 @@ def test_normalisations(make, pets, normalize):
         "imagenet": [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]],
         "data": torch.stack([train.mean((0, 2, 3)), train.std((0, 2, 3), correction=0)]).tolist(),
     }
-    mean, std = torch.tensor(colours.get(str(normalize), normalize))[:, :, None, None]
+    mean, std = torch.tensor(colours[normalize])[:, :, None, None]
     torch.testing.assert_close(image, (raw / 255 - mean) / std)
     assert data.serving().encode(raw[None])[0].equal(image)
 

@@ -48,23 +48,18 @@ def test_the_camera_was_turned(tmp_path, kind, orientation, turns):
     np.testing.assert_allclose(result.astype(int), np.rot90(array, turns), atol=20)
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [(0x011A, 10, 1, 26), (0x0112, 99, 9, 9**9)],
-    ids=["a signed -1/0", "of an impossible length and place"],
-)
-def test_broken_exif_data_is_none(tmp_path, entry):
-    write_image(tmp_path / "a.jpg")
-    plain, expected = (tmp_path / "a.jpg").read_bytes(), decoded(tmp_path / "a.jpg")
-    segment = b"Exif\0\0II*\0" + struct.pack("<IHHHIIIii", 8, 1, *entry, 0, -1, 0)
+def test_broken_exif_data_is_none(tmp_path):
+    path = tmp_path / "a.jpg"
+    write_image(path)
+    plain, expected = path.read_bytes(), decoded(path)
+    entry = 0x0112, 99, 9, 9**9  # of an impossible length and place
+    segment = b"Exif\0\0II*\0" + struct.pack("<IHHHIII", 8, 1, *entry, 0)
     header = b"\xff\xe1" + struct.pack(">H", len(segment) + 2)
-    (tmp_path / "a.jpg").write_bytes(plain[:2] + header + segment + plain[2:])
-    np.testing.assert_array_equal(decoded(tmp_path / "a.jpg"), expected)
+    path.write_bytes(plain[:2] + header + segment + plain[2:])
+    np.testing.assert_array_equal(decoded(path), expected)
 
 
-@pytest.mark.parametrize(
-    ("odd", "bits", "depth"), [(None, 8, 8), (1, 8, 10), (131, 12, 12), (249, 16, 16)]
-)
+@pytest.mark.parametrize(("odd", "bits", "depth"), [(None, 8, 8), (1, 8, 10), (249, 16, 16)])
 def test_16_bits_are_scaled_by_those_in_use(tmp_path, odd, bits, depth):
     """In 250 images of 8 or 10 bits, but for one; also in prediction, by what the checkpoint
     says.
@@ -90,18 +85,15 @@ def test_more_bits_than_training_has_are_refused(tmp_path, deep, word):
     assert word in refusal(images.take, *torch.zeros(2, 1).long())
 
 
-@pytest.mark.parametrize(
-    ("kind", "top"), [("P5", 300), ("P5", 65535), ("P2", 4095), ("tif", 65535)]
-)
+@pytest.mark.parametrize(("kind", "top"), [("pgm", 300), ("pgm", 65535), ("tif", 65535)])
 def test_formats_with_16_bits_of_their_own(tmp_path, kind, top):
-    """Text, and bytes from the other end, by the greatest value that the file names."""
+    """Bytes from the other end, by the greatest value that the file names."""
     values = np.array([[0, top // 4], [top // 2, top]])
     pixels, path = values.astype(">u2").tobytes(), tmp_path / "a.pgm"
     if kind == "tif":
         path = save(tmp_path, Image.frombytes("I;16B", (2, 2), pixels), "a.tif")
     else:
-        pixels = pixels if kind == "P5" else " ".join(map(str, values.ravel())).encode()
-        path.write_bytes(f"{kind}\n2 2\n{top}\n".encode() + pixels)
+        path.write_bytes(f"P5\n2 2\n{top}\n".encode() + pixels)
     np.testing.assert_allclose(decoded(path)[0], values * 255 / top, atol=1)
 
 

@@ -1,7 +1,6 @@
 """Small files of series."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,7 @@ def wave(rows: int) -> np.ndarray:
     return np.stack([row / 10 + np.sin(row), 100 - np.cos(row * 0.7)], axis=1).round(4)
 
 
-def frame_of(times: Any, **columns: Any) -> pd.DataFrame:
+def frame_of(times, **columns) -> pd.DataFrame:
     """Times and two columns, or others."""
     values = dict(zip(("load", "heat"), wave(len(times)).T, strict=True))
     return pd.DataFrame({"date": list(times), **(columns or values)})
@@ -41,7 +40,7 @@ def take(data: SeriesData, split: str) -> dict[str, torch.Tensor]:
     return data.samples(split)[torch.arange(data.sizes[split])]
 
 
-def predict(data: SeriesData, source: Any) -> dict[str, torch.Tensor]:
+def predict(data: SeriesData, source) -> dict[str, torch.Tensor]:
     data.predict_input = source
     (batch,) = data.predict_dataloader()
     return batch
@@ -53,12 +52,9 @@ def make() -> Callable[..., SeriesData]:
     windows.
     """
 
-    def make_it(path: Any = None, **options: Any) -> SeriesData:
+    def make_it(path=None, **options) -> SeriesData:
         path = frame_of(hours(100)) if path is None else path
-        return SeriesData(
-            "csv",
-            path,
-            **{"context_length": 6, "horizon": 3, "season": 4, "batch_size": 8, **options},
-        )
+        settings = {"context_length": 6, "horizon": 3, "season": 4, "batch_size": 8}
+        return SeriesData(path=path, **settings | options)
 
     return make_it

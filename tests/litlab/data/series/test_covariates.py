@@ -1,7 +1,5 @@
 """Columns that are told of past and future: of 20 shops in long format."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,11 +46,11 @@ def later(shops) -> SeriesData:
     return restore(shops, decimal=",")
 
 
-def make_future(shop: str = "s7") -> Any:
+def make_future():
     """Of one shop 60 days with sales and three without."""
     frame = make_shops(63).astype(object)
     frame.loc[frame["date"] > "2024-02-29", ["sales", "size", "region"]] = None
-    return frame[frame["shop"] == shop]
+    return frame[frame["shop"] == "s7"]
 
 
 def test_what_a_batch_holds(shops):

@@ -72,7 +72,6 @@ def test_types_of_columns(make):
     [
         (pd.date_range("2024-12-01", periods=100), ["year", "month", "weekday", "days"]),
         (pd.date_range("2024-01-01", periods=100, freq="7D"), ["year", "month", "days"]),
-        (pd.date_range("2024-05-01", periods=31).repeat(4)[:100], ["weekday", "days"]),
     ],
 )
 def test_parts_of_a_date_that_are_constant_are_left_out(make, days, parts):
