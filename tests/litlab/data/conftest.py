@@ -25,6 +25,12 @@ def a_rank(rank: int, ranks: int = 2) -> SimpleNamespace:
     )  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    """Files and caches of a test are in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def said():
     """What the user is told."""

@@ -1,6 +1,5 @@
 """Small image folders."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -52,15 +51,8 @@ def pets(tmp_path: Path) -> Path:
     return tmp_path / "pets"
 
 
-@pytest.fixture
-def make(tmp_path: Path) -> Callable[..., ImageData]:
-    """Makes a DataModule with a cache of its own."""
-
-    def make(path=None, kind=ImageData, **settings) -> ImageData:
-        common = {"batch_size": 4, "cache_dir": str(tmp_path / "cache")}
-        return kind(path=path, **common | settings)
-
-    return make
+def make(path=None, kind=ImageData, **settings) -> ImageData:
+    return kind(path=path, **{"batch_size": 4} | settings)
 
 
 def pixels(path: Path) -> torch.Tensor:

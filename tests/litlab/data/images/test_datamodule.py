@@ -7,10 +7,10 @@ import torch
 
 from litlab.data import Augment
 from tests.litlab.data.conftest import prepared, refusal, restore, write_and_read
-from tests.litlab.data.images.conftest import pixels, write_image, write_images
+from tests.litlab.data.images.conftest import make, pixels, write_image, write_images
 
 
-def test_the_nearest_class_mean_is_what_it_says(make, tmp_path):
+def test_the_nearest_class_mean_is_what_it_says(tmp_path):
     for split in ("train", "test"):  # a is dark, b is light
         write_images(tmp_path / split, 20, value=lambda number: 60 + 120 * (number % 2) + number)
     write_image(tmp_path / "test/b/wrong.png", value=80)
@@ -19,7 +19,7 @@ def test_the_nearest_class_mean_is_what_it_says(make, tmp_path):
 
 
 @pytest.mark.parametrize("normalize", ["data", "imagenet"])
-def test_normalisations(make, pets, normalize):
+def test_normalisations(pets, normalize):
     data = make(pets, normalize=normalize)
     image, raw = next(data.batches("test"))[0][0], pixels(pets / "test/cat/00.png")
     train = data.samples("train").images / 255
@@ -32,7 +32,7 @@ def test_normalisations(make, pets, normalize):
     assert data.serving().encode(raw[None])[0].equal(image)
 
 
-def test_large_sets_stay_in_the_file(make, pets, monkeypatch):
+def test_large_sets_stay_in_the_file(pets, monkeypatch):
     """Where memory is short, batches come from the mapped file and get their border one by one: the
     same images.
     """
@@ -52,7 +52,7 @@ def test_large_sets_stay_in_the_file(make, pets, monkeypatch):
     assert first.equal(second)
 
 
-def test_splits(make, pets):
+def test_splits(pets):
     write_image(pets / "val/dog/a.png")
     data = make(pets, val_fraction=0.0, fold="0/3")  # the test split that is there is left out
     assert prepared(data).sizes == {"train": 20, "val": 1, "test": 10}
@@ -61,7 +61,7 @@ def test_splits(make, pets):
     assert refusal(prepared, data, "validate").startswith("data: there are no val images; add some")
 
 
-def test_predicting_from_a_checkpoint_alone(make, pets, tmp_path):
+def test_predicting_from_a_checkpoint_alone(pets, tmp_path):
     """Elsewhere, with no training images at hand."""
     data, photos = make(pets, augment=Augment(crop=1), image_size=(8, 6)), tmp_path / "photos"
     write_image(photos / "b" / "2.png", size=(16, 12), value=255)
@@ -88,7 +88,7 @@ def test_predicting_from_a_checkpoint_alone(make, pets, tmp_path):
 
 
 @pytest.mark.parametrize("size", [(8, 6), (9, 6)])
-def test_new_images_have_the_shape_that_training_would_take(make, pets, tmp_path, size):
+def test_new_images_have_the_shape_that_training_would_take(pets, tmp_path, size):
     """As in `fit`, with `image_size` any of them is fitted."""
     write_image(tmp_path / "new.png", size=size)
     for settings in ({}, {"image_size": (8, 6)}):
@@ -122,7 +122,7 @@ def test_new_images_have_the_shape_that_training_would_take(make, pets, tmp_path
         ),
     ],
 )
-def test_targets(make, tmp_path, settings, columns, first, output, answer):
+def test_targets(tmp_path, settings, columns, first, output, answer):
     write_images(tmp_path, 20)
     files = sorted(tmp_path.rglob("*.png"))
     path, new = tmp_path / "table.csv", tmp_path / "new.csv"

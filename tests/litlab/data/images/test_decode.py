@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.images.conftest import open_files, take, write_image, write_images
+from tests.litlab.data.images.conftest import make, open_files, take, write_image, write_images
 
 
 def save(tmp_path, image, name="image.png", **options):
@@ -107,7 +107,7 @@ def test_one_image_with_colours_is_enough(tmp_path):
 @pytest.mark.parametrize(
     ("cache", "odd", "mode"), [("decoded", [131], "P"), ("none", [1, 131, 247], "RGB")]
 )
-def test_colours_that_were_not_looked_at(tmp_path, make, cache, odd, mode):
+def test_colours_that_were_not_looked_at(tmp_path, cache, odd, mode):
     """Among 250 grey images: never grey without a word."""
     for number in range(250):
         kind = mode if number in odd else "L"
@@ -136,7 +136,7 @@ def test_colours_that_were_not_looked_at(tmp_path, make, cache, odd, mode):
     assert new[torch.tensor([0])]["image"].shape == (1, 1, 8, 6)
 
 
-def test_images_of_one_value_are_told(tmp_path, make, said):
+def test_images_of_one_value_are_told(tmp_path, said):
     write_images(tmp_path / "dark/train", 8, value=lambda number: number % 3)
     prepared(make(tmp_path / "dark"))
     assert any("the images are almost of one value; look at some" in line for line in said)

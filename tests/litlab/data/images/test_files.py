@@ -12,10 +12,10 @@ from PIL import Image
 from litlab.data import ImageData, PublicImages
 from litlab.data.images.decode import find_kinds
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.images.conftest import pixels, take, write_image, write_images
+from tests.litlab.data.images.conftest import make, pixels, take, write_image, write_images
 
 
-def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, make, said):
+def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, said):
     shutil.move(pets / "train/cat", pets.parent)
     (pets / "train/cat").symlink_to("../../cat")
     (pets / "train/cat/._1.png").write_bytes(b"hidden")
@@ -35,7 +35,7 @@ def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, m
 
 
 @pytest.mark.parametrize("cache", ["decoded", "none"])
-def test_all_that_is_wrong_is_told_at_once_or_left_out(make, pets, said, cache):
+def test_all_that_is_wrong_is_told_at_once_or_left_out(pets, said, cache):
     cats = pets / "train/cat"
     (cats / "03.png").write_bytes((cats / "03.png").read_bytes()[:60])
     (cats / "04.png").write_bytes(b"rubbish")
@@ -51,7 +51,7 @@ def test_all_that_is_wrong_is_told_at_once_or_left_out(make, pets, said, cache):
     assert ["5 of 38 images can't be used" in line for line in said].count(True) == 1
 
 
-def test_changes_of_equal_size_and_date_are_seen(pets, make):
+def test_changes_of_equal_size_and_date_are_seen(pets):
     file, other = pets / "test/cat/00.png", pets / "test/cat/01.png"
     status = file.stat()
     assert (take(prepared(make(pets)), "test") == pixels(file).numpy()).all()
@@ -62,7 +62,7 @@ def test_changes_of_equal_size_and_date_are_seen(pets, make):
     assert take(prepared(make(pets, image_size=(4, 4))), "test").shape == (3, 4, 4)
 
 
-def test_some_of_another_size_are_named_or_left_out(make, tmp_path):
+def test_some_of_another_size_are_named_or_left_out(tmp_path):
     """Also where not all are looked at."""
     write_images(tmp_path / "train", 250, size=lambda number: (8, 8 if number in (3, 41) else 6))
     line = "data.image_size: 2 of 250 images are not of"
@@ -75,7 +75,7 @@ class PublicPets(ImageData):
 
 
 @pytest.mark.parametrize("kind", [ImageData, PublicPets])
-def test_a_folder_of_classes_alone_is_split(make, pets, kind):
+def test_a_folder_of_classes_alone_is_split(pets, kind):
     """Also where a public set has the class's name: it is not taken for the folder of its files."""
     data = prepared(make(pets / "train", kind=kind, image_size=(8, 6)))
     assert data.class_names == ["cat", "dog"]
@@ -84,7 +84,7 @@ def test_a_folder_of_classes_alone_is_split(make, pets, kind):
     assert f"there are no images in {pets}/train/cat/<class>/" in empty
 
 
-def test_one_picture_in_two_classes_or_in_two_splits(make, pets, said):
+def test_one_picture_in_two_classes_or_in_two_splits(pets, said):
     shutil.copy(pets / "train/cat/03.png", pets / "train/dog/copy.png")
     shutil.copy(pets / "train/cat/05.png", pets / "test/cat/copy.png")
     prepared(make(pets))
@@ -94,7 +94,7 @@ def test_one_picture_in_two_classes_or_in_two_splits(make, pets, said):
 
 
 @pytest.mark.parametrize("brand", [b"heic", b"heix", b"mif1"])
-def test_heic_names_its_package(make, pets, monkeypatch, brand):
+def test_heic_names_its_package(pets, monkeypatch, brand):
     """Whatever ends the name: phones also call them .jpg."""
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     find_kinds.cache_clear()
@@ -108,7 +108,7 @@ def test_heic_names_its_package(make, pets, monkeypatch, brand):
 # ---- tables
 
 
-def test_other_columns_splits_and_corrected_labels(make, tmp_path):
+def test_other_columns_splits_and_corrected_labels(tmp_path):
     write_images(tmp_path, 20)
     columns = {
         "image": [f"{'ab'[number % 2]}/{number:03}.png" for number in range(20)],
@@ -128,7 +128,7 @@ def test_other_columns_splits_and_corrected_labels(make, tmp_path):
     assert prepared(make(path, **options)).labels("test").tolist() == [0, 0, 1, 0, 1, 0]
 
 
-def test_what_is_not_there_is_named(make, tmp_path):
+def test_what_is_not_there_is_named(tmp_path):
     path = tmp_path / "pets.csv"
     path.write_text("file,label\n0.png,dog\n1.png,\n2.png,cat\n,cat\n")
     line = f"{path}: 2 of 4 rows can't be used: row 5 ('file' is missing), row 3 ("

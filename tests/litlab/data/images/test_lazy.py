@@ -11,7 +11,7 @@ from litlab.data.images.shards import write_shards
 from litlab.errors import LoaderError
 from tests.litlab.conftest import BRIEF, CONFIGS
 from tests.litlab.data.conftest import prepared
-from tests.litlab.data.images.conftest import write_images
+from tests.litlab.data.images.conftest import make, write_images
 
 
 class Tilt(torch.nn.Module):
@@ -37,7 +37,7 @@ def photos(tmp_path):
 
 
 @pytest.fixture
-def open_source(photos, make, tmp_path):
+def open_source(photos, tmp_path):
     """Opens the images, as they are or in shards."""
 
     def open_it(kind, **settings):
@@ -54,7 +54,7 @@ def open_source(photos, make, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "splits"), [("files", ("train", "val", "test")), ("shards", ("val", "test"))]
 )
-def test_batches_are_those_of_decoded_images(make, photos, open_source, kind, splits):
+def test_batches_are_those_of_decoded_images(photos, open_source, kind, splits):
     settings = {"augment": Augment(crop=2, flip="random"), "batch_size": 7, "normalize": "imagenet"}
     kept = make(photos, image_size=(8, 6), **settings)
     read = open_source(kind, num_workers=2, **settings)
@@ -65,7 +65,7 @@ def test_batches_are_those_of_decoded_images(make, photos, open_source, kind, sp
     assert read.sizes == {"train": 22, "val": 2, "test": 8}
 
 
-def test_damage_and_wrong_transforms_end_in_one_line(make, pets):
+def test_damage_and_wrong_transforms_end_in_one_line(pets):
     data = prepared(make(pets, cache="none", num_workers=1, batch_size=30, val_fraction=0.0))
     file = pets / "train/cat/07.png"
     file.write_bytes(file.read_bytes()[:60])

@@ -10,6 +10,7 @@ import numpy as np
 
 from litlab.data import ImageData, PublicImages
 from tests.litlab.data.conftest import prepared, refusal
+from tests.litlab.data.images.conftest import make
 
 PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 
@@ -37,7 +38,7 @@ def write_digits(root: Path) -> np.ndarray:
     return images
 
 
-def test_files_that_are_there_are_used_and_later_the_cache(make, tmp_path, monkeypatch):
+def test_files_that_are_there_are_used_and_later_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=URLError("offline")))
     root = tmp_path / "raw"
     digits = write_digits(root)
@@ -52,7 +53,7 @@ def test_files_that_are_there_are_used_and_later_the_cache(make, tmp_path, monke
     assert refusal(make(root, Digits, mode="RGB").prepare_data).startswith("mnist: it is not in ")
 
 
-def test_a_path_that_leads_nowhere_is_never_that_of_the_public_set(make, tmp_path):
+def test_a_path_that_leads_nowhere_is_never_that_of_the_public_set(tmp_path):
     assert "there is no file" in refusal(make(tmp_path / "my.photos", Digits).survey)
     data = make(tmp_path / "deep/er", Digits, fallback="generated")
     for action in (data.survey, data.prepare_data):

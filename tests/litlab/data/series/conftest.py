@@ -1,10 +1,7 @@
 """Small files of series."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
-import pytest
 import torch
 
 from litlab.data import SeriesData
@@ -46,15 +43,10 @@ def predict(data: SeriesData, source) -> dict[str, torch.Tensor]:
     return batch
 
 
-@pytest.fixture
-def make() -> Callable[..., SeriesData]:
+def make(path=None, **options) -> SeriesData:
     """Data of a frame, by default of 100 hours and the columns load and heat, with short
     windows.
     """
-
-    def make_it(path=None, **options) -> SeriesData:
-        path = frame_of(hours(100)) if path is None else path
-        settings = {"context_length": 6, "horizon": 3, "season": 4, "batch_size": 8}
-        return SeriesData(path=path, **settings | options)
-
-    return make_it
+    path = frame_of(hours(100)) if path is None else path
+    settings = {"context_length": 6, "horizon": 3, "season": 4, "batch_size": 8}
+    return SeriesData(path=path, **settings | options)

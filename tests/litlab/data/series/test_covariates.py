@@ -9,7 +9,7 @@ from litlab.data import SeriesData
 from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.serving import SeriesServing
 from tests.litlab.data.conftest import prepared, refusal, restore, write_and_read
-from tests.litlab.data.series.conftest import frame_of, predict
+from tests.litlab.data.series.conftest import frame_of, make, predict
 
 SETTINGS = {
     "series_column": "shop", "targets": ["sales"], "decimal": ",",
@@ -34,7 +34,7 @@ def make_shops(days: int = 60) -> pd.DataFrame:
 
 
 @pytest.fixture
-def shops(make, tmp_path) -> SeriesData:
+def shops(tmp_path) -> SeriesData:
     """Data of the first 60 days, in a file with a decimal comma, after `setup`."""
     make_shops().to_csv(tmp_path / "shops.csv", sep=";", decimal=",", index=False)
     return prepared(make(str(tmp_path / "shops.csv"), **SETTINGS))
@@ -102,7 +102,7 @@ def test_what_is_missing_is_named(later):
         assert refusal(predict, later, wrong).startswith(message)
 
 
-def test_covariates_that_are_none(make):
+def test_covariates_that_are_none():
     for name in ("sales", "date"):
         line = f"data.covariates, data.targets: {name} is named twice"
         assert line in refusal(make, **SETTINGS | {"covariates": [name]})
@@ -110,7 +110,7 @@ def test_covariates_that_are_none(make):
     assert line in refusal(prepared, make(make_shops(), **SETTINGS | {"covariates": ["prize"]}))
 
 
-def test_rows_behind_the_last_target_are_not_trained_on(make, shops, said):
+def test_rows_behind_the_last_target_are_not_trained_on(shops, said):
     frame = make_shops(63)
     frame.loc[frame["date"] > "2024-02-29", "sales"] = None
     data, trained = (
@@ -128,7 +128,7 @@ def test_rows_behind_the_last_target_are_not_trained_on(make, shops, said):
         ([59], "price", "2024-03-01"),
     ],
 )
-def test_the_forecast_begins_where_a_target_ends(make, lacking, column, first):
+def test_the_forecast_begins_where_a_target_ends(lacking, column, first):
     """Of two targets; a price is interpolated, also from the days after the last target."""
     frame = make_shops(63)[:63].assign(visits=np.arange(63) ** 1.5)
     data = make(frame, targets=["sales", "visits"], covariates=["price"], gaps="interpolate")
@@ -170,7 +170,7 @@ def test_requests(later):
     assert "needs 6 rows with a target, and s7 has 5" in refusal(serving.read, rows[:5])
 
 
-def test_the_example_is_written_as_the_training_file(make):
+def test_the_example_is_written_as_the_training_file():
     form = "%d/%m/%Y %H:%M%z"
     times = pd.date_range("2024-01-01", periods=100, freq="h", tz="UTC").strftime(form)
     data = prepared(make(frame_of(times), time_format=form))

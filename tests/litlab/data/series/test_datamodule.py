@@ -12,6 +12,7 @@ from tests.litlab.data.series.conftest import (
     frame_of,
     hours,
     long_frame,
+    make,
     predict,
     take,
     wave,
@@ -23,7 +24,7 @@ def scale_wave() -> torch.Tensor:
     return torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
 
 
-def test_windows_of_a_file(tmp_path, make):
+def test_windows_of_a_file(tmp_path):
     path = tmp_path / "load.csv"
     frame_of(hours(100)).to_csv(path, sep=";", decimal=",", index=False)
     data = prepared(make(path, decimal=","))
@@ -37,7 +38,7 @@ def test_windows_of_a_file(tmp_path, make):
         torch.testing.assert_close(torch.cat([batch["past"], batch["future"]], 1), scaled[rows])
 
 
-def test_several_series_are_one_data_set(make, said):
+def test_several_series_are_one_data_set(said):
     """They are cut at one time, when one of them has ended; one that is too short is named."""
     frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=8, d=20)
     shorter.loc[shorter["place"] == "d", ["load", "heat"]] = None
@@ -61,7 +62,7 @@ def test_several_series_are_one_data_set(make, said):
     assert table["date"].tolist()[2:4] == ["2024-01-05 06:00:00", "2024-01-04 08:00:00"]
 
 
-def test_baselines_on_all_test_windows(make):
+def test_baselines_on_all_test_windows():
     scaled, data = scale_wave(), prepared(make(), "test")
     ridge = data.ridge(6)
     forecasts = {
@@ -85,7 +86,7 @@ def test_baselines_on_all_test_windows(make):
 # ---- checkpoints and prediction
 
 
-def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, tmp_path):
+def test_forecast_of_a_new_file_from_the_checkpoint_alone(tmp_path):
     data, other = (make(covariates=["hour"], horizon=horizon) for horizon in (3, 2))
     again = restore(data)
     other.load_state_dict(data.state_dict())
@@ -136,7 +137,7 @@ def months(day: int, step: int = 1) -> list[pd.Timestamp]:
         ),
     ],
 )
-def test_times_of_the_forecast(make, training, new, following):
+def test_times_of_the_forecast(training, new, following):
     """Month ends, months on any day, business days, and days of a clock that is put forward."""
     frame = frame_of([time.isoformat() for time in training])
     data = make(frame, context_length=3, horizon=2, val_fraction=0.2)
@@ -162,7 +163,7 @@ FORMS = [
         (HOURS - pd.Timedelta("3h30min")).strftime("%b %d, %Y %H:%M -0330"),
     ],
 )  # fmt: skip
-def test_forms_of_times(make, times):
+def test_forms_of_times(times):
     """In training, and of other hours in `predict`."""
     data = make(frame_of(times))
     assert data.series.times.tz_localize(None).equals(HOURS.as_unit(data.series.times.unit))
@@ -173,7 +174,7 @@ def test_forms_of_times(make, times):
 
 
 @pytest.mark.parametrize(("training", "new"), [("", "+01:00"), (" UTC", "")])
-def test_hours_with_and_without_offsets(make, training, new):
+def test_hours_with_and_without_offsets(training, new):
     data = restore(make(frame_of([time + training for time in hours(100)])))
     message = refusal(predict, data, frame_of([time + new for time in hours(9)]))
     assert "UTC offsets, and those of the training have" in message

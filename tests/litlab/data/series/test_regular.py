@@ -7,18 +7,13 @@ import torch
 
 from litlab.data.series.regular import Series
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.series.conftest import frame_of, hours, wave
+from tests.litlab.data.series.conftest import frame_of, hours, make, wave
 
 
-@pytest.fixture
-def read(make):
+def read(source, **options) -> Series:
     """The series of some times, or of a frame."""
-
-    def read_them(source, **options) -> Series:
-        frame = source if isinstance(source, pd.DataFrame) else frame_of(source)
-        return make(frame, **options).series
-
-    return read_them
+    frame = source if isinstance(source, pd.DataFrame) else frame_of(source)
+    return make(frame, **options).series
 
 
 @pytest.mark.parametrize(
@@ -33,7 +28,7 @@ def read(make):
         ("YS", "%Y", 1),
     ],
 )
-def test_steps(make, freq, form, season):
+def test_steps(freq, form, season):
     times = pd.date_range("1949-01-01", periods=300, freq=freq)
     data = prepared(make(frame_of(times.strftime(form)), season=None))
     # Quarters from January or October are the same
@@ -43,7 +38,7 @@ def test_steps(make, freq, form, season):
 
 
 @pytest.mark.parametrize(("freq", "made_up"), [("h", [7, 20]), ("B", [5, 31, 32])])
-def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up):
+def test_gaps_are_interpolated_and_their_share_is_said(said, freq, made_up):
     """Rows in any order; the last row that is made up is there, without a value."""
     times, values = pd.date_range("2020-01-31", periods=60, freq=freq), np.arange(60) * 2.0
     frame, count = frame_of(times, load=values), len(made_up)
@@ -60,7 +55,7 @@ def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up
 
 
 @pytest.mark.parametrize("gone", [[10, 66, 75, 88], [75, 76], [97]])
-def test_what_is_made_up_is_no_truth(make, gone):
+def test_what_is_made_up_is_no_truth(gone):
     """Neither in validation nor in test; in training and as a past it may be."""
     frame = frame_of(hours(100))
     frame.loc[gone, "load"] = None
@@ -78,7 +73,7 @@ def test_what_is_made_up_is_no_truth(make, gone):
 
 
 @pytest.mark.parametrize(("day", "moves"), [("2024-05-30", False), ("2024-05-30 23:00", True)])
-def test_jitter_is_no_gap_but_no_value_moves_to_another_day(read, day, moves):
+def test_jitter_is_no_gap_but_no_value_moves_to_another_day(day, moves):
     """A tenth of a month is three days. Of times that all jitter, 386 of 598 were made up once."""
     rng = np.random.default_rng(0)
     grid = pd.date_range("2024-01-01", periods=598, freq="10min")
@@ -94,7 +89,7 @@ def test_jitter_is_no_gap_but_no_value_moves_to_another_day(read, day, moves):
 
 
 @pytest.mark.parametrize("options", [{}, {"gaps": "interpolate", "bad_rows": "drop"}])
-def test_too_much_is_never_made_up(read, options):
+def test_too_much_is_never_made_up(options):
     """Half-hourly with every fifth row left out; at random; and two interleaved, of which half are
     in order.
     """
@@ -119,7 +114,7 @@ def test_too_much_is_never_made_up(read, options):
         (99, "date", "2094-01-01", "2094-01-01 00:00:00 is there twice or off the step of h; "),
     ],
 )
-def test_bad_rows_are_named_or_left_out(read, row, column, value, problem):
+def test_bad_rows_are_named_or_left_out(row, column, value, problem):
     frame = frame_of(hours(100)).astype(object)
     frame.loc[row, column] = value
     message = refusal(read, frame, gaps="interpolate")

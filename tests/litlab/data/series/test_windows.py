@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.series.conftest import frame_of, hours, long_frame, take
+from tests.litlab.data.series.conftest import frame_of, hours, long_frame, make, take
 
 
 @pytest.mark.parametrize("zone", ["", "+02:00"])
-def test_all_series_are_cut_at_one_time(make, zone):
+def test_all_series_are_cut_at_one_time(zone):
     """By the range of all of them, by dates, and in folds: none is trained on what is tested in
     another.
     """
@@ -34,7 +34,7 @@ def test_all_series_are_cut_at_one_time(make, zone):
 
 
 @pytest.mark.parametrize("cut", [["soon"], ["2024-01-03", "2024-01-02"], ["2030-01-01"]])
-def test_cuts_that_are_none(make, cut):
+def test_cuts_that_are_none(cut):
     assert refusal(prepared, make(cut=cut)).startswith("data.cut: ")
 
 
@@ -53,12 +53,12 @@ SCALE = "nothing can be learned from column 'load', which"
         (1, 2, "one time makes no series"),
     ],
 )
-def test_what_is_refused(make, rows, values, message):
+def test_what_is_refused(rows, values, message):
     frame = pd.DataFrame({"date": hours(rows), "load": values})
     assert message in refusal(prepared, make(frame))
 
 
-def test_calendar_features_are_angles(make):
+def test_calendar_features_are_angles():
     times = pd.date_range("2024-02-11T06:45:00", periods=100, freq="15min")  # a Sunday
     data = prepared(make(frame_of(times), covariates=["hour", "minute", "weekday", "day", "month"]))
     shares = torch.tensor([6 / 24, 45 / 60, 6 / 7, 10 / 29, 1 / 12])
@@ -69,7 +69,7 @@ def test_calendar_features_are_angles(make):
 
 
 @pytest.mark.parametrize("val_fraction", [0.0, 0.2])
-def test_the_ridge_of_several_series_is_that_of_their_windows_together(make, val_fraction):
+def test_the_ridge_of_several_series_is_that_of_their_windows_together(val_fraction):
     """With the penalty of the least error on the validation windows."""
     options = {"series_column": "place", "context_length": 5, "val_fraction": val_fraction}
     data, pairs = prepared(make(long_frame(b=100, a=80), **options)), {}

@@ -1,10 +1,7 @@
 """Small tables."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pandas as pd
-import pytest
 
 from litlab.data import TabularData
 
@@ -24,15 +21,9 @@ def make_houses(count: int = 100, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({"size": size, "age": age, "city": city, "kind": kind, "price": price})
 
 
-@pytest.fixture
-def make(tmp_path) -> Callable[..., TabularData]:
+def make(frame: pd.DataFrame | None = None, **options) -> TabularData:
     """Makes data of 100 houses, or of other rows, as a CSV file; by default to regress the
     price.
     """
-
-    def make_it(frame: pd.DataFrame | None = None, **options) -> TabularData:
-        path = tmp_path / "houses.csv"
-        (make_houses() if frame is None else frame).to_csv(path, index=False)
-        return TabularData(**{"path": str(path), "target": "price", "batch_size": 8, **options})
-
-    return make_it
+    (make_houses() if frame is None else frame).to_csv("houses.csv", index=False)
+    return TabularData(**{"path": "houses.csv", "target": "price", "batch_size": 8, **options})

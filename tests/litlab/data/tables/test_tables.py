@@ -7,10 +7,10 @@ import torch
 
 from litlab.data import TabularData
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.tables.conftest import make_houses
+from tests.litlab.data.tables.conftest import make, make_houses
 
 
-def test_inputs_are_measured_on_the_training_rows(make):
+def test_inputs_are_measured_on_the_training_rows():
     frame = make_houses()
     frame.loc[[0, 1], "city"], frame.loc[2, "city"], frame.loc[4, "city"] = "Trier", None, "Worms"
     train = np.isin(frame.index, make(frame).table["train"].index - 2)
@@ -45,7 +45,7 @@ def test_inputs_are_measured_on_the_training_rows(make):
     torch.testing.assert_close(serving.encode(*serving.raw((inputs, target))), inputs)
 
 
-def test_types_of_columns(make):
+def test_types_of_columns():
     """Categories are the same texts in any file, with and without missing ones; times are not
     numbers. Groups are no input.
     """
@@ -74,7 +74,7 @@ def test_types_of_columns(make):
         (pd.date_range("2024-01-01", periods=100, freq="7D"), ["year", "month", "days"]),
     ],
 )
-def test_parts_of_a_date_that_are_constant_are_left_out(make, days, parts):
+def test_parts_of_a_date_that_are_constant_are_left_out(days, parts):
     """They tell nothing, and the others do: that is no reason to leave out the date."""
     frame = make_houses().assign(sold=days.strftime("%Y-%m-%d"))
     data = prepared(make(frame, dates=["sold"]))
@@ -95,12 +95,12 @@ def test_parts_of_a_date_that_are_constant_are_left_out(make, days, parts):
         (2, "regression", "regression"),
     ],
 )
-def test_the_target_tells_the_task(make, count, setting, task):
+def test_the_target_tells_the_task(count, setting, task):
     data = make(make_houses().assign(price=np.arange(100) % count), task=setting)
     assert data.description.endswith(f" of 2 numbers and 2 categories, {task} of price")
 
 
-def test_classes(make):
+def test_classes():
     frame = make_houses()
     frame.loc[frame.index % 5 == 0, "kind"] = "Flat"
     data = prepared(make(frame, target="kind"))
