@@ -2,6 +2,7 @@
 said.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,16 +169,16 @@ ROWS = pd.DataFrame(  # cells of all kinds, as Python has them
 
 
 @pytest.fixture
-def files(tmp_path) -> dict[str, tuple[Any, FileFormat]]:
+def files() -> dict[str, tuple[Any, FileFormat]]:
     """The rows in files of all kinds, and how they are written."""
-    parquet.write_table(Table.from_pydict(ROWS.to_dict("list")), tmp_path / "a.parquet")
-    ROWS.to_excel(tmp_path / "a.xlsx", index=False)
-    ROWS.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
-    ROWS.astype({"zip": "Float64"}).to_csv(tmp_path / "a.csv", index=False)  # 205.0
+    parquet.write_table(Table.from_pydict(ROWS.to_dict("list")), "a.parquet")
+    ROWS.to_excel("a.xlsx", index=False)
+    ROWS.to_json("a.jsonl", orient="records", lines=True)
+    ROWS.astype({"zip": "Float64"}).to_csv("a.csv", index=False)  # 205.0
     shares = [x and f"{x:,}".translate(str.maketrans(",.", ".,")) for x in ROWS["share"]]
-    ROWS.assign(share=shares).to_csv(tmp_path / "german.csv", index=False, sep=";")
-    plain = {name: (tmp_path / name, PLAIN) for name in ("a.parquet", "a.xlsx", "a.jsonl", "a.csv")}
-    german = tmp_path / "german.csv", FileFormat(decimal=",", thousands=".")
+    ROWS.assign(share=shares).to_csv("german.csv", index=False, sep=";")
+    plain = {name: (Path(name), PLAIN) for name in ("a.parquet", "a.xlsx", "a.jsonl", "a.csv")}
+    german = Path("german.csv"), FileFormat(decimal=",", thousands=".")
     return {"frame": (ROWS, PLAIN), **plain, "german.csv": german}
 
 

@@ -20,10 +20,7 @@ from tests.litlab.data.conftest import prepared
         (TabularData, "series", {"target": "load", "ignore": ["date"]}),
     ],
 )
-def test_it_changes_with_the_data_and_not_with_the_place(
-    kind, source, settings, request, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_it_changes_with_the_data_and_not_with_the_place(kind, source, settings, request):
     path = request.getfixturevalue(source)
     inside = "" if path.is_dir() else path.name
 

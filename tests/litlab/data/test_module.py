@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,10 +18,10 @@ assert_same = partial(assert_close, rtol=0, atol=0)
 
 
 @pytest.fixture(params=["images", "texts"])
-def make(request, tmp_path):
+def make(request):
     """Makes the data, anew at each call."""
     path = str(request.getfixturevalue(request.param))
-    common = {"path": path, "batch_size": 30, "seed": 3, "cache_dir": str(tmp_path)}
+    common = {"path": path, "batch_size": 30, "seed": 3}
     if request.param == "images":
         return partial(ImageData, augment=Augment(crop=2, flip="random"), **common)
     return partial(TextData, max_tokens=8, long_texts="crop", **common)
@@ -38,11 +39,11 @@ class Recorder(BoringModel):
         return super().step(torch.ones(1, 32))
 
 
-def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, tmp_path):
+def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make):
     """Whoever prepares them."""
     model, data = Recorder(), make(num_workers=1, persistent_workers=True)
     options = {"max_epochs": 2, "num_sanity_val_steps": 0, "use_distributed_sampler": False}
-    trainer = make_trainer(tmp_path, **options)
+    trainer = make_trainer(".", **options)
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     alone = make()  # which nothing was prepared for
@@ -79,17 +80,17 @@ class Public(ImageData):
 @pytest.mark.parametrize(
     ("kind", "path", "dataset"),
     [
-        (ImageData, "", "folder"),
+        (ImageData, ".", "folder"),
         (ImageData, "photos.csv", "folder"),  # whatever its name
         (ImageData, "a.parquet", "csv"),
         (Public, "elsewhere", None),
-        (Public, "", "folder"),
+        (Public, ".", "folder"),
     ],
 )
-def test_a_path_tells_what_is_read(tmp_path, kind, path, dataset):
+def test_a_path_tells_what_is_read(kind, path, dataset):
     for folder in ("train", "photos.csv"):
-        (tmp_path / folder).mkdir()
-    assert kind(path=tmp_path / path).dataset == dataset
+        Path(folder).mkdir()
+    assert kind(path=path).dataset == dataset
 
 
 def test_a_source_is_needed():

@@ -27,9 +27,9 @@ def url(tmp_path):
         server.shutdown()
 
 
-def test_a_file_is_copied_once_and_again_when_it_changes(url, tmp_path):
-    find = partial(find_local, setting="data.path", cache_dir=tmp_path / "cache")
-    file = tmp_path / "rows.csv"
+def test_a_file_is_copied_once_and_again_when_it_changes(url):
+    find = partial(find_local, setting="data.path", cache_dir=Path("cache"))
+    file = Path("rows.csv")
     file.write_text(ROWS)
     copy = find(f"{url}/rows.csv")
     assert (copy.name, copy.read_text()) == ("rows.csv", ROWS)
@@ -48,10 +48,7 @@ def test_a_run_trains_on_a_table_at_a_url_and_predicts_it(run):
     assert len(Path("out.csv").read_text().splitlines()) == 61
 
 
-def test_images_at_a_url_are_those_here(images, tmp_path):
+def test_images_at_a_url_are_those_here(images):
     fsspec.filesystem("memory").put(f"{images}/", "/photos/", recursive=True)
-    here, there = (
-        prepared(ImageData(path=path, cache_dir=str(tmp_path)))
-        for path in (images, "memory://photos")
-    )
+    here, there = (prepared(ImageData(path=path)) for path in (images, "memory://photos"))
     assert there.state_dict() == here.state_dict()

@@ -41,21 +41,21 @@ def write_images(folder: Path, count: int, **options) -> None:
 
 
 @pytest.fixture
-def pets(tmp_path: Path) -> Path:
+def pets() -> Path:
     """train/ with 20 cats and 10 dogs, test/ with 4 and 2, all 8 x 6 pixels."""
     counts = {"train/cat": 20, "train/dog": 10, "test/cat": 4, "test/dog": 2}
     for seed, (folder, count) in enumerate(counts.items()):
         for number in range(count):
-            file = tmp_path / "pets" / folder / f"{number:02}.png"
+            file = Path("pets", folder, f"{number:02}.png")
             write_image(file, seed=100 * seed + number)
-    return tmp_path / "pets"
+    return Path("pets")
 
 
 def make(path=None, kind=ImageData, **settings) -> ImageData:
     return kind(path=path, **{"batch_size": 4} | settings)
 
 
-def pixels(path: Path) -> torch.Tensor:
+def pixels(path: str | Path) -> torch.Tensor:
     """The image in a file, uint8 of shape (channel, height, width)."""
     with Image.open(path) as image:
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)

@@ -1,5 +1,7 @@
 """ImageData as a whole: batches, prediction, targets."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,11 +12,11 @@ from tests.litlab.data.conftest import prepared, refusal, restore, write_and_rea
 from tests.litlab.data.images.conftest import make, pixels, write_image, write_images
 
 
-def test_the_nearest_class_mean_is_what_it_says(tmp_path):
+def test_the_nearest_class_mean_is_what_it_says():
     for split in ("train", "test"):  # a is dark, b is light
-        write_images(tmp_path / split, 20, value=lambda number: 60 + 120 * (number % 2) + number)
-    write_image(tmp_path / "test/b/wrong.png", value=80)
-    scores = prepared(make(tmp_path)).baselines()["nearest class mean"]
+        write_images(Path(split), 20, value=lambda number: 60 + 120 * (number % 2) + number)
+    write_image(Path("test/b/wrong.png"), value=80)
+    scores = prepared(make(".")).baselines()["nearest class mean"]
     assert scores["test/acc"] == pytest.approx(20 / 21)
 
 
@@ -61,9 +63,9 @@ def test_splits(pets):
     assert refusal(prepared, data, "validate").startswith("data: there are no val images; add some")
 
 
-def test_predicting_from_a_checkpoint_alone(pets, tmp_path):
+def test_predicting_from_a_checkpoint_alone(pets):
     """Elsewhere, with no training images at hand."""
-    data, photos = make(pets, augment=Augment(crop=1), image_size=(8, 6)), tmp_path / "photos"
+    data, photos = make(pets, augment=Augment(crop=1), image_size=(8, 6)), Path("photos")
     write_image(photos / "b" / "2.png", size=(16, 12), value=255)
     write_image(photos / "1.JPG", mode="L", value=0)
     write_image(photos / ".hidden.png")
@@ -74,13 +76,13 @@ def test_predicting_from_a_checkpoint_alone(pets, tmp_path):
     for image, value in zip(images, (0, 1), strict=True):
         torch.testing.assert_close(image[0], ((value - mean) / std).expand(3, 8, 6))
     outputs = [torch.tensor([[0.25, 0.75]]), torch.tensor([[0.5, 0.5]])]
-    later.write_predictions(outputs, str(tmp_path / "out/predictions.parquet"))
-    assert pd.read_parquet(tmp_path / "out/predictions.parquet").to_dict("list") == {
+    later.write_predictions(outputs, "out/predictions.parquet")
+    assert pd.read_parquet("out/predictions.parquet").to_dict("list") == {
         "file": [str(photos / "1.JPG"), str(photos / "b/2.png")], "prediction": ["dog", "cat"],
         "probability": [0.75, 0.5], "cat": [0.25, 0.5], "dog": [0.75, 0.5],
     }  # fmt: skip
 
-    assert "there are no images in it" in refusal(later.open_input, str(tmp_path / "out"))
+    assert "there are no images in it" in refusal(later.open_input, "out")
     (photos / "c.png").write_bytes(b"rubbish")
     assert "c.png: not an image" in refusal(lambda: list(later.predict_dataloader()))
     later.bad_rows = "drop"
@@ -88,11 +90,11 @@ def test_predicting_from_a_checkpoint_alone(pets, tmp_path):
 
 
 @pytest.mark.parametrize("size", [(8, 6), (9, 6)])
-def test_new_images_have_the_shape_that_training_would_take(pets, tmp_path, size):
+def test_new_images_have_the_shape_that_training_would_take(pets, size):
     """As in `fit`, with `image_size` any of them is fitted."""
-    write_image(tmp_path / "new.png", size=size)
+    write_image(Path("new.png"), size=size)
     for settings in ({}, {"image_size": (8, 6)}):
-        images = restore(make(pets), **settings).open_input(str(tmp_path / "new.png"))
+        images = restore(make(pets), **settings).open_input("new.png")
         first = torch.zeros(2, 1).long()
         if settings or size == (8, 6):
             assert images.take(*first).shape == (1, 3, 8, 6)
@@ -122,19 +124,19 @@ def test_new_images_have_the_shape_that_training_would_take(pets, tmp_path, size
         ),
     ],
 )
-def test_targets(tmp_path, settings, columns, first, output, answer):
-    write_images(tmp_path, 20)
-    files = sorted(tmp_path.rglob("*.png"))
-    path, new = tmp_path / "table.csv", tmp_path / "new.csv"
-    pd.DataFrame({"file": files, **columns}).to_csv(path, index=False)
-    data = prepared(make(path, normalize="imagenet", cache="none", id_column="file", **settings))
+def test_targets(settings, columns, first, output, answer):
+    write_images(Path(), 20)
+    files = sorted(Path().rglob("*.png"))
+    pd.DataFrame({"file": files, **columns}).to_csv("table.csv", index=False)
+    options = {"normalize": "imagenet", "cache": "none", "id_column": "file"}
+    data = prepared(make("table.csv", **options, **settings))
     targets = torch.cat([part.targets for part in data.parts.values()])
     assert len(targets) == 20
     assert first in targets.tolist()
     assert next(data.batches("test"))[1].dtype == targets.dtype
     assert data.baselines()
     # A table is an input, too, and what it says of the target does not matter
-    new.write_text("file\na/004.png\n")
-    data.open_input(str(new))
+    Path("new.csv").write_text("file\na/004.png\n")
+    data.open_input("new.csv")
     written = write_and_read(data, torch.tensor([output])).iloc[0].to_dict()
-    assert {"file": str(tmp_path / "a/004.png"), **answer}.items() <= written.items()
+    assert {"file": "a/004.png", **answer}.items() <= written.items()

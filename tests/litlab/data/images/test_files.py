@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -62,12 +63,12 @@ def test_changes_of_equal_size_and_date_are_seen(pets):
     assert take(prepared(make(pets, image_size=(4, 4))), "test").shape == (3, 4, 4)
 
 
-def test_some_of_another_size_are_named_or_left_out(tmp_path):
+def test_some_of_another_size_are_named_or_left_out():
     """Also where not all are looked at."""
-    write_images(tmp_path / "train", 250, size=lambda number: (8, 8 if number in (3, 41) else 6))
+    write_images(Path("train"), 250, size=lambda number: (8, 8 if number in (3, 41) else 6))
     line = "data.image_size: 2 of 250 images are not of"
-    assert refusal(prepared, make(tmp_path)).startswith(line)
-    assert sum(prepared(make(tmp_path, bad_rows="drop")).sizes.values()) == 248
+    assert refusal(prepared, make(".")).startswith(line)
+    assert sum(prepared(make(".", bad_rows="drop")).sizes.values()) == 248
 
 
 class PublicPets(ImageData):
@@ -108,28 +109,28 @@ def test_heic_names_its_package(pets, monkeypatch, brand):
 # ---- tables
 
 
-def test_other_columns_splits_and_corrected_labels(tmp_path):
-    write_images(tmp_path, 20)
+def test_other_columns_splits_and_corrected_labels():
+    write_images(Path(), 20)
     columns = {
         "image": [f"{'ab'[number % 2]}/{number:03}.png" for number in range(20)],
         "class": ["dog", "cat"] * 10,
         "part": np.repeat(["train", "val", "test"], [10, 4, 6]),
     }
-    path = tmp_path / "pets.csv"
+    path = Path("pets.csv")
     pd.DataFrame(columns).to_csv(path, index=False)
     options = {"file_column": "image", "target": "class", "split_column": "part"}
     data = prepared(make(path, **options))
     assert data.sizes == {"train": 10, "val": 4, "test": 6}
     assert data.labels("test").tolist() == [1, 0] * 3
-    assert (take(data, "test") == pixels(tmp_path / "a/014.png").numpy()).all()
+    assert (take(data, "test") == pixels("a/014.png").numpy()).all()
     status = path.stat()
     path.write_text(path.read_text().replace("14.png,dog", "14.png,cat"))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert prepared(make(path, **options)).labels("test").tolist() == [0, 0, 1, 0, 1, 0]
 
 
-def test_what_is_not_there_is_named(tmp_path):
-    path = tmp_path / "pets.csv"
+def test_what_is_not_there_is_named():
+    path = Path("pets.csv")
     path.write_text("file,label\n0.png,dog\n1.png,\n2.png,cat\n,cat\n")
     line = f"{path}: 2 of 4 rows can't be used: row 5 ('file' is missing), row 3 ("
     assert refusal(prepared, make(path)).startswith(line)

@@ -1,6 +1,7 @@
 """Images that are decoded whenever they come into a batch, from files and from shards."""
 
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -106,11 +107,11 @@ def test_transforms_get_whole_images_of_their_own_size_in_training_only(open_sou
     assert tilt.seen == {(3, 12 + number % 3, 10 + number % 4) for number in range(24)}
 
 
-def test_from_a_folder_to_a_model_by_commands(run, images, tmp_path):
+def test_from_a_folder_to_a_model_by_commands(run, images):
     """With a transform that a config names by its class."""
     config = f"--config={CONFIGS}/images.yaml --data.dataset"
     flags = f"--data.path={images} --data.cache=none --output=shards --shard_mb=1"
     run(f"shards {config}=folder {flags}").check()
     transform = "{class_path: torchvision.transforms.v2.RandomResizedCrop, init_args: {size: [32]}}"
-    (tmp_path / "with.yaml").write_text(f"data: {{init_args: {{transform: [{transform}]}}}}")
+    Path("with.yaml").write_text(f"data: {{init_args: {{transform: [{transform}]}}}}")
     run(f"fit {config}=shards --config=with.yaml --data.path=shards", *BRIEF).check()

@@ -38,9 +38,9 @@ def write_digits(root: Path) -> np.ndarray:
     return images
 
 
-def test_files_that_are_there_are_used_and_later_the_cache(tmp_path, monkeypatch):
+def test_files_that_are_there_are_used_and_later_the_cache(monkeypatch):
     monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=URLError("offline")))
-    root = tmp_path / "raw"
+    root = Path("raw")
     digits = write_digits(root)
     for _ in range(2):
         data = prepared(make(root, Digits, fallback="generated"))
@@ -53,8 +53,8 @@ def test_files_that_are_there_are_used_and_later_the_cache(tmp_path, monkeypatch
     assert refusal(make(root, Digits, mode="RGB").prepare_data).startswith("mnist: it is not in ")
 
 
-def test_a_path_that_leads_nowhere_is_never_that_of_the_public_set(tmp_path):
-    assert "there is no file" in refusal(make(tmp_path / "my.photos", Digits).survey)
-    data = make(tmp_path / "deep/er", Digits, fallback="generated")
+def test_a_path_that_leads_nowhere_is_never_that_of_the_public_set():
+    assert "there is no file" in refusal(make("my.photos", Digits).survey)
+    data = make("deep/er", Digits, fallback="generated")
     for action in (data.survey, data.prepare_data):
-        assert refusal(action).startswith(f"data.path: there is no {tmp_path}/deep/er; correct it")
+        assert refusal(action).startswith("data.path: there is no deep/er; correct it")

@@ -142,15 +142,15 @@ def test_shards_of_others(photos, tmp_path, names, kind):
     files = sorted(photos.glob("train/*/*.png"))
     for number, block in enumerate((files[:30], files[30:40], files[40:], files[:8])):
         split = "validation" if number == 3 else "train"
-        write_tar(tmp_path / "set" / names.format(split=split, number=number), block, tell)
-    data = ImageData(path=tmp_path / "set", cache_dir=str(tmp_path / "cache"), **SETTINGS)
+        write_tar(tmp_path / names.format(split=split, number=number), block, tell)
+    data = ImageData(path=str(tmp_path), **SETTINGS)
     assert prepared(data).sizes == {"train": 60, "val": 8}
     assert data.class_names == ["0", "1"]
     expected = sorted((pixels(file).numpy().tobytes(), is_b(file)) for file in files)
     assert list_images(data.train_dataloader()) == expected
-    (index,) = (tmp_path / "cache").glob("*/index.parquet")
+    (index,) = Path("data/cache").glob("*/index.parquet")
     written = index.stat().st_mtime_ns
-    prepared(ImageData(path=tmp_path / "set", **data.hparams))
+    prepared(ImageData(**data.hparams))
     assert index.stat().st_mtime_ns == written
 
 
@@ -161,11 +161,11 @@ def test_a_single_tar_file(photos, tmp_path, name):
     def tell(file):
         return {"cls": file.parent.name.encode()}
 
-    files, path = sorted(photos.glob("train/*/*.png")), tmp_path / "set" / name
+    files, path = sorted(photos.glob("train/*/*.png")), tmp_path / name
     write_tar(path, files, tell)
-    write_tar(tmp_path / "set/other.tar", files[:10], tell)
+    write_tar(tmp_path / "other.tar", files[:10], tell)
     path.with_name("index.parquet").write_bytes(b"of others")
-    data = prepared(ImageData(path=path, cache_dir=str(tmp_path / "cache"), **SETTINGS))
+    data = prepared(ImageData(path=path, **SETTINGS))
     assert data.sizes == {"train": 48, "val": 6, "test": 6}
     assert data.class_names == ["a", "b"]
     check_first(data, files)
@@ -179,7 +179,7 @@ def test_a_single_tar_file(photos, tmp_path, name):
         ("one file", "image", True),
     ],
 )
-def test_parquet_as_hugging_face_keeps_it(photos, tmp_path, name, image, has_names):
+def test_parquet_as_hugging_face_keeps_it(photos, name, image, has_names):
     """https://huggingface.co/docs/hub/datasets-image: bytes and path, and classes as numbers."""
     is_one, files = name == "one file", []
     notes = {"info": {"features": {"kind": {"names": ["first", "second"], "_type": "ClassLabel"}}}}
@@ -192,11 +192,11 @@ def test_parquet_as_hugging_face_keeps_it(photos, tmp_path, name, image, has_nam
             "boxes": [[1, 2]] * len(some),
         }
         metadata = {"huggingface": json.dumps(notes)} if has_names else None
-        path = tmp_path / "set" / f"{name.format(split=split)}.parquet"
+        path = Path("set", f"{name.format(split=split)}.parquet")
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table(cells).replace_schema_metadata(metadata), path)
-    source = path if is_one else tmp_path / "set"
-    data = ImageData(path=source, target="kind", cache_dir=str(tmp_path / "cache"))
+    source = path if is_one else "set"
+    data = ImageData(path=source, target="kind")
     assert [*prepared(data).sizes.values()] == ([48, 6, 6] if is_one else [54, 6, 10])
     assert data.class_names == (["first", "second"] if has_names else ["0", "1"])
     check_first(data, files)

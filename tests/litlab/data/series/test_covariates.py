@@ -34,10 +34,10 @@ def make_shops(days: int = 60) -> pd.DataFrame:
 
 
 @pytest.fixture
-def shops(tmp_path) -> SeriesData:
+def shops() -> SeriesData:
     """Data of the first 60 days, in a file with a decimal comma, after `setup`."""
-    make_shops().to_csv(tmp_path / "shops.csv", sep=";", decimal=",", index=False)
-    return prepared(make(str(tmp_path / "shops.csv"), **SETTINGS))
+    make_shops().to_csv("shops.csv", sep=";", decimal=",", index=False)
+    return prepared(make("shops.csv", **SETTINGS))
 
 
 @pytest.fixture

@@ -24,10 +24,9 @@ def scale_wave() -> torch.Tensor:
     return torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
 
 
-def test_windows_of_a_file(tmp_path):
-    path = tmp_path / "load.csv"
-    frame_of(hours(100)).to_csv(path, sep=";", decimal=",", index=False)
-    data = prepared(make(path, decimal=","))
+def test_windows_of_a_file():
+    frame_of(hours(100)).to_csv("load.csv", sep=";", decimal=",", index=False)
+    data = prepared(make("load.csv", decimal=","))
     assert data.description.endswith("62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns")
     scaled = scale_wave()
     naive_error = (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0)
@@ -86,7 +85,7 @@ def test_baselines_on_all_test_windows():
 # ---- checkpoints and prediction
 
 
-def test_forecast_of_a_new_file_from_the_checkpoint_alone(tmp_path):
+def test_forecast_of_a_new_file_from_the_checkpoint_alone():
     data, other = (make(covariates=["hour"], horizon=horizon) for horizon in (3, 2))
     again = restore(data)
     other.load_state_dict(data.state_dict())
@@ -95,8 +94,8 @@ def test_forecast_of_a_new_file_from_the_checkpoint_alone(tmp_path):
     new = frame_of(
         hours(7, "2025-12-31 18:00"), note=["x"] * 7, heat=range(7), load=range(0, 14, 2)
     )
-    new.to_csv(tmp_path / "new.csv", index=False)
-    batch = predict(again, str(tmp_path / "new.csv"))
+    new.to_csv("new.csv", index=False)
+    batch = predict(again, "new.csv")
     assert set(batch) == {*again.serving().names, "start"}
     expected = torch.stack([torch.arange(2.0, 14.0, 2), torch.arange(1.0, 7.0)], dim=1)
     mean, scale = torch.tensor([data.mean, data.scale])
@@ -187,8 +186,8 @@ class Etth1(SeriesData):
     public = PublicSeries("", "ETTh1.csv", "", ("load", "heat"), (8640, 11520, 14400))
 
 
-def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):
-    frame_of(hours(14_500, "2016-07-01")).to_csv(tmp_path / "ETTh1.csv", index=False)
+def test_the_public_series_has_the_published_split(monkeypatch):
+    frame_of(hours(14_500, "2016-07-01")).to_csv("ETTh1.csv", index=False)
     monkeypatch.setattr("litlab.data.public.PublicFile.download", lambda self, root: None)
-    data = prepared(Etth1(path=tmp_path, horizon=720))
+    data = prepared(Etth1(path=".", horizon=720))
     assert (data.sizes, data.metadata.season) == ({"train": 7585, "val": 2161, "test": 2161}, 24)

@@ -10,11 +10,11 @@ from litlab.data import TextData
 
 
 @pytest.fixture
-def make_data(tmp_path: Path, texts: Path) -> Callable[..., TextData]:
+def make_data(texts: Path) -> Callable[..., TextData]:
     """Makes data of the 160 texts, if nothing else is said."""
 
     def make(**options) -> TextData:
-        settings = {"path": str(texts), "cache_dir": str(tmp_path / "cache"), "batch_size": 8}
+        settings = {"path": str(texts), "batch_size": 8}
         return TextData(**settings | options)
 
     return make

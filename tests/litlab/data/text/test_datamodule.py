@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -58,12 +59,12 @@ def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends
     assert strip(texts[index][0]) != pieces
 
 
-def test_a_cache_is_kept_until_settings_or_contents_change(make_data, texts, tmp_path):
-    file = shutil.copy(texts, tmp_path / "my.csv")
+def test_a_cache_is_kept_until_settings_or_contents_change(make_data, texts):
+    file = shutil.copy(texts, Path("my.csv"))
 
     def list_caches(**options):
         prepared(make_data(**{"path": file, **options}))
-        return {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("texts-*")}
+        return {path: path.stat().st_mtime_ns for path in Path("data/cache").glob("texts-*")}
 
     kept = list_caches()
     assert list_caches(max_tokens=9, balance="even") == kept
@@ -97,10 +98,10 @@ def test_a_test_file_is_no_part_of_folds_and_has_no_copies_of_training_texts(
 # ---- the checkpoint, and prediction
 
 
-def test_a_checkpoint_carries_what_raw_texts_need(make_data, tmp_path):
+def test_a_checkpoint_carries_what_raw_texts_need(make_data):
     """Elsewhere, without the training texts at hand: the texts of the test split, in order."""
     data = make_data(max_tokens=8, vocab_size=60)
-    other, file = restore(data, batch_size=3), tmp_path / "in.txt"
+    other, file = restore(data, batch_size=3), Path("in.txt")
     texts = all_texts(data)["test"]
     file.write_text("\n".join(texts), encoding="utf-8")
     other.predict_input = str(file)

@@ -2,6 +2,8 @@
 and pieces.
 """
 
+from pathlib import Path
+
 import pytest
 
 from tests.litlab.data.conftest import prepared, refusal
@@ -9,15 +11,15 @@ from tests.litlab.data.text.conftest import all_texts, decode, strip
 
 
 @pytest.fixture
-def make(make_data, tmp_path):
+def make(make_data):
     """Makes data of a file with this content, and perhaps of one to test on."""
 
     def make_it(content: str, test: str | None = None, **options):
-        (tmp_path / "my.csv").write_text(content)
+        Path("my.csv").write_text(content)
         if test is not None:
-            (tmp_path / "test.csv").write_text(test)
-            options["test_path"] = str(tmp_path / "test.csv")
-        return make_data(path=str(tmp_path / "my.csv"), **options)
+            Path("test.csv").write_text(test)
+            options["test_path"] = "test.csv"
+        return make_data(path="my.csv", **options)
 
     return make_it
 
@@ -47,15 +49,15 @@ def test_order_of_the_classes_and_those_that_training_lacks(make, expected, said
     assert "training has no class of the test samples: 'new' (1); write" in message
 
 
-def test_input_to_predict(tmp_path, make_data):
+def test_input_to_predict(make_data):
     def read(name, content, **options):
-        (tmp_path / name).write_text(content, newline="")
+        Path(name).write_text(content, newline="")
         data = make_data(**options)
-        rows = data.read_input(str(tmp_path / name))
+        rows = data.read_input(name)
         return dict(zip(data.row_names["row"], rows["text"], strict=True))
 
     assert read("in.txt", "one\r\n\r\nNA \u2028 parts\n") == {1: "one", 3: "NA \u2028 parts"}
-    message = refusal(prepared, make_data(path=str(tmp_path / "in.txt")))
+    message = refusal(prepared, make_data(path="in.txt"))
     assert "in.txt is a .txt, which has a text a line and no target; name a table .csv" in message
     table = "text;x\none;1\n;2\nthree;3\n"  # without labels
     assert read("in.csv", table, bad_rows="drop") == {2: "one", 4: "three"}
