@@ -1,7 +1,6 @@
 """What tests of data share."""
 
 import logging
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pandas as pd
@@ -68,6 +67,5 @@ def restore(data, **settings):
 
 def write_and_read(data, *outputs) -> pd.DataFrame:
     """The table of predictions, as texts."""
-    with TemporaryDirectory() as folder:
-        data.write_predictions([*outputs], f"{folder}/out.csv")
-        return pd.read_csv(f"{folder}/out.csv", dtype=str)
+    data.write_predictions([*outputs], "out.csv")
+    return pd.read_csv("out.csv", dtype=str)

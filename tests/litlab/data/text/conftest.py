@@ -14,7 +14,7 @@ def make_data(texts: Path) -> Callable[..., TextData]:
     """Makes data of the 160 texts, if nothing else is said."""
 
     def make(**options) -> TextData:
-        settings = {"path": str(texts), "batch_size": 8}
+        settings = {"path": texts, "batch_size": 8}
         return TextData(**settings | options)
 
     return make
