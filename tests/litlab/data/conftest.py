@@ -12,16 +12,12 @@ from litlab.errors import UserError
 
 def a_rank(rank: int, ranks: int = 2) -> SimpleNamespace:
     """What a data module asks of the trainer of one of several processes."""
-    loop = SimpleNamespace(is_resuming=False)
     strategy = SimpleNamespace(
         distributed_sampler_kwargs={"num_replicas": ranks, "rank": rank},
         root_device=torch.device("cpu"), broadcast=lambda value: value,
-        reduce_boolean_decision=lambda decision, all: decision,
     )  # fmt: skip
-    return SimpleNamespace(
-        global_rank=rank, local_rank=rank, world_size=ranks, num_devices=1, strategy=strategy,
-        fit_loop=loop,
-    )  # fmt: skip
+    loop = SimpleNamespace(is_resuming=False)
+    return SimpleNamespace(world_size=ranks, strategy=strategy, fit_loop=loop)
 
 
 @pytest.fixture(autouse=True)

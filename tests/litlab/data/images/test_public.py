@@ -12,25 +12,19 @@ from litlab.data import ImageData, PublicImages
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import make
 
-PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-
 
 class Digits(ImageData):
-    public = PublicImages(
-        "mnist", "MNIST", tuple(f"MNIST/raw/{part}-ubyte.gz" for part in PARTS),
-        tuple(f"kind {number}" for number in range(10)), (1, 28, 28),
-    )  # fmt: skip
+    public = PublicImages("mnist", "MNIST", ("MNIST.zip",), tuple("0123456789"), (1, 28, 28))
 
 
 def write_digits(root: Path) -> np.ndarray:
     """Write files in the format of MNIST, http://yann.lecun.com/exdb/mnist/; the images to test
     on.
     """
-    random, images = np.random.default_rng(0), np.empty(0)
-    folder = root / "MNIST" / "raw"
+    folder, images = root / "MNIST/raw", np.empty(0)
     folder.mkdir(parents=True)
     for split, count in (("train", 40), ("t10k", 10)):
-        images = random.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        images = np.random.default_rng(count).integers(0, 256, (count, 28, 28), dtype=np.uint8)
         labels = np.arange(count, dtype=np.uint8) % 10
         for name, array in (("images-idx3", images), ("labels-idx1", labels)):
             header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()

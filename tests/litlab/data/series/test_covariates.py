@@ -66,12 +66,10 @@ def test_what_a_batch_holds(shops):
     scaled = (frame[numbers] - train[numbers].mean()) / train[numbers].std(ddof=0)
     regions = [frame["region"] == name for name in ("north", "south")]
     expected = [scaled["price"], frame["holiday"] == "yes", scaled["size"], *regions]
-    expected = np.stack(expected, axis=1)
-    for place, window in enumerate(batch["start"].tolist()):
-        rows = slice(window, window + 9)
-        np.testing.assert_allclose(batch["covariates"][place, :, 2:], expected[rows], atol=1e-5)
-        raw = shops.serving().raw(batch)[1][place, :, [2, 4]]
-        np.testing.assert_allclose(raw, frame[numbers][rows], atol=1e-5)
+    rows = batch["start"][:, None] + torch.arange(9)
+    found, raw = batch["covariates"], shops.serving().raw(batch)[1]
+    np.testing.assert_allclose(found[..., 2:], np.stack(expected, axis=1)[rows], atol=1e-5)
+    np.testing.assert_allclose(raw[..., [2, 4]], frame[numbers].to_numpy()[rows], atol=1e-5)
 
 
 def test_the_future_comes_from_rows_without_a_target(later):
@@ -157,8 +155,7 @@ def test_requests(later):
     expected = [part.numpy() for part in later.serving().raw(window)]
     rows = frame.where(frame.notna(), None).to_dict("records")
     unnamed = [{name: row[name] for name in row if name != "shop"} for row in rows]
-    numbers = frame.astype({"sales": float, "price": float})  # else `decimal` is for nothing
-    text = numbers.to_csv(sep=";", decimal=",", index=False)
+    text = frame.infer_objects().to_csv(sep=";", decimal=",", index=False)
     for sent, name in ((rows, "s7"), (unnamed, None), (text, "s7")):
         sample = serving.read(sent)
         assert sample.context.get("shop") == name

@@ -159,7 +159,6 @@ FORMS = [
         HOURS, SECONDS, (SECONDS * 1000).astype(str), SECONDS / 86_400 + 25_569,
         *map(HOURS.strftime, FORMS),
         (HOURS + pd.Timedelta("5h30min")).strftime("%Y-%m-%d %H:%M+05:30"),
-        (HOURS - pd.Timedelta("3h30min")).strftime("%b %d, %Y %H:%M -0330"),
     ],
 )  # fmt: skip
 def test_forms_of_times(times):
