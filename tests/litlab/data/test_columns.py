@@ -3,7 +3,6 @@ said.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -169,7 +168,7 @@ ROWS = pd.DataFrame(  # cells of all kinds, as Python has them
 
 
 @pytest.fixture
-def files() -> dict[str, tuple[Any, FileFormat]]:
+def files():
     """The rows in files of all kinds, and how they are written."""
     parquet.write_table(Table.from_pydict(ROWS.to_dict("list")), "a.parquet")
     ROWS.to_excel("a.xlsx", index=False)

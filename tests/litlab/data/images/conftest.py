@@ -15,7 +15,7 @@ from tests.litlab.data.conftest import prepared
 def write_image(path: Path, size=(8, 6), mode="RGB", value=None, seed=0) -> None:
     """Write a random image, or one of a single value; size is (height, width)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    shape = size if mode == "L" else (*size, len(mode))
+    shape = size if len(mode) == 1 else (*size, len(mode))
     noise = np.random.default_rng(seed).integers(0, 256, shape)
     pixels = noise if value is None else np.full(shape, value)
     Image.fromarray(pixels.astype(np.uint8), mode).save(path)

@@ -110,19 +110,14 @@ def test_one_image_with_colours_is_enough():
 )
 def test_colours_that_were_not_looked_at(cache, odd, mode):
     """Among 250 grey images: never grey without a word."""
-    for number in range(250):
-        kind = mode if number in odd else "L"
-        image = Image.new(kind, (6, 8), number if kind in "LP" else (number, 9, 0))
-        folder = Path("set/train", "ab"[number % 2])
-        folder.mkdir(parents=True, exist_ok=True)
-        image.save(folder / f"{number:03}.tif")
+    write_images(Path("set/train"), 250, mode=lambda number: mode if number in odd else "L")
 
     def open_set(**settings):
         return prepared(make("set", cache=cache, **settings))
 
     message = refusal(open_set)
     assert message.startswith(f"data.mode: {len(odd)} of ")
-    assert f"/{odd[0]:03}.tif; set --data.mode RGB, or" in message
+    assert f"/{odd[0]:03}.png; set --data.mode RGB, or" in message
     dropped = open_set(bad_rows="drop")
     assert sum(dropped.sizes.values()) == 250 - len(odd)
     assert take(open_set(mode="RGB")).shape == (3, 8, 6)
@@ -131,9 +126,9 @@ def test_colours_that_were_not_looked_at(cache, odd, mode):
     if cache == "none":
         data = open_set(normalize=[[0.5], [0.2]])
         message = refusal(lambda: [*data.batches("train"), *data.batches("val")])
-        assert ".tif: colours, and the others are grey: set --data.mode RGB; " in message
+        assert ".png: colours, and the others are grey: set --data.mode RGB; " in message
     # New images are as the model takes them
-    new = dropped.open_input(f"set/train/b/{odd[0]:03}.tif")
+    new = dropped.open_input(f"set/train/b/{odd[0]:03}.png")
     assert new[torch.tensor([0])]["image"].shape == (1, 1, 8, 6)
 
 

@@ -6,8 +6,6 @@ import torch
 
 from litlab.data import SeriesData
 
-TRAIN = 70  # training rows of the 100 that `make` writes, unless another split is asked for
-
 
 def wave(rows: int) -> np.ndarray:
     """Two columns that never repeat: (row, 2)."""

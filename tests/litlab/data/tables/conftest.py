@@ -6,16 +6,15 @@ import pandas as pd
 from litlab.data import TabularData
 
 
-def make_houses(count: int = 100, seed: int = 0) -> pd.DataFrame:
+def make_houses(count: int = 100) -> pd.DataFrame:
     """Rows of two numbers, two categories and a price that follows from them; some ages are
     missing.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     size, age = rng.uniform(20, 200, count).round(2), rng.integers(0, 90, count).astype(float)
     city = rng.choice(["Bonn", "Köln", "Mainz"], count)
-    price = (
-        1000 * size - 100 * age + 20_000 * (city == "Köln") + rng.normal(0, 20_000, count).round()
-    )
+    price = 1000 * size - 100 * age + 20_000 * (city == "Köln")
+    price += rng.normal(0, 20_000, count).round()
     age[3::7] = np.nan
     kind = np.where(size + rng.normal(0, 20, count) > 110, "house", "flat")
     return pd.DataFrame({"size": size, "age": age, "city": city, "kind": kind, "price": price})
