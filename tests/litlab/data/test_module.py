@@ -9,9 +9,10 @@ import torch
 from lightning.pytorch.demos.boring_classes import BoringModel
 from torch.testing import assert_close
 
-from litlab.data import Augment, ImageData, PublicImages, TextData
+from litlab.data import Augment, ImageData, TextData
 from tests.litlab.callbacks.tiny import make_trainer
 from tests.litlab.data.conftest import prepared, refusal
+from tests.litlab.data.images.conftest import PublicPets
 from tests.tiny_files import flip
 
 assert_same = partial(assert_close, rtol=0, atol=0)
@@ -73,18 +74,14 @@ def test_a_damaged_cache_is_prepared_again(make, said, place):
     assert_same(list(prepared(make()).batches("val")), whole)
 
 
-class Public(ImageData):
-    public = PublicImages("pets", "Pets", ("pets.zip",), ("a", "b"), (3, 8, 6))
-
-
 @pytest.mark.parametrize(
     ("kind", "path", "dataset"),
     [
         (ImageData, ".", "folder"),
         (ImageData, "photos.csv", "folder"),  # whatever its name
         (ImageData, "a.parquet", "csv"),
-        (Public, "elsewhere", None),
-        (Public, ".", "folder"),
+        (PublicPets, "elsewhere", None),
+        (PublicPets, ".", "folder"),
     ],
 )
 def test_a_path_tells_what_is_read(kind, path, dataset):

@@ -8,8 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
-from litlab.data import ImageData
+from litlab.data import ImageData, PublicImages
 from tests.litlab.data.conftest import prepared
+
+
+class PublicPets(ImageData):
+    public = PublicImages("pets", "Pets", ("pets.zip",), ("a", "b"), (3, 8, 6))
 
 
 def write_image(path: Path, size=(8, 6), mode="RGB", value=None, seed=0) -> None:
@@ -62,5 +66,5 @@ def open_files(files: list[Path], **settings) -> ImageData:
     frame = pd.DataFrame(
         {"file": map(str, files), "label": np.resize(["a", "b"], len(files)), "split": "train"}
     )
-    settings = {"cache": "none", **settings}
-    return prepared(ImageData(path=frame, split_column="split", val_fraction=0, **settings))
+    settings = {"split_column": "split", "val_fraction": 0.0, "cache": "none", **settings}
+    return prepared(ImageData(path=frame, **settings))

@@ -10,10 +10,17 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from litlab.data import ImageData, PublicImages
+from litlab.data import ImageData
 from litlab.data.images.decode import find_kinds
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.images.conftest import make, pixels, take, write_image, write_images
+from tests.litlab.data.images.conftest import (
+    PublicPets,
+    make,
+    pixels,
+    take,
+    write_image,
+    write_images,
+)
 
 
 def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, said):
@@ -69,10 +76,6 @@ def test_some_of_another_size_are_named_or_left_out():
     line = "data.image_size: 2 of 250 images are not of"
     assert refusal(prepared, make(".")).startswith(line)
     assert sum(prepared(make(".", bad_rows="drop")).sizes.values()) == 248
-
-
-class PublicPets(ImageData):
-    public = PublicImages("pets", "Pets", ("pets.zip",), ("a", "b"), (3, 8, 6))
 
 
 @pytest.mark.parametrize("kind", [ImageData, PublicPets])
