@@ -1,7 +1,5 @@
 """Class balance: what is drawn, on any number of ranks, and the weights of the loss."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,8 +50,7 @@ def test_ranks_share_the_draws():
 
 @pytest.mark.parametrize(("balance", "power"), [("even", 1.0), ("sqrt", 0.5)])
 def test_weights_make_up_for_the_counts(balance, power):
-    data = SimpleNamespace(labels=lambda split: LABELS, class_names=["many", "some", "few"])
-    weights = weigh_for_loss(data, balance)
+    weights = weigh_for_loss(prepared(make(balance=None)), balance)
     assert float(weights[LABELS].mean()) == pytest.approx(1, rel=1e-6)
     assert float(weights[2] / weights[0]) == pytest.approx(80**power, rel=1e-5)
     line = refusal(weigh_for_loss, object(), "even")

@@ -28,7 +28,7 @@ def test_it_changes_with_the_data_and_not_with_the_place(kind, source, settings,
         return prepared(kind(path=Path(folder, inside), **settings)).fingerprint
 
     for name in ("here", "there"):
-        shutil.copytree(path if path.is_dir() else path.parent, name, copy_function=shutil.copyfile)
+        shutil.copytree(path.parent if inside else path, name, copy_function=shutil.copyfile)
     first = read("here")
     assert first
     assert read("there") == first

@@ -18,12 +18,11 @@ from tests.litlab.data.conftest import a_rank, prepared, refusal
 from tests.litlab.data.images.conftest import pixels, take, write_images
 from tests.tiny_files import flip
 
-SIZE = (8, 6)
-SETTINGS = {"batch_size": 7, "shuffle_shards": 2, "image_size": SIZE}
+SETTINGS = {"batch_size": 7, "shuffle_shards": 2, "image_size": (8, 6)}
 
 
 def open_photos(photos):
-    return prepared(ImageData(path=photos, cache="none", image_size=SIZE))
+    return prepared(ImageData(path=photos, cache="none", **SETTINGS))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def test_every_image_once_whatever_the_ranks_and_workers(shards, photos, ranks, 
     assert not data.labels("train").equal(original.labels("train")), "files can be sorted by class"
 
 
-def test_what_is_known_of_the_images_is_known_of_the_shards(shards, photos, tmp_path):
+def test_fingerprint_folds_and_baselines_of_shards(shards, photos, tmp_path):
     data = prepared(ImageData(path=shards, **SETTINGS))
     assert [*data.baselines()] == ["most frequent class"]
     write_shards(open_photos(photos), tmp_path, 700)

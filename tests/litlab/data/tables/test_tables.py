@@ -1,4 +1,4 @@
-"""TabularData: what a network gets of a table, what is said of it, and how it is split."""
+"""TabularData: what a network gets of a table, and what is said of it."""
 
 import numpy as np
 import pandas as pd
