@@ -100,20 +100,20 @@ def test_a_test_file_is_no_part_of_folds_and_has_no_copies_of_training_texts(
 
 def test_a_checkpoint_carries_what_raw_texts_need(make_data):
     """Elsewhere, without the training texts at hand: the texts of the test split, in order."""
-    data = make_data(max_tokens=8)
+    data = make_data(max_tokens=20)
     other, file = restore(data, batch_size=3), Path("in.txt")
     texts = all_texts(data)["test"]
     file.write_text("\n".join(texts), encoding="utf-8")
     other.predict_input = str(file)
     batches = list(other.predict_dataloader())
     read = {" ".join(decode(data, ids)) for batch in batches for ids in strip(batch)}
-    assert read == {" ".join(text.split()[:8]) for text in texts}
+    assert read == {" ".join(text.split()[:20]) for text in texts}
 
     lengths = [(batch["ids"] != 0).sum(1, keepdim=True) / 100 for batch in batches]
     rows = write_and_read(other, *(pad(length, (0, 3)) for length in lengths))
     assert rows["row"].tolist() == [*map(str, range(1, 17))]
     assert rows["text"].tolist() == [text[:80] for text in texts]
-    expected = [min(8, len(text.split())) / 100 for text in texts]
+    expected = [min(20, len(text.split())) / 100 for text in texts]
     assert rows["class_0"].astype(float).tolist() == pytest.approx(expected)
     assert set(rows["prediction"]) == {"class_0"}
     file.write_text(" \n")
