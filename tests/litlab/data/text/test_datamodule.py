@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -60,7 +61,7 @@ def test_crops_depend_on_seed_epoch_and_text_only_and_evaluation_reads_both_ends
 
 
 def test_a_cache_is_kept_until_settings_or_contents_change(make_data, texts):
-    file = shutil.copy(texts, Path("my.csv"))
+    file = Path(shutil.copy(texts, "my.csv"))
 
     def list_caches(**options):
         prepared(make_data(**{"path": file, **options}))
@@ -116,6 +117,8 @@ def test_a_checkpoint_carries_what_raw_texts_need(make_data):
     expected = [min(20, len(text.split())) / 100 for text in texts]
     assert rows["class_0"].astype(float).tolist() == pytest.approx(expected)
     assert set(rows["prediction"]) == {"class_0"}
+    other.trainer = SimpleNamespace(predicting=True)
+    other.prepare_data()  # of which nothing is here
     file.write_text(" \n")
     assert "in.txt has no texts; write" in refusal(other.open_input, str(file))
 
