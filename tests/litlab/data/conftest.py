@@ -27,17 +27,14 @@ def _folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def said():
+def said(caplog, monkeypatch) -> list[str]:
     """What the user is told."""
     lines, logger = [], logging.getLogger("lightning.pytorch")
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    yield lines
-    logger.removeHandler(handler)
-    logger.setLevel(level)
+    monkeypatch.setattr(logger, "handlers", [*logger.handlers, handler])
+    caplog.set_level(logging.INFO, logger.name)
+    return lines
 
 
 def refusal(action, *arguments, **options) -> str:
