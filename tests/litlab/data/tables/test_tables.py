@@ -22,6 +22,7 @@ def test_inputs_are_measured_on_the_training_rows():
     scaled = (numbers - numbers.mean()) / numbers.std(ddof=0)
     expected = scaled.fillna(0).assign(lacks_age=raw["age"].isna().astype(float))
     np.testing.assert_allclose(inputs["numbers"], expected, atol=1e-6)
+    assert inputs["numbers"].dtype == torch.float32
     np.testing.assert_allclose(target, raw[["price"]])  # in the units of the file
     edges = np.quantile(scaled["size"], np.linspace(0, 1, 33))
     np.testing.assert_allclose(data.bin_edges[0], edges, atol=1e-5)
