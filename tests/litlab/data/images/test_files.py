@@ -134,8 +134,11 @@ def test_other_columns_splits_and_corrected_labels():
 
 def test_what_is_not_there_is_named():
     path = Path("pets.csv")
-    path.write_text("file,label\n0.png,dog\n1.png,\n2.png,cat\n,cat\n")
-    line = f"{path}: 2 of 4 rows can't be used: row 5 ('file' is missing), row 3 ("
-    assert refusal(prepared, make(path)).startswith(line)
+    for text, line in (
+        ("file,label\na,dog\nb,\nc,cat\n,cat\n", "2 of 4 rows can't be used: row 5 ('file' is mi"),
+        ("file\na.png\n", "there is no column 'label', only 'file'; correct it, or set"),
+    ):
+        path.write_text(text)
+        assert refusal(prepared, make(path)).startswith(f"{path}: {line}")
     line = "data.path: there is no folder gone; name one"
     assert refusal(make("gone", dataset="folder").survey).startswith(line)
