@@ -2,10 +2,7 @@
 time.
 """
 
-import csv
-import math
 import os
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +21,11 @@ def images(tmp_path_factory) -> Path:
         for label in range(10):
             folder = root / split / f"class_{label}"
             folder.mkdir(parents=True)
+            # Across the image
+            wave = 15 * np.cos(np.arange(32) * (label + 1) * np.pi / 16)[:, None]
             for number in range(count):
-                # Across the image
-                wave = 15 * np.cos(np.arange(32) * (label + 1) * math.pi / 16)[:, None]
-                pixels = (
-                    rng.normal(20 + 23 * label + wave, 12, (32, 32, 3))
-                    .clip(0, 255)
-                    .astype(np.uint8)
-                )
-                Image.fromarray(pixels).save(folder / f"{number}.png")
+                pixels = rng.normal(20 + 23 * label + wave, 12, (32, 32, 3)).clip(0, 255)
+                Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number}.png")
     return root
 
 
@@ -41,32 +34,29 @@ def texts(tmp_path_factory) -> Path:
     """A CSV file of 160 texts in 4 classes, each told by one word among six to thirty others."""
     path = tmp_path_factory.mktemp("texts") / "texts.csv"
     rng = np.random.default_rng(0)
-    with path.open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["label", "text"])
-        for number in range(160):
-            words = [f"word{i}" for i in rng.integers(0, 60, rng.integers(6, 30))]
-            words.insert(int(rng.integers(len(words))), ["sun", "rain", "snow", "wind"][number % 4])
-            writer.writerow([f"class_{number % 4}", " ".join(words)])
+    lines = ["label,text\n"]
+    for number in range(160):
+        words = [f"word{i}" for i in rng.integers(0, 60, rng.integers(6, 30))]
+        words.insert(int(rng.integers(len(words))), ["sun", "rain", "snow", "wind"][number % 4])
+        lines.append(f"class_{number % 4},{' '.join(words)}\n")
+    path.write_text("".join(lines))
     return path
 
 
 @pytest.fixture(scope="session")
 def series(tmp_path_factory) -> Path:
     """A CSV file of 1,300 hours of two columns with a season of 24 and some noise."""
+    import pandas as pd
+
     path = tmp_path_factory.mktemp("series") / "series.csv"
-    rng = np.random.default_rng(0)
-    with path.open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["date", "load", "heat"])
-        for hour in range(1300):
-            daily = math.sin(2 * math.pi * hour / 24)
-            time = datetime(2024, 1, 1) + timedelta(hours=hour)
-            load, heat = (
-                100 + 10 * daily + rng.normal(),
-                20 - 3 * daily + 0.01 * hour + 0.3 * rng.normal(),
-            )
-            writer.writerow([time, f"{load:.3f}", f"{heat:.3f}"])
+    hour, noise = np.arange(1300), np.random.default_rng(0).normal(size=(1300, 2))
+    daily = np.sin(2 * np.pi * hour / 24)
+    columns = {
+        "date": pd.date_range("2024-01-01", periods=1300, freq="h"),
+        "load": 100 + 10 * daily + noise[:, 0],
+        "heat": 20 - 3 * daily + 0.01 * hour + 0.3 * noise[:, 1],
+    }
+    pd.DataFrame(columns).to_csv(path, index=False, float_format="%.3f")
     return path
 
 

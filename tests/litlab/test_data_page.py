@@ -28,8 +28,8 @@ FOLDER = Path("lightning_logs/sensors/version_0")
 
 
 @pytest.fixture(scope="module")
-def team(tmp_path_factory):
-    """A package with the page's files, which the page puts into the team's."""
+def page(tmp_path_factory) -> Path:
+    """A folder with the page's files, in a package where the page puts them into the team's."""
     folder = tmp_path_factory.mktemp("page")
     written = FILES.findall(PAGE)
     assert len(written) == 3
@@ -43,17 +43,18 @@ def team(tmp_path_factory):
         (package / "__init__.py").touch()
     # It stays: the parser lists all subclasses that this process knows, and imports them
     sys.path.append(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def team(page) -> str:
     return TEAM
-
-
-@pytest.fixture
-def config(team) -> Path:
-    return Path(importlib.import_module(team).__path__[0]).parent / "configs/sensors.yaml"
 
 
 # AUROC of a class that few samples don't have
 @pytest.mark.filterwarnings("ignore:No positive samples")
-def test_a_data_module_of_ones_own(run, config):
+def test_a_data_module_of_ones_own(run, page):
+    config = page / "configs/sensors.yaml"
     assert "nearest mean" in run("fit --config", config, "--trainer.accelerator=cpu").check().out
     results = json.loads((FOLDER / "metrics.json").read_text())
     assert results["test"]["test/acc"] > 0.9

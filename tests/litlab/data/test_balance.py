@@ -1,33 +1,28 @@
 """Class balance: what is drawn, on any number of ranks, and the weights of the loss."""
 
-from types import SimpleNamespace
-
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+from litlab.data import TabularData
 from litlab.util.classes import weigh_for_loss
 from tests.litlab.data.conftest import a_rank, prepared, refusal
-from tests.litlab.data.toys import Numbers
 
-COUNTS = torch.tensor([90, 9, 1])
-LABELS = torch.arange(3).repeat_interleave(COUNTS)[
-    torch.randperm(100, generator=torch.manual_seed(0))
-]
+LABELS = torch.from_numpy(np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [80, 15, 1])))
 
 
-class Classes(Numbers):
-    """Samples of three classes, in place of two."""
-
-    balance = "even"
-
-    def labels(self, split):
-        return LABELS[: self.sizes[split]]
+def make(balance="even"):
+    """Rows of three classes, all to train on."""
+    frame = pd.DataFrame({"kind": LABELS, "size": np.arange(96) % 7})
+    options = {"val_fraction": 0.0, "test_fraction": 0.0, "batch_size": 8, "seed": 3}
+    return TabularData(path=frame, target="kind", balance=balance, **options)
 
 
 def draw(epochs, balance="even", rank=0, ranks=1):
     """What a process draws in some epochs, as the numbers of the draws."""
-    data = Classes(batch_size=8, seed=3)
-    data.balance, data.trainer = balance, a_rank(rank, ranks)
+    data = make(balance)
+    data.trainer = a_rank(rank, ranks)
     data.setup("fit")
     sampler = data.train_dataloader().sampler
     drawn = []
@@ -40,11 +35,11 @@ def draw(epochs, balance="even", rank=0, ranks=1):
 @pytest.mark.parametrize(("balance", "power"), [("even", -1), ("sqrt", -0.5)])
 def test_each_class_has_its_share(balance, power):
     drawn = draw(range(100), balance)
-    shares = LABELS[:80].bincount() ** (1 + power)
-    found = LABELS[torch.cat(drawn) % 80].bincount()
-    torch.testing.assert_close(found / 8000, shares / shares.sum(), atol=0.02, rtol=0)
+    shares = LABELS.bincount() ** (1 + power)
+    found = LABELS[torch.cat(drawn) % 96].bincount()
+    torch.testing.assert_close(found / 9600, shares / shares.sum(), atol=0.02, rtol=0)
     assert not drawn[0].equal(drawn[1])
-    assert len(drawn[0].unique()) == 80, "each draw has a number of its own"
+    assert len(drawn[0].unique()) == 96, "each draw has a number of its own"
     assert draw([3], balance)[0].equal(drawn[3])
 
 
@@ -55,10 +50,9 @@ def test_ranks_share_the_draws():
 
 @pytest.mark.parametrize(("balance", "power"), [("even", 1.0), ("sqrt", 0.5)])
 def test_weights_make_up_for_the_counts(balance, power):
-    data = SimpleNamespace(labels=lambda split: LABELS, class_names=["many", "some", "few"])
-    weights = weigh_for_loss(data, balance)
+    weights = weigh_for_loss(prepared(make(balance=None)), balance)
     assert float(weights[LABELS].mean()) == pytest.approx(1, rel=1e-6)
-    assert float(weights[2] / weights[0]) == pytest.approx(90**power, rel=1e-5)
+    assert float(weights[2] / weights[0]) == pytest.approx(80**power, rel=1e-5)
     line = refusal(weigh_for_loss, object(), "even")
     assert line.startswith("model.class_weights: object has no labels() to count")
 
@@ -66,11 +60,11 @@ def test_weights_make_up_for_the_counts(balance, power):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (None, "data.balance: Classes has no classes to balance"),
-        (torch.zeros(80).long(), "data.balance: class 'frequent' has no training samples"),
+        (None, "data.balance: TabularData has no classes to balance"),
+        (torch.zeros(96).long(), "data.balance: class '1' has no training samples"),
     ],
 )
 def test_what_can_not_be_balanced(labels, message):
-    data = Classes()
+    data = make()
     data.labels = lambda split: labels
     assert refusal(prepared, data).startswith(message)

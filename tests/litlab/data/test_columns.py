@@ -3,7 +3,6 @@ said.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,7 +87,7 @@ def test_numbers():
     assert numbers("1.129,5", "52.520", "0.125", decimal=",", thousands=".") == [1129.5, 52520, NAN]
 
 
-@pytest.mark.parametrize("cell", ["41.2%", "3 kg", "$5", "5 EUR", "€ 5", "12 km/h", "20°C"])
+@pytest.mark.parametrize("cell", ["41.2%", "3 kg", "$5", "20°C"])
 def test_numbers_with_units_are_named(cell):
     assert f"numbers with a unit, as {cell!r}" in refusal(numbers, cell, cell, "7")
     fit_column(pd.Series([cell, "B52"] * 9, name="a"), "input", PLAIN, "f.csv")  # categories
@@ -97,11 +96,9 @@ def test_numbers_with_units_are_named(cell):
 @pytest.mark.parametrize(
     ("columns", "names"),
     [
-        ({"a": ["49.194", "1.129"]}, "'a'"),
         ({"a": ["49.194", "7"], "b": ["x", "y"], "c": ["1.000", "2.000"]}, "'a', 'c'"),
         ({"a": ["49.194", "1.129"], "b": ["0.5", "2"]}, None),  # where it is the decimal sign
         ({"a": ["0.194", "1.129"]}, None),
-        ({"a": [49.194, 1.129]}, None),
     ],
 )
 def test_points_that_may_stand_between_thousands_are_said_once_a_file(said, columns, names):
@@ -170,33 +167,26 @@ ROWS = pd.DataFrame(  # cells of all kinds, as Python has them
 )
 
 
-def write_number(value: float | None, decimal: str, thousands: str) -> str | None:
-    return value and f"{value:,}".translate(str.maketrans({",": thousands, ".": decimal}))
+@pytest.fixture
+def files():
+    """The rows in files of all kinds, and how they are written."""
+    parquet.write_table(Table.from_pydict(ROWS.to_dict("list")), "a.parquet")
+    ROWS.to_excel("a.xlsx", index=False)
+    ROWS.to_json("a.jsonl", orient="records", lines=True)
+    ROWS.astype({"zip": "Float64"}).to_csv("a.csv", index=False)  # 205.0
+    shares = [x and f"{x:,}".translate(str.maketrans(",.", ".,")) for x in ROWS["share"]]
+    ROWS.assign(share=shares).to_csv("german.csv", index=False, sep=";")
+    plain = {name: (Path(name), PLAIN) for name in ("a.parquet", "a.xlsx", "a.jsonl", "a.csv")}
+    german = Path("german.csv"), FileFormat(decimal=",", thousands=".")
+    return {"frame": (ROWS, PLAIN), **plain, "german.csv": german}
 
 
-def write_files(rows: pd.DataFrame, folder: Path) -> dict[str, tuple[Any, FileFormat]]:
-    parquet.write_table(Table.from_pydict(rows.to_dict("list")), folder / "a.parquet")
-    rows.to_excel(folder / "a.xlsx", index=False)
-    rows.to_json(folder / "a.jsonl", orient="records", lines=True)
-    rows.astype({"zip": "Float64"}).to_csv(folder / "a.csv", index=False)  # 205.0
-    files: dict[str, tuple[Any, FileFormat]] = {"frame": (rows, PLAIN)}
-    files |= {
-        suffix: (folder / f"a.{suffix}", PLAIN) for suffix in ("parquet", "xlsx", "jsonl", "csv")
-    }
-    for name, decimal, thousands in (("german", ",", "."), ("swiss", ".", "'"), ("us", ".", ",")):
-        written = rows.assign(share=[write_number(x, decimal, thousands) for x in rows["share"]])
-        written.to_csv(folder / f"{name}.csv", index=False, sep=";")
-        files[name] = folder / f"{name}.csv", FileFormat(decimal=decimal, thousands=thousands)
-    return files
-
-
-@pytest.mark.parametrize("first", ["frame", "parquet", "csv", "german", "us"])
-def test_a_file_of_another_kind_is_the_same_table(tmp_path, first):
+@pytest.mark.parametrize("first", ["frame", "a.csv", "german.csv"])
+def test_a_file_of_another_kind_is_the_same_table(files, first):
     """Whatever kind of file a model was trained on, and whatever kind is predicted."""
-    files = write_files(ROWS, tmp_path)
     source, form = files[first]
     raw = read_cells(source, form)
-    assert raw.index[0] == (1 if first in ("frame", "parquet") else 2)  # as a spreadsheet counts
+    assert raw.index[0] == (1 if first == "frame" else 2)  # as a spreadsheet counts
     columns = {name: fit_column(raw[name], kind, form, "f") for name, kind in KINDS.items()}
     expected = ROWS.assign(**{name: ROWS[name].map(str) for name in ("zip", "id", "flag")})
     expected["code"] = ["01", "1", "NA", "None", "x;y", "é", "é", "pos", "True", "1e5", None]
@@ -205,7 +195,7 @@ def test_a_file_of_another_kind_is_the_same_table(tmp_path, first):
         table = read_columns(read_cells(other, other_form), columns, other_form, "f")
         found = table.astype(object).where(table.notna(), None)
         # Excel's numbers have 15 digits
-        lost = ["id"] if name == "xlsx" else []
+        lost = ["id"] if name == "a.xlsx" else []
         pd.testing.assert_frame_equal(
             *(each.drop(columns=lost).reset_index(drop=True) for each in (found, expected)),
             check_like=True, rtol=0, atol=0,

@@ -1,6 +1,7 @@
 """The user's tables: how they are written, and what is said of those that can't be read."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 
@@ -9,8 +10,8 @@ from tests.litlab.data.conftest import refusal
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-def test_the_delimiter_is_found(tmp_path, delimiter):
-    text, path = "\ufeffa,b\n1,x\n2,y".replace(",", delimiter).encode(), tmp_path / "my.csv.gz"
+def test_the_delimiter_is_found(delimiter):
+    text, path = "\ufeffa,b\n1,x\n2,y".replace(",", delimiter).encode(), Path("my.csv.gz")
     path.write_bytes(gzip.compress(text))
     for source in (text, path):
         assert read_cells(source).to_dict("list") == {"a": ["1", "2"], "b": ["x", "y"]}
@@ -26,9 +27,9 @@ def test_the_delimiter_is_found(tmp_path, delimiter):
     ],
 )
 @pytest.mark.parametrize("suffix", ["json", "jsonl"])
-def test_json(tmp_path, text, suffix):
+def test_json(text, suffix):
     """A list of objects, or one a line; a sign that ends lines elsewhere ends none here."""
-    path = tmp_path / f"my.{suffix}"
+    path = Path(f"my.{suffix}")
     path.write_text(text, "utf-8")
     frame = read_cells(path)
     assert frame.index.tolist() == [1, 2]
@@ -59,7 +60,7 @@ def test_files_that_can_not_be_read(content, message):
     assert refusal(read_cells, content).startswith(message)
 
 
-def test_excel(tmp_path):
+def test_excel():
     """Empty columns, formulas without results, merged cells."""
     from openpyxl import Workbook
 
@@ -67,7 +68,7 @@ def test_excel(tmp_path):
     sheet = book.active
     for row in (["a", None, "b"], [1, None, "x"], [2, None, None]):
         sheet.append(row)
-    path = tmp_path / "my.xlsx"
+    path = Path("my.xlsx")
     book.save(path)
     frame = read_cells(path)
     assert (frame.columns.tolist(), frame.index.tolist()) == (["a", "b"], [2, 3])

@@ -16,10 +16,9 @@ from tests.litlab.data.conftest import prepared
         (TabularData, {"target": "churn"}, 0.7, 0.9),
     ],
 )
-def test_baselines(tmp_path, monkeypatch, said, kind, settings, least, most):
+def test_baselines(monkeypatch, said, kind, settings, least, most):
     monkeypatch.setattr("litlab.data.generated.IMAGES", {"train": 2000, "test": 500})
     monkeypatch.setattr("litlab.data.generated.TEXTS", {"train": 1000, "test": 300})
-    monkeypatch.chdir(tmp_path)
     data = prepared(kind("generated", **settings), "fit")
     assert least < [*data.baselines().values()][-1]["test/acc"] < most
     assert data.fingerprint == kind("generated", **settings).fingerprint

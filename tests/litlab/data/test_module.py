@@ -1,33 +1,50 @@
 """What all DataModules share: the source, and batches."""
 
+from collections import defaultdict
 from functools import partial
+from pathlib import Path
 
-import pandas as pd
 import pytest
+import torch
+from lightning.pytorch.demos.boring_classes import BoringModel
 from torch.testing import assert_close
 
 from litlab.data import Augment, ImageData, TextData
-from tests.litlab.data.conftest import Recorder, prepared, refusal
-from tests.litlab.data.toys import Numbers, PublicNumbers
+from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.data.conftest import prepared, refusal
+from tests.litlab.data.images.conftest import PublicPets
 from tests.tiny_files import flip
 
 assert_same = partial(assert_close, rtol=0, atol=0)
 
 
 @pytest.fixture(params=["images", "texts"])
-def make(request, tmp_path):
+def make(request):
     """Makes the data, anew at each call."""
     path = str(request.getfixturevalue(request.param))
-    common = {"path": path, "batch_size": 30, "seed": 3, "cache_dir": str(tmp_path)}
+    common = {"path": path, "batch_size": 30, "seed": 3}
     if request.param == "images":
         return partial(ImageData, augment=Augment(crop=2, flip="random"), **common)
     return partial(TextData, max_tokens=8, long_texts="crop", **common)
 
 
-def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, make_trainer):
+class Recorder(BoringModel):
+    """Keeps the batches that it is given, by (stage, epoch)."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = defaultdict(list)
+
+    def step(self, batch):
+        self.seen[self.trainer.state.stage.value, self.current_epoch].append(batch)
+        return super().step(torch.ones(1, 32))
+
+
+def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make):
     """Whoever prepares them."""
     model, data = Recorder(), make(num_workers=1, persistent_workers=True)
-    trainer = make_trainer(max_epochs=2, num_sanity_val_steps=0)
+    options = {"max_epochs": 2, "num_sanity_val_steps": 0, "use_distributed_sampler": False}
+    trainer = make_trainer(".", **options)
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)
     alone = make()  # which nothing was prepared for
@@ -35,14 +52,14 @@ def test_batches_for_loops_of_ones_own_are_those_of_a_trainer(make, make_trainer
     together = list(zip(alone.batches("train", 0), alone.batches("train", 1), strict=True))
     for epoch in (0, 1):
         assert_same([batches[epoch] for batches in together], model.seen["train", epoch])
-    assert_same(list(alone.batches("val", epoch=1)), model.seen["val", 0])
+    assert_same(list(alone.batches("val", epoch=1)), model.seen["validate", 0])
     assert_same(list(alone.batches("test")), model.seen["test", 2])
     with pytest.raises(AssertionError):
         assert_same(model.seen["train", 0], model.seen["train", 1])
     assert next(alone.batches("val", device="meta"))[1].is_meta
 
 
-@pytest.mark.parametrize("place", [0, 0.5, 1])
+@pytest.mark.parametrize("place", [0, 0.5])
 def test_a_damaged_cache_is_prepared_again(make, said, place):
     whole = list(prepared(make()).batches("val"))
     folder = make().cache_folder()
@@ -57,39 +74,25 @@ def test_a_damaged_cache_is_prepared_again(make, said, place):
     assert_same(list(prepared(make()).batches("val")), whole)
 
 
-class Public(Numbers):
-    public = PublicNumbers()
-
-
 @pytest.mark.parametrize(
-    ("kind", "settings", "dataset"),
+    ("kind", "path", "dataset"),
     [
-        (Numbers, {"path": "{root}"}, "folder"),
-        (Numbers, {"path": "{root}/photos.csv"}, "folder"),  # whatever its name
-        (Numbers, {"path": "{root}/a.parquet"}, "csv"),
-        (Numbers, {"path": pd.DataFrame({"a": [1]})}, "csv"),
-        (Numbers, {"dataset": "generated"}, "generated"),
-        (Public, {}, None),
-        (Public, {"path": "{root}/elsewhere"}, None),
-        (Public, {"path": "{root}"}, "folder"),
+        (ImageData, ".", "folder"),
+        (ImageData, "photos.csv", "folder"),  # whatever its name
+        (ImageData, "a.parquet", "csv"),
+        (PublicPets, "elsewhere", None),
+        (PublicPets, ".", "folder"),
     ],
 )
-def test_a_path_tells_what_is_read(tmp_path, kind, settings, dataset):
+def test_a_path_tells_what_is_read(kind, path, dataset):
     for folder in ("train", "photos.csv"):
-        (tmp_path / folder).mkdir()
-    if isinstance(settings.get("path"), str):
-        settings = {**settings, "path": settings["path"].format(root=tmp_path)}
-    data = kind(**settings)
-    assert (data.dataset, data.generated) == (dataset, dataset == "generated")
+        Path(folder).mkdir()
+    assert kind(path=path).dataset == dataset
 
 
-@pytest.mark.parametrize(
-    ("dataset", "path", "message"),
-    [
-        ("generated", "x.csv", "data.path: data.dataset is generated, which reads no file"),
-        ("csv", None, "data.path: it is not set"),
-        (None, None, "data.dataset: it is not set; use --data.dataset csv --data.path FILE"),
-    ],
-)
-def test_sources_that_make_no_sense(dataset, path, message):
-    assert refusal(Numbers().choose_source, dataset, path).startswith(message)
+def test_a_source_is_needed():
+    for dataset, message in (
+        ("csv", "data.path: it is not set"),
+        (None, "data.dataset: it is not set; use --data.dataset csv --data.path FILE"),
+    ):
+        assert refusal(TextData, dataset).startswith(message)

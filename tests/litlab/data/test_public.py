@@ -61,11 +61,10 @@ def test_caches_that_no_run_has_used_for_long_are_removed(tmp_path):
             then = time.time() - days * 86_400
             os.utime(tmp_path / name / CHECKSUMS, (then, then))
 
-    kept = ["used-0123456789ab", "old-0123456789ab", "exported-model"]
-    for name, days in zip(kept, [59, 58, 400], strict=True):
+    kept = {"exported-model": 400, "old-0123456789ab": 58, "used-0123456789ab": 99}
+    for name, days in kept.items():
         use(name, days)
+    use("used-0123456789ab")  # today
     use("older-0123456789ab", 61)
-    os.utime(tmp_path / kept[0] / CHECKSUMS, (0, 0))
-    use(kept[0])  # today
     use("new")
     assert {path.name for path in tmp_path.iterdir()} == {*kept, "new", ".lock"}

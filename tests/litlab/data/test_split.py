@@ -69,7 +69,6 @@ def test_folds_in_time_have_expanding_windows():
     ("options", "message"),
     [
         ({"fold": "5/5"}, "data.fold: 5/5 is not valid"),
-        ({"fold": "0/1"}, "data.fold: 0/1 is not valid"),
         (
             {"fold": "0/100", "times": TIMES},
             "data.fold: too few samples, groups or times (100) for",

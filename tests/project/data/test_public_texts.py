@@ -1,7 +1,6 @@
 """AG News and IMDB: small files in their formats in place of the real ones."""
 
-import io
-import tarfile
+import shutil
 
 from project.data.ag_news import AGNewsData
 from project.data.imdb import IMDBData
@@ -19,15 +18,15 @@ def test_ag_news(tmp_path):
 
 
 def test_imdb_is_read_from_the_archive(tmp_path):
-    with tarfile.open(tmp_path / "aclImdb_v1.tar.gz", "w:gz") as archive:
-        for split, count in (("test", 4), ("train", 12)):
-            for folder in ("pos", "neg", "unsup"):
-                for i in reversed(range(count)):
-                    content = f"{split} {folder} {i} é".encode()
-                    member = tarfile.TarInfo(f"aclImdb/{split}/{folder}/{i}_{i % 10}.txt")
-                    member.size = len(content)
-                    archive.addfile(member, io.BytesIO(content))
-        archive.addfile(tarfile.TarInfo("aclImdb/train/urls_pos.txt"))
+    for split, count in (("test", 4), ("train", 12)):
+        for label in ("pos", "neg", "unsup"):
+            folder = tmp_path / "aclImdb" / split / label
+            folder.mkdir(parents=True)
+            for i in range(count):
+                text = f"{split} {label} {i} é"
+                (folder / f"{i}_{i % 10}.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "aclImdb/train/urls_pos.txt").touch()
+    shutil.make_archive(str(tmp_path / "aclImdb_v1"), "gztar", tmp_path, "aclImdb")
     frame = IMDBData.public.read(tmp_path)
     train = frame[frame["split"] == "train"]
     assert train["text"].tolist() == [

@@ -1,6 +1,5 @@
 """Small image folders."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,25 +8,20 @@ import pytest
 import torch
 from PIL import Image
 
-from litlab.data import ImageData
+from litlab.data import ImageData, PublicImages
 from tests.litlab.data.conftest import prepared
 
 
-def write_image(
-    path: Path,
-    size: tuple[int, int] = (8, 6),
-    mode: str = "RGB",
-    value: int | None = None,
-    seed: int = 0,
-):
+class PublicPets(ImageData):
+    public = PublicImages("pets", "Pets", ("pets.zip",), ("a", "b"), (3, 8, 6))
+
+
+def write_image(path: Path, size=(8, 6), mode="RGB", value=None, seed=0) -> None:
     """Write a random image, or one of a single value; size is (height, width)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    shape = size if mode == "L" else (*size, len(mode))
-    pixels = (
-        np.random.default_rng(seed).integers(0, 256, shape)
-        if value is None
-        else np.full(shape, value)
-    )
+    shape = size if len(mode) == 1 else (*size, len(mode))
+    noise = np.random.default_rng(seed).integers(0, 256, shape)
+    pixels = noise if value is None else np.full(shape, value)
     Image.fromarray(pixels.astype(np.uint8), mode).save(path)
 
 
@@ -42,30 +36,21 @@ def write_images(folder: Path, count: int, **options) -> None:
 
 
 @pytest.fixture
-def pets(tmp_path: Path) -> Path:
+def pets() -> Path:
     """train/ with 20 cats and 10 dogs, test/ with 4 and 2, all 8 x 6 pixels."""
     counts = {"train/cat": 20, "train/dog": 10, "test/cat": 4, "test/dog": 2}
     for seed, (folder, count) in enumerate(counts.items()):
         for number in range(count):
-            file = tmp_path / "pets" / folder / f"{number:02}.png"
+            file = Path("pets", folder, f"{number:02}.png")
             write_image(file, seed=100 * seed + number)
-    return tmp_path / "pets"
+    return Path("pets")
 
 
-@pytest.fixture
-def make(tmp_path: Path) -> Callable[..., ImageData]:
-    """Makes a DataModule with a cache of its own."""
-
-    def make(path=None, kind=ImageData, **settings) -> ImageData:
-        path = str(path) if isinstance(path, Path) else path
-        return kind(
-            path=path, **{"batch_size": 4, "cache_dir": str(tmp_path / "cache"), **settings}
-        )
-
-    return make
+def make(path=None, kind=ImageData, **settings) -> ImageData:
+    return kind(path=path, **{"batch_size": 4} | settings)
 
 
-def pixels(path: Path) -> torch.Tensor:
+def pixels(path: str | Path) -> torch.Tensor:
     """The image in a file, uint8 of shape (channel, height, width)."""
     with Image.open(path) as image:
         return torch.from_numpy(np.array(image)).permute(2, 0, 1)
@@ -81,5 +66,5 @@ def open_files(files: list[Path], **settings) -> ImageData:
     frame = pd.DataFrame(
         {"file": map(str, files), "label": np.resize(["a", "b"], len(files)), "split": "train"}
     )
-    settings = {"cache": "none", **settings}
-    return prepared(ImageData(path=frame, split_column="split", val_fraction=0, **settings))
+    settings = {"split_column": "split", "val_fraction": 0.0, "cache": "none", **settings}
+    return prepared(ImageData(path=frame, **settings))

@@ -8,11 +8,6 @@ from litlab.data import Augment, ImageData
 from litlab.data.draws import uniform
 
 SIZE = (12, 10)
-FACTS = {
-    "target": {"task": "classification", "columns": ["label"], "class_names": ["a", "b"]},
-    "columns": [], "form": {"missing": ()}, "resize": None, "depth": None, "refuses_colours": False,
-    "generated": True,
-}  # fmt: skip
 
 
 def pictures(count):
@@ -23,8 +18,12 @@ def pictures(count):
 def run(images, augment, index=None, epoch=0, seed=0):
     """Training images as a model gets them, with the values that they have in a file."""
     data, channels = ImageData("generated", augment=augment, seed=seed), images.shape[1]
-    colours = {"mean": [0.0] * channels, "std": [1 / 255] * channels}
-    data.load_state_dict({**FACTS, **colours, "image_shape": (channels, *SIZE)})
+    facts = {
+        "mean": [0.0] * channels,
+        "std": [1 / 255] * channels,
+        "image_shape": (channels, *SIZE),
+    }
+    data.load_state_dict(data.facts.state_dict() | facts)
     index = torch.arange(len(images)) if index is None else index
     return data.transform({"image": images, "index": index}, epoch).round()
 

@@ -3,18 +3,27 @@
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
-from litlab.data import ImageData, PublicImages
+from litlab.data import ImageData
 from litlab.data.images.decode import find_kinds
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.images.conftest import pixels, take, write_image, write_images
+from tests.litlab.data.images.conftest import (
+    PublicPets,
+    make,
+    pixels,
+    take,
+    write_image,
+    write_images,
+)
 
 
-def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, make, said):
+def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, said):
     shutil.move(pets / "train/cat", pets.parent)
     (pets / "train/cat").symlink_to("../../cat")
     (pets / "train/cat/._1.png").write_bytes(b"hidden")
@@ -33,7 +42,8 @@ def test_every_image_is_listed_once_and_files_of_other_kinds_are_counted(pets, m
     assert "what is no image is left out: 3 files, 2 *.raw, 1 *.txt" in said[0]
 
 
-def test_all_that_is_wrong_is_told_at_once(make, pets):
+@pytest.mark.parametrize("cache", ["decoded", "none"])
+def test_all_that_is_wrong_is_told_at_once_or_left_out(pets, said, cache):
     cats = pets / "train/cat"
     (cats / "03.png").write_bytes((cats / "03.png").read_bytes()[:60])
     (cats / "04.png").write_bytes(b"rubbish")
@@ -43,9 +53,13 @@ def test_all_that_is_wrong_is_told_at_once(make, pets):
     message = refusal(prepared, make(pets, mode="RGB"))
     for part in ("5 of 38 images can't be used", "03.png (", "04.png (not an im", " and 2 more"):
         assert part in message
+    data = prepared(make(pets, mode="RGB", cache=cache, bad_rows="drop"))
+    assert sum(data.sizes.values()) == 33
+    assert len(list(data.batches("train"))) == 6
+    assert ["5 of 38 images can't be used" in line for line in said].count(True) == 1
 
 
-def test_changes_of_equal_size_and_date_are_seen(pets, make):
+def test_changes_of_equal_size_and_date_are_seen(pets):
     file, other = pets / "test/cat/00.png", pets / "test/cat/01.png"
     status = file.stat()
     assert (take(prepared(make(pets)), "test") == pixels(file).numpy()).all()
@@ -56,40 +70,16 @@ def test_changes_of_equal_size_and_date_are_seen(pets, make):
     assert take(prepared(make(pets, image_size=(4, 4))), "test").shape == (3, 4, 4)
 
 
-@pytest.mark.parametrize(
-    ("count", "find_size", "line"),
-    [
-        (30, lambda number: (8 + number % 2, 6), "the images are of 2 sizes, as "),
-        # Not all are looked at
-        (250, lambda number: (9, 9) if number in (3, 41) else (8, 6), "2 of 250 images are not of"),
-    ],
-)
-def test_photos_of_other_sizes(make, tmp_path, count, find_size, line):
-    write_images(tmp_path / "train", count, size=find_size)
-    assert refusal(prepared, make(tmp_path)).startswith(f"data.image_size: {line}")
-    dropping = make(tmp_path, bad_rows="drop")
-    if count > 100:
-        assert sum(prepared(dropping).sizes.values()) == count - 2
-    else:
-        assert line in refusal(prepared, dropping)
-
-
-@pytest.mark.parametrize("cache", ["decoded", "none"])
-def test_bad_images_are_dropped_however_they_are_read(make, pets, said, cache):
-    for number in (3, 4):
-        (pets / f"train/cat/{number:02}.png").write_bytes(b"rubbish")
-    data = prepared(make(pets, cache=cache, bad_rows="drop"))
-    assert sum(data.sizes.values()) == 34
-    assert len(list(data.batches("train"))) == 6
-    assert ["2 of 36 images can't be used" in line for line in said].count(True) == 1
-
-
-class PublicPets(ImageData):
-    public = PublicImages("pets", "Pets", ("pets.zip",), ("a", "b"), (3, 8, 6))
+def test_some_of_another_size_are_named_or_left_out():
+    """Also where not all are looked at."""
+    write_images(Path("train"), 250, size=lambda number: (8, 8 if number in (3, 41) else 6))
+    line = "data.image_size: 2 of 250 images are not of"
+    assert refusal(prepared, make(".")).startswith(line)
+    assert sum(prepared(make(".", bad_rows="drop")).sizes.values()) == 248
 
 
 @pytest.mark.parametrize("kind", [ImageData, PublicPets])
-def test_a_folder_of_classes_alone_is_split(make, pets, kind):
+def test_a_folder_of_classes_alone_is_split(pets, kind):
     """Also where a public set has the class's name: it is not taken for the folder of its files."""
     data = prepared(make(pets / "train", kind=kind, image_size=(8, 6)))
     assert data.class_names == ["cat", "dog"]
@@ -98,7 +88,7 @@ def test_a_folder_of_classes_alone_is_split(make, pets, kind):
     assert f"there are no images in {pets}/train/cat/<class>/" in empty
 
 
-def test_one_picture_in_two_classes_or_in_two_splits(make, pets, said):
+def test_one_picture_in_two_classes_or_in_two_splits(pets, said):
     shutil.copy(pets / "train/cat/03.png", pets / "train/dog/copy.png")
     shutil.copy(pets / "train/cat/05.png", pets / "test/cat/copy.png")
     prepared(make(pets))
@@ -108,7 +98,7 @@ def test_one_picture_in_two_classes_or_in_two_splits(make, pets, said):
 
 
 @pytest.mark.parametrize("brand", [b"heic", b"heix", b"mif1"])
-def test_heic_names_its_package(make, pets, monkeypatch, brand):
+def test_heic_names_its_package(pets, monkeypatch, brand):
     """Whatever ends the name: phones also call them .jpg."""
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     find_kinds.cache_clear()
@@ -121,57 +111,34 @@ def test_heic_names_its_package(make, pets, monkeypatch, brand):
 
 # ---- tables
 
-ROWS = [f"images/{i}.png,{'cat' if i % 2 else 'dog'}" for i in range(20)]
 
-
-@pytest.fixture
-def table(tmp_path):
-    """Writes a table; 20 images 0.png to 19.png lie beside it."""
-    for i in range(20):
-        write_image(tmp_path / "csv" / "images" / f"{i}.png", seed=i)
-
-    def write(text):
-        path = tmp_path / "csv/pets.csv"
-        path.write_text(text)
-        return path
-
-    return write
-
-
-def test_other_columns_splits_and_corrected_labels(make, table):
-    split = ["train"] * 10 + ["val"] * 4 + ["test"] * 6
-    rows = (f"{row.replace(',', ';')};{part}" for row, part in zip(ROWS, split, strict=True))
-    text = "\ufeffimage;class;part\r\n" + "\r\n".join(rows)  # with a byte order mark
-    path = table(text)
+def test_other_columns_splits_and_corrected_labels():
+    write_images(Path(), 20)
+    columns = {
+        "image": [f"{'ab'[number % 2]}/{number:03}.png" for number in range(20)],
+        "class": ["dog", "cat"] * 10,
+        "part": np.repeat(["train", "val", "test"], [10, 4, 6]),
+    }
+    path = Path("pets.csv")
+    pd.DataFrame(columns).to_csv(path, index=False)
     options = {"file_column": "image", "target": "class", "split_column": "part"}
     data = prepared(make(path, **options))
     assert data.sizes == {"train": 10, "val": 4, "test": 6}
     assert data.labels("test").tolist() == [1, 0] * 3
-    assert (take(data, "test") == pixels(path.parent / "images/14.png").numpy()).all()
+    assert (take(data, "test") == pixels("a/014.png").numpy()).all()
     status = path.stat()
-    table(text.replace("14.png;dog", "14.png;cat"))
+    path.write_text(path.read_text().replace("14.png,dog", "14.png,cat"))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert prepared(make(path, **options)).labels("test").tolist() == [0, 0, 1, 0, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("text", "settings", "message"),
-    [
-        (
-            f"file,label\n{ROWS[0]}\nimages/2.png,\n{ROWS[3]}\n,cat\n",
-            {},
-            "{path}: 2 of 4 rows can't be used: row 5 ('file' is missing), row 3 (",
-        ),
-        (f"file,label\n{ROWS[0]}\n{ROWS[2]}\n{ROWS[4]}\n", {}, "{path}: all training samples are"),
-        (
-            "file\na.png\n",
-            {},
-            "{path}: there is no column 'label', only 'file'; correct it, or set",
-        ),
-        ("", {"path": "gone", "dataset": "folder"}, "data.path: there is no folder gone; name one"),
-    ],
-)
-def test_what_is_refused(make, table, text, settings, message):
-    path = table(text)
-    line = refusal(lambda: prepared(make(**{"path": path, **settings})))
-    assert line.startswith(message.format(path=path))
+def test_what_is_not_there_is_named():
+    path = Path("pets.csv")
+    for text, line in (
+        ("file,label\na,dog\nb,\nc,cat\n,cat\n", "2 of 4 rows can't be used: row 5 ('file' is mi"),
+        ("file\na.png\n", "there is no column 'label', only 'file'; correct it, or set"),
+    ):
+        path.write_text(text)
+        assert refusal(prepared, make(path)).startswith(f"{path}: {line}")
+    line = "data.path: there is no folder gone; name one"
+    assert refusal(make("gone", dataset="folder").survey).startswith(line)

@@ -10,26 +10,21 @@ import numpy as np
 
 from litlab.data import ImageData, PublicImages
 from tests.litlab.data.conftest import prepared, refusal
-
-PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+from tests.litlab.data.images.conftest import make
 
 
 class Digits(ImageData):
-    public = PublicImages(
-        "mnist", "MNIST", tuple(f"MNIST/raw/{part}-ubyte.gz" for part in PARTS),
-        tuple(f"kind {number}" for number in range(10)), (1, 28, 28),
-    )  # fmt: skip
+    public = PublicImages("mnist", "MNIST", ("MNIST.zip",), tuple("0123456789"), (1, 28, 28))
 
 
 def write_digits(root: Path) -> np.ndarray:
     """Write files in the format of MNIST, http://yann.lecun.com/exdb/mnist/; the images to test
     on.
     """
-    random, images = np.random.default_rng(0), np.empty(0)
-    folder = root / "MNIST" / "raw"
+    folder, images = root / "MNIST/raw", np.empty(0)
     folder.mkdir(parents=True)
     for split, count in (("train", 40), ("t10k", 10)):
-        images = random.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        images = np.random.default_rng(count).integers(0, 256, (count, 28, 28), dtype=np.uint8)
         labels = np.arange(count, dtype=np.uint8) % 10
         for name, array in (("images-idx3", images), ("labels-idx1", labels)):
             header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
@@ -37,9 +32,9 @@ def write_digits(root: Path) -> np.ndarray:
     return images
 
 
-def test_files_that_are_there_are_used_and_later_the_cache(make, tmp_path, monkeypatch):
+def test_files_that_are_there_are_used_and_later_the_cache(monkeypatch):
     monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=URLError("offline")))
-    root = tmp_path / "raw"
+    root = Path("raw")
     digits = write_digits(root)
     for _ in range(2):
         data = prepared(make(root, Digits, fallback="generated"))
@@ -52,8 +47,8 @@ def test_files_that_are_there_are_used_and_later_the_cache(make, tmp_path, monke
     assert refusal(make(root, Digits, mode="RGB").prepare_data).startswith("mnist: it is not in ")
 
 
-def test_a_path_that_leads_nowhere_is_never_that_of_the_public_set(make, tmp_path):
-    assert "there is no file" in refusal(make(tmp_path / "my.photos", Digits).survey)
-    data = make(tmp_path / "deep/er", Digits, fallback="generated")
+def test_a_path_that_leads_nowhere_is_never_that_of_the_public_set():
+    assert "there is no file" in refusal(make("my.photos", Digits).survey)
+    data = make("deep/er", Digits, fallback="generated")
     for action in (data.survey, data.prepare_data):
-        assert refusal(action).startswith(f"data.path: there is no {tmp_path}/deep/er; correct it")
+        assert refusal(action).startswith("data.path: there is no deep/er; correct it")

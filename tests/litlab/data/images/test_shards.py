@@ -14,21 +14,15 @@ import torch
 from litlab.commands.shards.shards import main
 from litlab.data import ImageData
 from litlab.data.images.shards import write_shards
-from litlab.data.store import new_folder
 from tests.litlab.data.conftest import a_rank, prepared, refusal
 from tests.litlab.data.images.conftest import pixels, take, write_images
 from tests.tiny_files import flip
 
-SIZE = (8, 6)
-SETTINGS = {"batch_size": 7, "shuffle_shards": 2, "image_size": SIZE}
+SETTINGS = {"batch_size": 7, "shuffle_shards": 2, "image_size": (8, 6)}
 
 
-def write(photos, folder, **settings):
-    settings |= {"cache": "none", "image_size": SIZE, "cache_dir": str(folder.parent)}
-    data = ImageData("folder", str(photos), **settings)
-    with new_folder(folder) as staging:
-        write_shards(prepared(data), staging, 700)
-    return data
+def open_photos(photos):
+    return prepared(ImageData(path=photos, cache="none", **SETTINGS))
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +36,8 @@ def photos(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shards(photos, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shards") / "folder"
-    write(photos, folder)
+    folder = tmp_path_factory.mktemp("shards")
+    write_shards(open_photos(photos), folder, 700)
     return folder
 
 
@@ -57,36 +51,34 @@ def list_images(batches):
 
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 2), (3, 0)])
-def test_every_image_once_whatever_the_ranks_and_workers(shards, photos, tmp_path, ranks, workers):
+def test_every_image_once_whatever_the_ranks_and_workers(shards, photos, ranks, workers):
     batches = []
     for rank in range(ranks):
-        data = ImageData("shards", str(shards), num_workers=workers, **SETTINGS)
+        data = ImageData(path=shards, num_workers=workers, **SETTINGS)
         data.trainer = a_rank(rank, ranks)
         data.setup()
         batches += data.train_dataloader()
     assert len(list(shards.glob("train/*.tar"))) > 10
-    original = write(photos, tmp_path / "again")
+    original = open_photos(photos)
     assert list_images(batches) == list_images([original.samples("train")[torch.arange(54)]])
     assert not data.labels("train").equal(original.labels("train")), "files can be sorted by class"
 
 
-def test_what_is_known_of_the_images_is_known_of_the_shards(shards, photos, tmp_path):
-    data = prepared(ImageData("shards", str(shards), normalize="imagenet", **SETTINGS))
-    original = write(photos, tmp_path / "again", normalize="imagenet")
-    assert data.state_dict() == original.state_dict()
+def test_fingerprint_folds_and_baselines_of_shards(shards, photos, tmp_path):
+    data = prepared(ImageData(path=shards, **SETTINGS))
     assert [*data.baselines()] == ["most frequent class"]
-    assert data.fingerprint == ImageData(path=str(tmp_path / "again"), **SETTINGS).fingerprint
-    assert prepared(ImageData(path=str(shards), fold="0/3", **SETTINGS)).sizes["test"] == 18
+    write_shards(open_photos(photos), tmp_path, 700)
+    assert data.fingerprint == ImageData(path=tmp_path, **SETTINGS).fingerprint
+    assert prepared(ImageData(path=shards, fold="0/3", **SETTINGS)).sizes["test"] == 18
 
 
 def test_what_can_not_be_is_refused(shards, tmp_path):
-    assert "data.balance: " in refusal(ImageData, "shards", str(shards), balance="even")
+    assert "data.balance: " in refusal(ImageData, path=shards, balance="even")
     for path in (tmp_path, tmp_path / "gone.tar"):
-        line = refusal(ImageData("shards", str(path)).survey)
+        line = refusal(ImageData("shards", path).survey)
         assert f"there are no shards (*.tar) in {path}" in line
     assert refusal(main, ["--output", str(shards)]).startswith(f"--output: {shards} ")
-    generated = ImageData("generated", image_size=SIZE, cache_dir=str(tmp_path / "cache"))
-    assert refusal(write_shards, prepared(generated), tmp_path, 1).endswith("set data.path")
+    assert refusal(write_shards, ImageData("generated"), tmp_path, 1).endswith("set data.path")
 
 
 def damage_pixels(path):
@@ -106,7 +98,7 @@ def damage_pixels(path):
 def test_damage_is_one_line(shards, tmp_path, file, damage, line):
     folder = shutil.copytree(shards, tmp_path / "copy")
     damage(folder / file)
-    data = ImageData("shards", str(folder), **SETTINGS)
+    data = ImageData(path=folder, **SETTINGS)
     message = refusal(lambda: list(prepared(data).train_dataloader()))
     assert message.startswith(f"data.path: {folder}{line}")
 
@@ -126,61 +118,56 @@ def check_first(data, files):
     assert data.labels("test")[0] == is_b(file)
 
 
-def write_tar(path, files):
+def write_tar(path, files, tell):
+    """Write images, and what is told of each by the end of its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w") as archive:
-        for name, content in files:
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
+        for file in files:
+            for end, content in {"png": file.read_bytes(), **tell(file)}.items():
+                member = tarfile.TarInfo(f"x/{file.stem}.{end}")
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
 
 
 @pytest.mark.parametrize("names", ["{split}-{number:04}.tar", "{split}/{number}.tar"])
 @pytest.mark.parametrize("kind", ["cls", "json"])
 def test_shards_of_others(photos, tmp_path, names, kind):
     """Also with more images and texts of a sample than are read, and folders in names."""
+
+    def tell(file):
+        label = is_b(file) if kind == "cls" else {"label": is_b(file), "tags": [1, 2]}
+        return {kind: json.dumps(label).encode(), "seg.png": b"another", "txt": b"a text"}
+
     files = sorted(photos.glob("train/*/*.png"))
     for number, block in enumerate((files[:30], files[30:40], files[40:], files[:8])):
-        parts = []
-        for file in block:
-            label = is_b(file) if kind == "cls" else {"label": is_b(file), "tags": [1, 2]}
-            contents = {kind: json.dumps(label).encode(), "png": file.read_bytes()}
-            contents |= {"seg.png": b"another", "txt": b"a text"}
-            parts += [(f"x/{file.stem}.{end}", content) for end, content in contents.items()]
         split = "validation" if number == 3 else "train"
-        write_tar(tmp_path / "set" / names.format(split=split, number=number), parts)
-    data = ImageData(path=str(tmp_path / "set"), cache_dir=str(tmp_path / "cache"), **SETTINGS)
+        write_tar(tmp_path / names.format(split=split, number=number), block, tell)
+    data = ImageData(path=str(tmp_path), **SETTINGS)
     assert prepared(data).sizes == {"train": 60, "val": 8}
     assert data.class_names == ["0", "1"]
     expected = sorted((pixels(file).numpy().tobytes(), is_b(file)) for file in files)
     assert list_images(data.train_dataloader()) == expected
-    (index,) = (tmp_path / "cache").glob("*/index.parquet")
+    (index,) = Path("data/cache").glob("*/index.parquet")
     written = index.stat().st_mtime_ns
-    assert prepared(ImageData(**data.hparams)).sizes == data.sizes
+    prepared(ImageData(**data.hparams))
     assert index.stat().st_mtime_ns == written
 
 
 @pytest.mark.parametrize("name", ["pets.tar", "train-0.tar", "val/7.TAR"])
 def test_a_single_tar_file(photos, tmp_path, name):
     """Its name says nothing of a split, and what lies beside it does not count."""
-    files, parts = sorted(photos.glob("train/*/*.png")), []
-    for file in files:
-        told = {"label": file.parent.name, "number": int(file.stem)}
-        parts += [(f"{file.stem}.png", file.read_bytes())]
-        parts += [(f"{file.stem}.json", json.dumps(told).encode())]
-    path = tmp_path / "set" / name
-    write_tar(path, parts)
-    write_tar(tmp_path / "set/other.tar", parts[:20])
+
+    def tell(file):
+        return {"cls": file.parent.name.encode()}
+
+    files, path = sorted(photos.glob("train/*/*.png")), tmp_path / name
+    write_tar(path, files, tell)
+    write_tar(tmp_path / "other.tar", files[:10], tell)
     path.with_name("index.parquet").write_bytes(b"of others")
-    settings = {"cache_dir": str(tmp_path / "cache"), **SETTINGS}
-    data = prepared(ImageData(path=str(path), **settings))
+    data = prepared(ImageData(path=path, **SETTINGS))
     assert data.sizes == {"train": 48, "val": 6, "test": 6}
     assert data.class_names == ["a", "b"]
     check_first(data, files)
-    # As a table that says it
-    again = ImageData(path=str(path), target="number", task="regression", time_column="number",
-                      **settings)  # fmt: skip
-    assert prepared(again).sizes["test"] == 6
 
 
 @pytest.mark.parametrize(
@@ -191,7 +178,7 @@ def test_a_single_tar_file(photos, tmp_path, name):
         ("one file", "image", True),
     ],
 )
-def test_parquet_as_hugging_face_keeps_it(photos, tmp_path, name, image, has_names):
+def test_parquet_as_hugging_face_keeps_it(photos, name, image, has_names):
     """https://huggingface.co/docs/hub/datasets-image: bytes and path, and classes as numbers."""
     is_one, files = name == "one file", []
     notes = {"info": {"features": {"kind": {"names": ["first", "second"], "_type": "ClassLabel"}}}}
@@ -204,11 +191,11 @@ def test_parquet_as_hugging_face_keeps_it(photos, tmp_path, name, image, has_nam
             "boxes": [[1, 2]] * len(some),
         }
         metadata = {"huggingface": json.dumps(notes)} if has_names else None
-        path = tmp_path / "set" / f"{name.format(split=split)}.parquet"
+        path = Path("set", f"{name.format(split=split)}.parquet")
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table(cells).replace_schema_metadata(metadata), path)
-    source = path if is_one else tmp_path / "set"
-    data = ImageData(path=str(source), target="kind", cache_dir=str(tmp_path / "cache"))
+    source = path if is_one else "set"
+    data = ImageData(path=source, target="kind")
     assert [*prepared(data).sizes.values()] == ([48, 6, 6] if is_one else [54, 6, 10])
     assert data.class_names == (["first", "second"] if has_names else ["0", "1"])
     check_first(data, files)

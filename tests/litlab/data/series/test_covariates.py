@@ -1,7 +1,5 @@
 """Columns that are told of past and future: of 20 shops in long format."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,35 +9,35 @@ from litlab.data import SeriesData
 from litlab.data.series.metadata import SeriesMetadata
 from litlab.data.series.serving import SeriesServing
 from tests.litlab.data.conftest import prepared, refusal, restore, write_and_read
-from tests.litlab.data.series.test_datamodule import predict
+from tests.litlab.data.series.conftest import frame_of, make, predict
 
-TOLD = ["weekday", "price", "holiday", "size", "region"]
-SETTINGS = {"series_column": "shop", "targets": ["sales"], "covariates": TOLD, "decimal": ","}
+SETTINGS = {
+    "series_column": "shop", "targets": ["sales"], "decimal": ",",
+    "covariates": ["weekday", "price", "holiday", "size", "region"],
+}  # fmt: skip
 
 
 def make_shops(days: int = 60) -> pd.DataFrame:
     """Days of each shop: price and holidays change with the day, size and region do not."""
-    draw, parts = np.random.default_rng(0), []
-    for shop in range(20):
-        price = draw.integers(100, 900, days) / 100
-        columns = {
-            "date": pd.date_range("2024-01-01", periods=days).astype(str),
-            "shop": f"s{shop}",
-            "sales": 1e9 + 10 * (shop % 3) - 8 * price,
-            "price": price,
-            "holiday": np.where(np.arange(days) % 7 == 0, "yes", ""),
-            "size": shop % 3,
-            "region": ["north", "south"][shop % 2],
-        }
-        parts.append(pd.DataFrame(columns))
-    return pd.concat(parts, ignore_index=True)
+    shop, day = np.divmod(np.arange(20 * days), days)
+    price = np.random.default_rng(0).integers(100, 900, 20 * days) / 100
+    columns = {
+        "date": (pd.Timestamp("2024-01-01") + pd.to_timedelta(day, "D")).astype(str),
+        "shop": [f"s{number}" for number in shop],
+        "sales": 1e9 + 10 * (shop % 3) - 8 * price,
+        "price": price,
+        "holiday": np.where(day % 7, "", "yes"),
+        "size": shop % 3,
+        "region": np.where(shop % 2, "south", "north"),
+    }
+    return pd.DataFrame(columns)
 
 
 @pytest.fixture
-def shops(make, tmp_path) -> SeriesData:
+def shops() -> SeriesData:
     """Data of the first 60 days, in a file with a decimal comma, after `setup`."""
-    make_shops().to_csv(tmp_path / "shops.csv", sep=";", decimal=",", index=False)
-    return prepared(make(str(tmp_path / "shops.csv"), **SETTINGS))
+    make_shops().to_csv("shops.csv", sep=";", decimal=",", index=False)
+    return prepared(make("shops.csv", **SETTINGS))
 
 
 @pytest.fixture
@@ -48,11 +46,11 @@ def later(shops) -> SeriesData:
     return restore(shops, decimal=",")
 
 
-def make_future(shop: str = "s7") -> Any:
+def make_future():
     """Of one shop 60 days with sales and three without."""
     frame = make_shops(63).astype(object)
     frame.loc[frame["date"] > "2024-02-29", ["sales", "size", "region"]] = None
-    return frame[frame["shop"] == shop]
+    return frame[frame["shop"] == "s7"]
 
 
 def test_what_a_batch_holds(shops):
@@ -68,12 +66,10 @@ def test_what_a_batch_holds(shops):
     scaled = (frame[numbers] - train[numbers].mean()) / train[numbers].std(ddof=0)
     regions = [frame["region"] == name for name in ("north", "south")]
     expected = [scaled["price"], frame["holiday"] == "yes", scaled["size"], *regions]
-    expected = np.stack(expected, axis=1)
-    for place, window in enumerate(batch["start"].tolist()):
-        rows = slice(window, window + 9)
-        np.testing.assert_allclose(batch["covariates"][place, :, 2:], expected[rows], atol=1e-5)
-        raw = shops.serving().raw(batch)[1][place, :, [2, 4]]
-        np.testing.assert_allclose(raw, frame[numbers][rows], atol=1e-5)
+    rows = batch["start"][:, None] + torch.arange(9)
+    found, raw = batch["covariates"], shops.serving().raw(batch)[1]
+    np.testing.assert_allclose(found[..., 2:], np.stack(expected, axis=1)[rows], atol=1e-5)
+    np.testing.assert_allclose(raw[..., [2, 4]], frame[numbers].to_numpy()[rows], atol=1e-5)
 
 
 def test_the_future_comes_from_rows_without_a_target(later):
@@ -92,41 +88,27 @@ def test_the_future_comes_from_rows_without_a_target(later):
     assert table["sales"].astype(float).iloc[0] == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda frame: frame[:-1], "--input: 'price' of 2024-03-03 00:00:00 is missing in s7; "),
-        (lambda frame: frame[:-3], "--input: 'price' of 2024-03-01 00:00:00 is missing in s7; "),
-        (
-            lambda frame: frame.assign(price=[*frame["price"][:-2], None, 3.0]),
-            "--input: 'price' of 2024-03-02 00:00:00 is missing in s7; give it for the 3 rows",
-        ),
-        (lambda frame: frame.drop(columns="region"), "--input: there is no column 'region', only"),
-        (lambda frame: frame.assign(price="soon"), "--input: 63 of 63 rows can't be used"),
-        (
-            lambda frame: frame[::7],
-            "--input: 56% of the times of 's7' are off the step of D",
-        ),
-    ],
-)
-def test_what_is_missing_is_named(later, change, message):
-    assert refusal(predict, later, change(make_future())).startswith(message)
+def test_what_is_missing_is_named(later):
+    frame, lacking = make_future(), "--input: 'price' of 2024-03-02 00:00:00 is missing in s7; "
+    for wrong, message in (
+        (frame[:-2], lacking),
+        (frame.assign(price=[*frame["price"][:-2], None, 3.0]), lacking + "give it for the 3 rows"),
+        (frame.drop(columns="region"), "--input: there is no column 'region', only"),
+        (frame.assign(price="soon"), "--input: 63 of 63 rows can't be used"),
+        (frame[::7], "--input: 56% of the times of 's7' are off the step of D"),
+    ):
+        assert refusal(predict, later, wrong).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("sales", "data.covariates, data.targets: sales is named twice"),
-        ("date", "data.covariates, data.targets: date is named twice"),
-        ("prize", "data.path: there is no column 'prize', only 'date', 'shop', 'sales', 'price'"),
-    ],
-)
-def test_covariates_that_are_none(make, name, message):
-    options = SETTINGS | {"covariates": [name]}
-    assert message in refusal(lambda: prepared(make(make_shops(), **options)))
+def test_covariates_that_are_none():
+    for name in ("sales", "date"):
+        line = f"data.covariates, data.targets: {name} is named twice"
+        assert line in refusal(make, **SETTINGS | {"covariates": [name]})
+    line = "data.path: there is no column 'prize', only 'date', 'shop', 'sales', 'price'"
+    assert line in refusal(prepared, make(make_shops(), **SETTINGS | {"covariates": ["prize"]}))
 
 
-def test_rows_behind_the_last_target_are_not_trained_on(make, shops, said):
+def test_rows_behind_the_last_target_are_not_trained_on(shops, said):
     frame = make_shops(63)
     frame.loc[frame["date"] > "2024-02-29", "sales"] = None
     data, trained = (
@@ -144,7 +126,7 @@ def test_rows_behind_the_last_target_are_not_trained_on(make, shops, said):
         ([59], "price", "2024-03-01"),
     ],
 )
-def test_the_forecast_begins_where_a_target_ends(make, lacking, column, first):
+def test_the_forecast_begins_where_a_target_ends(lacking, column, first):
     """Of two targets; a price is interpolated, also from the days after the last target."""
     frame = make_shops(63)[:63].assign(visits=np.arange(63) ** 1.5)
     data = make(frame, targets=["sales", "visits"], covariates=["price"], gaps="interpolate")
@@ -173,8 +155,7 @@ def test_requests(later):
     expected = [part.numpy() for part in later.serving().raw(window)]
     rows = frame.where(frame.notna(), None).to_dict("records")
     unnamed = [{name: row[name] for name in row if name != "shop"} for row in rows]
-    numbers = frame.astype({"sales": float, "price": float})  # else `decimal` is for nothing
-    text = numbers.to_csv(sep=";", decimal=",", index=False)
+    text = frame.infer_objects().to_csv(sep=";", decimal=",", index=False)
     for sent, name in ((rows, "s7"), (unnamed, None), (text, "s7")):
         sample = serving.read(sent)
         assert sample.context.get("shop") == name
@@ -186,10 +167,9 @@ def test_requests(later):
     assert "needs 6 rows with a target, and s7 has 5" in refusal(serving.read, rows[:5])
 
 
-@pytest.mark.parametrize("form", [None, "%d/%m/%Y %H:%M", "%Y-%m-%d %H:%M%z"])
-def test_the_example_is_written_as_the_training_file(make, form):
-    times = pd.date_range("2024-01-01", periods=100, freq="h", tz="UTC")
-    texts = times.strftime(form or "%Y-%m-%d %H:%M").tolist()
-    data = prepared(make(pd.DataFrame({"date": texts, "load": range(100)}), time_format=form))
+def test_the_example_is_written_as_the_training_file():
+    form = "%d/%m/%Y %H:%M%z"
+    times = pd.date_range("2024-01-01", periods=100, freq="h", tz="UTC").strftime(form)
+    data = prepared(make(frame_of(times), time_format=form))
     serving = SeriesServing.load(data.serving().facts(), {})
-    assert serving.read(serving.sample_request()).inputs[0].shape == (1, 6, 1)
+    assert serving.read(serving.sample_request()).inputs[0].shape == (1, 6, 2)

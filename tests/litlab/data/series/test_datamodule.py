@@ -1,51 +1,43 @@
-"""SeriesData as a whole: through a trainer, from a checkpoint, with public and made-up data."""
+"""SeriesData as a whole: windows, from a checkpoint, and public."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from litlab.data import SeriesData
+from litlab.data import PublicSeries, SeriesData
 from tests.litlab.data.conftest import prepared, refusal, restore, write_and_read
 from tests.litlab.data.series.conftest import (
-    TRAIN,
-    Etth1,
-    SeriesRecorder,
     frame_of,
     hours,
     long_frame,
+    make,
+    predict,
+    take,
     wave,
 )
 
 
 def scale_wave() -> torch.Tensor:
-    values, train = wave(100), wave(TRAIN)
+    """The two columns, scaled by the 70 rows to train on."""
+    values, train = wave(100), wave(70)
     return torch.tensor((values - train.mean(0)) / train.std(0), dtype=torch.float32)
 
 
-def test_a_file_through_a_run(tmp_path, make, make_trainer):
-    path = tmp_path / "load.csv"
-    frame_of(hours(100)).to_csv(path, sep=";", decimal=",", index=False)
-    data = make(str(path), covariates=["hour"], decimal=",")
-    model, trainer = SeriesRecorder(), make_trainer(max_epochs=2)
-    trainer.fit(model, data)
-    trainer.test(model, data, verbose=False)
+def test_windows_of_a_file():
+    frame_of(hours(100)).to_csv("load.csv", sep=";", decimal=",", index=False)
+    data = prepared(make("load.csv", decimal=","))
     assert data.description.endswith("62 train / 8 val / 18 test windows of 6 + 3 rows, 2 columns")
-    assert data.num_covariates == 2  # sine and cosine
     scaled = scale_wave()
-    naive_error = (scaled[4:TRAIN] - scaled[: TRAIN - 4]).abs().mean(0)
+    naive_error = (scaled[4:70] - scaled[:66]).abs().mean(0)
     torch.testing.assert_close(torch.tensor(data.naive_error), naive_error)
-    assert model.all("val", "start").tolist() == [*range(64, 72)]
-    assert model.all("test", "start", 2).tolist() == [*range(74, 92)]
-    for stage, epoch in (("train", 1), ("val", 0), ("test", 2)):
-        starts = model.all(stage, "start", epoch)
-        windows = torch.cat([model.all(stage, part, epoch) for part in ("past", "future")], dim=1)
-        torch.testing.assert_close(windows, scaled[starts[:, None] + torch.arange(9)])
-        hour = torch.atan2(*model.all(stage, "covariates", epoch)[:, 0].T) * 24 / (2 * torch.pi)
-        assert (hour.round() % 24).equal((starts % 24).float())
+    for split, starts in (("train", range(62)), ("val", range(64, 72)), ("test", range(74, 92))):
+        batch, rows = take(data, split), torch.tensor(starts)[:, None] + torch.arange(9)
+        assert batch["start"].tolist() == [*starts]
+        torch.testing.assert_close(torch.cat([batch["past"], batch["future"]], 1), scaled[rows])
 
 
-def test_several_series_are_one_data_set(make, said):
+def test_several_series_are_one_data_set(said):
     """They are cut at one time, when one of them has ended; one that is too short is named."""
     frame, shorter = long_frame(b=100, a=80), long_frame(b=100, a=80, c=8, d=20)
     shorter.loc[shorter["place"] == "d", ["load", "heat"]] = None
@@ -69,7 +61,7 @@ def test_several_series_are_one_data_set(make, said):
     assert table["date"].tolist()[2:4] == ["2024-01-05 06:00:00", "2024-01-04 08:00:00"]
 
 
-def test_baselines_on_all_test_windows(make):
+def test_baselines_on_all_test_windows():
     scaled, data = scale_wave(), prepared(make(), "test")
     ridge = data.ridge(6)
     forecasts = {
@@ -93,31 +85,19 @@ def test_baselines_on_all_test_windows(make):
 # ---- checkpoints and prediction
 
 
-def predict(data, source) -> dict[str, torch.Tensor]:
-    data.predict_input = source
-    (batch,) = data.predict_dataloader()
-    return batch
-
-
-def test_forecast_of_a_new_file_from_the_checkpoint_alone(make, make_trainer, tmp_path):
-    data, checkpoint = make(covariates=["hour"], val_fraction=0.2), tmp_path / "model.ckpt"
-    trainer = make_trainer()
-    trainer.fit(SeriesRecorder(), data)
-    trainer.save_checkpoint(checkpoint)
-    again = SeriesData.load_from_checkpoint(checkpoint, path="gone.csv", weights_only=True)
-    other = make(covariates=["hour"], val_fraction=0.2, horizon=2)
+def test_forecast_of_a_new_file_from_the_checkpoint_alone():
+    data, other = (make(covariates=["hour"], horizon=horizon) for horizon in (3, 2))
+    again = restore(data)
     other.load_state_dict(data.state_dict())
     assert "the checkpoint was trained with horizon 3" in refusal(prepared, other)
     # More columns, in another order; seven rows, the last six are what counts.
-    new = frame_of(
-        hours(7, "2025-12-31 18:00"), note=["x"] * 7, heat=range(7), load=range(0, 14, 2)
-    )
-    new.to_csv(tmp_path / "new.csv", index=False)
-    batch = predict(again, str(tmp_path / "new.csv"))
+    new = frame_of(hours(7, "2025-12-31 18:00"), note="x", heat=range(7), load=range(0, 14, 2))
+    new.to_csv("new.csv", index=False)
+    batch = predict(again, "new.csv")
     assert set(batch) == {*again.serving().names, "start"}
-    expected = torch.stack([torch.arange(2.0, 14.0, 2), torch.arange(1.0, 7.0)], dim=1)
     mean, scale = torch.tensor([data.mean, data.scale])
-    torch.testing.assert_close(batch["past"][0] * scale + mean, expected, atol=1e-4, rtol=0)
+    past = batch["past"][0] * scale + mean
+    np.testing.assert_allclose(past, new[["load", "heat"]][1:], atol=1e-4)
     turns = torch.atan2(*batch["covariates"][0].T) / (2 * torch.pi) * 24 % 24
     assert (turns.round() % 24).tolist() == [19, 20, 21, 22, 23, 0, 1, 2, 3]
 
@@ -140,7 +120,6 @@ def months(day: int, step: int = 1) -> list[pd.Timestamp]:
     [
         (months(31), ["2024-01-31", "2024-02-29", "2024-03-31"], ["2024-04-30", "2024-05-31"]),
         (months(30), ["2024-01-30", "2024-02-29", "2024-03-30"], ["2024-04-30", "2024-05-30"]),
-        (months(15), ["2024-01-15", "2024-02-15", "2024-03-15"], ["2024-04-15", "2024-05-15"]),
         (months(30, 3), ["2023-11-30", "2024-02-29", "2024-05-30"], ["2024-08-30", "2024-11-30"]),
         (months(29, 12), ["2022-02-28", "2023-02-28", "2024-02-29"], ["2025-02-28", "2026-02-28"]),
         (
@@ -155,7 +134,7 @@ def months(day: int, step: int = 1) -> list[pd.Timestamp]:
         ),
     ],
 )
-def test_times_of_the_forecast(make, training, new, following):
+def test_times_of_the_forecast(training, new, following):
     """Month ends, months on any day, business days, and days of a clock that is put forward."""
     frame = frame_of([time.isoformat() for time in training])
     data = make(frame, context_length=3, horizon=2, val_fraction=0.2)
@@ -167,21 +146,20 @@ def test_times_of_the_forecast(make, training, new, following):
 HOURS = pd.date_range("2024-01-13", periods=100, freq="h")
 SECONDS = (HOURS - pd.Timestamp(0)) // pd.Timedelta("1s")
 FORMS = [
-    "%Y-%m-%d %H:%M UTC", "%Y-%m-%dT%H:%M:%SZ", "%m/%d/%Y %I:%M %p", "%Y-%m-%d %I:%M:%S %p",
-    "%b %d, %Y %I %p", "%d %B %Y %H:%M UTC", "%Y-%m-%d %H:%M:%S+00", "%m/%d/%Y %I:%M %p GMT",
+    "%Y-%m-%dT%H:%M:%SZ", "%b %d, %Y %I %p", "%d %B %Y %H:%M UTC", "%Y-%m-%d %H:%M:%S+00",
+    "%m/%d/%Y %I:%M %p GMT",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "times",
     [
-        HOURS, SECONDS, SECONDS * 1000, (SECONDS * 1000).astype(str), SECONDS / 86_400 + 25_569,
+        HOURS, SECONDS, (SECONDS * 1000).astype(str), SECONDS / 86_400 + 25_569,
         *map(HOURS.strftime, FORMS),
         (HOURS + pd.Timedelta("5h30min")).strftime("%Y-%m-%d %H:%M+05:30"),
-        (HOURS - pd.Timedelta("3h30min")).strftime("%b %d, %Y %H:%M -0330"),
     ],
 )  # fmt: skip
-def test_forms_of_times(make, times):
+def test_forms_of_times(times):
     """In training, and of other hours in `predict`."""
     data = make(frame_of(times))
     assert data.series.times.tz_localize(None).equals(HOURS.as_unit(data.series.times.unit))
@@ -192,7 +170,7 @@ def test_forms_of_times(make, times):
 
 
 @pytest.mark.parametrize(("training", "new"), [("", "+01:00"), (" UTC", "")])
-def test_hours_with_and_without_offsets(make, training, new):
+def test_hours_with_and_without_offsets(training, new):
     data = restore(make(frame_of([time + training for time in hours(100)])))
     message = refusal(predict, data, frame_of([time + new for time in hours(9)]))
     assert "UTC offsets, and those of the training have" in message
@@ -201,11 +179,12 @@ def test_hours_with_and_without_offsets(make, training, new):
 # ---- made-up and public data
 
 
-def test_the_public_series_has_the_published_split(tmp_path, monkeypatch):
-    frame = frame_of(
-        hours(14_500, "2016-07-01"), **dict.fromkeys(Etth1.public.columns, np.arange(14_500) % 7)
-    )
-    frame.to_csv(tmp_path / "ETTh1.csv", index=False)
+class Etth1(SeriesData):
+    public = PublicSeries("", "ETTh1.csv", "", ("load", "heat"), (8640, 11520, 14400))
+
+
+def test_the_public_series_has_the_published_split(monkeypatch):
+    frame_of(hours(14_500, "2016-07-01")).to_csv("ETTh1.csv", index=False)
     monkeypatch.setattr("litlab.data.public.PublicFile.download", lambda self, root: None)
-    data = prepared(Etth1(path=str(tmp_path), horizon=720))
+    data = prepared(Etth1(path=".", horizon=720))
     assert (data.sizes, data.metadata.season) == ({"train": 7585, "val": 2161, "test": 2161}, 24)

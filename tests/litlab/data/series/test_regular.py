@@ -7,35 +7,22 @@ import torch
 
 from litlab.data.series.regular import Series
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.series.conftest import frame_of, hours, wave
+from tests.litlab.data.series.conftest import frame_of, hours, make, wave
 
 
-@pytest.fixture
-def read(make):
+def read(source, **options) -> Series:
     """The series of some times, or of a frame."""
-
-    def read_them(source, columns=None, **options) -> Series:
-        frame = source if isinstance(source, pd.DataFrame) else frame_of(source, **(columns or {}))
-        return make(frame, **options).series
-
-    return read_them
+    frame = source if isinstance(source, pd.DataFrame) else frame_of(source)
+    return make(frame, **options).series
 
 
 @pytest.mark.parametrize(
-    ("freq", "form", "season"),
-    [
-        ("15min", "%Y-%m-%d %H:%M", 96),
-        ("D", "%Y-%m-%d", 7),
-        ("B", "%Y-%m-%d", 5),
-        ("MS", "%Y-%m", 12),
-        ("ME", "%Y-%m-%d", 12),
-        ("QS", "%Y-%m-%d", 4),
-        ("YS", "%Y", 1),
-    ],
+    ("freq", "season"),
+    [("15min", 96), ("D", 7), ("B", 5), ("MS", 12), ("ME", 12), ("QS", 4), ("YS", 1)],
 )
-def test_steps(make, freq, form, season):
+def test_steps(freq, season):
     times = pd.date_range("1949-01-01", periods=300, freq=freq)
-    data = prepared(make(frame_of(times.strftime(form)), season=None))
+    data = prepared(make(frame_of(times.astype(str)), season=None))
     # Quarters from January or October are the same
     assert (data.metadata.freq.partition("-")[0], data.metadata.season) == (freq, season)
     assert (data.series.times == times).all()
@@ -43,15 +30,15 @@ def test_steps(make, freq, form, season):
 
 
 @pytest.mark.parametrize(("freq", "made_up"), [("h", [7, 20]), ("B", [5, 31, 32])])
-def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up):
+def test_gaps_are_interpolated_and_their_share_is_said(said, freq, made_up):
     """Rows in any order; the last row that is made up is there, without a value."""
     times, values = pd.date_range("2020-01-31", periods=60, freq=freq), np.arange(60) * 2.0
-    rows = np.delete(np.arange(60), made_up[:-1])[::-1]
-    columns = {"load": [None if row == made_up[-1] else values[row] for row in rows]}
-    count = len(made_up)
+    frame, count = frame_of(times, load=values), len(made_up)
+    frame.loc[made_up[-1], "load"] = None
+    frame = frame.drop(made_up[:-1])[::-1]
     summary = f"no row, or no value, at {count} of 60 times ({count / 60:.1%} of a column), the "
-    assert f"{summary}first at {times[made_up[0]]}; add" in refusal(read, times[rows], columns)
-    series = read(times[rows], columns, gaps="interpolate")
+    assert f"{summary}first at {times[made_up[0]]}; add" in refusal(read, frame)
+    series = read(frame, gaps="interpolate")
     assert summary in said[0]
     assert series.made_up.get_level_values(1).equals(times[made_up])
     assert series.metadata.freq == freq
@@ -60,7 +47,7 @@ def test_gaps_are_interpolated_and_their_share_is_said(read, said, freq, made_up
 
 
 @pytest.mark.parametrize("gone", [[10, 66, 75, 88], [75, 76], [97]])
-def test_what_is_made_up_is_no_truth(make, gone):
+def test_what_is_made_up_is_no_truth(gone):
     """Neither in validation nor in test; in training and as a past it may be."""
     frame = frame_of(hours(100))
     frame.loc[gone, "load"] = None
@@ -77,24 +64,26 @@ def test_what_is_made_up_is_no_truth(make, gone):
     assert message in refusal(prepared, make(frame, gaps="interpolate"))
 
 
-@pytest.mark.parametrize(("day", "moves"), [("2024-05-30", False), ("2024-05-30 23:00", True)])
-def test_jitter_is_no_gap_but_no_value_moves_to_another_day(read, day, moves):
-    """A tenth of a month is three days. Of times that all jitter, 386 of 598 were made up once."""
+def test_jitter_is_no_gap():
+    """Of times that all jitter, 386 of 598 were made up once."""
     rng = np.random.default_rng(0)
     grid = pd.date_range("2024-01-01", periods=598, freq="10min")
     series = read(grid + pd.to_timedelta(rng.integers(-2, 3, 598), "s"))
     assert (series.times == grid).all()
     np.testing.assert_array_equal(series.table.to_numpy(), wave(598))
+
+
+def test_no_value_moves_to_another_day():
+    """A tenth of a month is three days."""
     times = pd.date_range("2023-01-31", periods=40, freq="ME").astype(str).tolist()
-    times[16] = day
-    if moves:
-        assert str(read(times).times[16]) == "2024-05-31 00:00:00"
-    else:
-        assert "row 17 (2024-05-30 00:00:00 is there twice or off the step" in refusal(read, times)
+    times[16] = "2024-05-30 23:00"
+    assert str(read(times).times[16]) == "2024-05-31 00:00:00"
+    times[16] = "2024-05-30"
+    assert "row 17 (2024-05-30 00:00:00 is there twice or off the step" in refusal(read, times)
 
 
 @pytest.mark.parametrize("options", [{}, {"gaps": "interpolate", "bad_rows": "drop"}])
-def test_too_much_is_never_made_up(read, options):
+def test_too_much_is_never_made_up(options):
     """Half-hourly with every fifth row left out; at random; and two interleaved, of which half are
     in order.
     """
@@ -119,7 +108,7 @@ def test_too_much_is_never_made_up(read, options):
         (99, "date", "2094-01-01", "2094-01-01 00:00:00 is there twice or off the step of h; "),
     ],
 )
-def test_bad_rows_are_named_or_left_out(read, row, column, value, problem):
+def test_bad_rows_are_named_or_left_out(row, column, value, problem):
     frame = frame_of(hours(100)).astype(object)
     frame.loc[row, column] = value
     message = refusal(read, frame, gaps="interpolate")

@@ -5,26 +5,21 @@ import pandas as pd
 import pytest
 
 from tests.litlab.data.conftest import refusal, restore, write_and_read
-from tests.litlab.data.tables.conftest import make_houses
+from tests.litlab.data.tables.conftest import make, make_houses
 
 
-@pytest.fixture
-def predict(make):
-    """Predicts rows from the metadata alone, as their first number; returns that, the inputs and
+def predict(frame, **settings):
+    """Predict rows from the metadata alone, as their first number; return that, the inputs and
     what was written.
     """
-
-    def predict_it(frame, **settings):
-        data = restore(make(), target="gone", batch_size=3, **settings)
-        data.predict_input = frame
-        inputs = [batch["numbers"] for batch in data.predict_dataloader()]
-        written = write_and_read(data, *(batch[:, :1] for batch in inputs))
-        return data.metadata, np.concatenate(inputs), written
-
-    return predict_it
+    data = restore(make(), target="gone", batch_size=3, **settings)
+    data.predict_input = frame
+    inputs = [batch["numbers"] for batch in data.predict_dataloader()]
+    written = write_and_read(data, *(batch[:, :1] for batch in inputs))
+    return data.metadata, np.concatenate(inputs), written
 
 
-def test_predicting_from_the_checkpoint_alone(predict):
+def test_predicting_from_the_checkpoint_alone():
     """Other columns, another order, no target; a category that was never seen, numbers that are
     missing.
     """
@@ -38,19 +33,18 @@ def test_predicting_from_the_checkpoint_alone(predict):
     np.testing.assert_allclose(written["predicted_price"].astype(float), inputs[:, 0], rtol=1e-5)
 
 
-def test_new_files_that_do_not_fit(predict):
+def test_new_files_that_do_not_fit():
     new = make_houses(8)
     wrong = new.assign(size=["big", *range(7)])
     for frame, message in (
         (new.rename(columns={"age": "Age"}), "there is no column 'age', only 'size', 'Age'"),
-        (new.assign(size=[1.0, 1e300] * 4), "the model's output for 2 (4 in all) is NaN"),
         (wrong, "1 of 8 rows can't be used: row 1 ('size' is big, not a number); correct"),
     ):
         assert message in refusal(predict, frame)
     assert predict(wrong, bad_rows="drop")[2]["row"].tolist() == [*"2345678"]
 
 
-def test_a_checkpoint_of_other_data_is_refused(make):
+def test_a_checkpoint_of_other_data_is_refused():
     for options, facts in (
         ({"target": "kind"}, "task"),
         ({"ignore": ["age"]}, "numbers"),
@@ -59,7 +53,7 @@ def test_a_checkpoint_of_other_data_is_refused(make):
         assert f"trained with {facts}" in refusal(make().facts.check_same, make(**options).facts)
 
 
-def test_baselines_of_numbers_and_many_categories(make):
+def test_baselines_of_numbers_and_many_categories():
     """Boosting takes 255 categories at most: the rarest go together."""
     frame = make_houses(600).assign(shop=[f"c{n % 280}" for n in range(600)])
     data = make(frame, target=["price", "size"], test_fraction=0.05, val_fraction=0.0)

@@ -1,68 +1,23 @@
-"""Small CSV files of texts."""
+"""Data of a small CSV file of texts."""
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from tokenizers import Tokenizer
 
-from litlab.data import TextData, generated
-from tests.litlab.data.conftest import Recorder
-
-WORDS = [f"w{number}" for number in range(30)]
-
-
-def write_csv(path: Path, rows: list[list[str]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([["text", "label"], *rows])
-    return path
-
-
-def make_rows(count: int, seed: int = 0) -> list[list[str]]:
-    """Rows of (text, label): good and bad reviews in turn, of 2 to 20 words; each starts with its
-    number.
-    """
-    rng = np.random.default_rng(seed)
-    rows = []
-    for number in range(count):
-        label = "good" if number % 2 else "bad"
-        words = rng.choice(WORDS, rng.integers(0, 19)).tolist()
-        rows.append([" ".join([f"number{seed}x{number}", label, *words]), label])
-    return rows
+from litlab.data import TextData
 
 
 @pytest.fixture
-def reviews(tmp_path: Path) -> Path:
-    """reviews.csv with 100 rows and a row of names, test.csv with 20."""
-    write_csv(tmp_path / "test.csv", make_rows(20, seed=1))
-    return write_csv(tmp_path / "reviews.csv", make_rows(100))
-
-
-@pytest.fixture
-def make_data(tmp_path: Path, reviews: Path) -> Callable[..., TextData]:
-    """Makes data of the 100 reviews, if nothing else is said."""
+def make_data(texts: Path) -> Callable[..., TextData]:
+    """Makes data of the 160 texts, if nothing else is said."""
 
     def make(**options) -> TextData:
-        settings = {"path": str(reviews), "cache_dir": str(tmp_path / "cache"), "batch_size": 8}
+        settings = {"path": texts, "batch_size": 8}
         return TextData(**settings | options)
 
     return make
-
-
-class TextRecorder(Recorder):
-    """Keeps the batches; its predictions tell texts apart by their length."""
-
-    def predict_step(self, batch, index):
-        self._keep("predict", batch)
-        share = (batch["ids"] != 0).sum(1) / 100
-        return torch.stack((share, 1 - share), dim=1)
-
-    def ids(self, stage: str, epoch: int = 0) -> list[list[int]]:
-        """The texts in the order in which they came, without padding."""
-        return [row for batch in self.inputs(stage, epoch) for row in strip(batch)]
 
 
 def strip(inputs) -> list[list[int]]:
@@ -81,8 +36,3 @@ def all_texts(data: TextData) -> dict[str, list[str]]:
         split: [data.text(split, number) for number in range(size)]
         for split, size in data.sizes.items()
     }
-
-
-@pytest.fixture
-def few_generated(monkeypatch):
-    monkeypatch.setattr(generated, "TEXTS", {"train": 40, "test": 8})

@@ -2,24 +2,22 @@
 and pieces.
 """
 
+from pathlib import Path
+
 import pytest
 
+from litlab.data import TextData
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.text.conftest import all_texts, decode, strip
 
 
-@pytest.fixture
-def make(make_data, tmp_path):
-    """Makes data of a file with this content, and perhaps of one to test on."""
-
-    def make_it(content: str, test: str | None = None, **options):
-        (tmp_path / "my.csv").write_text(content)
-        if test is not None:
-            (tmp_path / "test.csv").write_text(test)
-            options["test_path"] = str(tmp_path / "test.csv")
-        return make_data(path=str(tmp_path / "my.csv"), **options)
-
-    return make_it
+def make(content: str, test: str | None = None, **options) -> TextData:
+    """Data of a file with this content, and perhaps of one to test on."""
+    Path("my.csv").write_text(content)
+    if test is not None:
+        Path("test.csv").write_text(test)
+        options["test_path"] = "test.csv"
+    return TextData(path="my.csv", batch_size=8, **options)
 
 
 @pytest.mark.parametrize(
@@ -29,13 +27,13 @@ def make(make_data, tmp_path):
         ("text_columns", ["y", "label"], "they have data.target, which tells the answer"),
     ],
 )
-def test_columns_that_do_not_fit(make, name, columns, message):
+def test_columns_that_do_not_fit(name, columns, message):
     line = refusal(lambda: prepared(make("text,y\na,b\n", **{name: columns})))
     assert line.startswith(f"data.{name}: {message}")
 
 
 @pytest.mark.parametrize("expected", [["-1", "9", "10"], ["10", "9", "b"]])
-def test_order_of_the_classes_and_those_that_training_lacks(make, expected, said):
+def test_order_of_the_classes_and_those_that_training_lacks(expected, said):
     options = {"columns": ["title", "text", "label"], "text_columns": ["title", "text"]}
     rows = "".join(f"a,b,{name}\n" for name in expected * 9)
     data = prepared(make(rows, f"x,y,{expected[0]}\nx,z,new\n", **options))
@@ -47,22 +45,22 @@ def test_order_of_the_classes_and_those_that_training_lacks(make, expected, said
     assert "training has no class of the test samples: 'new' (1); write" in message
 
 
-def test_input_to_predict(tmp_path, make_data):
+def test_input_to_predict(make_data):
     def read(name, content, **options):
-        (tmp_path / name).write_text(content, newline="")
+        Path(name).write_text(content, newline="")
         data = make_data(**options)
-        rows = data.read_input(str(tmp_path / name))
+        rows = data.read_input(name)
         return dict(zip(data.row_names["row"], rows["text"], strict=True))
 
     assert read("in.txt", "one\r\n\r\nNA \u2028 parts\n") == {1: "one", 3: "NA \u2028 parts"}
-    message = refusal(prepared, make_data(path=str(tmp_path / "in.txt")))
+    message = refusal(prepared, TextData(path="in.txt"))
     assert "in.txt is a .txt, which has a text a line and no target; name a table .csv" in message
     table = "text;x\none;1\n;2\nthree;3\n"  # without labels
     assert read("in.csv", table, bad_rows="drop") == {2: "one", 4: "three"}
     assert "1 of 3 rows can't be used: row 3 ('text' is missing)" in refusal(read, "in.csv", table)
 
 
-def test_words(make):
+def test_words():
     """As a model gets them: in lower case, those that training has twice or more."""
     texts = ["The cat's mat - the cat's hat!", "A cat<br />and a dog.<br/>Don't!", "the dog don't"]
     rows = "".join(f"{text},{number % 2}\n" for number, text in enumerate(texts))
@@ -76,7 +74,7 @@ def test_words(make):
 
 
 @pytest.mark.parametrize(("kind", "size"), [("word", 4), ("bpe", 300)])
-def test_size_is_a_bound_and_no_text_can_spell_padding(make, kind, size):
+def test_size_is_a_bound_and_no_text_can_spell_padding(kind, size):
     rows = [
         f"[PAD] {number} many words {'x' * number} x[UNK][PAD],{number % 2}\n" * 3
         for number in range(40)
