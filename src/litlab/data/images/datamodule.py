@@ -158,7 +158,7 @@ class ImageData(UserData):
         self.augment, self.transforms = augment, transform
         self.parts: dict[str, Any] = {}  # images of each split, after `setup`
 
-    def _guess_kind(self, source: Any) -> str | None:
+    def _guess_dataset(self, source: Any) -> str | None:
         # Folders of classes may have anything beside them
         if isinstance(source, Path) and not any(source.glob("train/*/")):
             for kind, suffix in (("shards", ".tar"), ("csv", ".parquet")):
@@ -167,7 +167,7 @@ class ImageData(UserData):
                     return kind
             if any(is_image(file.name) for file in source.glob("*/*")):
                 return "folder"
-        return super()._guess_kind(source)
+        return super()._guess_dataset(source)
 
     @property
     def is_own(self) -> bool:

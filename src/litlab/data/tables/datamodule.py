@@ -94,7 +94,7 @@ class TabularData(UserData):
     @property
     def table(self) -> dict[str, Frame]:
         """The rows of each split, nothing scaled yet: inputs, and the columns of the target."""
-        return {split: self._table.rows(split) for split in SPLITS}
+        return {split: self._table.select(split) for split in SPLITS}
 
     @cached_property
     def _table(self) -> Table:
@@ -148,11 +148,11 @@ class TabularData(UserData):
 
         table, where = self._table, name_source(self.path, "data.path")
         metadata = TabularMetadata(**self.describe_columns(table), **measure(table, where))
-        warn_of_leaks(table.rows("train"), table.rows("test"), self.targets, where)
+        warn_of_leaks(table.select("train"), table.select("test"), self.targets, where)
         return metadata
 
     def samples(self, split: str) -> EncodedRows:
-        rows = self._table.rows(split)
+        rows = self._table.select(split)
         return self._encode(rows, torch.from_numpy(self.facts.target.encode(rows)))
 
     def _encode(self, rows: Frame, *target: Tensor) -> EncodedRows:
@@ -162,7 +162,7 @@ class TabularData(UserData):
         return EncodedRows(*(tensor.to(device) for tensor in tensors))
 
     def labels(self, split: str) -> Tensor | None:
-        target = self.facts.target.encode(self._table.rows(split))
+        target = self.facts.target.encode(self._table.select(split))
         return torch.from_numpy(target) if self.class_names else None
 
     def serving(self) -> TabularServing:
@@ -174,7 +174,7 @@ class TabularData(UserData):
         """
         from litlab.data.tables.baselines import score_baselines
 
-        return score_baselines(self._table.rows("train"), self._table.rows("test"), self.facts)
+        return score_baselines(self._table.select("train"), self._table.select("test"), self.facts)
 
     # ---- prediction
 

@@ -181,7 +181,7 @@ class TextData(UserData):
         # Read and split all texts.
         options: Any = self.hparams
         table = self._read_texts()
-        parts = {split: table.rows(split) for split in SPLITS}
+        parts = {split: table.select(split) for split in SPLITS}
 
         copies = parts["test"][TEXT].isin(parts["train"][TEXT]).sum()
         if copies:
