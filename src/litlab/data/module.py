@@ -340,9 +340,10 @@ class ExperimentData(DataSource, LightningDataModule):
         return self._loader(self.open_input(source), "predict")
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        # On the device, where augmentation of a whole batch is fast
-        is_training = self.trainer is not None and self.trainer.training
-        return self.transform(batch, self.trainer.current_epoch if is_training else None)
+        # On the device, where a whole batch is augmented at once; only training batches are
+        if self.trainer is None or not self.trainer.training:
+            return self.transform(batch, None)
+        return self.transform(batch, self.trainer.current_epoch)
 
     def batches(
         self, split: str, epoch: int = 0, device: torch.device | str = "cpu"

@@ -45,6 +45,7 @@ class DataSource:
         if dataset is None and path is not None:
             dataset = self._guess_dataset(source)
 
+        # What is missing, or contradicts the rest
         if dataset is None and self.public is None:
             raise UserError(
                 f"data.dataset: it is not set; use {self.own_flags}, or --data.dataset generated"

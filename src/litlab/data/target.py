@@ -333,7 +333,7 @@ def fit_labels(rows: Frame, columns: list[str], separator: str | None, where: st
     else:
         found = [split_labels(cell, separator) for cell in rows[columns[0]]]
         target = Labels(columns, sort_classes(set().union(*found)), separator)
-        if not target.names:
+        if not target.names:  # all cells are empty
             raise UserError(
                 f"{where}: column {columns[0]!r} holds no label in the training rows; fill it, or "
                 "set --data.target to another one"
