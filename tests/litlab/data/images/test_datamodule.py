@@ -129,7 +129,7 @@ def test_targets(make, tmp_path, settings, columns, first, output, answer):
     path, new = tmp_path / "table.csv", tmp_path / "new.csv"
     pd.DataFrame({"file": files, **columns}).to_csv(path, index=False)
     data = prepared(make(path, normalize="imagenet", cache="none", id_column="file", **settings))
-    targets = torch.cat([part.targets for part in data.parts.values()])
+    targets = torch.cat([part.targets for part in data.by_split.values()])
     assert len(targets) == 20
     assert first in targets.tolist()
     assert next(data.batches("test"))[1].dtype == targets.dtype
