@@ -1,7 +1,7 @@
 """Shards: image files in a few large ones, and batches of them.
 
-A shard is a tar file as WebDataset lays it out: ``000123.jpg``, and what is known of that
-image beside it in ``000123.json`` or ``000123.cls``. Where each image is, and its checksum, is in an
+A shard is a tar file as WebDataset lays it out: ``000123.jpg``, and what is known of that image
+beside it in ``000123.json`` or ``000123.cls``. Where each image is, and its checksum, is in an
 index: beside the shards where `write_shards` has written them, else in the cache, once all of them
 were read. Nothing in shards or index can run code, whoever has written them.
 """
