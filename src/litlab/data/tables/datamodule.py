@@ -30,8 +30,9 @@ class EncodedRows(TensorDataset):
         return self.tensors[0].device
 
     def __getitem__(self, index: Tensor) -> Any:
-        rows = (index % len(self)).to(self.device, non_blocking=True)
-        numbers, categories, *target = (tensor.index_select(0, rows) for tensor in self.tensors)
+        positions = (index % len(self)).to(self.device, non_blocking=True)
+        batch = (tensor.index_select(0, positions) for tensor in self.tensors)
+        numbers, categories, *target = batch
         inputs = {"numbers": numbers, "categories": categories}
         return (inputs, *target) if target else inputs
 
@@ -107,6 +108,8 @@ class TabularData(UserData):
         source = make_customers(self.targets) if self.generated else self.path
         raw = self.read_cells(source, "data.path")
         check_columns(raw, where, dict.fromkeys(settings["ignore"], "correct data.ignore"))
+        # Every column is an input, in the order of the file; `fit_table` takes out the target and
+        # what splits
         kinds: dict[str, Any] = dict.fromkeys(
             raw.columns.difference(settings["ignore"], sort=False), "input"
         )
@@ -131,6 +134,7 @@ class TabularData(UserData):
         from pandas.util import hash_pandas_object
 
         hash_rows: Any = hash_pandas_object
+        # A sum, so that the order of rows does not matter; no column can be called ""
         splits = [rows.assign(**{"": name}) for name, rows in self.table.items()]
         hashes = sum(int(hash_rows(rows, index=False).sum()) for rows in splits)
         return f"{hashes % 2**64:016x}"
@@ -138,6 +142,7 @@ class TabularData(UserData):
     # ---- from a table to memory
 
     def open(self, stage: str | None) -> TabularMetadata:
+        # A split without rows is none
         self.sizes = {split: len(rows) for split, rows in self.table.items() if len(rows)}
         return self._measured
 
@@ -156,6 +161,7 @@ class TabularData(UserData):
         return self._encode(rows, torch.from_numpy(self.facts.target.encode(rows)))
 
     def _encode(self, rows: Frame, *target: Tensor) -> EncodedRows:
+        # As an exported model does it, so that both have the same inputs
         numbers, categories = map(torch.tensor, self.facts.arrange_inputs(rows))
         tensors = [*self.serving().encode(numbers, categories).values(), *target]
         device = self.choose_device(sum(tensor.nbytes for tensor in tensors))
