@@ -11,7 +11,7 @@ from torch import Tensor
 from litlab.data.cells import read_texts
 from litlab.data.files import FileFormat, Frame, check_columns
 from litlab.data.target import Target
-from litlab.errors import UserError, first_line
+from litlab.errors import UserError
 from litlab.util.files import write_text
 
 SUFFIXES = (".csv", ".parquet")
@@ -28,15 +28,10 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     # Into memory first: `write_text` puts the whole file there in one step
     check_output(path)
     frame, buffer = pd.DataFrame(dict(columns)), io.BytesIO()
-    try:
-        if path.suffix == ".parquet":
-            frame.to_parquet(buffer, index=False)
-        else:
-            frame.to_csv(buffer, index=False)  # the fewest digits that give a number back
-    except ImportError as error:  # pandas imports pyarrow for Parquet only when it is needed
-        raise UserError(
-            f"--output: {path} can't be written ({first_line(error)}); name a .csv"
-        ) from error
+    if path.suffix == ".parquet":
+        frame.to_parquet(buffer, index=False)
+    else:
+        frame.to_csv(buffer, index=False)  # the fewest digits that give a number back
     write_text(path, buffer.getvalue())
 
 
