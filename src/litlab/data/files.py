@@ -117,7 +117,7 @@ def read_cells(
     # Rows are numbered before any is left out, so that messages point to the row in the file
     frame.index = pd.RangeIndex(first, first + len(frame))
 
-    # Names of columns; pandas would number those that are there twice
+    # Names of columns are texts, and each is there once: `frame[name]` is one column from here on
     frame = frame.rename(columns=lambda name: str(name).strip())
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):

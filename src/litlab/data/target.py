@@ -38,7 +38,7 @@ class Target(ABC):
     """
 
     task: ClassVar[str]  # left out, the name of the class
-    model: ClassVar[str]  # the class in `litlab.tasks` that learns it, for messages
+    model: ClassVar[str]  # name of the model class that learns it, for messages
     guess: ClassVar[str]  # what is best without looking at the inputs
     columns: list[str]
 

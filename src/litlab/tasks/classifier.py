@@ -162,7 +162,7 @@ class Classifier(ExperimentModule):
 
         Those of an ensemble in training are (member, batch, classes).
         """
-        # Training images are mirrored and shifted by the data
+        # In training it is the data that mirrors and shifts images
         if self.training or not (self.flip_tta or self.shift_tta):
             return super().forward(inputs)
         return average_views(super().forward, inputs, self.flip_tta, self.shift_tta)

@@ -57,8 +57,8 @@ def augment_batch(
     Returns:
         float32 of shape (batch, channel, height, width), normalised.
     """
-    # All are drawn, whatever is used: a draw depends on its name alone, so that switching one on
-    # leaves the others as they were
+    # A draw depends on its name, and not on which others are used: what one change does to an image
+    # is the same whether or not another one is switched on
     cutout_y, cutout_x, brightness, contrast = uniform(index, seed, epoch, *_DRAWN)
     _, height, width = serving.metadata.image_shape
     images = move_images(images, index, augment, (height, width), seed, epoch)

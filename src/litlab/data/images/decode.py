@@ -68,7 +68,7 @@ def find_kinds() -> dict[str, str]:
     """Return the kinds of images that this Pillow reads, by the ends of file names; with
     pillow-heif also HEIC.
     """
-    # HEIC is what iPhones save; without the package such files are refused by name, see `is_image`
+    # HEIC is what iPhones save; without the package `decode` says what to install
     with suppress(ImportError):
         import_module("pillow_heif").register_heif_opener()
     return {suffix: kind for suffix, kind in Image.registered_extensions().items() if kind in _SAFE}

@@ -185,9 +185,9 @@ class TextData(UserData):
         # Read and split all texts.
         options: Any = self.hparams
         table = self._read_texts()
-        rows = {split: table.select(split) for split in SPLITS}
+        by_split = {split: table.select(split) for split in SPLITS}
 
-        copies = rows["test"][TEXT].isin(rows["train"][TEXT]).sum()
+        copies = by_split["test"][TEXT].isin(by_split["train"][TEXT]).sum()
         if copies:
             rank_zero_info(
                 f"warning: training has {plural(copies, 'test text')}, too, so results look better "
@@ -198,17 +198,17 @@ class TextData(UserData):
         tokens = self._pretrained_tokenizer
         if not tokens:
             tokenizer = train_tokenizer(
-                rows["train"][TEXT].tolist(), options.tokenizer, options.vocab_size
+                by_split["train"][TEXT].tolist(), options.tokenizer, options.vocab_size
             )
             tokens = {"tokenizer": tokenizer, "vocab_size": options.vocab_size, "padding": PADDING}
 
         # Tokenise each split, and write all. The texts are kept, too: for plots, for baselines, and
         # for a checkpoint with another tokenizer.
         splits = {}
-        for split, its_rows in rows.items():
-            if len(its_rows):
-                texts = its_rows[TEXT].tolist()
-                labels = torch.from_numpy(table.target.encode(its_rows))
+        for split, rows in by_split.items():
+            if len(rows):
+                texts = rows[TEXT].tolist()
+                labels = torch.from_numpy(table.target.encode(rows))
                 encoded = encode(tokens["tokenizer"], texts)
                 splits[split] = {**encoded, **_pack(texts), "labels": labels}
         described = TargetMetadata(**self.describe_columns(table)).state_dict()
