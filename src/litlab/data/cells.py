@@ -1,5 +1,5 @@
-"""What stands in a cell: nothing, a text or category, or a number; the same value, however it is
-written.
+"""What a cell means: nothing, a text, a category or a number. A value that is written in another
+way stays the same value.
 """
 
 import re
@@ -129,7 +129,7 @@ def warn_of_likeness(texts: Cells, where: str) -> None:
 
 
 def count_unknown(texts: Cells, values: Sequence[str], where: str) -> None:
-    """Say how many cells hold a category that a model does not tell from others."""
+    """Warn of cells whose category the model has not learned."""
     # `values` lacks categories that came once in training: they had nothing to be learned from
     unknown = texts[texts.notna() & ~texts.isin(values)]
     if len(unknown):
@@ -194,7 +194,7 @@ def parse_numbers(cells: Cells, form: FileFormat) -> Cells:
 
 
 def _remove_groups(text: str, form: FileFormat) -> str:
-    """Return a number without what stands between groups of three digits, if that is so."""
+    """Return a number without the signs between its groups of three digits, if it has such."""
     sign = form.thousands
     if sign is None:
         return text
@@ -207,8 +207,8 @@ def _remove_groups(text: str, form: FileFormat) -> str:
 
 
 def warn_of_points(cells: Frame, form: FileFormat, where: str) -> None:
-    """Warn where each point in the numbers of a file has three digits behind it: between thousands
-    it would be read, too, and nothing would tell.
+    """Warn if three digits follow every point in the numbers of a file: if the points are between
+    thousands, they are read as decimal signs without any error.
     """
     grouped = {}  # the first number with a point, by column
     for name, texts in cells.select_dtypes(["object", "string"]).items():

@@ -1,4 +1,4 @@
-"""The cells of the user's tables, as they are there: nothing is read into them yet.
+"""The cells of the user's tables as they were written; what they mean is decided elsewhere.
 
 A table is CSV in UTF-8 (gzipped too), Parquet, Excel or JSON lines, by the end of its name. The
 index of a frame is the row as a spreadsheet counts it: in a CSV or Excel file 1 is the row of
@@ -85,7 +85,7 @@ def read_cells(
 
     Returns:
         A frame without empty rows. Cells of CSV files are texts; texts have no spaces at their
-        ends, and nothing is missing but what is empty.
+        ends, and only empty cells are missing.
 
     Raises:
         UserError: It is missing, unreadable or empty, or two columns have the same name.
@@ -286,8 +286,8 @@ def check_file(path: str | Path, setting: str) -> Path:
     """Return the path of a file that the user has named; ``~`` stands for the home directory.
 
     Raises:
-        UserError: There is no such file, or it is a folder, a pipe or a device, which opening would
-            never tell.
+        UserError: There is no such file, or it is a folder, a pipe or a device, from which reading
+            might never end.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -340,7 +340,7 @@ def drop_bad_rows(
         policy: Whether they are an error or left out.
         where: What messages call the file.
         unit: What a row is called.
-        remedy: What else makes them of use.
+        remedy: What else the message advises.
 
     Returns:
         The others.

@@ -172,7 +172,7 @@ class ExperimentData(DataSource, LightningDataModule):
         )
 
     def missing_split(self, split: str) -> str:
-        """Return what to say where a split is asked for that has no samples."""
+        """Return the message for a split that has no samples."""
         return (
             f"data: there are no {split} {self.item}; add some, or take some for it "
             "(data.val_fraction, data.fold)"
@@ -283,7 +283,7 @@ class ExperimentData(DataSource, LightningDataModule):
 
     @property
     def has_test(self) -> bool:
-        """Whether there are samples to test on; before `setup` it is taken that there are."""
+        """Whether there are samples to test on; before `setup` they are assumed to be there."""
         return not self.sizes or "test" in self.sizes
 
     def describe(self, contents: str) -> str:

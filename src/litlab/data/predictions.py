@@ -48,7 +48,7 @@ def write_outputs(
 ) -> None:
     """Write the predictions of a model: columns of the input, then those of the target.
 
-    If one of a class has the name of one of the columns before, all of them begin with ``class_``.
+    If a class has the name of a column before it, the columns of all classes begin with ``class_``.
 
     Args:
         path: The file.
@@ -87,8 +87,8 @@ def name_rows(raw: Frame, id_column: str | None, where: str) -> dict[str, list[A
 
 
 def check_finite(outputs: Tensor, names: Sequence[Any]) -> None:
-    """Refuse predictions, shape (prediction, ...), that are not numbers, by what they were made
-    for.
+    """Refuse predictions, (prediction, ...), that are not finite; the message has the name of the
+    first such input.
     """
     # One wrong value in any of its columns spoils a prediction
     wrong = (~torch.isfinite(outputs)).flatten(1).any(dim=1).nonzero().flatten().tolist()

@@ -13,7 +13,7 @@ from litlab.util.files import socket_timeout
 
 
 class Unavailable(Exception):
-    """The data set is neither here nor can it be downloaded; the message says why."""
+    """The data set is not here and can't be downloaded; the message says why."""
 
 
 @dataclass(frozen=True)

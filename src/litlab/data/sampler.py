@@ -155,7 +155,7 @@ class EpochBatches(EpochSampler):
             share = torch.arange(self.size).tensor_split(self.world_size)[self.rank]
             yield from share.tensor_split(len(self))
             return
-        # All processes draw the same order, and take turns within each global batch
+        # All processes draw the same order, and each takes its slice of every global batch
         order = self.draw_order(self.make_generator())
         for batch in order.split(self.batch_size * self.world_size)[: len(self)]:
             per_rank = len(batch) // self.world_size

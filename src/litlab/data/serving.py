@@ -182,7 +182,7 @@ class Serving(nn.Module, ABC):
         raise UserError(f"serve: {type(self).__name__} has no read(); see docs/deploy.md")
 
     def sample_request(self) -> Any:
-        """Return what could be sent. It is made up: it may leave the house, the data may not."""
+        """Return an example of a request. It is made up, as the data may be confidential."""
         name = type(self).__name__
         raise UserError(f"serve: {name} has no read() and sample_request(); see docs/deploy.md")
 

@@ -283,8 +283,8 @@ def _arrange(
 
 
 def _find_end(unit: np.ndarray, count: float) -> int:
-    """Return the unit from which on there are about so many samples; one at least, but never all of
-    them.
+    """Return the unit from which on there are about `count` samples: one unit at least, but never
+    all of them.
     """
     units, sizes = np.unique(unit, return_counts=True)
     if len(units) < 2:

@@ -39,7 +39,7 @@ class Target(ABC):
 
     task: ClassVar[str]  # left out, the name of the class
     model: ClassVar[str]  # name of the model class that learns it, for messages
-    guess: ClassVar[str]  # what is best without looking at the inputs
+    guess: ClassVar[str]  # name of the best guess that does not look at the inputs
     columns: list[str]
 
     def __init_subclass__(cls) -> None:
@@ -266,7 +266,7 @@ def fit_numbers(rows: Frame, columns: list[str], where: str) -> Numbers:
 
 
 def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Classes:
-    """Find the classes of the training rows; say how many rows are of others.
+    """Find the classes of the training rows; warn of rows of other classes.
 
     Args:
         rows: All rows, their classes as texts.
@@ -275,7 +275,7 @@ def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Clas
         where: What messages call the file.
 
     Raises:
-        UserError: Less than two classes, or no row to evaluate is of one of them.
+        UserError: There are fewer than two classes, or all rows of a split are of other ones.
     """
     # The classes are those of the training rows alone
     labels = rows[column].to_numpy(object)

@@ -89,7 +89,7 @@ def open_image(source: Source) -> Picture:
 
 
 def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int, int, int], bool]:
-    """Look at 100 images, to know what all are like.
+    """Look at about 100 images, to find the format of all.
 
     Args:
         images: The images.

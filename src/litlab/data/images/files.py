@@ -39,7 +39,8 @@ class Listing:
         status: What changes with the contents of the files that hold them.
         predefined: The split of each that files or folders say, str of shape (image,); None where
             they say none.
-        digests: What is the same for the same contents, if that is there without decoding.
+        digests: A number for each that is the same for the same contents; None where the images
+            would have to be decoded for it.
     """
 
     cells: Frame
@@ -57,7 +58,7 @@ def find_images(folder: Path, pattern: str = "**") -> list[Path]:
     """Return the images in a folder, sorted; links are followed, hidden files and thumbnails left
     out.
 
-    How many files are of other kinds, it tells.
+    It warns of files of other kinds.
 
     Args:
         folder: The folder.

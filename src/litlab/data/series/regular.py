@@ -141,7 +141,7 @@ def read_series(
 
 
 def _reach_back(is_there: Cells) -> Cells:
-    """Return which rows of each series are not behind the last one of some."""
+    """Return which rows of each series come no later than the last one where `is_there` is true."""
     # From the end of each series to its beginning: once true, always true
     return is_there[::-1].groupby(level=0).cummax()[::-1].astype(bool)
 

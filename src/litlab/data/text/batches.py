@@ -15,7 +15,7 @@ from litlab.data.text.serving import TextMetadata
 class TokenizedTexts(Dataset[Any]):
     """Texts of one split; indexed by a tensor, it returns a padded batch.
 
-    It tells how many texts are not read as a whole.
+    It says how many texts are too long to be read as a whole.
 
     Args:
         tokens: ``lengths`` and ``ids``, as `encode` returns them, and perhaps ``labels``, int64 of
