@@ -327,6 +327,7 @@ class ImageData(UserData):
             # Written image by image: together they may be larger than the memory
             shape = count, *self.image_shape
             stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, shape)
+
         # All are decoded before anything is said of those that are bad
         digests, problems = np.zeros(count, np.uint64), {}
         for number, image in decode_good(listing.images, self._surveyed, range(count), problems):
@@ -334,6 +335,7 @@ class ImageData(UserData):
             digests[number] = int.from_bytes(digest, "big")
             if stored is not None:
                 stored[number] = image
+
         # Refused before anything is kept; images that are to be dropped are named in each `setup`
         if problems and self.bad_rows == "error":
             self._drop_bad_images(problems)
@@ -394,6 +396,9 @@ class ImageData(UserData):
                 positions = torch.from_numpy(numbers[is_in])
                 self.by_split[name] = kind(images, positions, torch.from_numpy(targets[is_in]))
                 self.sizes[name] = len(positions)
+        # Whole splits may be lost where bad images are left out
+        if "train" not in self.sizes:
+            raise UserError("data.path: none of the training images can be used; replace them")
 
     def _choose_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
@@ -409,6 +414,7 @@ class ImageData(UserData):
                     f"{'RGB' if channels == 1 else 'L'}, or as many as there are"
                 )
             return colours
+
         # What a checkpoint has, or an earlier stage has measured
         if self.metadata is not None:
             return [self.metadata.mean, self.metadata.std]

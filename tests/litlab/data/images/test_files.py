@@ -82,6 +82,10 @@ def test_bad_images_are_dropped_however_they_are_read(make, pets, said, cache):
     assert sum(data.sizes.values()) == 34
     assert len(list(data.batches("train"))) == 6
     assert ["2 of 36 images can't be used" in line for line in said].count(True) == 1
+    for file in pets.glob("train/*/*"):
+        file.write_bytes(b"rubbish")
+    lost = refusal(prepared, make(pets, cache=cache, bad_rows="drop"))
+    assert "none of the training images can be used" in lost
 
 
 class PublicPets(ImageData):
