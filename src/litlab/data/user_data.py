@@ -176,6 +176,8 @@ class UserData(ExperimentData):
         # `predefined` is of all rows of the file, bad ones included
         if predefined is not None:
             predefined = predefined[raw.index.get_indexer(rows.index)]
+            if "train" not in predefined:
+                raise UserError(f"{where}: none of the training rows can be used; correct them")
 
         # Each split gets its share of every class. The target is found after the split, as
         # its classes, mean and deviation are those of the training rows
