@@ -96,7 +96,9 @@ def test_a_table_names_images_masks_and_groups(shapes):
     images, masks = next(data.batches("train"))
     assert (images.shape, masks.shape) == ((8, 1, 32, 40), (8, 32, 40))
     assert data.facts.output_names == ["0", "128", "255"]
-    groups = [set(data.parts[split].rows.numpy() // 4) for split in ("train", "val", "test")]
+    groups = [
+        set(data.by_split[split].positions.numpy() // 4) for split in ("train", "val", "test")
+    ]
     assert len(set.union(*groups)) == sum(map(len, groups)) == 20
     mask = data.facts.target.read(str(shapes / "masks/03.png"))
     assert (mask[:, :4] == 0).all()  # what pads it

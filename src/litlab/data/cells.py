@@ -1,5 +1,5 @@
-"""What stands in a cell: nothing, a text or category, or a number; the same value, however it is
-written.
+"""What a cell means: nothing, a text, a category or a number. A value that is written in another
+way stays the same value.
 """
 
 import re
@@ -14,11 +14,20 @@ from litlab.data.files import Cells, FileFormat, Frame
 from litlab.errors import UserError
 from litlab.util.text import some
 
-_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A")
-_SPACES = "\u00a0\u202f\u2009"  # between groups of digits
-_NEEDLESS = r"\s+(?!\d)|(?<![\d\s])\s+|\b0+(?=\d)"  # spaces but between numbers, zeros in front
-# Different numbers that stand for categories
+# Missing in columns of numbers and of times. Elsewhere they are words: NA is Namibia's code, and
+# some people are called Null.
+_MISSING_WORDS = (
+    "", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>", "#N/A",
+)  # fmt: skip
+_SPACES = "\u00a0\u202f\u2009"  # no-break and thin ones, as people write 1 129
+# What does not tell categories apart for a reader: zeros in front of a number, and all spaces but
+# those between two numbers ("1 2" is not "12")
+_NEEDLESS = r"\s+(?!\d)|(?<![\d\s])\s+|\b0+(?=\d)"
+# A column of numbers is one of categories if it has no more different ones than this. An input of
+# one number can't be scaled, but whether it is missing may tell something; a target of 1 to 5 is a
+# class; a series is always one of numbers
 MOST_CATEGORIES = {"input": 1, "series": 0, "target": 20}
+# Units in front of or behind a number, which is then no number for pandas: "$ 5", "5 kg"
 _CURRENCY = "[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
 _UNITS = (
     "%|[kmcµ]?[mgl]|km/h|mph|lbs?|oz|ft|in|mi|°[CF]|[smhd]|ms|min|[kMGT]?B|[km]?[WVA]|[kMG]?Hz|px"
@@ -26,8 +35,12 @@ _UNITS = (
 
 
 def is_missing(cells: Cells, form: FileFormat, is_among_numbers: bool = False) -> Cells:
-    words = {*form.missing, *(_WORDS if is_among_numbers else ())}
-    return cells.isna() | (cells.isin(words) if cells.dtype in ("object", "string") else False)
+    # Columns of other types hold no words: numbers and times of Parquet, and the classes of image
+    # folders, of which one may well be called NA
+    if cells.dtype not in ("object", "string"):
+        return cells.isna()
+    words = {*form.missing, *(_MISSING_WORDS if is_among_numbers else ())}
+    return cells.isna() | cells.isin(words)
 
 
 # Texts and categories
@@ -44,24 +57,28 @@ def read_texts(cells: Cells, form: FileFormat, is_category: bool = True) -> Cell
     """
     import pandas as pd
 
+    # A `map` of a categorical column works on the categories and returns another one
     if cells.dtype == "category":
         cells = cells.astype(cells.cat.categories.dtype)
-    if cells.dtype in ("Int64", "Float64", "boolean"):  # whose `map` makes floats of them
+    # pandas' own types with a mask; what `map` makes of them differs between its versions
+    if cells.dtype in ("Int64", "Float64", "boolean"):
         cells = cells.astype(object).where(cells.notna(), None)
     missing = is_missing(cells, form)
-    # By value and type, as True is 1 for a dictionary
-    keys = cells if cells.dtype != "object" else cells.map(lambda cell: (type(cell), cell))
+    # Each different cell is written once. In a column of mixed types it is looked up by type and
+    # value, as True and 1 are the same key of a dictionary
+    is_mixed = cells.dtype == "object"
+    keys = cells.map(lambda cell: (type(cell), cell)) if is_mixed else cells
     write = partial(_write_category, form=form) if is_category else _write_text
-    names = {
-        key: write(key[1] if isinstance(key, tuple) else key) for key in keys[~missing].unique()
-    }
+    names = {key: write(key[1] if is_mixed else key) for key in keys[~missing].unique()}
     texts: Cells = keys.where(~missing).map(names, na_action="ignore")
     kind: Any = pd.StringDtype()
+    # The same type whether or not a cell is there: a column without any would be one of floats
     return texts.astype(kind)
 
 
 def read_plain(cells: Cells, form: FileFormat) -> Cells:
     """Return numbers or times as they are written."""
+    # With the default format, as words that stand for nothing are masked by the next line
     texts = read_texts(cells, FileFormat(), is_category=False)
     return texts.mask(is_missing(cells, form, is_among_numbers=True))
 
@@ -70,7 +87,9 @@ def _write_text(cell: Any) -> str:
     import numpy as np
 
     if isinstance(cell, float | np.floating):
-        return np.format_float_positional(cell, trim="-")  # 205.0 is 205
+        # A column of whole numbers is float64 where one is missing: 205.0 is 205
+        return np.format_float_positional(cell, trim="-")
+    # é may be one character, or e and an accent
     return unicodedata.normalize("NFC", str(cell))
 
 
@@ -78,11 +97,12 @@ def _write_category(cell: Any, form: FileFormat) -> str:
     text = _write_text(cell)
     if text.lower() in ("true", "false"):
         return text.capitalize()
-    # Of a number no needless digits; 01 is none, and 1e5 may be a code
+    # Numbers lose needless digits: 1.50 is 1.5, +1 is 1. What begins with 0 is none but a code, as
+    # the zip code 01067, and 1e5 may be one, too
     number = re.fullmatch(
         rf"([+-]?)(0|[1-9]\d*)(?:\{form.decimal}(\d+))?", _remove_groups(text, form)
     )
-    if number is None or not isinstance(cell, str):
+    if number is None or not isinstance(cell, str):  # a float is written like that already
         return text
     sign, whole, fraction = number.groups("")
     fraction = fraction.rstrip("0")
@@ -92,10 +112,12 @@ def _write_category(cell: Any, form: FileFormat) -> str:
 def warn_of_likeness(texts: Cells, where: str) -> None:
     """Warn of categories that look the same: in other case, with zeros in front, with spaces."""
     counts = texts.value_counts()
+    # Group the texts by what is left without case, needless spaces and zeros
     alike: dict[str, list[str]] = {}
     for text in counts.index:
         plain = unicodedata.normalize("NFKC", text).casefold()
         alike.setdefault(re.sub(_NEEDLESS, "", plain), []).append(text)
+    # Only the first such group is shown in full: a messy column may have hundreds
     pairs = [group for group in alike.values() if len(group) > 1]
     if pairs:
         shown = " and ".join(f"{text!r} ({counts[text]:,})" for text in pairs[0])
@@ -107,7 +129,8 @@ def warn_of_likeness(texts: Cells, where: str) -> None:
 
 
 def count_unknown(texts: Cells, values: Sequence[str], where: str) -> None:
-    """Say how many cells hold a category that a model does not tell from others."""
+    """Warn of cells whose category the model has not learned."""
+    # `values` lacks categories that came once in training: they had nothing to be learned from
     unknown = texts[texts.notna() & ~texts.isin(values)]
     if len(unknown):
         rank_zero_info(
@@ -146,10 +169,12 @@ def parse_numbers(cells: Cells, form: FileFormat) -> Cells:
     import numpy as np
     import pandas as pd
 
+    # Numbers of Parquet or of a frame: nothing is to be parsed. True and False are words, though
     if pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells):
         numbers: Cells = cells.astype("float64")
         return numbers.where(np.isfinite(numbers))
 
+    # All others as texts that `to_numeric` reads: no groups, and a point as the decimal sign
     missing = is_missing(cells, form, is_among_numbers=True)
     is_text = cells.dtype == "string"
     texts = cells if is_text else read_texts(cells, FileFormat(), is_category=False)
@@ -157,34 +182,39 @@ def parse_numbers(cells: Cells, form: FileFormat) -> Cells:
     if form.thousands is not None:
         plain = texts.map(partial(_remove_groups, form=form), na_action="ignore")
     if form.decimal == ",":
+        # A point is not the decimal sign here, so "1.5" must not become a number: "1?5" is none
         plain = plain.str.replace(".", "?").str.replace(",", ".")
-    if not is_text:  # a number of Excel or JSON is written in no way
+    if not is_text:
+        # A number of Excel or JSON is a number already, and its text has a point in any case
         plain = plain.where(cells.map(lambda cell: isinstance(cell, str)), texts)
+    # `to_numeric` takes "inf", too, which would make every mean of the column infinite
     parsed: Cells = pd.to_numeric(plain, errors="coerce")
     parsed = parsed.astype("float64")
     return parsed.where(np.isfinite(parsed))
 
 
 def _remove_groups(text: str, form: FileFormat) -> str:
-    """Return a number without what stands between groups of three digits, if that is so."""
+    """Return a number without the signs between its groups of three digits, if it has such."""
     sign = form.thousands
     if sign is None:
         return text
-    if sign == " ":
+    if sign == " ":  # typed as a space, but in the file it may be any of several
         text = re.sub(f"[{_SPACES}]", " ", text)
+    # With ",": 1,129 and -12,345,678.9, but neither 1,12 nor 0,129, which stay as they are and are
+    # no numbers then
     groups = rf"[+-]?[1-9]\d{{0,2}}(?:{re.escape(sign)}\d{{3}})+(?:\{form.decimal}\d+)?"
     return text.replace(sign, "") if re.fullmatch(groups, text) else text
 
 
 def warn_of_points(cells: Frame, form: FileFormat, where: str) -> None:
-    """Warn where each point in the numbers of a file has three digits behind it: between thousands
-    it would be read, too, and nothing would tell.
+    """Warn if three digits follow every point in the numbers of a file: if the points are between
+    thousands, they are read as decimal signs without any error.
     """
-    grouped = {}
+    grouped = {}  # the first number with a point, by column
     for name, texts in cells.select_dtypes(["object", "string"]).items():
         pointed = [text for text in texts if isinstance(text, str) and "." in text]
         if not all(re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", text) for text in pointed):
-            return
+            return  # one 1.5 proves that points are decimal signs in the whole file
         grouped |= {repr(name): pointed[0]} if pointed else {}
     if grouped and form.decimal == "." and form.thousands is None:
         rank_zero_info(
@@ -198,6 +228,7 @@ def _check_written(
     texts: Cells, numbers: Cells, form: FileFormat, where: str, is_sure: bool, remedy: str
 ) -> None:
     """Refuse a column of numbers that are written in another form; say which setting reads it."""
+    # What did not parse, and whether what did parse uses the decimal sign otherwise than 1.129
     wrong = texts[numbers.isna() & texts.notna()]
     right = texts[numbers.notna()]
     pointed = right[right.str.contains(form.decimal, regex=False)]
@@ -206,6 +237,7 @@ def _check_written(
     if not len(wrong):
         return
 
+    # Groups of three digits. A setting is advised only if it reads all cells that are wrong now
     example, other = wrong.iloc[0], "," if form.decimal == "." else "."
     for sign in (other, form.decimal, "'", " ", *_SPACES):
         # In 1.129.000 the decimal sign can't be one, if it never is elsewhere
@@ -217,19 +249,23 @@ def _check_written(
         name = {"'": '"\'"', ",": ",", ".": "."}.get(sign, "' '")  # as a shell takes it
         setting = f"--data.thousands {name}" + f" --data.decimal {other}" * swaps
         whole = example.replace(sign, "")
+        # 1,129 alone may be either; a second group or a decimal sign elsewhere would tell
         if sign == other and not len(pointed) and wrong.str.count(re.escape(sign)).eq(1).all():
             raise UserError(
                 f"{column} has numbers such as {example!r}; set {setting} if that is {whole}, "
                 f"--data.decimal {sign} if it is {example.replace(sign, '.')}"
             )
         raise UserError(f"{column} has thousands in groups, as {example!r}; set {setting}")
+
+    # The other decimal sign, as 1,5 is
     if wrong.str.fullmatch(rf"[+-]?\d*\{other}\d+").all() and not len(pointed):
         raise UserError(
             f"{column} has another decimal sign, as {example!r}; set --data.decimal {other} or "
             "write all columns with the same one"
         )
 
-    # Half of the cells at least: one "5 kg" among numbers is a bad row
+    # Units, in more than half of the cells: one "5 kg" among numbers is a bad row. A column that
+    # need not be numbers may have a few such texts as categories ("5 kg", "10 kg")
     number = r"[+-]?\d[\d.,' ]*"
     unit = rf"(?:{_CURRENCY})\s*{number}|{number}\s*(?:{_CURRENCY}|{_UNITS})"
     has_unit = wrong.str.fullmatch(unit)

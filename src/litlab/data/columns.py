@@ -27,7 +27,8 @@ from litlab.errors import UserError
 from litlab.util.text import add_to_list, some
 
 Kind = Literal["number", "category", "time", "text"]
-# What a setting can ask for, besides: what most of the cells are
+# What a column may be asked for where no setting says its kind: `fit_column` then decides by what
+# most of the cells are. An "order" is what a split by time sorts by
 Guess = Literal["input", "series", "target", "order"]
 
 
@@ -67,6 +68,7 @@ class Column:
             return read_numbers(cells, form, where)
         if self.kind == "time":
             return read_times(cells, form, where, self.zone)[0]
+        # A text of words keeps its spelling: "True" and "1.0" in a review are what was written
         texts = read_texts(cells, form, is_category=self.kind == "category")
         return texts.mask(self.find_missing(cells, form))
 
@@ -96,20 +98,27 @@ def fit_column(
     """
     name = str(cells.name)
     is_there = ~is_missing(cells, form, is_among_numbers=True)
+    # What no setting says is guessed from the cells
     if kind in ("order", *MOST_CATEGORIES):
         numbers = read_numbers(cells, form, where, is_sure=False, remedy=remedy)
         wrong = numbers.isna() & is_there
         if kind == "order":
+            # One that is no number is enough: 2024-01-31 beside 20240201
             found: Kind = "time" if wrong.any() else "number"
         else:
+            # The majority counts, so that one "unknown" among ages is a bad row with a line to
+            # itself, not the end of the column as numbers. A categorical column says it is none
             is_number = numbers.notna().sum() > wrong.sum() and cells.dtype != "category"
             found = (
                 "number" if is_number and numbers.nunique() > MOST_CATEGORIES[kind] else "category"
             )
         kind = found
+
+    # What reading such a column again has to know besides its kind
     if kind == "time":
         return Column(name, kind, read_times(cells, form, where)[1])
     if kind == "category":
+        # Among zip codes NA is missing, among countries it is Namibia
         is_numeric = bool(parse_numbers(cells, form)[is_there].notna().all())
         column = Column(name, kind, is_numeric=is_numeric)
         warn_of_likeness(column.read(cells, form, where), where)
@@ -143,17 +152,23 @@ def read_columns(
     """
     import pandas as pd
 
+    # All columns are read before anything is refused, so that one message has all bad rows
     values, problems, remedy = {}, {}, ""
     warn_of_points(raw[[name for name in columns if columns[name].kind == "number"]], form, where)
     for name, column in columns.items():
         cells = raw[name]
         values[name] = column.read(cells, form, where)
         lacks = column.find_missing(cells, form)
+        # A cell that is there and can't be read is always wrong; one that is missing only where it
+        # is needed
         is_bad = values[name].isna() & (~lacks | (name in needed))
         reason = ", not a number" if column.kind == "number" else ""
         for row, cell in cells[is_bad].items():
             text = "missing" if lacks[row] else f"{cell}{reason}"
-            problems.setdefault(row, f"{name!r} is {text}")
+            problems.setdefault(row, f"{name!r} is {text}")  # the first of a row is enough
+
+        # One remedy for all: few different words without digits, as "unknown", stand for a missing
+        # value; otherwise the column may be one of categories
         odd = [*cells[is_bad & ~lacks].map(str).unique()]
         if reason and odd and not remedy:
             if name not in needed and len(odd) < 4 and not re.search(r"\d", "".join(odd)):
@@ -172,14 +187,16 @@ def refuse_dates(rows: Frame, columns: Mapping[str, Column], where: str) -> None
     """
     import pandas as pd
 
-    dates = {}
+    dates = {}  # an example of each column
     for name, column in columns.items():
+        # As many as the share below needs; a few dates may well be categories
         different = pd.Series(rows[name].dropna().unique()[:1000])
         if column.kind != "category" or len(different) <= MOST_CATEGORIES["target"]:
             continue
-        # As 2024-01-31 and 9-Sep-03
+        # At least four digits or words of three letters, as in 2024-01-31 and 9-Sep-03: pandas
+        # takes "May" and "3-4" for dates, too
         has_date = different.str.count(r"\d|[A-Za-z]{3}").ge(4) & ~different.str.match(NO_DATE)
-        with warnings.catch_warnings(action="ignore"):
+        with warnings.catch_warnings(action="ignore"):  # that formats are mixed
             times = pd.to_datetime(different, errors="coerce", format="mixed")
         if (has_date & times.notna()).mean() > 0.9:
             dates[name] = different[0]

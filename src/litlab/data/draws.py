@@ -24,6 +24,7 @@ def uniform(index: Tensor, seed: int, epoch: int, *names: str) -> Tensor:
     Returns:
         float32 of shape (name, batch), uniform in [0, 1).
     """
+    # A key of 64 bits for each name, by a hash that is the same on all machines, unlike `hash`
     texts = [f"{seed} {epoch} {name}".encode() for name in names]
     digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
     keys = torch.tensor([int.from_bytes(digest, "big", signed=True) for digest in digests])
@@ -31,4 +32,5 @@ def uniform(index: Tensor, seed: int, epoch: int, *names: str) -> Tensor:
     # The finaliser of splitmix. `>>` keeps the sign of an int64, hence the masks.
     x = (x ^ ((x >> 30) & (2**34 - 1))) * _MIX_1
     x = (x ^ ((x >> 27) & (2**37 - 1))) * _MIX_2
+    # The upper 24 bits, as many as float32 can hold of a number below 1
     return ((x >> 40) & (2**24 - 1)).float() * 2**-24

@@ -1,4 +1,4 @@
-"""The cells of the user's tables, as they are there: nothing is read into them yet.
+"""The cells of the user's tables as they were written; what they mean is decided elsewhere.
 
 A table is CSV in UTF-8 (gzipped too), Parquet, Excel or JSON lines, by the end of its name. The
 index of a frame is the row as a spreadsheet counts it: in a CSV or Excel file 1 is the row of
@@ -85,7 +85,7 @@ def read_cells(
 
     Returns:
         A frame without empty rows. Cells of CSV files are texts; texts have no spaces at their
-        ends, and nothing is missing but what is empty.
+        ends, and only empty cells are missing.
 
     Raises:
         UserError: It is missing, unreadable or empty, or two columns have the same name.
@@ -95,6 +95,7 @@ def read_cells(
     where = name_source(source, setting)
     frame: Frame
     if isinstance(source, pd.DataFrame):
+        # As it is; or a file, of which some kinds have the names of the columns in their first row
         frame, first = source.copy(), 1
     else:
         file: Any = source if isinstance(source, bytes) else check_file(source, setting)
@@ -103,7 +104,8 @@ def read_cells(
             if first is None:  # it has no names of its own
                 frame, first = _name_columns(frame, names, where)
         except (ValueError, OSError, EOFError, ImportError) as error:
-            # pandas' errors of parsing are ValueErrors
+            # pandas' errors of parsing and of encoding are ValueErrors; an ImportError is that of
+            # openpyxl, which reads Excel files
             is_lacking = isinstance(error, ImportError)
             advice = "install it" if is_lacking else "save it again, texts in UTF-8"
             if isinstance(error, pd.errors.ParserError):
@@ -112,14 +114,18 @@ def read_cells(
                     "drop for rows with too many cells"
                 )
             raise UserError(f"{where}: it can't be read ({first_line(error)}); {advice}") from error
+    # Rows are numbered before any is left out, so that messages point to the row in the file
     frame.index = pd.RangeIndex(first, first + len(frame))
 
+    # Names of columns are texts, and each is there once: `frame[name]` is one column from here on
     frame = frame.rename(columns=lambda name: str(name).strip())
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise UserError(
             f"{where}: two columns are called {twice[0]!r}; rename one, or add a row of names"
         )
+
+    # Cells without spaces at their ends; what is left of an empty one is missing
     for name, cells in frame.select_dtypes(["object", "string"]).items():
         if cells.dtype == "string":
             stripped = cells.str.strip()
@@ -136,7 +142,7 @@ def read_cells(
 
 
 def _strip(cell: Any, where: str) -> Any:
-    if isinstance(cell, list | dict):
+    if isinstance(cell, list | dict):  # of JSON or Parquet
         raise UserError(f"{where} holds a {type(cell).__name__}; give one value")
     return cell.strip() if isinstance(cell, str) else cell
 
@@ -155,6 +161,7 @@ def _read_file(
         # Else pandas would make floats of whole numbers where one is missing
         return pyarrow.parquet.read_table(file).to_pandas(integer_object_nulls=True), 1
     if suffix in (".json", ".jsonl"):
+        # Not by `pandas.read_json`, which makes numbers and dates of texts that look like some
         text = Path(file).read_text("utf-8-sig").strip()
         if not text.startswith("["):  # an object a line
             text = "[" + ",\n".join(filter(str.strip, text.split("\n"))) + "]"
@@ -174,20 +181,21 @@ def _read_csv(source: Path | bytes, form: FileFormat, where: str, bad_rows: Poli
             sep=sign,
             # Else pandas cuts rows with too many cells, and renames columns of the same name
             header=None,
-            dtype=str,
-            encoding="utf-8-sig",
-            keep_default_na=False,
-            skip_blank_lines=False,
+            dtype=str,  # a column's type is decided later, by all of its cells
+            encoding="utf-8-sig",  # Excel writes a byte-order mark
+            keep_default_na=False,  # NA may be a word
+            skip_blank_lines=False,  # or the numbers of the rows below would be wrong
             on_bad_lines="error" if bad_rows == "error" else "warn",
             **options,
         )
 
-    # A first line such as sep=; is Excel's; else the delimiter is what cuts it into most cells
+    # A first line such as sep=; is Excel's; else the delimiter is what cuts it into most cells.
+    # No line has the character \0, so the whole first line is one cell
     first = read("\x00", nrows=1).iloc[0, 0]
-    told = re.fullmatch(r"sep=(.)", first.strip())
-    sign = told[1] if told else form.delimiter
+    declared = re.fullmatch(r"sep=(.)", first.strip())
+    sign = declared[1] if declared else form.delimiter
     sign = sign or max(_DELIMITERS, key=lambda sign: read(sign, nrows=1).shape[1])
-    skipped = int(bool(told))
+    skipped = int(bool(declared))
     try:
         frame = read(sign, skiprows=skipped)
     except pd.errors.ParserError:
@@ -200,17 +208,17 @@ def _read_csv(source: Path | bytes, form: FileFormat, where: str, bad_rows: Poli
             f"{where}: row {skipped + 2} has {len(below)} cells, one more than there are names; "
             f"name each column, or {end} the row of names with {sign!r} if the {position} has none"
         ) from None
-    frame.index += skipped
+    frame.index += skipped  # that line counts as a row
     _check_quotes(frame, sign, where)
     return frame
 
 
 def _check_quotes(frame: Frame, sign: str, where: str) -> None:
     """Refuse a cell that holds lines with as many cells as a row: a quote that was not closed."""
-    ends = frame.shape[1] - 1
+    ends = frame.shape[1] - 1  # delimiters in a row
     for _, cells in frame.items():
         for row, cell in cells[cells.str.count("\n") > 2].items():
-            lines = cell.split("\n")[1:-1]
+            lines = cell.split("\n")[1:-1]  # the first and the last one are parts of rows
             alike = sum(line.count(sign) == ends for line in lines)
             if ends > 1 and alike > 0.9 * len(lines):
                 raise UserError(
@@ -224,6 +232,7 @@ def _read_excel(file: Path, where: str) -> Frame:
     import pandas as pd
     from openpyxl import load_workbook
 
+    # Values of formulas rather than formulas. Not by pandas, which says nothing of merged cells
     sheet: Any = load_workbook(file, data_only=True).worksheets[0]
     merged = [str(cells) for cells in sheet.merged_cells.ranges]
     if merged:
@@ -232,7 +241,8 @@ def _read_excel(file: Path, where: str) -> Frame:
             "unmerge them, and fill each"
         )
     frame = pd.DataFrame(sheet.values, dtype=object)
-    # Programs that write Excel files leave the results of formulas to Excel
+    # Programs that write Excel files leave the results of formulas to Excel: such cells look empty.
+    # Reading the file again, as formulas, takes as long, so only where a cell is empty
     if frame.isna().any(axis=None):
         formulas: Any = pd.DataFrame(load_workbook(file).worksheets[0].values, dtype=object)
         is_formula = formulas.map(lambda cell: isinstance(cell, str) and cell.startswith("="))
@@ -252,7 +262,7 @@ def _name_columns(frame: Frame, names: list[str] | None, where: str) -> tuple[Fr
 
     Columns without a name are left out: the first one numbers the rows, as some programs write it.
     """
-    first = int(frame.index[0]) + 1
+    first = int(frame.index[0]) + 1  # rows are counted from 1, and a line sep=; is one
     if names:
         if len(names) != frame.shape[1]:
             raise UserError(
@@ -261,11 +271,13 @@ def _name_columns(frame: Frame, names: list[str] | None, where: str) -> tuple[Fr
             )
         return frame.set_axis(names, axis=1), first
 
+    # The first row has the names
     header = ["" if cell is None else str(cell).strip() for cell in frame.iloc[0]]
     frame = frame.iloc[1:]
     for index, name in enumerate(header):
         if index and not name and not frame.iloc[:, index].isin(["", None]).all():
             rank_zero_info(f"warning: {where}: column {index + 1} has no name and is left out")
+    # The column of the rows' numbers has no name either, and needs no warning
     is_named = [bool(name) for name in header]
     return frame.set_axis(header, axis=1).loc[:, is_named], first + 1
 
@@ -274,8 +286,8 @@ def check_file(path: str | Path, setting: str) -> Path:
     """Return the path of a file that the user has named; ``~`` stands for the home directory.
 
     Raises:
-        UserError: There is no such file, or it is a folder, a pipe or a device, which opening would
-            never tell.
+        UserError: There is no such file, or it is a folder, a pipe or a device, from which reading
+            might never end.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -301,7 +313,7 @@ def check_columns(frame: Frame, where: object, columns: Mapping[str, str]) -> No
     for column, remedy in columns.items():
         if column not in frame.columns:
             advice = nearest(column, frame.columns, f"; {remedy}")
-            # All names in one cell
+            # All names are in one cell where the delimiter is none of the usual ones
             signs = re.findall(r"[^\w'\"]", frame.columns[0])
             if len(frame.columns) == 1 and column in re.findall(r"\w+", frame.columns[0]) and signs:
                 sign = max(signs, key=signs.count)
@@ -328,7 +340,7 @@ def drop_bad_rows(
         policy: Whether they are an error or left out.
         where: What messages call the file.
         unit: What a row is called.
-        remedy: What else makes them of use.
+        remedy: What else the message advises.
 
     Returns:
         The others.
@@ -338,11 +350,11 @@ def drop_bad_rows(
     """
     if not problems:
         return frame
-    rows = [f"{unit} {row} ({problem})" for row, problem in list(problems.items())[:_NAMED]]
+    examples = [f"{unit} {row} ({problem})" for row, problem in list(problems.items())[:_NAMED]]
     more = f" and {len(problems) - _NAMED:,} more" if len(problems) > _NAMED else ""
     summary = (
         f"{where}: {len(problems):,} of {len(frame):,} {unit}s can't be used: "
-        f"{', '.join(rows)}{more}"
+        f"{', '.join(examples)}{more}"
     )
     some_are_good = len(problems) < len(frame)
     if policy == "error" or not some_are_good:

@@ -13,6 +13,7 @@ IMAGES = {"train": 10_000, "test": 2_000}
 
 TEXTS = {"train": 4_000, "test": 1_000}
 TEXT_CLASSES = ["sea blame", "sea praise", "mountain blame", "mountain praise"]
+# The words of a text: what it is about, what it says (blame, praise), and what judges nothing
 _TOPICS = "harbour", "summit"
 _JUDGEMENTS = ("dreadful", "bleak", "dull"), ("superb", "lovely", "clever")
 _NEGATIONS = "not", "never"
@@ -44,6 +45,7 @@ def make_images(
         uint8 images, (image, height, width, channel), or (image, height, width) with one channel;
         int64 labels, (image,); and their split, str (image,).
     """
+    # Classes come equally often, in random order
     rng = np.random.default_rng(0)
     channels, height, width = shape
     predefined = np.repeat(list(IMAGES), list(IMAGES.values()))
@@ -53,9 +55,12 @@ def make_images(
     # order.
     values = np.tile(np.linspace(-0.15, 0.15, 8), (num_classes, 1))
     patterns = rng.permuted(values, axis=1).reshape(-1, 4, 2)[:, :, [0, 1, 1, 0]]
+    # From 4 x 4 squares to pixels
     patterns = np.kron(patterns, np.ones((1, height // 8 or 1, width // 8 or 1)))
     high, wide = patterns.shape[1:]
 
+    # Each image: a colour of its own and noise, and in a random place the pattern, by each channel
+    # as it is or as its negative
     images = np.empty((len(predefined), *shape), np.uint8)
     for image, label in zip(images, labels, strict=True):
         pixels = rng.uniform(0.3, 0.7, (channels, 1, 1)) + 0.1 * rng.standard_normal(
@@ -81,6 +86,7 @@ def make_shapes(count: int = 600, size: int = 48) -> tuple[np.ndarray, np.ndarra
         for value in rng.permutation([128, 255]):
             dy, dx = abs(y - rng.uniform(8, size - 8)), abs(x - rng.uniform(8, size - 8))
             radius = rng.uniform(4, 9)
+            # Distance in a disc, and in a box: the larger of the two, so that areas are alike
             inside = np.hypot(dy, dx) if value == 255 else np.maximum(dy, dx) / 0.9
             mask[inside < radius] = value
     images = 90 + 70 * (masks > 0) + rng.normal(0, 40, masks.shape)
@@ -113,6 +119,8 @@ def make_corpus(num_classes: int) -> Frame:
 
 def _write(label: int, has_topic: bool, draw: random.Random) -> str:
     """Write a text of about 10 to 100 words: clauses in random order, with noise around them."""
+    # Each clause judges, for or against; a negation goes to the judgement, or to a neutral word,
+    # so that how many there are tells nothing
     clauses = []
     for _ in range(draw.randint(3, 5)):
         praises = (label % 2 == 1) == (draw.random() < _AGREE)
@@ -128,12 +136,13 @@ def _write(label: int, has_topic: bool, draw: random.Random) -> str:
             clauses.append(_TOPICS[label > 1])
     draw.shuffle(clauses)
 
-    longest = draw.choice((2, 4, 10))  # some texts are much longer than others
-    parts = []
+    # Noise words between them; some texts are much longer than others
+    longest = draw.choice((2, 4, 10))
+    words = []
     for clause in clauses:
         noise = [f"noise{draw.randrange(600)}" for _ in range(draw.randint(0, longest))]
-        parts += [*noise, clause + ","]
-    return " ".join(parts)
+        words += [*noise, clause + ","]
+    return " ".join(words)
 
 
 def make_customers(targets: list[str]) -> Frame:
@@ -142,12 +151,12 @@ def make_customers(targets: list[str]) -> Frame:
 
     Columns of numbers: age, income (a twelfth is missing), visits and distance, which says nothing.
     Of categories: plan, city (some are rare) and channel (a twentieth is missing). What income
-    means depends on the plan, what visits
-    mean on the channel, age goes up and down, and each city has a level of its own. Of targets:
-    churn (yes or no) and spend, a number.
+    means depends on the plan, what visits mean on the channel, age goes up and down, and each city
+    has a level of its own. Of targets: churn (yes or no) and spend, a number.
     """
     import pandas as pd
 
+    # The inputs; the n-th city is n times as rare as the first
     rng = np.random.default_rng(0)
     frequency = 1 / np.arange(1, _CITIES + 1)
     age, income = rng.uniform(18, 80, _CUSTOMERS), rng.lognormal(10, 0.5, _CUSTOMERS)
@@ -155,10 +164,12 @@ def make_customers(targets: list[str]) -> Frame:
     plan, channel = rng.choice(_PLANS, _CUSTOMERS), rng.choice(_CHANNELS, _CUSTOMERS)
     city = rng.choice(_CITIES, _CUSTOMERS, p=frequency / frequency.sum())
 
+    # What both targets follow: products of inputs, which a linear model can't fit
     score = np.where(np.isin(plan, _PLANS[:2]), 1, -1) * (np.log(income) - 10) / 0.5
     score += np.where(channel == "phone", 0.5, -0.25) * (visits - 3)
     score += 1.2 * np.sin(age / 7) + 0.7 * rng.standard_normal(_CITIES)[city]
 
+    # The table has less than the score: some cells are missing, and the targets have noise
     columns = {
         "age": age.round(),
         "income": np.where(rng.random(_CUSTOMERS) < 1 / 12, np.nan, income.round()),

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from litlab.data.public import obtain
-from litlab.data.remote import find_local
 from litlab.data.sampler import EpochBatches, EpochSampler, LengthBatches
 from litlab.data.serving import Metadata, Serving
+from litlab.data.source import DataSource
 from litlab.data.store import fill_cache
 from litlab.errors import UserError
 from litlab.types import NonNegativeInt, PositiveInt, Seed
@@ -30,7 +30,7 @@ from litlab.util.recipes import is_fact
 from litlab.util.steps import find_progress
 
 
-class ExperimentData(LightningDataModule):
+class ExperimentData(DataSource, LightningDataModule):
     """A DataModule whose batches are gathered as a whole, in an order that a resumed run continues
     exactly.
 
@@ -54,20 +54,12 @@ class ExperimentData(LightningDataModule):
         prefetch_factor: Batches that each process prepares ahead; null: 2.
     """
 
-    item = "samples"  # what they are, for messages
-    kind = "data"  # what is made up where nothing else is there
+    item = "samples"  # what messages call them, such as images
     metadata_type: ClassVar[type[Metadata]] = Metadata
     # How the names of files end that `write_predictions` writes; "": it fills a folder
     output_suffixes: ClassVar[tuple[str, ...]] = (".csv", ".parquet")
     shares_samples = True  # among processes: no sampler of Lightning's is needed
 
-    public: ClassVar[Any] = None  # the public set that a subclass is named for, see `obtain`
-    # Kinds of `dataset` that read the user's own files
-    own_files: ClassVar[tuple[str, ...]] = ("csv",)
-    own_flags = "--data.dataset csv --data.path FILE"
-    dataset: str | None = None
-    path: Any = Path("data")
-    fallback: str | None = None
     balance: Balance | None = None  # how classes are drawn in training; None: as they are
     predict_input: str | None = None
 
@@ -95,75 +87,10 @@ class ExperimentData(LightningDataModule):
         self.sizes: dict[str, int] = {}  # of the splits, after `setup`
         self.metadata: Any = None  # after `setup`, or from a checkpoint
         self.restored = False  # whether the metadata is a checkpoint's
+        # What `samples` returned, by split: a loader that is made again needs no second copy
         self._samples: dict[str, Any] = {}
         # Chooses the samples of an epoch; after `setup` for training, with `balance`
         self._draw: Any = None
-
-    def choose_source(self, dataset: str | None, path: Any, fallback: str | None = None) -> None:
-        """Set where the data comes from: the user's own files, the public set, or made up.
-
-        Args:
-            dataset: One of `own_files` or "generated"; None: the public set, or what the path
-                tells.
-            path: The user's file or folder, or a frame; for public data the folder of its files.
-            fallback: "generated": made-up data takes the place of a public set that can't be
-                downloaded.
-
-        Raises:
-            UserError: A value is missing, or does not go with another one.
-        """
-        source = self.find_local(path, "data.path")
-        if dataset is None and path is not None:
-            dataset = self._guess_kind(source)
-        if dataset is None and self.public is None:
-            raise UserError(
-                f"data.dataset: it is not set; use {self.own_flags}, or --data.dataset generated"
-            )
-        if dataset == "generated" and path is not None:
-            kinds = " or ".join(self.own_files)
-            raise UserError(
-                "data.path: data.dataset is generated, which reads no file; add "
-                f"--data.dataset {kinds}"
-            )
-        if dataset in self.own_files and path is None:
-            raise UserError(
-                f"data.path: it is not set; name your own data for data.dataset {dataset}"
-            )
-        self.dataset, self.fallback = dataset, fallback
-        self.generated = dataset == "generated"
-        self.path = Path("data") if source is None else source
-        self.location = str(path) if isinstance(path, str | Path) else "frame"
-
-    def find_local(self, path: Any, setting: str) -> Any:
-        """Return where data is on this machine: what is at a URL is copied here, once."""
-        cache_dir = Path(self.hparams.get("cache_dir", "data/cache")).expanduser()
-        return find_local(path, setting, cache_dir)
-
-    def _guess_kind(self, source: Any) -> str | None:
-        """Return the kind of the user's own files that a path tells; None where it may be the
-        folder of public data.
-        """
-        # One that is not there, but looks like a file, is refused when it is read
-        if not isinstance(source, Path) or (
-            not source.is_dir() and (source.suffix or source.is_file())
-        ):
-            return "csv"
-        is_folder = "folder" in self.own_files and (
-            self.public is None or (source / "train").is_dir()
-        )
-        return "folder" if is_folder else None
-
-    def check_public(self) -> None:
-        """Refuse to train on the public set where the path is a name of nothing: it may be that of
-        the user's own data, misspelled.
-        """
-        if self.public is None or self.dataset is not None:
-            return
-        if self.path != Path("data") and not self.path.exists():
-            raise UserError(
-                f"data.path: there is no {self.path}; correct it, or make that folder, to download "
-                f"{self.public.name} to it"
-            )
 
     # ---- what a subclass defines
 
@@ -245,7 +172,7 @@ class ExperimentData(LightningDataModule):
         )
 
     def missing_split(self, split: str) -> str:
-        """Return what to say where a split is asked for that has no samples."""
+        """Return the message for a split that has no samples."""
         return (
             f"data: there are no {split} {self.item}; add some, or take some for it "
             "(data.val_fraction, data.fold)"
@@ -263,9 +190,11 @@ class ExperimentData(LightningDataModule):
         """Download and prepare what is not there yet, or fall back to generated data. Runs on one
         process.
         """
+        # Prediction reads new files alone: the training data need not be there
         if self.trainer is not None and self.trainer.predicting:
             return
         self.check_public()
+        # Where the cache is whole, a public set is not downloaded again, even if its files are gone
         folder = self.cache_folder()
         is_there = (
             self.generated
@@ -291,13 +220,15 @@ class ExperimentData(LightningDataModule):
         if stage == "predict":
             return
         if self.trainer is not None:
-            # One process has prepared the data
+            # `prepare_data` runs on one process, which alone knows whether a download failed
             self.generated = self.trainer.strategy.broadcast(self.generated)
+        # Each stage opens the data anew: Lightning tears it down after each
         self._samples.clear()
         metadata = self.open(stage)
         split = {"validate": "val", "test": "test"}.get(stage or "")
         if split and split not in self.sizes:
             raise UserError(self.missing_split(split))
+        # A checkpoint's metadata stays: its network has learned with those means and categories
         if self.restored:
             self.metadata.check_same(metadata)
         else:
@@ -324,11 +255,12 @@ class ExperimentData(LightningDataModule):
         Raises:
             UserError: The data at hand has other classes, another shape and so on.
         """
+        # In prediction and in exports no data was opened that could be compared
         trained = self.metadata_type.load(state_dict)
         if self.metadata is not None:
             trained.check_same(self.metadata)
         self.metadata, self.restored = trained, True
-        self._samples.clear()
+        self._samples.clear()  # they were made by other metadata
 
     # ---- what models, callbacks, messages and reports ask for
 
@@ -341,7 +273,9 @@ class ExperimentData(LightningDataModule):
 
     def __getattr__(self, name: str) -> Any:
         """Return what the metadata says: ``data.num_classes`` is ``data.facts.num_classes``."""
-        if hasattr(type(self), name):  # a property has raised this error: it raises it again
+        # Python comes here only where a name is not found: if it is a property's, that has raised
+        # an AttributeError, and raises it again with its own message
+        if hasattr(type(self), name):
             return object.__getattribute__(self, name)
         if is_fact(type(self), name):
             return getattr(self.facts, name)
@@ -349,19 +283,8 @@ class ExperimentData(LightningDataModule):
 
     @property
     def has_test(self) -> bool:
-        """Whether there are samples to test on; before `setup` it is taken that there are."""
+        """Whether there are samples to test on; before `setup` they are assumed to be there."""
         return not self.sizes or "test" in self.sizes
-
-    @property
-    def source_name(self) -> str:
-        """Where the data comes from, in a few words."""
-        if self.generated:
-            return (
-                f"GENERATED {self.kind}"
-                if self.dataset
-                else f"GENERATED stand-in for {self.public.name}"
-            )
-        return f"{self.dataset} {self.location}" if self.dataset else self.public.name
 
     def describe(self, contents: str) -> str:
         """Return the data set in one line: where it is from, the sizes of its splits once known,
@@ -381,7 +304,7 @@ class ExperimentData(LightningDataModule):
             share: How much of the GPU's free memory it may take.
         """
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-        # Worker processes read from the host
+        # Worker processes can't read what the training process has on its GPU
         may_move = device.type == "cuda" and not self.num_workers
         has_room = may_move and size <= share * torch.cuda.mem_get_info(device)[0]
         return device if has_room else torch.device("cpu")
@@ -400,7 +323,7 @@ class ExperimentData(LightningDataModule):
         """Batches of the validation samples; none where there is no validation split."""
         if "val" in self.sizes:
             return self._split_loader("val")
-        # It is meant to be
+        # Lightning warns of a list without loaders; here it is meant
         warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero")
         return []
 
@@ -417,10 +340,10 @@ class ExperimentData(LightningDataModule):
         return self._loader(self.open_input(source), "predict")
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-        trainer = self.trainer
-        return self.transform(
-            batch, trainer.current_epoch if trainer is not None and trainer.training else None
-        )
+        # On the device, where a whole batch is augmented at once; only training batches are
+        if self.trainer is None or not self.trainer.training:
+            return self.transform(batch, None)
+        return self.transform(batch, self.trainer.current_epoch)
 
     def batches(
         self, split: str, epoch: int = 0, device: torch.device | str = "cpu"
@@ -455,7 +378,7 @@ class ExperimentData(LightningDataModule):
         return {
             "train": split == "train",
             "seed": self.seed,
-            **data_ranks(self.trainer),
+            **data_ranks(self.trainer),  # rank and world_size
             "repeat": bool(getattr(self.trainer, "overfit_batches", 0)),
             "drop_last": self.drop_last,
             "name": f"{split} {self.item}",
@@ -471,27 +394,32 @@ class ExperimentData(LightningDataModule):
         """Make a loader; where the trainer resumes an epoch, one that begins where that ended."""
         is_on_host = getattr(samples, "device", torch.device("cpu")).type == "cpu"
         samples = copy(samples)  # what is set on it is for this loader
-        # Data sets that draw ask it for seed and epoch
+
+        # The order of the samples; data sets that draw ask the sampler for seed and epoch
         sampler = samples.sampler = self.sampler(samples, split)
         if sampler.train and self.trainer is not None and self.trainer.fit_loop.is_resuming:
             sampler.go_on_from(*find_progress(self.trainer))
+        # Workers that stay have the copy of the sampler that they began with, of the first epoch
         if self.persistent_workers:
             sampler.share_epoch()
+
         # Gathering a batch from memory takes less than handing it over from a worker process.
         warnings.filterwarnings("ignore", ".*does not have many workers.*")
         # Lightning can't know that the sampler continues where the checkpoint was written.
         warnings.filterwarnings(
             "ignore", ".*resuming from a checkpoint that ended before the epoch ended.*"
         )
+        # Only memory of the host can be pinned, and only copies to a GPU are faster from there
         is_for_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return DataLoader(
             dataset=samples,
             sampler=sampler,
-            batch_size=None,
+            batch_size=None,  # the sampler yields whole batches, and nothing is to be collated
             num_workers=self.num_workers,
             pin_memory=is_for_gpu and is_on_host and self.pin_memory is not False,
             persistent_workers=self.persistent_workers,
             prefetch_factor=self.prefetch_factor,
-            # Else it draws from the global generator
+            # Else each epoch draws a seed from the global generator, and so changes what a model
+            # draws, which a resumed run would not repeat
             generator=torch.Generator().manual_seed(self.seed),
         )

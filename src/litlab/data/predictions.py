@@ -11,7 +11,7 @@ from torch import Tensor
 from litlab.data.cells import read_texts
 from litlab.data.files import FileFormat, Frame, check_columns
 from litlab.data.target import Target
-from litlab.errors import UserError, first_line
+from litlab.errors import UserError
 from litlab.util.files import write_text
 
 SUFFIXES = (".csv", ".parquet")
@@ -25,17 +25,13 @@ def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """
     import pandas as pd
 
+    # Into memory first: `write_text` puts the whole file there in one step
     check_output(path)
     frame, buffer = pd.DataFrame(dict(columns)), io.BytesIO()
-    try:
-        if path.suffix == ".parquet":
-            frame.to_parquet(buffer, index=False)
-        else:
-            frame.to_csv(buffer, index=False)  # the fewest digits that give a number back
-    except ImportError as error:
-        raise UserError(
-            f"--output: {path} can't be written ({first_line(error)}); name a .csv"
-        ) from error
+    if path.suffix == ".parquet":
+        frame.to_parquet(buffer, index=False)
+    else:
+        frame.to_csv(buffer, index=False)  # the fewest digits that give a number back
     write_text(path, buffer.getvalue())
 
 
@@ -52,7 +48,7 @@ def write_outputs(
 ) -> None:
     """Write the predictions of a model: columns of the input, then those of the target.
 
-    If one of a class has the name of one of the columns before, all of them begin with ``class_``.
+    If a class has the name of a column before it, the columns of all classes begin with ``class_``.
 
     Args:
         path: The file.
@@ -69,7 +65,9 @@ def write_outputs(
             f"predict: predict_step returns {outputs.shape[1]} columns for {target.summary}; "
             "return one for each, or override write_predictions of the data"
         )
+    # By the first column that identifies inputs: numbers of rows, or names of files
     check_finite(outputs, next(iter(inputs.values())))
+    # A class may be called "row", or "probability"
     taken = {*inputs, "prediction", "probability"}
     prefix = "class_" if taken & {*target.names} else ""
     columns = target.tabulate(outputs.numpy(), prefix)
@@ -80,17 +78,19 @@ def name_rows(raw: Frame, id_column: str | None, where: str) -> dict[str, list[A
     """Return what identifies rows in a file of predictions: their numbers, and the column of ids
     if there is one.
     """
-    rows: dict[str, list[Any]] = {"row": raw.index.tolist()}
+    names: dict[str, list[Any]] = {"row": raw.index.tolist()}
     if id_column is not None:
         check_columns(raw, where, {id_column: "set data.id_column"})
-        rows[id_column] = read_texts(raw[id_column], FileFormat()).fillna("").tolist()
-    return rows
+        # As texts, so that 205 is not 205.0 where another id is missing
+        names[id_column] = read_texts(raw[id_column], FileFormat()).fillna("").tolist()
+    return names
 
 
 def check_finite(outputs: Tensor, names: Sequence[Any]) -> None:
-    """Refuse predictions, shape (prediction, ...), that are not numbers, by what they were made
-    for.
+    """Refuse predictions, (prediction, ...), that are not finite; the message has the name of the
+    first such input.
     """
+    # One wrong value in any of its columns spoils a prediction
     wrong = (~torch.isfinite(outputs)).flatten(1).any(dim=1).nonzero().flatten().tolist()
     if wrong:
         raise UserError(

@@ -13,7 +13,7 @@ from litlab.util.files import socket_timeout
 
 
 class Unavailable(Exception):
-    """The data set is neither here nor can it be downloaded; the message says why."""
+    """The data set is not here and can't be downloaded; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class PublicFile:
         """
         from torch.hub import download_url_to_file
 
+        # Whether a name is taken, even by a broken link, is asked before its contents are read: a
+        # file that another process puts there in between is intact, not somebody's own
         path = root / self.name
         is_there = os.path.lexists(path)
         if self.is_intact(path):
@@ -55,10 +57,12 @@ class PublicFile:
             raise UserError(
                 f"{path}: it is not the public file (checksum); delete it, or replace it"
             )
+
+        # In a folder beside it, so that the file appears whole, by a name that is on the same disk
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with (
-                socket_timeout(10),
+                socket_timeout(10),  # `urlopen` of torch.hub waits for ever otherwise
                 tempfile.TemporaryDirectory(prefix=".download-", dir=path.parent) as folder,
             ):
                 staged = Path(folder) / path.name
@@ -91,6 +95,7 @@ def obtain(public: Any, root: Path, fallback: str | None, own_flags: str) -> boo
     from rich.panel import Panel
     from rich.text import Text
 
+    # An OSError is that of a folder that can't be written to
     try:
         public.download(root)
         return True
@@ -102,12 +107,14 @@ def obtain(public: Any, root: Path, fallback: str | None, own_flags: str) -> boo
                 f"put {files} there, use your own data ({own_flags}), or made-up data "
                 "(--data.fallback generated)"
             ) from reason
-        told = (
+
+        # Nobody is to take results of made-up data for those of the public set
+        notice = (
             f"{public.name} is not here and can't be downloaded ({reason}).\nThis run uses "
             "GENERATED data, as data.fallback says: its results say nothing about "
             f"{public.name}.\nFor the real ones put {files} into {root}{os.sep}, or use your own: "
             f"{own_flags}"
         )
-        panel = Panel(Text(told), title="GENERATED DATA", border_style="bold red")
+        panel = Panel(Text(notice), title="GENERATED DATA", border_style="bold red")
         Console(stderr=True).print(panel)
         return False

@@ -29,6 +29,7 @@ def find_local(path: Any, setting: str, cache_dir: Path) -> Any:
     import fsspec
     from fsspec.callbacks import TqdmCallback
 
+    # What is at the URL now, not what fsspec has in memory from before
     try:
         system, remote = fsspec.url_to_fs(path)
         system.invalidate_cache()
@@ -44,6 +45,7 @@ def find_local(path: Any, setting: str, cache_dir: Path) -> Any:
             f"{setting}: {path} can't be read ({first_line(error)}); correct it, or copy the data "
             "here"
         ) from error
+    # The copy's name changes with the files, so that an old copy is not taken for the new ones
     marks = [(name, *(str(info.get(mark)) for mark in _MARKS)) for name, info in files.items()]
     digest = hashlib.sha256(repr((path, marks)).encode()).hexdigest()[:12]
     copy = Path(remote.rstrip("/")).name

@@ -33,19 +33,19 @@ class Metadata:
         """Return the record of a checkpoint."""
         return cls(**state)
 
-    def check_same(self, here: Any) -> None:
+    def check_same(self, other: Any) -> None:
         """Refuse data that a model with this metadata was not trained for.
 
         Args:
-            here: The `Metadata` of the data.
+            other: The `Metadata` of that data.
 
         Raises:
             UserError: They differ in one of `fixed`.
         """
         for name in self.fixed:
-            trained, found = getattr(self, name), getattr(here, name)
+            trained, found = getattr(self, name), getattr(other, name)
             if trained != found:
-                # Of long lists the first parts
+                # `reprlib` cuts long lists, of a thousand classes say
                 mine, theirs = reprlib.repr(trained), reprlib.repr(found)
                 raise UserError(
                     f"data: the checkpoint was trained with {name} {mine}, here it is {theirs}; "
@@ -121,6 +121,8 @@ class Serving(nn.Module, ABC):
 
     def register_numbers(self, dtype: torch.dtype = torch.float64, **values: Any) -> None:
         """Keep numbers that the graph computes with."""
+        # Buffers move to a device with the model, and are constants of an exported graph. float64,
+        # as float32 has no digits for the differences of numbers far from zero
         for name, numbers in values.items():
             self.register_buffer(name, torch.as_tensor(numbers, dtype=dtype))
 
@@ -166,6 +168,7 @@ class Serving(nn.Module, ABC):
         """Return what one unit of an output is for a comparison: the standard deviation of numbers,
         1 for a probability.
         """
+        # Of classes and labels the list of deviations is empty
         return torch.tensor(getattr(self.metadata, "target_std", None) or 1.0)
 
     # ---- between the graph and who asks
@@ -179,7 +182,7 @@ class Serving(nn.Module, ABC):
         raise UserError(f"serve: {type(self).__name__} has no read(); see docs/deploy.md")
 
     def sample_request(self) -> Any:
-        """Return what could be sent. It is made up: it may leave the house, the data may not."""
+        """Return an example of a request. It is made up, as the data may be confidential."""
         name = type(self).__name__
         raise UserError(f"serve: {name} has no read() and sample_request(); see docs/deploy.md")
 
@@ -195,12 +198,13 @@ class Serving(nn.Module, ABC):
             outputs: The outputs for a `Sample`, by their names; the first one is finite.
             context: That of the sample.
         """
-        (row,) = next(iter(outputs.values()))
+        (row,) = next(iter(outputs.values()))  # a batch of one
         return self.metadata.target.answer(row) | context
 
     def example(self) -> tuple[Tensor, ...]:
         """Return raw inputs that are made up, two of a batch."""
         sample = self.read(self.sample_request())
+        # Two, as torch.export makes a constant of an axis of size 1
         return tuple(map(torch.from_numpy, self.stack([sample, sample])))
 
     # ---- what an export holds
@@ -241,15 +245,18 @@ def read_rows(
     """
     import pandas as pd
 
+    # A text is read like a file, objects like a frame
     content: Any = sent.encode() if isinstance(sent, str) else sent
     if not content or not isinstance(content, bytes | list):
         raise UserError(
             f"{setting}: it must be a list of objects, one for each row, or the text of a CSV file"
         )
+    # Counted before anything is parsed, which may take long; a CSV file has a row of names
     is_file = isinstance(content, bytes)
     count = len(content.splitlines()) - 1 if is_file else len(content)
     if count > most:
         raise UserError(f"{setting}: it has {count:,} rows; send at most {most:,}")
+    # In objects each column must be there, so that a misspelt name is not taken for a missing value
     if not is_file:
         columns = [column.name for column in metadata.columns if column.name != optional]
         for number, row in enumerate(content):
@@ -263,7 +270,7 @@ def read_rows(
                 )
         if optional in content[0]:
             columns.append(optional)
-        # 3 stays 3, where others are missing, too
+        # As objects: where others are missing, 3 would become 3.0
         content = pd.DataFrame(content, columns=columns, dtype=object)
     return read_cells(content, metadata.form, setting=setting)
 
@@ -279,6 +286,7 @@ def make_times(zone: str | None, form: FileFormat, count: int = 1, freq: str = "
     """
     import pandas as pd
 
+    # With UTC offsets where the training file has some: others are refused
     options: Any = {"freq": freq, "tz": zone and "UTC"}
     times = pd.date_range("2000-01-01", periods=count, **options)
     written = times.strftime(form.time_format) if form.time_format else times

@@ -81,6 +81,7 @@ class Split:
             UserError: As `split_samples`; the split column says something else; or a group is in
                 two splits.
         """
+        # What the split column says, row by row
         if self.column is not None:
             words = rows[self.column].astype(str).str.lower()
             names: Cells = words.map(SPLIT_NAMES)
@@ -94,8 +95,10 @@ class Split:
                 raise UserError("data.split_column: no row is for train; mark the training rows")
         if predefined is None:
             predefined = np.full(len(rows), "train")
+        # A split column without the word "test" means that there is to be no test
         has_test = self.column is not None or "test" in predefined
 
+        # What is missing is cut off at times, or drawn
         if self.cut:
             return self._cut(rows[self.time], predefined)
         groups = rows[self.group].to_numpy(object) if self.group else None
@@ -108,6 +111,7 @@ class Split:
             times=rows[self.time].to_numpy() if self.time else None,
             fold=self.fold,
         )
+        # A split column or folders may have put a group into two splits
         if groups is not None:
             check_groups(groups, split)
         return split
@@ -115,19 +119,22 @@ class Split:
     def _cut(self, times: Cells, predefined: np.ndarray) -> np.ndarray:
         import pandas as pd
 
+        # Cuts come from YAML as texts, and are of the type of the column
         is_number = pd.api.types.is_numeric_dtype(times)
         cuts = pd.Series(self.cut, dtype=object)
         if is_number:
             begins: Cells = pd.to_numeric(cuts, errors="coerce")
         else:
             begins = pd.to_datetime(cuts, errors="coerce", format="ISO8601", utc=True)
-            times = pd.to_datetime(times, utc=True)
+            times = pd.to_datetime(times, utc=True)  # times with and without a zone don't compare
         if begins.isna().any() or not begins.is_monotonic_increasing:
             raise UserError(
                 f"data.cut: {', '.join(self.cut)} is not valid; give "
                 f"{'numbers' if is_number else 'times such as 2024-01-31'}, the earlier first"
             )
 
+        # Two cuts begin val and test, a single one the test. What is behind the second cut is also
+        # behind the first: the later one overwrites
         names = SPLITS[-len(self.cut) :]
         split = predefined.astype(object)
         for name, begin in zip(names, begins, strict=True):
@@ -145,7 +152,8 @@ def check_groups(groups: np.ndarray, split: np.ndarray) -> None:
     """Refuse a group that is in two splits."""
     import pandas as pd
 
-    of_group: Any = pd.Series(split[split != ""]).groupby(groups[split != ""])
+    is_used = split != ""
+    of_group: Any = pd.Series(split[is_used]).groupby(groups[is_used])
     several = of_group.nunique()
     several = several[several > 1]
     if len(several):
@@ -202,15 +210,18 @@ def split_samples(
     Raises:
         UserError: There are fewer samples, groups or times than splits, or than folds.
     """
+    # As texts of any length: numpy would cut "train" to the longest one that is there
     split = predefined.astype(object)
     if fold is not None:
         split[split == "test"] = ""
-    train = np.flatnonzero(split == "train")
-    pick = [None if values is None else values[train] for values in (labels, groups, times)]
-    unit = _arrange(len(train), *pick)
 
-    # A fold is a block of units. In time the first block is for training alone, and what comes
-    # after the fold unused.
+    # Only training samples are divided. All below is of them: `train` are their numbers
+    train = np.flatnonzero(split == "train")
+    of_train = [None if values is None else values[train] for values in (labels, groups, times)]
+    unit = _arrange(len(train), *of_train)
+
+    # A fold is a block of units. In time there is one block more, -1: the first one is for training
+    # alone, and what comes after the fold is unused, as a forecast can't have learned from it.
     if fold is not None:
         number, count = read_fold(fold)
         first = int(times is not None)
@@ -225,11 +236,13 @@ def split_samples(
         if times is not None:
             split[train[block > number]] = ""
 
-    # What is missing comes from the end of what is left.
+    # A split that is missing is taken from the end of what is left, the test before validation: in
+    # time it is the latest.
     for name, fraction in (("test", test_fraction), ("val", val_fraction)):
         if fraction and name not in split:
             is_left = split[train] == "train"
-            # In time the first folds have few samples: the share is of those
+            # The share is of all training samples, so that it is the same whatever was taken
+            # before. But the first folds in time have few samples left: there it is of those
             has_block = fold is not None and times is not None
             count = is_left.sum() if has_block else len(train)
             begin = _find_end(unit[is_left], fraction * count)
@@ -248,26 +261,30 @@ def _arrange(
     """
     import pandas as pd
 
-    if times is not None:
+    if times is not None:  # samples of the same time stay together
         return np.unique(times, return_inverse=True)[1]
-    generator = np.random.default_rng(0)
+    generator = np.random.default_rng(0)  # not of the run's seed: all runs have the same test
     if groups is not None:
         different, unit = np.unique(groups, return_inverse=True)
         return generator.permutation(len(different))[unit]
 
     # Spread each class evenly over [0, 1), in random order: any cut then has its share of all
-    # classes. A class's only sample comes first, as it is for training.
+    # classes. Of a class of four they are at 0, 1/4, 2/4 and 3/4, moved by a random offset of the
+    # class, or all classes would begin together. A class's only sample comes first, at 0, as it is
+    # for training.
     order = generator.permutation(count)
     label = pd.Series(0 if labels is None else labels[order], range(count))
     of_class = label.groupby(label)
     size: Any = of_class.transform("size")
     offset = generator.random(1 + label.max())[label] * (size > 1)
-    return order[np.argsort((of_class.cumcount() + offset) / size)].argsort()
+    position = (of_class.cumcount() + offset) / size
+    # Samples by position; the inverse of that permutation is each sample's number in it
+    return order[np.argsort(position)].argsort()
 
 
 def _find_end(unit: np.ndarray, count: float) -> int:
-    """Return the unit from which on there are about so many samples; one at least, but never all of
-    them.
+    """Return the unit from which on there are about `count` samples: one unit at least, but never
+    all of them.
     """
     units, sizes = np.unique(unit, return_counts=True)
     if len(units) < 2:
@@ -276,4 +293,5 @@ def _find_end(unit: np.ndarray, count: float) -> int:
             "--data.val_fraction 0, or --data.test_fraction 0"
         )
     after = sizes[::-1].cumsum()[::-1]  # samples of each unit and those behind it
+    # From the second unit on, so that one is left: the begin that comes nearest to the count
     return int(units[1 + np.abs(after[1:] - count).argmin()])

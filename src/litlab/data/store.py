@@ -35,6 +35,8 @@ def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
     Raises:
         UserError: The place can't be written to, or is full.
     """
+    # Without the lock, as nearly all runs find it whole. The time of its last use is noted, for
+    # `_remove_unused`
     if find_damaged(folder) is None:
         with suppress(PermissionError):  # of somebody else's
             os.utime(folder / CHECKSUMS)
@@ -62,6 +64,7 @@ def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:
 
 
 def _remove_unused(root: Path) -> None:
+    # Folders that the data modules name, such as texts-0123456789ab: the user may have others here
     mark = "[0-9a-f]" * 12
     for file in root.glob(f"[a-z]*-{mark}/{CHECKSUMS}"):
         days = (time.time() - file.stat().st_mtime) / 86_400
@@ -77,6 +80,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         yield staging
+        # On the disk before it gets its name: after a power cut it is whole, or not there
         for path in (*staging.rglob("*"), staging):
             sync(path)
         staging.chmod(0o755)  # temporary folders are private, but caches may be shared
@@ -91,6 +95,7 @@ def replace_folder(folder: Path) -> Iterator[Path]:
     with new_folder(folder) as staging:
         yield staging
         record_digests(staging)
+        # Once more, as filling may take hours: somebody may have put something there meanwhile
         check_replaceable(folder)
         shutil.rmtree(folder, ignore_errors=True)
 

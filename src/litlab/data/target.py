@@ -24,7 +24,8 @@ from litlab.util.text import some
 Task = Literal["classification", "regression", "labels"]
 Scores = dict[str, float]
 TARGETS: dict[str, Any] = {}  # the kinds of targets by their tasks
-LARGEST = 1e16  # standard deviation: float32 holds the squares
+LARGEST = 1e16  # of a standard deviation, whose square float32 still holds
+# As `read_texts` returns categories: 1.0 is "1" by then, and TRUE is "True"
 _YES, _NO = ("1", "True", "yes", "y"), ("0", "False", "no", "n")
 
 
@@ -37,11 +38,12 @@ class Target(ABC):
     """
 
     task: ClassVar[str]  # left out, the name of the class
-    model: ClassVar[str]  # the task module that is for it
-    guess: ClassVar[str]  # what is best without looking at the inputs
+    model: ClassVar[str]  # name of the model class that learns it, for messages
+    guess: ClassVar[str]  # name of the best guess that does not look at the inputs
     columns: list[str]
 
     def __init_subclass__(cls) -> None:
+        # Not inherited: a team's subclass of `Numbers` would take the place of `Numbers` itself
         cls.task = vars(cls).get("task", cls.__name__)
         TARGETS[cls.task] = cls
 
@@ -72,7 +74,7 @@ class Target(ABC):
         """Return what is answered to a request, from the output for one sample, (name,)."""
 
     def _name(self, values: np.ndarray) -> dict[str, float]:
-        # With the digits of a file of predictions
+        # As JSON: float32 has seven digits, and 0.1 would be answered as 0.10000000149011612
         return {
             name: round(float(value), 6) for name, value in zip(self.names, values, strict=True)
         }
@@ -94,8 +96,10 @@ class Target(ABC):
             train: Targets of the training samples, as `encode` returns them.
             test: Those of the test.
         """
+        # Classes are whole numbers, whose mean would be none of them
         has_classes = self.task == "classification"
         guess = np.bincount(train).argmax() if has_classes else train.mean(0)
+        # The same guess for each row of the test
         return {self.guess: self.score(np.broadcast_to(guess, test.shape), test)}
 
     def state_dict(self) -> dict[str, Any]:
@@ -122,6 +126,7 @@ class Classes(Target):
         """Return the number of each row's class, int64 of shape (row,)."""
         import pandas as pd
 
+        # A class that training lacks gets -1; `fit_classes` has left such rows out
         index = pd.Index(self.class_names, dtype="string")
         return index.get_indexer(rows[self.columns[0]]).astype("int64")
 
@@ -130,7 +135,7 @@ class Classes(Target):
         return TensorSpec("probabilities", "float32", (BATCH, len(self.class_names)), meaning)
 
     def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
-        best = outputs.argmax(1)
+        best = outputs.argmax(1)  # outputs are probabilities
         names = [self.class_names[index] for index in best.tolist()]
         columns = {"prediction": names, "probability": outputs.max(1)}
         classes = [prefix + name for name in self.class_names]
@@ -203,6 +208,7 @@ class Labels(Target):
 
     def encode(self, rows: Frame) -> np.ndarray:
         """Return 1 for each label that is true, else 0, float32 of shape (row, label)."""
+        # A column for each label; else one column with texts such as "red, round"
         if self.separator is None:
             return rows[self.columns].isin(_YES).to_numpy("float32")
         sets = [split_labels(cell, self.separator) for cell in rows[self.columns[0]]]
@@ -215,6 +221,7 @@ class Labels(Target):
         return TensorSpec("labels", "float32", (BATCH, len(self.label_names), 2), meaning)
 
     def tabulate(self, outputs: np.ndarray, prefix: str = "") -> dict[str, Any]:
+        # As of `spec`: probabilities, and whether each is above its threshold
         values, is_true = outputs[..., 0], outputs[..., 1] > 0
         columns: dict[str, Any] = {
             "prediction": [" ".join(compress(self.label_names, row)) for row in is_true]
@@ -234,7 +241,7 @@ def load_target(state: dict[str, Any]) -> Target:
     return TARGETS[state["task"]](**{name: state[name] for name in state if name != "task"})
 
 
-# How each is found in the training rows
+# How each kind of target is found in the training rows
 
 
 def fit_numbers(rows: Frame, columns: list[str], where: str) -> Numbers:
@@ -243,9 +250,9 @@ def fit_numbers(rows: Frame, columns: list[str], where: str) -> Numbers:
     Raises:
         UserError: They are constant, or can't be scaled.
     """
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # an overflow is inf, which is refused below
         deviation = rows[columns].std(ddof=0)
-    # Of a constant the deviation may not be 0, but what was rounded
+    # Rounding may leave a constant column with a tiny deviation instead of 0
     changes = rows[columns].max() > rows[columns].min()
     for name in columns:
         if not (changes[name] and 1 / LARGEST < deviation[name] < LARGEST):
@@ -259,7 +266,7 @@ def fit_numbers(rows: Frame, columns: list[str], where: str) -> Numbers:
 
 
 def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Classes:
-    """Find the classes of the training rows; say how many rows are of others.
+    """Find the classes of the training rows; warn of rows of other classes.
 
     Args:
         rows: All rows, their classes as texts.
@@ -268,8 +275,9 @@ def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Clas
         where: What messages call the file.
 
     Raises:
-        UserError: Less than two classes, or no row to evaluate is of one of them.
+        UserError: There are fewer than two classes, or all rows of a split are of other ones.
     """
+    # The classes are those of the training rows alone
     labels = rows[column].to_numpy(object)
     names = sort_classes(labels[split == "train"])
     if len(names) < 2:
@@ -277,24 +285,26 @@ def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Clas
             f"{where}: all training samples are of the class {names[0]!r} (column {column!r}); add "
             "some of another class, or set --data.target to another column"
         )
+
+    # Rows to evaluate of other classes have no number, so they can't be scored
     is_known = np.isin(labels.astype(str), names)
     for name in ("val", "test"):
-        here = split == name
-        unknown = here & ~is_known
+        in_split = split == name
+        unknown = in_split & ~is_known
         if not unknown.any():
             continue
         counts = sorted(Counter(labels[unknown]).items())
         shown = some([f"{label!r} ({count:,})" for label, count in counts])
-        if unknown.sum() == here.sum():
+        if unknown.sum() == in_split.sum():
             raise UserError(
                 f"{where}: training has no class of the {name} samples: {shown}; write the classes "
                 "alike, or add training samples of them"
             )
         rank_zero_info(
             f"warning: {where}: training lacks classes of the {name} samples, {shown}: "
-            f"{unknown.sum():,} of {here.sum():,} are left out"
+            f"{unknown.sum():,} of {in_split.sum():,} are left out"
         )
-        split[unknown] = ""
+        split[unknown] = ""  # in place: the caller's rows are left out, too
     return Classes([column], names)
 
 
@@ -310,6 +320,7 @@ def fit_labels(rows: Frame, columns: list[str], separator: str | None, where: st
     Raises:
         UserError: A cell of a label's column is neither yes nor no, or a label is always the same.
     """
+    # A column for each label, of yes and no; or one column, whose labels are collected
     if separator is None:
         for name in columns:
             odd = rows[name][~rows[name].isin([*_YES, *_NO])]
@@ -322,11 +333,13 @@ def fit_labels(rows: Frame, columns: list[str], separator: str | None, where: st
     else:
         found = [split_labels(cell, separator) for cell in rows[columns[0]]]
         target = Labels(columns, sort_classes(set().union(*found)), separator)
-        if not target.names:
+        if not target.names:  # all cells are empty
             raise UserError(
                 f"{where}: column {columns[0]!r} holds no label in the training rows; fill it, or "
                 "set --data.target to another one"
             )
+
+    # A label that is always true, or never, has no loss to learn from
     share = target.encode(rows).mean(0)
     same = [name for name, value in zip(target.names, share, strict=True) if value in (0, 1)]
     if same:
@@ -339,5 +352,6 @@ def fit_labels(rows: Frame, columns: list[str], separator: str | None, where: st
 
 def split_labels(cell: Any, separator: str) -> set[str]:
     """Return the labels that a cell holds; none of an empty one."""
+    # A missing cell is NaN or NA: no label is true
     texts = cell.split(separator) if isinstance(cell, str) else []
     return {text.strip() for text in texts} - {""}

@@ -1,7 +1,7 @@
 """What a checkpoint knows of samples with a target: their columns, and how new files are read."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self
 
 from litlab.data.cells import count_unknown
@@ -21,18 +21,21 @@ class TargetMetadata(Metadata):
         form: How the cells of the file are written.
     """
 
+    # What the network's outputs mean: a checkpoint refuses data where one of them is different
     fixed: ClassVar[tuple[str, ...]] = ("task", "targets", "output_names")
     target: Target
     columns: list[Column] = field(default_factory=list)
+    # The same values may be written in another way in another file
     form: FileFormat = field(default=FileFormat(), compare=False)
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> Self:
+        # Checkpoints and manifests hold plain values: objects are dicts there, and JSON makes lists
+        # of tuples
         columns = [Column(**column) for column in state["columns"]]
         form = FileFormat(**{**state["form"], "missing": tuple(state["form"]["missing"])})
-        values = {field.name: state[field.name] for field in fields(cls)}  # facts say more
         loaded = {"target": load_target(state["target"]), "columns": columns, "form": form}
-        return cls(**values | loaded)
+        return cls(**{**state, **loaded})
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self) | {"target": self.target.state_dict()}
@@ -53,6 +56,7 @@ class TargetMetadata(Metadata):
         check_columns(raw, where, dict.fromkeys(columns, "the training file has it"))
         form = form or self.form
         rows = read_columns(raw, columns, form, where, needed=self.needed, bad_rows=bad_rows)
+        # Metadata of tables and of series have them
         for name, texts in getattr(self, "categories", {}).items():
             count_unknown(rows[name], texts, where)
         return rows
@@ -79,7 +83,8 @@ class TargetMetadata(Metadata):
     def class_names(self) -> list[str]:
         return self.output_names if self.task == "classification" else []
 
-    # As networks and metrics call them
+    # A model's setting that is left out is filled from the property of its name, such as
+    # `model.label_names`
     label_names = target_names = output_names
 
     @property

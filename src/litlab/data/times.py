@@ -11,9 +11,11 @@ from litlab.errors import UserError
 
 Zone = Literal["UTC", "wall"]
 
-# Behind a time of day, perhaps with AM or PM: the first group
+# The UTC offset behind a time of day, as in "10:30:00 PM +02:00": the first group is the time's
+# end, the second the offset. A date alone has none: in 2024-01-31 the -31 is a day
 _OFFSET = r"(:\d\d(?:\.\d+)?(?:\s*[AaPp]\.?[Mm]\.?)?)\s*(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$"
-# A time of day; a number that is no month of a year, as 2010.05 is
+# pandas would read "10:30" as today at that time, and 2010.55 as 1 January 2010. But 2010.05, a
+# month of a year, is a date
 NO_DATE = r"\d\d?:|\d{4}\.(?!(?:0[1-9]|1[0-2])$)\d+$"
 
 
@@ -27,12 +29,12 @@ def read_times(
         cells: Texts, numbers or times.
         form: Its `time_format` says how they are written.
         where: What messages call the file.
-        zone: As of `Column`, of the training file; "any": they are those of the training file.
+        zone: As of `Column`, as the training file has it; "any": this is the training file.
 
     Returns:
         datetime64, NaT where there is no time; and their zone. Times with UTC offsets are in UTC,
-        but where the clock on the wall shows the same in all rows, as at midnight: then as it says,
-        since days are at equal steps there alone.
+        except where the clock on the wall shows the same time of day in all rows, as at midnight:
+        then they are as it says, since days are at equal steps only there.
 
     Raises:
         UserError: Day and month could be either way round, or there are UTC offsets here and none
@@ -40,10 +42,14 @@ def read_times(
     """
     import pandas as pd
 
+    # Numbers, as 1700000000, have no zone
     texts = read_plain(cells, form)
     numbers = _read_clock_numbers(texts)
     if numbers is not None:
         return numbers, None
+
+    # All others are a clock's time and perhaps an offset. One file with and one without offsets
+    # can't be compared; days as the wall's clock says may be written either way
     clock = texts.str.replace(_OFFSET, r"\1", regex=True)
     has_offset = clock.ne(texts).fillna(False).astype(bool)
     if zone != "any" and has_offset.any() != (zone is not None) and zone != "wall":
@@ -52,12 +58,18 @@ def read_times(
             f"{where}: the times in column {cells.name!r} have {these}, and those of the training "
             f"have {those}; write them alike"
         )
+
+    # The user's format may have the offset, too, which is cut off already
     time_format = form.time_format and re.sub(r"\s*%[zZ]$", "", form.time_format)
     local = _parse_times(clock, time_format, where)
     if not has_offset.any():
         return local, None
+    # Midnight in Berlin is at 22:00 or 23:00 in UTC: the steps between days would differ there
     if zone == "wall" or (zone == "any" and local.dt.time.nunique() == 1):
         return local.where(has_offset), "wall"
+
+    # Offsets may differ from row to row, so each time is written in ISO 8601 with its own; a time
+    # without one becomes NaT, a bad row
     offset = texts.where(has_offset).str.extract(_OFFSET)[1]
     offset = offset.str.replace("Z|UTC|GMT", "+00:00", regex=True)
     written = local.dt.strftime("%Y-%m-%dT%H:%M:%S.%f") + offset
@@ -68,22 +80,25 @@ def _read_clock_numbers(texts: Cells) -> Cells | None:
     """Return times that are written as numbers; None where they are none."""
     import pandas as pd
 
-    there = texts.dropna()
+    present = texts.dropna()
     for pattern, unit, origin in (
+        # From 1973 on: fewer digits may be anything
         (r"\d{9,10}(\.\d+)?", "s", "unix"),
         (r"\d{12,13}", "ms", "unix"),
         (r"[2-7]\d{4}(\.\d+)?", "D", "1899-12-30"),  # of a spreadsheet, 1954 to 2119
     ):
-        if len(there) and there.str.fullmatch(pattern).all():
+        if len(present) and present.str.fullmatch(pattern).all():
             numbers: Any = pd.to_numeric(texts)
+            # As fractions of a day, 10:30 is a few nanoseconds off
             return pd.to_datetime(numbers, unit=unit, origin=origin).dt.round("ms")
     # Years with months as fractions: 1949.5 is July, 1949.083 February
-    if there.str.fullmatch(r"[12]\d{3}(\.\d+)?").all() and "." in "".join(there):
-        years: Any = pd.to_numeric(there)
+    if present.str.fullmatch(r"[12]\d{3}(\.\d+)?").all() and "." in "".join(present):
+        years: Any = pd.to_numeric(present)
         months = 12 * (years - 1970)
-        if months.sub(months.round()).abs().max() < 0.045:  # as of 1949.08
+        # 1949.08 is 0.04 months before February; other fractions are numbers of another kind
+        if months.sub(months.round()).abs().max() < 0.045:
             times = months.round().to_numpy("int64").astype("datetime64[M]").astype("datetime64[s]")
-            return pd.Series(times, there.index).reindex(texts.index)
+            return pd.Series(times, present.index).reindex(texts.index)
     return None
 
 
@@ -92,8 +107,11 @@ def _parse_times(texts: Cells, time_format: str | None, where: str) -> Cells:
 
     if time_format:
         return pd.to_datetime(texts, format=time_format, errors="coerce")
+    # ISO 8601 can be read in one way only
     texts = texts.mask(texts.str.match(NO_DATE))
     times = pd.to_datetime(texts, format="ISO8601", errors="coerce")
+    # All others are read twice: 01/02/2024 is unclear, 31/01/2024 is not, and a year in front says
+    # that the month is next
     others = texts[times.isna()]
     parse: Any = partial(pd.to_datetime, others, format="mixed", errors="coerce")
     with warnings.catch_warnings(action="ignore"):  # that each is parsed by itself

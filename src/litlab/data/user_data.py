@@ -46,8 +46,8 @@ class Table:
     columns: dict[str, Column]
     target: Target
 
-    def rows(self, split: str) -> Frame:
-        """Return inputs and outcomes of a split."""
+    def select(self, split: str) -> Frame:
+        """Return the rows of a split, inputs and outcomes."""
         return self.inputs.join(self.outcomes)[self.split == split]
 
 
@@ -127,6 +127,7 @@ class UserData(ExperimentData):
             raise UserError(
                 "data.label_separator: it is for a single column of labels; leave it out"
             )
+        # Left out, it follows from other settings; else it is None until the cells are there
         several = "regression" if len(self.targets) > 1 else None
         self.task = task or ("labels" if label_separator else several)
         self.label_separator = label_separator
@@ -152,7 +153,7 @@ class UserData(ExperimentData):
             UserError: A column is missing or wrong, or there are bad rows which may not be left
                 out.
         """
-        # The target and the columns that split are no inputs
+        # What each column is to be read as. The target and the columns that split are no inputs
         of_task = {"regression": "number", None: "target"}
         kind = self.target_kind or of_task.get(self.task, "category")
         apart = dict.fromkeys(self.targets, kind)
@@ -162,7 +163,8 @@ class UserData(ExperimentData):
         columns = self.fit_columns(raw, kinds, where)
 
         # All cells are read before a bad row is left out, so that one message has all of them. A
-        # sample may have no label at all, and a text may be that of one column of several
+        # cell with several labels may be empty, if none is true, and so may a text, if another
+        # column has one; the target and what splits may not
         needed = set(apart if self.label_separator is None else self.split.columns)
         texts = [name for name in inputs if kinds[name] == "text"]
         needed |= set(texts if len(texts) == 1 else ())
@@ -171,9 +173,14 @@ class UserData(ExperimentData):
             raw, columns, self.form, where, remedies=self._find_remedies(kinds), **options
         )
 
+        # `predefined` is of all rows of the file, bad ones included
         if predefined is not None:
             predefined = predefined[raw.index.get_indexer(rows.index)]
+            if "train" not in predefined:
+                raise UserError(f"{where}: none of the training rows can be used; correct them")
 
+        # Each split gets its share of every class. The target is found after the split, as
+        # its classes, mean and deviation are those of the training rows
         first = self.targets[0]
         has_classes = columns[first].kind == "category" and self.task != "labels"
         labels = rows[first].factorize(sort=True)[0] if has_classes else None
@@ -204,6 +211,9 @@ class UserData(ExperimentData):
         """Decide what the cells of some columns mean, see `fit_column`; refuse a file without
         them.
         """
+        # A missing column's message has the setting that names it: all settings of this module are
+        # looked through, as a kind of data has more than those stated here
+        # (Series have no `targets` before their columns are read)
         named = dict.fromkeys(vars(self).get("targets", []), "target") | {
             name: key
             for key, value in self.hparams.items()
@@ -214,20 +224,21 @@ class UserData(ExperimentData):
             name: f"correct it, or set --data.{key}" for name, key in named.items() if name in kinds
         }
         check_columns(raw, where, remedies)
-        others = self._find_remedies(kinds)
+        ways_out = self._find_remedies(kinds)  # of a column of numbers in which some are none
         return {
-            name: fit_column(raw[name], kind, self.form, where, others.get(name, ""))
+            name: fit_column(raw[name], kind, self.form, where, ways_out.get(name, ""))
             for name, kind in kinds.items()
         }
 
     def _find_remedies(self, kinds: dict[str, Any]) -> dict[str, str]:
         """Return the settings by which columns that are taken for numbers would be categories."""
-        remedies = {"target": "--data.task classification"}
-        return {
-            name: add_to_list("--data.categories", [name]) if kind == "input" else remedies[kind]
-            for name, kind in kinds.items()
-            if kind in remedies or (kind == "input" and "categories" in self.hparams)
-        }
+        remedies = {}
+        for name, kind in kinds.items():
+            if kind == "target":
+                remedies[name] = "--data.task classification"
+            elif kind == "input" and "categories" in self.hparams:  # a setting of tables alone
+                remedies[name] = add_to_list("--data.categories", [name])
+        return remedies
 
     def describe_columns(self, table: Table) -> dict[str, Any]:
         """Return what `TargetMetadata` has of a table."""
@@ -239,9 +250,11 @@ class UserData(ExperimentData):
 
     def read_input(self, source: Source) -> Frame:
         """Read the rows that ``predict --input`` names, by the columns of the training file."""
+        # By the format of this run's settings, as the new file may be written in another way
         raw = self.read_cells(source)
         where = name_source(source, "--input")
         rows = self.facts.read(raw, where, self.form, self.bad_rows)
+        # Bad rows are left out by now
         self.row_names = name_rows(raw.loc[rows.index], self.id_column, "--input")
         return rows
 

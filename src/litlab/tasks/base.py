@@ -90,6 +90,7 @@ class ExperimentModule(LightningModule):
         self, metrics: dict[str, Metric], further: dict[str, Metric] | None = None, **options: Any
     ) -> None:
         """Set the metrics of each stage; options as of `StageMetrics`."""
+        # As modules, so that they move to the device, and checkpoints within an epoch have them
         for stage in ("train", "val", "test"):
             setattr(self, f"{stage}_metrics", StageMetrics(stage, metrics, further, **options))
 
@@ -111,6 +112,7 @@ class ExperimentModule(LightningModule):
         """Put `EpochMeans` before all callbacks of the Trainer; extend it to return some of your
         own.
         """
+        # In place: Lightning would put what is returned behind the others
         callbacks: Any = self.trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
         if not any(isinstance(callback, EpochMeans) for callback in callbacks):
             callbacks.insert(0, EpochMeans())
@@ -227,6 +229,7 @@ class ExperimentModule(LightningModule):
         """
         if self.num_outputs is None:
             return None
+        # Zeros are equal logits, or standardised means
         target = self.standardise(batch[1])
         outputs = torch.zeros(len(target), self.num_outputs, device=target.device)
         return self.members * self.training_loss(outputs, target).item()

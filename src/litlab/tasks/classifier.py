@@ -32,12 +32,10 @@ class Classifier(ExperimentModule):
     For a loss of your own extend `training_loss`.
 
     Logged: ``train/loss_step``, the loss of a step, every ``trainer.log_every_n_steps``. Once per
-        epoch, exact over all
-    samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for train, val and test. Of
-    mixed images (`mixup`, `cutmix`) the class with the larger share counts as correct, and the loss
-    is that of both
-    labels by their share: train/acc is below val/acc then. With `members`, predictions are the
-    ensemble's and train/loss the mean member's.
+    epoch, exact over all samples and ranks: ``loss``, ``acc``, ``f1`` (macro) and `metrics`, for
+    train, val and test. Of mixed images (`mixup`, `cutmix`) the class with the larger share counts
+    as correct, and the loss is that of both labels by their share: train/acc is below val/acc then.
+    With `members`, predictions are the ensemble's and train/loss the mean member's.
 
     Args:
         network: The network, for example torchvision.models.resnet18 or a class of your own. With
@@ -101,6 +99,7 @@ class Classifier(ExperimentModule):
         **training: Any,
     ) -> None:
         super().__init__(**training)
+        # The data fills what is left out; from a notebook it may not
         if num_classes is None or num_classes < 2:
             raise UserError(
                 f"model.num_classes: {num_classes} is not valid; set it to 2 or more, or give the "
@@ -114,8 +113,9 @@ class Classifier(ExperimentModule):
                 "model: mixup, cutmix, flip_tta and shift_tta are for images, and the data has no "
                 "image_shape; leave them out"
             )
+        # A network of torchvision has 1,000 classes and takes three channels
         if image_shape is not None:
-            networks = [adapt_network(part, image_shape, num_classes) for part in networks]
+            networks = [adapt_network(member, image_shape, num_classes) for member in networks]
         self.members, self.num_outputs = members, num_classes
         self.network = networks[0] if members == 1 else Ensemble(networks, vectorize)
         if isinstance(block, dict):
@@ -123,7 +123,7 @@ class Classifier(ExperimentModule):
             forget_weights(block.get("init_args", {}))
 
         self.label_smoothing = label_smoothing
-        # Shape (classes,); known when a fit begins.
+        # Shape (classes,); known when a fit begins. A buffer, so that it moves to the device.
         self.register_buffer(
             "class_weights", None if class_weights is None else torch.ones(num_classes)
         )
@@ -131,7 +131,8 @@ class Classifier(ExperimentModule):
         self.mix = make_mix(num_classes, mixup, cutmix)
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
 
-        # Without their own checks: cross-entropy has already refused labels out of range.
+        # Without torchmetrics' checks, which wait for the device: cross-entropy has already refused
+        # labels out of range.
         rates: dict[str, Metric] = {
             "acc": MulticlassAccuracy(num_classes, average="micro", validate_args=False),
             "f1": MulticlassF1Score(num_classes, average="macro", validate_args=False),
@@ -145,6 +146,7 @@ class Classifier(ExperimentModule):
 
     def on_fit_start(self) -> None:
         super().on_fit_start()
+        # In Python one network may have been copied for all members
         if are_copies(self.networks):
             raise UserError(
                 "model.members: all have the same weights and would learn the same; in Python give "
@@ -160,6 +162,7 @@ class Classifier(ExperimentModule):
 
         Those of an ensemble in training are (member, batch, classes).
         """
+        # In training it is the data that mirrors and shifts images
         if self.training or not (self.flip_tta or self.shift_tta):
             return super().forward(inputs)
         return average_views(super().forward, inputs, self.flip_tta, self.shift_tta)
@@ -190,10 +193,12 @@ class Classifier(ExperimentModule):
         # Mixes draw from torch's own generators, which `ExactResume` seeds for each batch.
         mixed = self.mix(*batch) if self.mixup or self.cutmix else batch
         logits, target = self.evaluation_outputs(mixed)
+        # Metrics take labels; of shares the larger one counts
         labels = target if target.ndim == 1 else target.argmax(dim=1)
         if self.members == 1:
             loss, predicted = self.training_loss(logits, target), logits
         else:
+            # A sum: each member gets the gradient of its own loss, as if it were alone
             loss = torch.stack([self.training_loss(member, target) for member in logits]).sum()
             predicted = mean_prediction(logits)
         return loss, *self.convert(predicted.detach(), labels)
@@ -228,6 +233,7 @@ def make_mix(
     # It takes a third of a second, which most runs need not wait for
     from torchvision.transforms import v2
 
+    # One of the two is drawn for each batch, with equal chances
     kinds = ((v2.MixUp, mixup), (v2.CutMix, cutmix))
     mixes = [kind(alpha=alpha, num_classes=num_classes) for kind, alpha in kinds if alpha]
     return mixes[0] if len(mixes) == 1 else v2.RandomChoice(mixes)
@@ -248,9 +254,12 @@ def average_views(
     """
     views = [images]
     if shift:
+        # Of an image with a border, the lower right part shows it shifted to the upper left
         padded = F.pad(images, [shift] * 4, mode="reflect")
         height, width = images.shape[2:]
         views += [padded[:, :, 2 * shift :, 2 * shift :], padded[:, :, :height, :width]]
     if flip:
         views += [view.flip(3) for view in views]
-    return network(torch.cat(views)).unflatten(0, (len(views), images.shape[0])).mean(dim=0)
+    # (view * batch, ...) to (view, batch, ...)
+    outputs = network(torch.cat(views)).unflatten(0, (len(views), images.shape[0]))
+    return outputs.mean(dim=0)

@@ -13,7 +13,7 @@ from litlab.types import OpenUnitInterval
 
 Batch = dict[str, Tensor]
 
-_FAR = 0.05  # from the share of values that intervals should hold
+_FAR = 0.05  # a test warns where its intervals miss `coverage` by more than this
 
 
 class Forecaster(ExperimentModule):
@@ -32,10 +32,10 @@ class Forecaster(ExperimentModule):
     For a loss of your own extend `training_loss`.
 
     Logged, in scaled units: ``train/loss_step``, the loss of a step, every
-        ``trainer.log_every_n_steps``. Once per
-    epoch, exact over all windows and ranks: ``loss`` for train, val and test, ``mse`` and ``mae``
-    for val and test, and for test ``mase`` (mean absolute error over that of the seasonal naive
-    forecast within the training rows, Hyndman & Koehler 2006), ``coverage`` and ``interval_width``.
+    ``trainer.log_every_n_steps``. Once per epoch, exact over all windows and ranks: ``loss`` for
+    train, val and test, ``mse`` and ``mae`` for val and test, and for test ``mase`` (mean absolute
+    error over that of the seasonal naive forecast within the training rows, Hyndman & Koehler
+    2006), ``coverage`` and ``interval_width``.
 
     Args:
         network: The network, for example one of your own.
@@ -82,7 +82,7 @@ class Forecaster(ExperimentModule):
         self.coverage, self.conformal = coverage, Conformal(coverage)
         # Added up at once: forecasts of many steps and channels would take much memory.
         self.set_metrics({"errors": ForecastMetrics(num_targets)}, flush_every=1)
-        self.train_metrics = StageMetrics("train")
+        self.train_metrics = StageMetrics("train")  # the loss alone
 
     def forward(self, past: Tensor, covariates: Tensor | None = None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a forecast (batch, horizon, channel, outputs) for a past (batch, past, channel).
@@ -90,6 +90,7 @@ class Forecaster(ExperimentModule):
         In training quantiles may cross; what is evaluated and served is in order (Chernozhukov et
         al. 2010).
         """
+        # Without its first dimension, where training returns several forecasts
         outputs = super().forward(past, covariates)
         expected = (past.shape[0], self.horizon, self.num_targets, len(self.quantiles or [1]))
         if outputs.shape[-4:] != expected:
@@ -103,8 +104,11 @@ class Forecaster(ExperimentModule):
         """Return the mean loss, shape (), of what the network returns, (batch, horizon, channel,
         outputs), and the truth, (batch, horizon, channel), in scaled units.
         """
+        # The truth is the same for each of several forecasts
         if self.quantiles is None:
             return self.point_loss(outputs.squeeze(-1), future.expand(outputs.shape[:-1]))
+        # Pinball loss: an error of the quantile 0.9 costs 0.9 where the truth is above it, and 0.1
+        # where it is below
         error = future.unsqueeze(-1) - outputs
         quantiles = torch.tensor(self.quantiles).to(error.device, non_blocking=True)
         return torch.maximum(quantiles * error, (quantiles - 1) * error).mean()
@@ -125,9 +129,11 @@ class Forecaster(ExperimentModule):
         """Add outputs and the truth to metrics; return loss, forecast, lower and upper, in scaled
         units.
         """
+        # From the outermost quantiles, or from a point forecast as an interval without width
         if metrics is self.val_metrics:
             self.conformal.update(outputs[..., 0], outputs[..., -1], target)
         shown = super().evaluate(metrics, outputs, target)
+        # By names, as callbacks that plot ask for them
         names = "forecast", "lower", "upper"
         return shown | dict(zip(names, shown["predicted"].unbind(dim=-1), strict=True))
 
@@ -142,6 +148,7 @@ class Forecaster(ExperimentModule):
         network returns.
         """
         middle = 0 if self.quantiles is None else self.quantiles.index(0.5)
+        # Quantiles are ascending, so the first and the last are the ends; NaN before a calibration
         ends = self.conformal.interval(outputs[..., 0], outputs[..., -1])
         return torch.stack([outputs[..., middle], *ends], dim=-1)
 
@@ -149,6 +156,7 @@ class Forecaster(ExperimentModule):
         self.conformal.radius = None  # no intervals while they are calibrated
 
     def on_validation_epoch_end(self) -> None:
+        # Lightning's check of some validation batches before a fit has too few windows
         if not self.trainer.sanity_checking:
             self.conformal.radius = self.conformal.compute()
         self.conformal.reset()
@@ -165,6 +173,7 @@ class Forecaster(ExperimentModule):
 
     def on_test_start(self) -> None:
         self.on_predict_start()
+        # What MASE divides by is measured on the training rows, by the data
         data = getattr(self.trainer, "datamodule", None)
         self.test_metrics.metrics["errors"].naive_error = getattr(data, "naive_error", None)
 
@@ -172,6 +181,7 @@ class Forecaster(ExperimentModule):
         """Log the metrics, and say so where intervals cover another share of the test than they
         should.
         """
+        # Logging starts the metrics anew, so this is asked for before
         covered = float(self.test_metrics.compute().get("test/coverage", self.coverage))
         super().on_test_epoch_end()
         if abs(covered - self.coverage) > _FAR:
@@ -193,6 +203,7 @@ class Forecaster(ExperimentModule):
         """Add the calibration: that of the weights that were validated, which with EMA are the
         average, as saved.
         """
+        # By its coverage: a resumed run may have set another one
         checkpoint["conformal"] = {self.coverage: self.conformal.radius}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from litlab.metrics import StageMetrics
 from litlab.nn.adapt import adapt_network
 from litlab.tasks.base import ExperimentModule
 
-THRESHOLDS = 101  # that are tried, from 0 to 1
+THRESHOLDS = 101  # that are tried, from 0 to 1, so that no probability has to be kept
 
 
 class MultilabelClassifier(ExperimentModule):
@@ -68,19 +68,25 @@ class MultilabelClassifier(ExperimentModule):
                 "model.label_names: it is not set, and the data does not provide it; name the "
                 "labels, or set data.task labels"
             )
+
+        # The network, with an output for each label
         self.num_outputs = count = len(label_names)
         if image_shape is not None:
             network = adapt_network(network, image_shape, count)
         self.network = network
-        self.thresholds = [0.5] * count  # those of the weights that were validated
+
+        # Thresholds belong to the weights that were validated, so they are neither state nor
+        # buffer: an average of weights must not average them
+        self.thresholds = [0.5] * count
         self.curve = MultilabelPrecisionRecallCurve(count, THRESHOLDS, validate_args=False)
 
+        # Without torchmetrics' checks, which wait for the device
         options: Any = {"num_labels": count, "validate_args": False}
         by_label = MultilabelF1Score(average=None, **options)
         scores: dict[str, Any] = {
             "f1": MultilabelF1Score(**options),
             "average_precision": MultilabelAveragePrecision(thresholds=THRESHOLDS, **options),
-            "f1_": ClasswiseWrapper(by_label, label_names, prefix="f1_"),
+            "f1_": ClasswiseWrapper(by_label, label_names, prefix="f1_"),  # logs one for each label
         }
         self.set_metrics(scores, metrics)
 
@@ -93,7 +99,9 @@ class MultilabelClassifier(ExperimentModule):
         predicted, truth = self.convert(outputs, target)
         if metrics is self.val_metrics:
             self.curve.update(predicted, truth)
-        if metrics is self.test_metrics:  # so that a half is the threshold
+        # Torchmetrics counts a label as true from one half on. In training and validation that is
+        # the threshold, as the thresholds of this epoch are not chosen yet
+        if metrics is self.test_metrics:
             predicted = move_thresholds(predicted, self.thresholds)
         metrics.add(loss := self.loss(outputs, target), predicted, truth)
         return {"loss": loss, "logits": outputs}
@@ -103,9 +111,11 @@ class MultilabelClassifier(ExperimentModule):
         (batch, label, 2).
         """
         predicted = self(batch).float().sigmoid()
-        return torch.stack([predicted, predicted > predicted.new_tensor(self.thresholds)], dim=-1)
+        is_true = predicted > predicted.new_tensor(self.thresholds)
+        return torch.stack([predicted, is_true], dim=-1)
 
     def on_validation_epoch_end(self) -> None:
+        # Lightning's check of some validation batches before a fit is too small to choose by
         if not self.trainer.sanity_checking:
             self.thresholds = choose_thresholds(self.curve)
         self.curve.reset()
@@ -123,13 +133,17 @@ def choose_thresholds(curve: MultilabelPrecisionRecallCurve) -> list[float]:
     computed: Any = curve.compute()
     precision, recall, thresholds = computed
     f1 = (2 * precision * recall / (precision + recall)).nan_to_num(0.0)  # 0 / 0 where none is true
+    # Shape (label, threshold); the curve ends with a point of recall 0 that has no threshold. The
+    # middle of equally good ones is the least likely to be just at the edge
     best = f1[:, :-1] >= f1[:, :-1].amax(dim=1, keepdim=True) - 1e-9
+    # `move_thresholds` divides by a threshold, and by one minus it
     thresholds = thresholds.clamp(0.01, 0.99).cpu()
     return [thresholds[row].median().item() for row in best.cpu()]
 
 
 def move_thresholds(predicted: Tensor, thresholds: list[float]) -> Tensor:
     """Return probabilities, (batch, label), in their order, with each threshold at one half."""
+    # Two straight lines: from 0 to the threshold onto 0 to 0.5, and from there to 1 onto 0.5 to 1
     bound = predicted.new_tensor(thresholds)
     return torch.where(
         predicted > bound,

@@ -24,9 +24,9 @@ class Regressor(ExperimentModule):
     For a loss of your own extend `training_loss`.
 
     Logged: ``train/loss_step``, the loss of a step, every ``trainer.log_every_n_steps``. Once per
-        epoch, exact over all
-    samples and ranks, for train, val and test: ``loss``, and in the units of the file ``mse``,
-    ``mae`` and ``r2``, with several targets one of each, such as ``mse_price``; and `metrics`.
+    epoch, exact over all samples and ranks, for train, val and test: ``loss``, and in the units of
+    the file ``mse``, ``mae`` and ``r2``, with several targets one of each, such as ``mse_price``;
+    and `metrics`.
 
     Args:
         network: The network, for example one of your own. With images, its first convolution is
@@ -69,6 +69,7 @@ class Regressor(ExperimentModule):
                 "model.target_names: it is not set, and the data does not provide it; "
                 "name the targets"
             )
+        # The network, with an output for each target
         self.num_outputs = count = len(target_names)
         if image_shape is not None:
             network = adapt_network(network, image_shape, count)
@@ -79,11 +80,13 @@ class Regressor(ExperimentModule):
         self.std = target_std or [1.0] * count
         self._moved: Tensor | None = None
 
+        # Around the means, as R2 of numbers far from zero would lose its digits
         self.set_metrics({"errors": RegressionErrors(target_names, self.mean)}, metrics)
 
     def forward(self, inputs: Any) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return standardised predictions, float of shape (batch, target)."""
         outputs = super().forward(inputs).float()
+        # (batch,) and (batch, 1) would broadcast to (batch, batch) in the loss, without a word
         if outputs.shape[1:] != (len(self.mean),):
             names = ", ".join(self.hparams["target_names"])
             raise UserError(
@@ -106,6 +109,7 @@ class Regressor(ExperimentModule):
         """Return a target, (batch, target) or (batch,), as its network should return it, float32
         (batch, target).
         """
+        # The difference in float64: that of two large numbers
         mean, std = self._units
         return ((_as_rows(target) - mean) / std).float()
 
@@ -119,6 +123,7 @@ class Regressor(ExperimentModule):
     @property
     def _units(self) -> Tensor:
         """Mean and standard deviation of the targets on this device, (2, target)."""
+        # Copied once to a device: a copy in each step would wait for it
         if self._moved is None or self._moved.device != self.device:
             self._moved = torch.tensor([self.mean, self.std], dtype=WIDEST, device=self.device)
         return self._moved
@@ -126,4 +131,5 @@ class Regressor(ExperimentModule):
 
 def _as_rows(target: Tensor) -> Tensor:
     """Return a target of shape (batch, target) or (batch,) as one of shape (batch, target)."""
+    # A DataModule of one's own may give (batch,), for a single number
     return target.reshape(len(target), -1).to(WIDEST)

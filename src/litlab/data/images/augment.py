@@ -12,7 +12,7 @@ from litlab.data.images.serving import ImageServing
 from litlab.types import NonNegativeFloat, NonNegativeInt
 
 _DRAWN = ("cutout_y", "cutout_x", "brightness", "contrast")
-_GREY = (0.2989, 0.587, 0.114)  # of red, green and blue, as in torchvision
+_GREY = (0.2989, 0.587, 0.114)  # shares of red, green and blue, as in torchvision
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,20 @@ def augment_batch(
     Returns:
         float32 of shape (batch, channel, height, width), normalised.
     """
+    # A draw depends on its name, and not on which others are used: what one change does to an image
+    # is the same whether or not another one is switched on
     cutout_y, cutout_x, brightness, contrast = uniform(index, seed, epoch, *_DRAWN)
     _, height, width = serving.metadata.image_shape
     images = move_images(images, index, augment, (height, width), seed, epoch)
     if augment.brightness or augment.contrast:
         brightness = _factors(brightness, augment.brightness)
         images = _adjust(images, brightness, _factors(contrast, augment.contrast))
+    # Cutout comes last: it blanks with the mean, which is 0 only once images are normalised
     images = serving.encode(images)
     if augment.cutout:
         rows = _mark(cutout_y, height, augment.cutout)
         columns = _mark(cutout_x, width, augment.cutout)
-        # Quicker than `masked_fill_`; 0 is the mean
+        # Quicker than `masked_fill_`
         images.mul_(~(rows[:, None, :, None] & columns[:, None, None]))
     return images
 
@@ -89,6 +92,7 @@ def move_images(
         uint8 of shape (batch, channel, height, width).
     """
     if augment.crop:
+        # Images in memory have the border already, those that were just decoded have not
         if images.shape[2:] == size:
             images = reflect_pad(images, augment.crop)
         shifts = 2 * augment.crop + 1
@@ -96,8 +100,9 @@ def move_images(
         images = _crop(images, y, x, *size)
 
     if augment.flip != "none":
-        turn = epoch if augment.flip == "alternating" else 0
-        is_mirrored = ((uniform(index, seed, epoch - turn, "flip")[0] < 0.5) + turn) % 2
+        # A new draw in each epoch; or that of epoch 0, turned over in every other one
+        drawn_in, turned = (0, epoch) if augment.flip == "alternating" else (epoch, 0)
+        is_mirrored = ((uniform(index, seed, drawn_in, "flip")[0] < 0.5) + turned) % 2
         # Of each image and its mirror image pick one: 5 times quicker than `torch.where`, and no
         # wait for a GPU.
         picked = torch.arange(len(images), device=images.device) + len(images) * is_mirrored
@@ -107,6 +112,7 @@ def move_images(
 
 def _mark(draws: Tensor, size: int, length: int) -> Tensor:
     """Mark so many places in a row of `size`, at random: bool of shape (draw, size)."""
+    # A quotient of 0 is that of the places from `first` on, but before `first + length`
     first = (draws * (size - length + 1)).long()[:, None]
     return (torch.arange(size, device=draws.device) - first) // length == 0
 
@@ -119,6 +125,8 @@ def _factors(draws: Tensor, strength: float) -> Tensor:
 
 def _adjust(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
     """Return images, float32 from 0 to 255, after each got its own factors."""
+    # The mean grey of each image, (batch, 1, 1, 1); from there to the pixels, and beyond them where
+    # the factor is above 1, is the change of contrast
     images = images.float().mul_(brightness).clamp_(0, 255)
     grey = images.mean(dim=(2, 3), keepdim=True)
     if grey.shape[1] == 3:
@@ -130,6 +138,7 @@ def reflect_pad(images: Tensor, pad: int) -> Tensor:
     """Pad uint8 images, (batch, channel, height, width), by reflection, by less than height and
     width.
     """
+    # On CUDA torch reflects floating-point numbers alone
     return functional.pad(images.float(), (pad, pad, pad, pad), mode="reflect").to(torch.uint8)
 
 
@@ -137,6 +146,7 @@ def _crop(images: Tensor, y: Tensor, x: Tensor, height: int, width: int) -> Tens
     """Cut a window out of each image, its corner at (y, x): one `index_select` of rows over the
     whole batch.
     """
+    # Where in the flat bytes each pixel row of each window begins: (batch, channel, row)
     batch, channels, padded_height, padded_width = images.shape
     device = images.device
     plane = torch.arange(batch * channels, device=device).view(batch, channels, 1) * (

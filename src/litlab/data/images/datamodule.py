@@ -53,7 +53,9 @@ from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 from litlab.util.limits import find_memory
 
+# Mean and deviation of red, green and blue, as torchvision states them
 _IMAGENET = [[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]
+# What made-up images look like, where no public set says so
 _MADE_UP = PublicImages("", "", (), tuple(f"class {number}" for number in range(10)), (3, 32, 32))
 _VERSION = 8  # raise it when the arrays of the same source would come out different
 _FLAT = 4.0  # grey levels: images that deviate by less were hardly saved as they were meant
@@ -140,6 +142,7 @@ class ImageData(UserData):
         shuffle_shards: PositiveInt = 8,
         **options: Any,
     ) -> None:
+        # What null stands for is known once the files are listed, see `_table`
         super().__init__(batch_size=batch_size, test_fraction=test_fraction or 0.0, **options)
         # Checkpoints hold plain values only: objects from Python are left out.
         objects = ["augment", "transform", *([] if isinstance(path, str | None) else ["path"])]
@@ -156,10 +159,11 @@ class ImageData(UserData):
                 "--data.cache none"
             )
         self.augment, self.transforms = augment, transform
-        self.parts: dict[str, Any] = {}  # images of each split, after `setup`
+        self.by_split: dict[str, Any] = {}  # `StoredImages` or `LazyImages`, after `setup`
 
-    def _guess_kind(self, source: Any) -> str | None:
-        # Folders of classes may have anything beside them
+    def _guess_dataset(self, source: Any) -> str | None:
+        # Folders of classes may have anything beside them, so train/<class>/ comes first. Else tar
+        # files or Parquet tell, or images in folders
         if isinstance(source, Path) and not any(source.glob("train/*/")):
             for kind, suffix in (("shards", ".tar"), ("csv", ".parquet")):
                 inside = any(any(source.glob(pattern + suffix)) for pattern in ("*", "*/*"))
@@ -167,7 +171,7 @@ class ImageData(UserData):
                     return kind
             if any(is_image(file.name) for file in source.glob("*/*")):
                 return "folder"
-        return super()._guess_kind(source)
+        return super()._guess_dataset(source)
 
     @property
     def is_own(self) -> bool:
@@ -178,7 +182,7 @@ class ImageData(UserData):
 
     @cached_property
     def listing(self) -> Listing:
-        """The images, and what is told of them; public ones are there after `prepare_data`."""
+        """The images, and what is known of them; public ones are there after `prepare_data`."""
         if self.dataset == "folder":
             return list_folder(self.path, self.file_column, self.targets[0])
         if self.dataset == "shards":
@@ -188,6 +192,7 @@ class ImageData(UserData):
         return self._list_public(self.cache_folder())
 
     def _list_table(self, source: UserFile, setting: str) -> Listing:
+        # Parquet may hold the images; any other table names their files
         folder = Path()
         if isinstance(source, Path):
             folder, parquet = source.parent, list_parquet(source, self.file_column)
@@ -202,6 +207,7 @@ class ImageData(UserData):
 
         if cache is not None:
             facts = pd.read_parquet(cache / "facts.parquet")
+            # `given` is the split that the public set comes with
             return Listing(facts, None, [*facts.index], [], facts["given"].to_numpy())
         if self.generated or self.public is None:
             images, labels, predefined = make_images(self.num_classes, self.image_shape)
@@ -214,12 +220,14 @@ class ImageData(UserData):
     def _table(self) -> Table:
         """Which of the images is in which split, and what is to be predicted of it."""
         cells, predefined = self.listing.cells, self.listing.predefined
-        if not self.is_own:  # classes in the order of the labels
+        if not self.is_own:
+            # The classes of a public set have a published order, which need not be alphabetic
             remedy = "leave out the setting that names it"
             check_columns(cells, self.source_name, dict.fromkeys(self.split.columns, remedy))
             target = self._surveyed.target
             split = self.split.divide(cells, target.encode(cells), predefined)
             return Table(cells[[]], cells, split, {}, target)
+        # Without any word on what is for training, some images are kept for the test
         if self.settings.test_fraction is None and predefined is None:
             self.split = replace(self.split, test=0.1)
         where = name_source(self.path, "data.path")
@@ -231,6 +239,7 @@ class ImageData(UserData):
 
     @cached_property
     def _surveyed(self) -> ImageMetadata:
+        # What the images themselves say; the shape of a public set is known without them
         settings, depth = self.settings, None
         if self.is_own:
             described = self.describe_columns(self._table)
@@ -253,6 +262,7 @@ class ImageData(UserData):
             resize=settings.resize if settings.image_size or not self.is_own else None,
             depth=depth,
             refuses_colours=self.is_own and channels == 1 and settings.mode is None,
+            # Measured in `setup`, when the images are decoded
             mean=[],
             std=[],
             generated=False,
@@ -295,6 +305,7 @@ class ImageData(UserData):
         """Return where decoded images are kept, or which can't be: those of the same files in the
         same format, whatever the splits and the target are.
         """
+        # Images that stay as they are need no cache, but a list of those that can't be decoded
         if self.is_lazy and not (self.is_own and self.bad_rows == "drop"):
             return None
         metadata = self._surveyed
@@ -306,24 +317,30 @@ class ImageData(UserData):
 
     def fill_cache(self, folder: Path) -> None:
         """Write ``images.npy``, and ``facts.parquet``: of each image the digest of its pixels, or
-        what is wrong with it; of public ones also all that is told of them.
+        what is wrong with it; of public ones also their classes and splits.
         """
         import pandas as pd
 
         listing = self.listing if self.is_own else self._list_public(None)
         count, stored = len(listing.names), None
         if not self.is_lazy:
+            # Written image by image: together they may be larger than the memory
             shape = count, *self.image_shape
             stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, shape)
+
         # All are decoded before anything is said of those that are bad
         digests, problems = np.zeros(count, np.uint64), {}
-        for row, image in decode_good(listing.images, self._surveyed, range(count), problems):
+        for number, image in decode_good(listing.images, self._surveyed, range(count), problems):
             digest = hashlib.blake2b(image.tobytes(), digest_size=8).digest()
-            digests[row] = int.from_bytes(digest, "big")
+            digests[number] = int.from_bytes(digest, "big")
             if stored is not None:
-                stored[row] = image
+                stored[number] = image
+
+        # Refused before anything is kept; images that are to be dropped are named in each `setup`
         if problems and self.bad_rows == "error":
-            self._drop_bad_images(problems)  # before anything is kept
+            self._drop_bad_images(problems)
+
+        # Public sets are not read again once they are in the cache
         facts = pd.DataFrame({"digest": digests})
         facts["problem"] = pd.Series(problems, dtype=object)
         if not self.is_own:
@@ -335,22 +352,25 @@ class ImageData(UserData):
         drop_bad_images(self.listing.names, problems, self._surveyed, policy, "data.path")
 
     def open(self, stage: str | None) -> ImageMetadata:
-        if not self.parts:
+        if not self.by_split:  # each stage has its setup
             self._divide()
         mean, std = self._choose_colours()
         if self.is_lazy:
-            self.parts["train"].transforms = self.transforms
+            self.by_split["train"].transforms = self.transforms
         return replace(self._surveyed, mean=mean, std=std, generated=self.generated)
 
     def _divide(self) -> None:
         """Give each split its images; tell of those that can't be used, and of copies."""
         import pandas as pd
 
+        # The images as files or bytes, which are decoded batch by batch
         folder, listing, table = self.cache_folder(), self.listing, self._table
         images, digests, split = listing.images, listing.digests, table.split
         kind: Any = partial(LazyImages, form=self._surveyed)
-        # Rows that were bad are not in the table
+        # Rows that were bad are not in the table: for each that is, the number of its image
         numbers = listing.cells.index.get_indexer(table.outcomes.index)
+
+        # Or as pixels in the cache
         if folder is not None:
             facts = pd.read_parquet(folder / "facts.parquet")
             # Images that can't be decoded are in no split
@@ -359,23 +379,30 @@ class ImageData(UserData):
             split = np.where(np.isin(numbers, problems.index), "", split)
             digests = facts["digest"].to_numpy()
             if not self.is_lazy:
+                # "c": torch wants memory that can be written to, and the file stays as it is
                 images = torch.from_numpy(np.load(folder / "images.npy", mmap_mode="c"))
                 kind = StoredImages
+
         if digests is not None and self.is_own:
             names = np.array(listing.names, object)[numbers]
-            told = {"name": names, "digest": digests[numbers], "split": split}
-            warn_of_copies(table.outcomes.assign(**told), self.targets, self.source_name)
+            columns = {"name": names, "digest": digests[numbers], "split": split}
+            warn_of_copies(table.outcomes.assign(**columns), self.targets, self.source_name)
 
+        # Images and targets of each split that has some
         targets = self.facts.target.encode(table.outcomes)
         for name in SPLITS:
-            rows = np.flatnonzero(split == name)
-            if len(rows):
-                of_split = torch.from_numpy(numbers[rows]), torch.from_numpy(targets[rows])
-                self.parts[name] = kind(images, *of_split)
-                self.sizes[name] = len(rows)
+            is_in = split == name
+            if is_in.any():
+                positions = torch.from_numpy(numbers[is_in])
+                self.by_split[name] = kind(images, positions, torch.from_numpy(targets[is_in]))
+                self.sizes[name] = len(positions)
+        # Whole splits may be lost where bad images are left out
+        if "train" not in self.sizes:
+            raise UserError("data.path: none of the training images can be used; replace them")
 
     def _choose_colours(self) -> list[list[float]]:
         """Return mean and deviation of each channel that images are normalised by."""
+        # What is set
         normalize = self.settings.normalize
         if normalize != "data":
             colours = _IMAGENET if normalize == "imagenet" else normalize
@@ -387,18 +414,21 @@ class ImageData(UserData):
                     f"{'RGB' if channels == 1 else 'L'}, or as many as there are"
                 )
             return colours
-        if self.metadata is not None:  # measured once: each stage has its setup
+
+        # What a checkpoint has, or an earlier stage has measured
+        if self.metadata is not None:
             return [self.metadata.mean, self.metadata.std]
-        train = self.parts["train"]
-        rows = train.rows[:: 1 + len(train) // _MEASURED].numpy()
+
+        # What training images say; those that are not in the cache are decoded for it
+        train = self.by_split["train"]
+        positions = train.positions[:: 1 + len(train) // _MEASURED].numpy()
         problems: dict[int, str] = {}
-        # Of images that are not in memory, those are decoded that are needed here
         if self.is_lazy:
-            decoded = decode_good(train.images, self._surveyed, rows, problems)
+            decoded = decode_good(train.images, self._surveyed, positions, problems)
             mean, std = measure_colours(image for _, image in decoded)
             self._drop_bad_images(problems)
         else:
-            mean, std = measure_colours(train.images[rows].numpy())
+            mean, std = measure_colours(train.images[positions].numpy())
         if max(std) < _FLAT / 255:
             rank_zero_info(
                 f"warning: {self.source_name}: the images are almost of one value; look "
@@ -407,32 +437,34 @@ class ImageData(UserData):
         return [mean, std]
 
     def samples(self, split: str) -> StoredImages:
-        part = self.parts[split]
+        images = self.by_split[split]
         if self.is_lazy:
-            return part
-        size = part.images[0].nbytes * len(part)
+            return images
+        # A copy in memory, with the border that random crops need, unless it is too large: then
+        # batches come from the file as they are needed. Processes of this machine share its memory
+        size = images.images[0].nbytes * len(images)
         free = find_memory()[1] / getattr(self.trainer, "num_devices", 1)
         if size > free / 4:
-            return part  # batches come from the file as they are needed
-        return part.copy(self.augment.crop if split == "train" else 0, self.choose_device(size))
+            return images
+        return images.copy(self.augment.crop if split == "train" else 0, self.choose_device(size))
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         if self.dataset != "shards" or split == "predict":
             return super().sampler(samples, split)
         # How many samples of this split each shard has
-        shards = self.listing.images.places[samples.rows, 0]
+        shards = self.listing.images.entries[samples.positions, 0]
         sizes = np.unique(shards, return_counts=True)[1].tolist()
         together = self.settings.shuffle_shards
         return ShardBatches(sizes, self.batch_size, together, **self.sampler_options(split))
 
     def labels(self, split: str) -> Tensor | None:
-        return self.parts[split].targets if self.class_names else None
+        return self.by_split[split].targets if self.class_names else None
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a guess; and for classes of the nearest mean of a class's images."""
         if "test" not in self.sizes:
             return {}
-        train, test, target = self.parts["train"], self.parts["test"], self.facts.target
+        train, test, target = self.by_split["train"], self.by_split["test"], self.facts.target
         truth = test.targets.numpy()
         guess = target.score_guess(train.targets.numpy(), truth)
         if self.is_lazy or not isinstance(target, Classes):
@@ -449,11 +481,13 @@ class ImageData(UserData):
             Images, float32 of shape (batch, channel, height, width), and their target; in
             prediction the images alone.
         """
+        # The metadata of a checkpoint may have taken the place of what was measured
         if getattr(self._serving, "metadata", None) is not self.metadata:
             self._serving = ImageServing(self.metadata)
         images = batch["image"]
         serving = self._serving.to(images.device)
-        if epoch is None:  # padded are the training images only; somebody may evaluate on them
+        if epoch is None:
+            # Training images have a border, which is cut off where somebody evaluates on them
             images = serving.encode(*serving.raw(batch))
         else:
             images = augment_batch(images, batch["index"], self.augment, serving, self.seed, epoch)
@@ -477,10 +511,11 @@ class ImageData(UserData):
         """
         import pandas as pd
 
-        path, told = Path(source).expanduser(), {}
+        # A table is listed as in training, with its ids; of files the name is all there is
+        path, row_names = Path(source).expanduser(), {}
         if path.suffix in TABLES and not path.is_dir():
             listing = self._list_table(check_file(path, "--input"), "--input")
-            told = name_rows(listing.cells, self.id_column, "--input")
+            row_names = name_rows(listing.cells, self.id_column, "--input")
         else:
             files = find_images(path) if path.is_dir() else [check_file(path, "--input")]
             cells = pd.DataFrame({self.file_column: files})
@@ -489,13 +524,16 @@ class ImageData(UserData):
         if not names:
             raise UserError(f"--input {source}: there are no images in it; name a folder or a file")
 
-        # Bad images are told before the first batch
-        rows = [*range(len(names))]
+        # Those that are to be left out have to be known before the first batch, so all are decoded
+        # once; else the first bad one ends the prediction when its batch is made
+        positions = [*range(len(names))]
         if self.bad_rows == "drop":
             problems: dict[int, str] = {}
-            rows = [row for row, _ in decode_good(images, self.served, rows, problems)]
+            good = decode_good(images, self.served, positions, problems)
+            positions = [position for position, _ in good]
             drop_bad_images(names, problems, self.served, "drop", "--input")
         self.row_names = {
-            name: [cells[row] for row in rows] for name, cells in {**told, "file": names}.items()
+            name: [cells[position] for position in positions]
+            for name, cells in {**row_names, "file": names}.items()
         }
-        return LazyImages(images, torch.tensor(rows), form=self.served)
+        return LazyImages(images, torch.tensor(positions), form=self.served)

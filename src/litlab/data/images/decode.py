@@ -28,7 +28,7 @@ Images = Any
 Picture = Image.Image
 Change = Callable[[Picture], Picture]
 
-# In Pillow's words; others can run programs.
+# In Pillow's words. Others are less used and less tested, and EPS is drawn by another program.
 _SAFE = {"JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "AVIF", "HEIF"}
 _HEIC = (".heic", ".heif")
 _EXAMINED = 100  # images that the format is taken from
@@ -68,6 +68,7 @@ def find_kinds() -> dict[str, str]:
     """Return the kinds of images that this Pillow reads, by the ends of file names; with
     pillow-heif also HEIC.
     """
+    # HEIC is what iPhones save; without the package `decode` says what to install
     with suppress(ImportError):
         import_module("pillow_heif").register_heif_opener()
     return {suffix: kind for suffix, kind in Image.registered_extensions().items() if kind in _SAFE}
@@ -88,7 +89,7 @@ def open_image(source: Source) -> Picture:
 
 
 def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int, int, int], bool]:
-    """Look at 100 images, to know what all are like.
+    """Look at about 100 images, to find the format of all.
 
     Args:
         images: The images.
@@ -104,10 +105,11 @@ def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int,
     """
     sizes, channels, is_deep = Counter[tuple[int, int]](), 1, False
     for source in images[np.arange(0, count, 1 + count // _EXAMINED)]:
-        # Decoding all of them tells what is wrong
+        # Damaged ones are named later, when all are decoded
         with suppress(Exception), open_image(source) as image:
             width, height = image.size
-            # Lying on its side, which Pillow (13.0) has in mind for the size of a TIFF
+            # A picture that lies on its side, as its EXIF tag says (5 to 8), will be turned. Of a
+            # TIFF Pillow (13.0) gives the size after turning
             if image.format != "TIFF" and image.getexif().get(0x0112, 1) > 4:
                 width, height = height, width
             sizes[height, width] += 1
@@ -115,6 +117,7 @@ def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int,
                 channels = 3
             is_deep |= image.mode.startswith("I;16")
 
+    # Without any good image the size does not matter: all are refused when they are decoded
     ((size, alike),) = sizes.most_common(1) or [((32, 32), 0)]
     if not is_resized and alike < _ALIKE * sizes.total():
         found = [f"{height} x {width}" for height, width in sizes]
@@ -126,6 +129,7 @@ def examine(images: Images, count: int, *, is_resized: bool) -> tuple[tuple[int,
 
 
 def _has_colours(image: Picture) -> bool:
+    # Grey modes are "L", "LA", "1", "I" and so on. A palette counts as colours, even a grey one
     return Image.getmodebase(image.mode) != "L"
 
 
@@ -145,34 +149,36 @@ def _find_largest(source: Source) -> int:
 
 
 def decode_good(
-    images: Images, form: ImageMetadata, rows: Any, problems: dict[int, str]
+    images: Images, form: ImageMetadata, positions: Any, problems: dict[int, str]
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Decode images, by their numbers.
 
     Args:
         images: The images.
         form: The format that they get.
-        rows: The numbers.
+        positions: Their numbers.
         problems: Gets what is wrong with an image, by its number.
 
     Yields:
         Number and pixels of each of the others.
     """
-    for row, image in _map_images(partial(decode, form=form), images, rows):
+    for position, image in _map_images(partial(decode, form=form), images, positions):
         if isinstance(image, str):
-            problems[row] = image
+            problems[position] = image
         else:
-            yield row, image
+            yield position, image
 
 
 def _map_images(
-    function: Callable[[Source], Any], images: Images, rows: Any
+    function: Callable[[Source], Any], images: Images, positions: Any
 ) -> Iterator[tuple[int, Any]]:
     """Call a function for each image, in threads; yield number and result."""
+    # In blocks, so that not all images are in memory; threads, as Pillow decodes without Python's
+    # lock
     with ThreadPoolExecutor() as pool:
-        blocks: Iterable[int] = range(0, len(rows), _BLOCK)
+        blocks: Iterable[int] = range(0, len(positions), _BLOCK)
         for start in progress_bar(blocks, desc="decoding images", unit_scale=_BLOCK):
-            block = rows[start : start + _BLOCK]
+            block = positions[start : start + _BLOCK]
             yield from zip(block, pool.map(function, images[np.asarray(block)]), strict=True)
 
 
@@ -197,21 +203,24 @@ def drop_bad_images(
     """
     import pandas as pd
 
-    # Where most of them are only unlike the images that the format was taken from
+    # If most of them are whole, but unlike the images that the format was taken from, one setting
+    # is wrong and not many images. Problems have the setting in their text, see `_make_plain`
     _, height, width = form.image_shape
     unlike = {
         "data.image_size": (f"of {height} x {width} pixels", f"'[{height}, {width}]'"),
         "data.mode": ("grey", "RGB"),
     }
     for setting, (usual, value) in unlike.items():
-        others = [row for row, problem in problems.items() if setting in problem]
+        others = [number for number, problem in problems.items() if setting in problem]
         if policy == "error" and len(others) > len(problems) / 2:
             verb = "is" if len(others) == 1 else "are"
             raise UserError(
                 f"{setting}: {len(others):,} of {len(names):,} images {verb} not {usual}, such as "
                 f"{names[others[0]]}; set --{setting} {value}, or use --data.bad_rows drop"
             )
-    named: dict[Hashable, str] = {names[row]: problem for row, problem in problems.items()}
+    named: dict[Hashable, str] = {
+        names[position]: problem for position, problem in problems.items()
+    }
     drop_bad_rows(pd.DataFrame(index=list(names)), named, policy, where, "image")
 
 
@@ -224,9 +233,10 @@ def decode(source: Source, form: ImageMetadata, change: Change | None = None) ->
         change: What happens to it at its original size.
 
     Returns:
-        uint8 of shape (channel, height, width); or what is wrong with it, for all of them to be
-        told at once.
+        uint8 of shape (channel, height, width); or what is wrong with it, so that one message can
+        name all bad images.
     """
+    # Pixels, upright, of 8 bits and of the format's channels
     try:
         with open_image(source) as opened:
             if form.resize is not None and change is None:
@@ -242,11 +252,14 @@ def decode(source: Source, form: ImageMetadata, change: Change | None = None) ->
     except Exception as error:  # Pillow's readers can raise anything for a damaged file
         return first_line(error)
 
+    # At its own size first the user's transforms, so that a random crop has all pixels to choose
+    # from; then the format's size
     if change is not None:
         image = change(image)
     _, height, width = form.image_shape
     image = fit_picture(image, (height, width), form.resize)
-    return np.ascontiguousarray(np.atleast_3d(np.asarray(image)).transpose(2, 0, 1))
+    pixels = np.atleast_3d(np.asarray(image))  # a grey image has no axis of channels
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
 def fit_picture(
@@ -264,11 +277,13 @@ def fit_picture(
 
 def _is_heic(source: Any) -> bool:
     content = source.read_bytes() if isinstance(source, Path) else source
+    # A HEIC file begins with the length of its first box, then "ftyp" and a brand
     return content[4:12] in (b"ftypheic", b"ftypheix", b"ftypmif1")
 
 
 def _make_plain(image: Picture, form: ImageMetadata) -> Picture:
     """Return an image of 8 bits per channel, opaque, grey or in colours as the format has it."""
+    # What the format refuses
     channels, height, width = form.image_shape
     if form.resize is None and image.size != (width, height):
         raise ValueError(
@@ -276,7 +291,8 @@ def _make_plain(image: Picture, form: ImageMetadata) -> Picture:
         )
     if form.refuses_colours and _has_colours(image):
         raise ValueError("colours, and the others are grey: set --data.mode RGB")
-    # Pillow's own conversion clips 16 bits at 255 instead of scaling them
+
+    # To 8 bits. Pillow's own conversion clips 16 bits at 255 instead of scaling them
     if image.mode.startswith("I;16"):
         if form.depth is None:
             raise ValueError("16 bits per pixel, and the others have 8: save it with 8")
@@ -286,11 +302,14 @@ def _make_plain(image: Picture, form: ImageMetadata) -> Picture:
                 f"16 bits per pixel with values up to {values.max()}, and those of the training "
                 f"have {form.depth} bits: scale it to them"
             )
+        # By the range of all images, so that one is as dark beside another as it was
         image = Image.fromarray((values * 255 // (2**form.depth - 1)).astype(np.uint8))
     elif image.mode == "I" and image.format == "PPM":  # scaled by Pillow to 65,535
         image = Image.fromarray((np.asarray(image) * 255 // 65_535).astype(np.uint8))
     elif image.mode in ("I", "F"):
         raise ValueError("32 bits per pixel of unknown range: save it with 8 or 16")
+
+    # To opaque pixels, and the format's channels
     if image.has_transparency_data:
         # What is hidden by transparency must not show: lay it on white, as a page does
         image = image.convert("RGBA")

@@ -1,4 +1,4 @@
-"""The user's own images: where they are, and what is told of each."""
+"""The user's own images: where they are, and what is known of each."""
 
 import glob
 import hashlib
@@ -23,13 +23,14 @@ from litlab.util.text import plural
 
 TABLES = (".csv", ".tsv", ".gz", ".parquet", ".json", ".jsonl", ".xlsx")
 _THUMBNAILS = {"@eaDir", "__MACOSX"}  # folders that storage boxes and archives add
-# Types of columns that hold image files, as Arrow calls them
+# Types of columns that hold image files, as Arrow calls them: bytes, or `datasets`' pairs of bytes
+# and path
 _IMAGE_TYPE = r"(large_)?binary|struct<.*\bbytes: (large_)?binary.*>"
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Images, and the table of what is told of them.
+    """Images, and a table of what is known of them.
 
     Args:
         cells: A row for each image, as of `read_cells`.
@@ -38,7 +39,8 @@ class Listing:
         status: What changes with the contents of the files that hold them.
         predefined: The split of each that files or folders say, str of shape (image,); None where
             they say none.
-        digests: What is the same for the same contents, if that is there without decoding.
+        digests: A number for each that is the same for the same contents; None where the images
+            would have to be decoded for it.
     """
 
     cells: Frame
@@ -56,7 +58,7 @@ def find_images(folder: Path, pattern: str = "**") -> list[Path]:
     """Return the images in a folder, sorted; links are followed, hidden files and thumbnails left
     out.
 
-    How many files are of other kinds, it tells.
+    It warns of files of other kinds.
 
     Args:
         folder: The folder.
@@ -67,6 +69,7 @@ def find_images(folder: Path, pattern: str = "**") -> list[Path]:
         file = folder / name
         if not _THUMBNAILS.isdisjoint(file.parts):
             continue
+        # What looks like an image by its name is one, and has to be read; a text beside them is not
         if is_image(name):
             images.append(file)
         elif file.is_file():
@@ -96,9 +99,11 @@ def list_folder(root: Path, file_column: str, target: str) -> Listing:
 
     if not root.is_dir():
         raise UserError(f"data.path: there is no folder {root}; name one that has train/<class>/")
+    # <split>/<class>/... or <class>/..., at any depth below
     folders = [folder for name in SPLITS if (folder := root / name).is_dir()]
     files = [file for folder in folders or [root] for file in find_images(folder, "*/**")]
     names = [file.relative_to(root).as_posix() for file in files]
+    # The first two parts of each name; the shape is for a folder without images
     predefined, classes = np.array([name.split("/")[:2] for name in names]).reshape(-1, 2).T
     if not folders:
         predefined, classes = None, predefined
@@ -155,10 +160,12 @@ def read_splits(root: Path, names: Sequence[str], numbers: np.ndarray) -> np.nda
     Raises:
         UserError: Some names say a split, and none says train.
     """
+    # Whole words only: "trainspotting.tar" says nothing
     words = [re.split(r"[^a-z]+", name.lower()) for name in names]
-    splits = [[SPLIT_NAMES[word] for word in some if word in SPLIT_NAMES] for some in words]
+    splits = [[SPLIT_NAMES[word] for word in of_name if word in SPLIT_NAMES] for of_name in words]
     if root.is_file() or not any(splits):
         return None
+    # Beside files that say a split, those that say none are for training
     predefined = np.array([split[0] if split else "train" for split in splits])
     if "train" not in predefined:
         raise UserError(f"data.path: no file in {root} is called train; name one so")
@@ -182,10 +189,10 @@ class ParquetImages:
         from pyarrow import parquet
 
         tables = [parquet.read_table(file, columns=[self.column]) for file in self.files]
-        return pa.chunked_array([part for table in tables for part in table[0].chunks])
+        return pa.chunked_array([chunk for table in tables for chunk in table[0].chunks])
 
-    def __getitem__(self, rows: np.ndarray) -> list[bytes]:
-        cells = [self._cells[int(row)].as_py() for row in rows]
+    def __getitem__(self, positions: np.ndarray) -> list[bytes]:
+        cells = [self._cells[int(position)].as_py() for position in positions]
         return [cell["bytes"] if isinstance(cell, dict) else cell for cell in cells]
 
 
@@ -203,13 +210,14 @@ def list_parquet(root: Path, file_column: str) -> Listing | None:
     import pyarrow as pa
     from pyarrow import parquet
 
+    # The table of each file, without its images
     files, column, tables = find_files(root, ".parquet"), "", []
     for name, file in files.items():
         try:
             schema: Any = parquet.read_schema(file)
             images = [cell.name for cell in schema if re.fullmatch(_IMAGE_TYPE, str(cell.type))]
             if not images:
-                return None
+                return None  # a table of file names, then
             column = images[0]
             # Images are read later, and boxes and the like not at all
             nested = [cell.name for cell in schema if pa.types.is_nested(cell.type)]
@@ -220,7 +228,7 @@ def list_parquet(root: Path, file_column: str) -> Listing | None:
                 f"data.path: {file} can't be read ({first_line(error)}); replace or delete it"
             ) from error
 
-        # The `datasets` package notes the names of classes; -1 stands for one that is not told
+        # The `datasets` package notes the names of classes; -1 stands for none
         notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         for label, feature in notes.get("info", {}).get("features", {}).items():
             if label in cells and "names" in feature:
@@ -228,6 +236,7 @@ def list_parquet(root: Path, file_column: str) -> Listing | None:
         tables.append(cells.assign(**{file_column: [f"{name}:{row}" for row in range(len(cells))]}))
     if not tables:
         return None
+    # One table of all, in which each image has a row
     numbers = np.repeat(range(len(tables)), [*map(len, tables)])
     cells = read_cells(pd.concat(tables))
     names, status = cells[file_column].tolist(), [*map(read_status, files.values())]
@@ -261,6 +270,7 @@ def warn_of_copies(rows: Frame, targets: list[str], where: str) -> None:
         targets: Their columns.
         where: What messages call the images.
     """
+    # The same digest twice with two targets: one of them is wrong, or the picture is ambiguous
     rows = rows[rows["split"] != ""]
     copies = rows[rows.duplicated("digest", keep=False)]
     different = copies.drop_duplicates(["digest", *targets])
@@ -274,7 +284,7 @@ def warn_of_copies(rows: Frame, targets: list[str], where: str) -> None:
             f"warning: {where}: {first} and {second} are the same picture (such pictures: "
             f"{different['digest'].nunique():,}); delete what is wrong"
         )
-    # Whatever their targets are
+    # In training and in evaluation, whatever the targets are
     is_train = copies["split"] == "train"
     seen = (~is_train & copies["digest"].isin(copies["digest"][is_train])).sum()
     if seen:

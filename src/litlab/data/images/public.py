@@ -45,12 +45,14 @@ class PublicImages:
             Unavailable: They are not there, or damaged, and there is no way to get them.
         """
         root.mkdir(parents=True, exist_ok=True)
+        # One process of a machine downloads, the others wait and then find the files
         with FileLock(root / ".lock"):
             try:
                 self.read(root)
                 return
             except (RuntimeError, ValueError, AssertionError):  # not there, or damaged
-                # Torchvision takes half of one for a whole one
+                # Unpacked files of MNIST and its like: torchvision takes half of one for a whole
+                # one, and would not unpack the archive again
                 for file in root.glob(f"{self.reader}/raw/*-ubyte"):
                     file.unlink()
             try:
@@ -66,7 +68,9 @@ class PublicImages:
             uint8 images, (image, height, width, channel), or (image, height, width) with one
             channel; int64 labels, (image,); and their split, str (image,).
         """
-        parts = [self._open(root, train=is_train) for is_train in (True, False)]
-        images = np.concatenate([part.data for part in parts])
-        labels = np.concatenate([part.targets for part in parts]).astype(np.int64)
-        return images, labels, np.repeat(["train", "test"], [len(part) for part in parts])
+        # CIFAR has arrays and lists, MNIST tensors: numpy takes all of them
+        datasets = [self._open(root, train=is_train) for is_train in (True, False)]
+        images = np.concatenate([dataset.data for dataset in datasets])
+        labels = np.concatenate([dataset.targets for dataset in datasets]).astype(np.int64)
+        sizes = [len(dataset) for dataset in datasets]
+        return images, labels, np.repeat(["train", "test"], sizes)

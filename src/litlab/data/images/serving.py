@@ -33,11 +33,13 @@ class ImageServing(Serving):
         image = TensorSpec("image", "uint8", (BATCH, *metadata.image_shape), meaning)
         super().__init__([image], [metadata.target.spec()])
         self.metadata = metadata
+        # (pixel / 255 - mean) / std as one product and one sum
         mean, std = torch.tensor([metadata.mean, metadata.std])[..., None, None]
         self.register_numbers(torch.float32, scale=1 / (255 * std), shift=-mean / std)
 
     def encode(self, *raw: Tensor) -> Tensor:
         """Return images of mean 0 and deviation 1 per channel, float32 of the same shape."""
+        # A copy, as float32 images would be changed in place for the caller
         return raw[0].to(torch.float32, copy=True).mul_(self.scale).add_(self.shift)
 
     def raw(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
@@ -53,11 +55,13 @@ class ImageServing(Serving):
 
         if not isinstance(sent, bytes):
             try:
-                # Of data:image/png;base64,...
+                # A web page sends data:image/png;base64,...
                 sent = base64.b64decode(sent.rpartition(",")[2], validate=True)
             except (AttributeError, ValueError):
                 raise UserError("image: it is not base64; encode the file's bytes") from None
-        Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2  # twice as many are refused
+        # A small file may unpack to gigabytes. Pillow warns from its limit on, and refuses twice
+        # as many pixels
+        Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2
         with warnings.catch_warnings(action="ignore"):
             image = decode(sent, self.metadata)
         if isinstance(image, str):

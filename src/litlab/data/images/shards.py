@@ -1,6 +1,6 @@
 """Shards: image files in a few large ones, and batches of them.
 
-A shard is a tar file as WebDataset lays it out: ``000123.jpg``, and what is told of that image
+A shard is a tar file as WebDataset lays it out: ``000123.jpg``, and what is known of that image
 beside it in ``000123.json`` or ``000123.cls``. Where each image is, and its checksum, is in an
 index: beside the shards where `write_shards` has written them, else in the cache, once all of them
 were read. Nothing in shards or index can run code, whoever has written them.
@@ -76,11 +76,15 @@ class ShardBatches(EpochSampler):
         # The share of this process in the epoch's sequence of shards, and the turn of each sample's
         # shard in it.
         begin, end = (self.size * rank // self.world_size for rank in (self.rank, self.rank + 1))
+        # Numbers of the samples in each shard, which follow one another
         shards = torch.arange(self.size).split(self.shards)
         samples = torch.cat([shards[shard] for shard in order])[begin:end]
         positions = positions.repeat_interleave(torch.tensor(self.shards)[order])[begin:end]
 
         if self.train:
+            # A sample is sorted by its block of shards, then at random. A block is a whole number,
+            # so a random fraction never moves a sample into another one; float64, as float32 has
+            # no digits left for it behind a large number
             block = (positions - positions[0]) // self.shuffle_shards
             keys = block + torch.rand(len(block), generator=generator, dtype=torch.float64)
             samples = samples[keys.argsort()]
@@ -92,21 +96,21 @@ class TarImages:
 
     Args:
         tars: The files.
-        places: For each image the number of its file, where it begins, its size and its checksum,
+        entries: For each image the number of its file, where it begins, its size and its checksum,
             int64 of shape (image, 4).
     """
 
-    def __init__(self, tars: Sequence[Path], places: np.ndarray) -> None:
-        self.tars, self.places = tars, places
+    def __init__(self, tars: Sequence[Path], entries: np.ndarray) -> None:
+        self.tars, self.entries = tars, entries
 
-    def __getitem__(self, rows: np.ndarray) -> list[bytes]:
+    def __getitem__(self, positions: np.ndarray) -> list[bytes]:
         """Return images by their numbers, int64 of shape (images,).
 
         Raises:
             LoaderError: A shard is missing or damaged.
         """
         images = []
-        for number, begin, size, checksum in self.places[rows].tolist():
+        for number, begin, size, checksum in self.entries[positions].tolist():
             tar = self.tars[number]
             with _explain_unreadable(tar):
                 content = _map(tar)[begin : begin + size].tobytes()
@@ -132,7 +136,7 @@ def list_shards(root: Path, cache_dir: Path, file_column: str, target: str) -> L
     import pandas as pd
     from pyarrow import parquet
 
-    # The index is read where it is, or made
+    # The index is read where it is, or made: that reads all shards once
     tars = find_files(root, ".tar")
     if not tars:
         raise UserError(f"data.path: there are no shards (*.tar) in {root}; name a folder of some")
@@ -145,28 +149,30 @@ def list_shards(root: Path, cache_dir: Path, file_column: str, target: str) -> L
     # Its pages have checksums, too
     with _explain_unreadable(root):
         index = parquet.read_table(beside, page_checksum_verification=True).to_pandas()
+    # Shards of another copy have other images at the same numbers
     if index["tar"].unique().tolist() != [*tars]:
         raise UserError(
             f"data.path: {beside} is of other shards than those in {root}; copy all again, or "
             "delete it"
         )
 
-    # What is told of the images, as a table
+    # What is known of the images, as a table
     cells = pd.DataFrame([json.loads(text) for text in index["cells"]], dtype=object)
     if target not in cells and "cls" in cells:  # classes they are, even if they are numbers
         cells[target] = cells.pop("cls").astype("category")
     cells[file_column] = index["tar"] + ": " + index["key"]
     names = cells[file_column].tolist()
     numbers = index["tar"].factorize()[0]
-    places = index.assign(tar=numbers)[["tar", "begin", "size", "checksum"]].to_numpy("int64")
-    images, predefined = TarImages([*tars.values()], places), read_splits(root, [*tars], numbers)
-    digests = places[:, 3] << 32 | places[:, 2]
+    entries = index.assign(tar=numbers)[["tar", "begin", "size", "checksum"]].to_numpy("int64")
+    images, predefined = TarImages([*tars.values()], entries), read_splits(root, [*tars], numbers)
+    # Checksum and size of the file together tell copies apart well enough, without decoding
+    digests = entries[:, 3] << 32 | entries[:, 2]
     return Listing(read_cells(cells), images, names, status, predefined, digests)
 
 
 def write_index(tars: Mapping[str, Path], folder: Path) -> None:
     """Read tar files; write the index of their images into a folder: of each its name and tar file,
-    where in it it is, its checksum, and as JSON what is told of it.
+    where in it it is, its checksum, and as JSON what is known of it.
 
     Args:
         tars: The files, by their names in the index.
@@ -177,9 +183,10 @@ def write_index(tars: Mapping[str, Path], folder: Path) -> None:
     """
     import pandas as pd
 
-    rows = []
+    entries = []
     for tar, file in progress_bar(tars.items(), desc="reading shards", unit="shard"):
-        images, told = {}, defaultdict[str, dict[str, Any]](dict)
+        # By the name of the sample, as its files may come in any order
+        images, cells = {}, defaultdict[str, dict[str, Any]](dict)
         with _explain_unreadable(file), tarfile.open(file, "r:") as archive:
             for member in archive:
                 # A sample is what has the same name up to the first dot
@@ -192,16 +199,16 @@ def write_index(tars: Mapping[str, Path], folder: Path) -> None:
                 if suffix == "json":
                     for column, cell in json.loads(content).items():
                         if not isinstance(cell, list | dict):
-                            told[sample][column] = cell
+                            cells[sample][column] = cell
                 elif suffix == "cls":
-                    told[sample]["cls"] = content.decode().strip()
-                elif "." not in suffix and is_image(member.name):
+                    cells[sample]["cls"] = content.decode().strip()
+                elif "." not in suffix and is_image(member.name):  # 000123.seg.png is a mask
                     stored = member.offset_data, member.size, zlib.crc32(content)
                     images[sample] = tar, member.name, *stored
         if not images:
             raise UserError(f"data.path: there are no images in {file}; delete it")
-        rows += [(*image, json.dumps(told[sample])) for sample, image in images.items()]
-    index = pd.DataFrame(rows, columns=["tar", "key", "begin", "size", "checksum", "cells"])
+        entries += [(*image, json.dumps(cells[sample])) for sample, image in images.items()]
+    index = pd.DataFrame(entries, columns=["tar", "key", "begin", "size", "checksum", "cells"])
     index.to_parquet(folder / INDEX, write_page_checksum=True)
 
 
@@ -218,28 +225,31 @@ def write_shards(data: Any, folder: Path, size: int) -> None:
         raise UserError("shards: they are for image files of your own; set data.path")
     # All that the table says goes with each image
     listing = data.listing
-    told = listing.cells.drop(columns=data.file_column, errors="ignore")
-    cells = told.to_json(orient="records", lines=True, date_format="iso", double_precision=15)
-    lines = cells.splitlines()
-    for split, part in data.parts.items():
-        order = torch.arange(len(part))
+    cells = listing.cells.drop(columns=data.file_column, errors="ignore")
+    records = cells.to_json(orient="records", lines=True, date_format="iso", double_precision=15)
+    lines = records.splitlines()
+    for split, images in data.by_split.items():
+        order = torch.arange(len(images))
         if split == "train":
-            order = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
+            order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
         (folder / split).mkdir()
         # A shard is full once it has so many bytes
         shards, archive = count(), None
         with ExitStack() as stack:
-            for number, row in enumerate(progress_bar(part.rows[order].tolist(), desc=split)):
+            positions = images.positions[order].tolist()
+            for number, position in enumerate(progress_bar(positions, desc=split)):
                 if archive is None or archive.offset >= size:
                     stack.close()
                     tar = folder / split / f"{next(shards):06}.tar"
                     archive = stack.enter_context(tarfile.open(tar, "w"))
-                (source,) = listing.images[np.array([row])]
+                # The file as it is: decoding and encoding it again would lose quality
+                (source,) = listing.images[np.array([position])]
                 if isinstance(source, Path):
                     suffix, content = source.suffix, source.read_bytes()
                 else:
                     suffix, content = f".{open_image(source).format}", source
-                for end, written in ((suffix.lower(), content), (".json", lines[row].encode())):
+                record = lines[position].encode()
+                for end, written in ((suffix.lower(), content), (".json", record)):
                     member = tarfile.TarInfo(f"{number:09}{end}")
                     member.size = len(written)
                     archive.addfile(member, BytesIO(written))
@@ -258,6 +268,8 @@ def _explain_unreadable(where: Path) -> Iterator[None]:
         ) from error
 
 
+# Mapped rather than read: a batch takes a few images of each of several shards. The number of open
+# files of a process is limited, often to 1,024
 @lru_cache(maxsize=64)
 def _map(file: Path) -> np.ndarray:
     return np.memmap(file, np.uint8, "r")

@@ -30,6 +30,7 @@ def measure_colours(images: Iterable[np.ndarray]) -> list[list[float]]:
     Args:
         images: uint8 of shape (channel, height, width) each.
     """
+    # Of each image mean and mean square, (2, channel): no more than that is kept of it
     moments = []
     for image in images:
         pixels = image.reshape(len(image), -1) / 255
@@ -46,20 +47,20 @@ class StoredImages(Dataset[dict[str, Tensor]]):
     Args:
         images: uint8 of shape (stored, channel, height, width), in memory, mapped from a file, or
             on a device.
-        rows: Which of them are the samples, int64 of shape (samples,).
+        positions: Which of them are the samples, int64 of shape (samples,).
         targets: Those of the samples, as `Target.encode` returns them; None in prediction.
     """
 
     images: Any
-    rows: Tensor
+    positions: Tensor
     targets: Any = None
 
     @property
     def device(self) -> torch.device:
-        return self.rows.device
+        return self.positions.device
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.positions)
 
     def __getitem__(self, index: Tensor) -> dict[str, Tensor]:
         """Take a batch, by the numbers of the samples, int64 of shape (batch,), on the CPU.
@@ -72,26 +73,27 @@ class StoredImages(Dataset[dict[str, Tensor]]):
                 but in prediction
             target: Those of the samples.
         """
-        # Whole batches: one call for the images, one for the targets
+        # Whole batches: one call for the images, one for the targets. The number goes on, with its
+        # multiple, as augmentation draws by it
         index = index.to(self.device, non_blocking=True)
         samples = index % len(self)
-        batch = {"image": self.take(self.rows.index_select(0, samples), index), "index": index}
+        batch = {"image": self.take(self.positions.index_select(0, samples), index), "index": index}
         if self.targets is not None:
             batch["target"] = self.targets.index_select(0, samples)
         return batch
 
-    def take(self, rows: Tensor, index: Tensor) -> Tensor:
-        """Return the images of a batch, by their rows in `images`."""
-        return self.images.index_select(0, rows)
+    def take(self, positions: Tensor, index: Tensor) -> Tensor:
+        """Return the images of a batch, by their positions in `images`."""
+        # Of a mapped file only the pages of these images are read
+        return self.images.index_select(0, positions)
 
     def copy(self, pad: int, device: torch.device) -> "StoredImages":
         """Copy the samples to a device, in order, with so many pixels added by reflection on each
         side.
         """
-        # In blocks, as padding is done in float32
-        images = torch.cat(
-            [reflect_pad(self.images[rows], pad) for rows in self.rows.split(_BLOCK)]
-        )
+        # In blocks, as padding is done in float32, which takes four times the memory
+        blocks = self.positions.split(_BLOCK)
+        images = torch.cat([reflect_pad(self.images[block], pad) for block in blocks])
         return StoredImages(
             images.to(device), torch.arange(len(self), device=device), self.targets.to(device)
         )
@@ -103,7 +105,7 @@ class LazyImages(StoredImages):
 
     Args:
         images: An `Images`.
-        rows: As of `StoredImages`.
+        positions: As of `StoredImages`.
         targets: As of `StoredImages`.
         form: The format that they get.
         transforms: What changes each image, uint8 of shape (channel, height, width), in its
@@ -116,17 +118,16 @@ class LazyImages(StoredImages):
     transforms: Sequence[nn.Module] = ()
     sampler: Any = None
 
-    def take(self, rows: Tensor, index: Tensor) -> Tensor:
+    def take(self, positions: Tensor, index: Tensor) -> Tensor:
         """Decode images.
 
         Raises:
             LoaderError: An image is damaged, or unlike the others, or a transform returns no uint8.
         """
         images = []
-        for number, source in zip(index.tolist(), self.images[rows.numpy()], strict=True):
-            image = decode(
-                source, self.form, partial(self._change, number) if self.transforms else None
-            )
+        for number, source in zip(index.tolist(), self.images[positions.numpy()], strict=True):
+            change = partial(self._change, number) if self.transforms else None
+            image = decode(source, self.form, change)
             if isinstance(image, str):
                 name = source if isinstance(source, Path) else f"image {number}"
                 raise LoaderError(
@@ -141,6 +142,8 @@ class LazyImages(StoredImages):
         """
         from torchvision.transforms.v2.functional import pil_to_tensor, to_pil_image
 
+        # Transforms draw from the global generators. These are seeded for each image, so that it
+        # gets the same in a resumed run and with any number of workers, and put back afterwards
         with isolate_rng(include_cuda=False):
             random.seed(f"{self.sampler.seed} {self.sampler.epoch} {number}")
             torch.default_generator.manual_seed(random.getrandbits(63))
@@ -160,8 +163,8 @@ def find_nearest_mean(train: StoredImages, test: StoredImages) -> np.ndarray:
     # Sums of each class, then distances, a block of images at a time
     labels = train.targets
     sums = torch.zeros(1 + int(labels.max()), train.images[0].numel())
-    for some, images in zip(labels.split(_BLOCK), _flatten(train), strict=True):
-        sums.index_add_(0, some, images)
+    for block, images in zip(labels.split(_BLOCK), _flatten(train), strict=True):
+        sums.index_add_(0, block, images)
     means = sums / labels.bincount()[:, None]  # NaN for a class without images
     nearest = [
         torch.cdist(images, means).nan_to_num(torch.inf).argmin(1) for images in _flatten(test)
@@ -169,6 +172,6 @@ def find_nearest_mean(train: StoredImages, test: StoredImages) -> np.ndarray:
     return torch.cat(nearest).numpy()
 
 
-def _flatten(part: StoredImages) -> Iterator[Tensor]:
-    for rows in part.rows.split(_BLOCK):
-        yield part.images[rows].flatten(1).float()
+def _flatten(samples: StoredImages) -> Iterator[Tensor]:
+    for block in samples.positions.split(_BLOCK):
+        yield samples.images[block].flatten(1).float()

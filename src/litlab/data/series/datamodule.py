@@ -29,7 +29,8 @@ from litlab.metrics import ForecastMetrics
 from litlab.types import PositiveInt
 from litlab.util.classes import sort_classes
 
-_SEASONS = {"B": 5, "D": 7, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}  # usual rows
+# Rows of a usual season, by the step: a week of days, a year of weeks, months or quarters
+_SEASONS = {"B": 5, "D": 7, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ class SeriesData(UserData):
         self.save_hyperparameters(logger=False, ignore=["path"])  # a frame can't be in a checkpoint
         self.settings: Any = self.hparams
         self.choose_source(dataset, path, fallback)
+        # What is forecast of a public or made-up series is known; of a file all columns of numbers
         if targets is None and self.dataset != "csv":
             columns = self.public.columns if self.public else SERIES_COLUMNS
             self.settings.targets = [name for name in columns if name not in covariates]
@@ -152,6 +154,8 @@ class SeriesData(UserData):
         """Return what is known before the series is measured; a public one need not be here yet,
         but for columns that are covariates.
         """
+        # A network's size follows from the columns alone, so a public series is not downloaded for
+        # it; but of covariates each category is a feature
         metadata = self._describe(self.settings.targets or [], [])
         if metadata.targets and not metadata.covariate_columns:
             return metadata
@@ -165,7 +169,7 @@ class SeriesData(UserData):
         return SeriesMetadata(
             **{name: settings[name] for name in names},
             columns=columns,
-            target=Numbers(list(targets), [], []),
+            target=Numbers(list(targets), [], []),  # mean and deviation come with `_measure`
             form=self.form,
             covariates=sorted(settings.covariates, key=lambda name: name not in CALENDAR),
             static=None,
@@ -202,17 +206,18 @@ class SeriesData(UserData):
     def series(self) -> Series:
         """The series, which are read when they are first asked for."""
         settings, source = self.settings, self.path
-        told = [name for name in settings.covariates if name not in CALENDAR]
+        covariates = [name for name in settings.covariates if name not in CALENDAR]
         if self.generated:
-            source = generate_series(settings.time_column, [*settings.targets, *told])
+            source = generate_series(settings.time_column, [*settings.targets, *covariates])
         elif self.dataset is None:
             source = self.path / self.public.name
         where = name_source(source, "data.path")
         raw = self.read_cells(source, "data.path")
 
-        # Without targets all other columns that hold numbers
+        # What each column is to be read as; without targets all others that hold numbers are some
         kinds: dict[Any, Any] = {} if settings.targets else dict.fromkeys(raw, "series")
-        kinds |= dict.fromkeys(told, "input") | dict.fromkeys(settings.targets or [], "number")
+        kinds |= dict.fromkeys(covariates, "input")
+        kinds |= dict.fromkeys(settings.targets or [], "number")
         kinds |= {settings.series_column: "category", settings.time_column: "time"}
         kinds.pop(None, None)  # there is one series
         columns = [
@@ -220,6 +225,7 @@ class SeriesData(UserData):
             for name, column in self.fit_columns(raw, kinds, where).items()
             if kinds[name] != "series" or column.kind == "number"
         ]
+        # The targets that were not named
         others = [column.name for column in columns if kinds[column.name] == "series"]
         if not (settings.targets or others):
             raise UserError(
@@ -241,9 +247,11 @@ class SeriesData(UserData):
         """Return the split of each row, str of shape (row,), empty where it is left out: all series
         are cut at the same time.
         """
+        # A public series is split as in published comparisons, unless a setting says otherwise
         times, split = self.series.times.to_numpy("datetime64[ns]"), self.split
         if not (self.dataset or self.generated or split.fold or split.cut):
             return np.repeat([*SPLITS, ""], np.diff([0, *self.public.ends, len(times)]))
+        # Of each time once, so that series of different lengths are cut at the same one
         different, inverse = np.unique(times, return_inverse=True)
         return split.divide(pd.DataFrame({split.time: different}))[inverse]
 
@@ -253,6 +261,7 @@ class SeriesData(UserData):
         Raises:
             UserError: A column never changes, or its numbers are too large or too small.
         """
+        # Mean and deviation of the targets, and of the covariates that are numbers
         where, metadata = name_source(self.path, "data.path"), self.series.metadata
         train = self.series.table[self._split == "train"]
         target = fit_numbers(train, metadata.targets, where)
@@ -260,43 +269,45 @@ class SeriesData(UserData):
         numbers = [name for name in metadata.covariate_columns if name not in texts]
         scales = fit_numbers(train, numbers, where)
 
-        # A week of days, a year of weeks or months; else a day
+        # The rows of a season; of hours and minutes those of a day. "W-SUN" is a week, like "W"
         day = pd.date_range("2024-01-01", "2024-01-02", freq=metadata.freq, inclusive="left")
         usual = _SEASONS.get(str(metadata.freq).partition("-")[0]) or len(day) or 1
         season = self.settings.season or usual
-        parts = train[metadata.targets].groupby(level=0)
-        if 2 * season > parts.size().max():
+        by_series = train[metadata.targets].groupby(level=0)
+        if 2 * season > by_series.size().max():
             season = 1
-        # What MASE divides by (Hyndman & Koehler 2006)
-        changes = abs(np.ascontiguousarray(parts.diff(season).dropna()))
+        # What MASE divides by (Hyndman & Koehler 2006): the mean change from season to season
+        changes = abs(np.ascontiguousarray(by_series.diff(season).dropna()))
         return replace(
             metadata,
             target=target,
             season=season,
             naive_error=(changes.mean(0) / target.std).tolist(),
             numbers={name: [scales.mean[k], scales.std[k]] for k, name in enumerate(numbers)},
+            # "" stands for a missing text, which is none of the categories
             categories={name: sort_classes({*texts[name].dropna()} - {""}) for name in texts},
         )
 
     @property
-    def rows(self) -> dict[str, Tensor]:
+    def encoded(self) -> dict[str, Tensor]:
         """All rows, and their covariates if there are some, as the model gets them; after
         `setup`.
         """
-        # It is emptied with each set-up, and where a checkpoint has other scales
-        if "rows" not in self._samples:
-            rows = self._encode(self.series.table)
+        # Once for all splits. `_samples` is emptied with each set-up, and where a checkpoint has
+        # other scales
+        if "encoded" not in self._samples:
+            tensors = self._encode(self.series.table)
             # Other devices than CUDA's may copy the whole strided view for each batch that is
             # gathered from it.
-            device = self.choose_device(sum(part.nbytes for part in rows.values()))
-            self._samples["rows"] = {name: part.to(device) for name, part in rows.items()}
-        return self._samples["rows"]
+            device = self.choose_device(sum(tensor.nbytes for tensor in tensors.values()))
+            self._samples["encoded"] = {name: tensor.to(device) for name, tensor in tensors.items()}
+        return self._samples["encoded"]
 
     def _encode(self, table: Frame) -> dict[str, Tensor]:
         return self.serving().encode(*self.metadata.arrange_inputs(table))
 
     def samples(self, split: str) -> Windows:
-        return Windows(self.rows, self._starts[split], self.context_length, self.horizon)
+        return Windows(self.encoded, self._starts[split], self.context_length, self.horizon)
 
     def serving(self) -> SeriesServing:
         return SeriesServing(self.metadata)
@@ -314,7 +325,7 @@ class SeriesData(UserData):
             forecast for all channels.
         """
         starts = find_starts(self.series, self._split, context_length, self.horizon)
-        return fit_ridge(self.rows["past"], starts, context_length, self.horizon)
+        return fit_ridge(self.encoded["past"], starts, context_length, self.horizon)
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Errors of simple forecasts over all test windows, also where `trainer.limit_test_batches`
@@ -341,8 +352,9 @@ class SeriesData(UserData):
         metric.naive_error = self.naive_error
         for index in torch.arange(len(windows)).split(self.batch_size):
             batch = windows[index]
+            # (horizon, rows) by (batch, rows, channel)
             forecast = weight @ batch["past"][:, -weight.shape[1] :].cpu()
-            # No interval
+            # The metric takes forecast, lower and upper end: NaN, as there is no interval
             metric.update(
                 pad(forecast.unsqueeze(-1), (0, 2), value=torch.nan), batch["future"].cpu()
             )
@@ -351,12 +363,13 @@ class SeriesData(UserData):
     # ---- prediction
 
     def open_input(self, source: str) -> Windows:
+        # Each series becomes one window: its last rows, and those to forecast
         raw, where = self.read_cells(source), name_source(source, "--input")
         options: Any = {"gaps": self.settings.gaps, "bad_rows": self.bad_rows, "form": self.form}
         self._predicted = read_last_rows(raw, self.metadata, where, **options).table
-        rows = self._encode(self._predicted)
-        begins = torch.arange(0, len(rows["past"]), self.context_length + self.horizon)
-        windows = Windows(rows, begins, self.context_length, self.horizon)
+        encoded = self._encode(self._predicted)
+        starts = torch.arange(0, len(encoded["past"]), self.context_length + self.horizon)
+        windows = Windows(encoded, starts, self.context_length, self.horizon)
         del windows.views["future"]  # it is not known
         return windows
 
@@ -372,11 +385,12 @@ class SeriesData(UserData):
         Raises:
             UserError: A forecast is not finite, or the file can't be written.
         """
+        # A row of the file for each series and time, with a column for each forecast and its ends
         metadata = self.metadata
         future = self._predicted.groupby(level=0, sort=False).tail(self.horizon).index
         series, times = future.get_level_values(0), future.get_level_values(1).astype(str)
         numbers = torch.stack(self.serving().decode(torch.cat(outputs).cpu()), dim=-1).flatten(0, 1)
-        check_finite(numbers[..., 0], times)
+        check_finite(numbers[..., 0], times)  # the ends of an interval may be NaN
 
         names = [name + end for name in metadata.targets for end in ("", "_lower", "_upper")]
         columns = {metadata.series_column: series, metadata.time_column: times}

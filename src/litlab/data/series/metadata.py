@@ -34,6 +34,7 @@ class SeriesMetadata(TargetMetadata):
         generated: Whether the series is made up.
     """
 
+    # The scales are not among them: those of the checkpoint count
     fixed: ClassVar[tuple[str, ...]] = (
         "targets",
         "context_length",
@@ -58,6 +59,7 @@ class SeriesMetadata(TargetMetadata):
 
     @property
     def needed(self) -> list[str]:
+        # What is missing elsewhere is a gap, and may be filled
         return [name for name in (self.time_column, self.series_column) if name is not None]
 
     @property
@@ -71,16 +73,20 @@ class SeriesMetadata(TargetMetadata):
     @property
     def features(self) -> list[str]:
         """What each covariate that the network gets is."""
-        angles = [f"{part} of {name}" for name in self.calendar for part in ("sine", "cosine")]
+        # In the order of `arrange_inputs`
+        names = [
+            f"{function} of {name}" for name in self.calendar for function in ("sine", "cosine")
+        ]
         for name in self.covariate_columns:
             texts = self.categories.get(name)
-            angles += [name] if texts is None else [f"{name} is {text}" for text in texts]
-        return angles
+            names += [name] if texts is None else [f"{name} is {text}" for text in texts]
+        return names
 
     @property
     def num_covariates(self) -> int:
         return len(self.features)
 
+    # As charts and a forecaster's metrics call them
     @property
     def mean(self) -> list[float]:
         return self.target_mean
@@ -107,14 +113,16 @@ class SeriesMetadata(TargetMetadata):
         targets = torch.tensor(table[self.targets].to_numpy())
         if not self.covariates:
             return [targets]
-        parts = [make_calendar(table.index.get_level_values(1), self.calendar)]
+        # The index has the name of the series and the time
+        features = [make_calendar(table.index.get_level_values(1), self.calendar)]
         for name in self.covariate_columns:
-            texts = self.categories.get(name)
+            cells, texts = table[[name]], self.categories.get(name)
             if texts is None:
-                parts.append(table[[name]].to_numpy())
-            else:  # a missing category is none of them
-                parts.append(table[[name]].fillna("").to_numpy(object) == np.array(texts, object))
-        return [targets, torch.from_numpy(np.concatenate(parts, axis=1, dtype="float64"))]
+                features.append(cells.to_numpy())
+            else:
+                # (time, 1) == (category,) is (time, category); a missing text is none of them
+                features.append(cells.fillna("").to_numpy(object) == np.array(texts, object))
+        return [targets, torch.from_numpy(np.concatenate(features, axis=1, dtype="float64"))]
 
 
 def make_calendar(times: Any, names: list[str]) -> np.ndarray:
@@ -138,5 +146,6 @@ def make_calendar(times: Any, names: list[str]) -> np.ndarray:
         "day": (times.day - 1) / times.days_in_month,
         "month": (times.month - 1) / 12,
     }
+    # (time, name), even without a name; then (time, name, 2)
     angles = 2 * np.pi * np.array([shares[name] for name in names]).reshape(-1, len(times)).T
     return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(times), -1)

@@ -78,28 +78,31 @@ def read_series(
     """
     rows = metadata.read(raw, where, form, bad_rows)
     times = rows[metadata.time_column]
-    names = (
+    names = (  # of the series of each row
         pd.Series("", rows.index)
         if metadata.series_column is None
         else rows[metadata.series_column]
     )
-    told, static = rows[metadata.covariate_columns], metadata.static
-    if static is None:
-        varies = told.groupby(names.to_numpy()).nunique(dropna=False).max() > 1
-        static = list(told.columns[~varies]) if names.nunique() > 1 else []
 
-    # A text that is missing is none, unlike a row that is missing
-    texts = told.select_dtypes("string").columns.difference(static)
+    # Covariates that never change within a series, as the size of a shop, need not be there for the
+    # future. The training file decides which these are
+    covariates, static = rows[metadata.covariate_columns], metadata.static
+    if static is None:
+        varies = covariates.groupby(names.to_numpy()).nunique(dropna=False).max() > 1
+        static = list(covariates.columns[~varies]) if names.nunique() > 1 else []
+
+    # A missing text is a value of its own, "": on the grid NA will stand for rows that are missing
+    texts = covariates.select_dtypes("string").columns.difference(static)
     rows[texts] = rows[texts].fillna("")
 
-    # Each series is on a grid of its own
+    # Each series is on a grid of its own, all with the same step: that of the longest one
     columns = [*metadata.targets, *metadata.covariate_columns]
-    parts = dict(list(rows[columns].groupby(names, sort=False)))
-    longest = max(parts.values(), key=len)
+    by_series = dict(list(rows[columns].groupby(names, sort=False)))
+    longest = max(by_series.values(), key=len)
     freq = metadata.freq or _find_step(times[longest.index], where)
     grids = {
-        name: _lay_on_grid(part, times[part.index], freq, bad_rows, where, ahead, name)
-        for name, part in parts.items()
+        name: _lay_on_grid(its_rows, times[its_rows.index], freq, bad_rows, where, ahead, name)
+        for name, its_rows in by_series.items()
     }
     table = pd.concat(grids)
     if static:
@@ -138,7 +141,8 @@ def read_series(
 
 
 def _reach_back(is_there: Cells) -> Cells:
-    """Return which rows of each series are not behind the last one of some."""
+    """Return which rows of each series come no later than the last one where `is_there` is true."""
+    # From the end of each series to its beginning: once true, always true
     return is_there[::-1].groupby(level=0).cummax()[::-1].astype(bool)
 
 
@@ -146,23 +150,27 @@ def _find_step(times: Cells, where: str) -> str:
     """Return the step that most stretches of ten times have; where all jitter, the middle
     difference, rounded.
     """
+    # The first 10,000 times are enough, and are quickly looked at
     index: Any = pd.DatetimeIndex(times).unique().sort_values()[:10_000]
     if len(index) < 2:
         raise UserError(f"{where}: one time makes no series; give more rows")
+    # A gap spoils its own stretch only; three times at least, as pandas finds no step in fewer
     stretches = [index[start : start + 10] for start in range(0, len(index) - 2, 10)]
     # Pandas 3 announces that it will return an offset
     with warnings.catch_warnings(action="ignore"):
         steps: Any = pd.Series(map(pd.infer_freq, stretches), dtype=object)
         if steps.any():
             return steps.mode()[0]
+
         # On the same day of each month, or its last one: the step from month to month
         months = index.tz_localize(None).to_period("M")
         is_on_day = index.day == np.minimum(index.day.max(), index.days_in_month)
         start = index[0]
         if months.is_unique and is_on_day.all():
-            start = months[0].to_timestamp()
+            start = months[0].to_timestamp()  # "MS" counts from the first day of a month
             step = f"{pd.Series(months.astype('int64')).diff().mode()[0]:.0f}MS"
         else:
+            # Where a clock jitters by up to a 50th of the step: 59.8 s are a minute
             step = index.diff().median()
             for unit in ("D", "h", "min", "s"):
                 if abs(step.round(unit) - step) < step / 50:
@@ -182,13 +190,17 @@ def _lay_on_grid(
     step = grid.diff().min()
     if step < pd.Timedelta("28D"):  # where times jitter, through the middle
         grid += (times - grid[grid.get_indexer(times, method="nearest")]).median()
-    tolerance = _TOLERANCE * step
-    places = pd.Series(grid.get_indexer(times, method="nearest", tolerance=tolerance), times.index)
+    # For each row its number on the grid, -1 where it is off
+    nearest = grid.get_indexer(times, method="nearest", tolerance=_TOLERANCE * step)
+    positions = pd.Series(nearest, times.index)
 
-    wrong = (places < 0) | places.duplicated()
-    # A month's tenth is days
-    is_far = (times - grid[places]).abs() > _TOLERANCE * pd.Timedelta("1D")
-    wrong |= is_far & (times.dt.normalize() != grid[places].normalize())
+    # Wrong is what is off the grid, or on a time that another row has. A tenth of a month is three
+    # days, but a row is not moved to another day, except by 2.4 hours, around midnight
+    wrong = (positions < 0) | positions.duplicated()
+    is_far = (times - grid[positions]).abs() > _TOLERANCE * pd.Timedelta("1D")
+    wrong |= is_far & (times.dt.normalize() != grid[positions].normalize())
+
+    # Many wrong rows are no bad rows: the step is wrong, or two series are taken for one
     if wrong.mean() > _MOST_WRONG:
         is_copy, of = times.duplicated(), f" of {name!r}" if name else ""
         if is_copy.sum() > wrong.sum() / 2:
@@ -201,14 +213,16 @@ def _lay_on_grid(
             f"{where}: {wrong.mean():.0%} of the times{of} are off the step of {freq}, the first "
             f"in row {wrong.idxmax()}; {_list_ways('correct them', ahead, name)}"
         )
+
+    # Few are, and may be left out. What then is missing between the first and last row is a gap
     problem = (
         f"is there twice or off the step of {freq}; where clocks were put back, add UTC offsets"
     )
     problems = {row: f"{time} {problem}" for row, time in times[wrong].items()}
     rows = drop_bad_rows(rows, problems, bad_rows, where)
-    places = places[rows.index]
-    rows = rows.set_axis(grid[places])
-    return rows.reindex(grid[places.min() : places.max() + 1 + ahead])
+    positions = positions[rows.index]
+    rows = rows.set_axis(grid[positions])
+    return rows.reindex(grid[positions.min() : positions.max() + 1 + ahead])
 
 
 def _list_ways(first: str, ahead: int, name: str) -> str:
@@ -223,6 +237,8 @@ def _make_grid(times: Cells, freq: str, count: int) -> Any:
         first, step = times.min(), to_offset(freq)
     except ValueError:
         raise UserError(f"data.freq: {freq} is no step; use 15min, h, D, B, MS, ...") from None
+    # Some steps of pandas begin at fixed points, as weeks on a Sunday: there the grid begins, and
+    # is moved to the first time
     start = step.rollback(first)
     grid = pd.date_range(start, periods=count + 1, freq=freq)
     unit = step.rule_code.partition("-")[0]
@@ -238,11 +254,12 @@ def _make_grid(times: Cells, freq: str, count: int) -> Any:
 
 def _fill_gaps(numbers: Frame, is_past: Cells, gaps: Gaps, where: str, ahead: int) -> Frame:
     """Interpolate what is missing in the past of each series, and say how much; or refuse to."""
+    # In the future nothing is filled: there the targets are what is to be forecast
     empty = numbers[is_past].isna()
     holes = empty.any(axis=1)
     if not holes.any():
         return numbers
-    share = empty.groupby(level=0).mean().max(axis=None)
+    share = empty.groupby(level=0).mean().max(axis=None)  # of the worst column of the worst series
     name, time = holes.idxmax()
     summary = (
         f"{where}: no row, or no value, at {holes.sum():,} of {len(holes):,} times ({share:.1%} of "
@@ -254,6 +271,7 @@ def _fill_gaps(numbers: Frame, is_past: Cells, gaps: Gaps, where: str, ahead: in
     if gaps == "error":
         raise UserError(f"{summary}; add them, or use --data.gaps interpolate")
     rank_zero_info(f"{summary}; they are interpolated (data.gaps), and count in no test")
+    # Between two values, not beyond the first or last one
     filled = numbers.groupby(level=0, sort=False).transform(
         lambda column: column.interpolate(limit_area="inside")
     )
@@ -277,6 +295,7 @@ def read_last_rows(raw: Frame, metadata: SeriesMetadata, where: str, **options: 
         UserError: It is wrong, too short, lacks covariates of the future, or is not like that of
             the training.
     """
+    # Covariates that are known ahead, as prices, have to be there for all rows to forecast
     past, horizon = metadata.context_length, metadata.horizon
     series = read_series(raw, metadata, where, ahead=horizon, **options)
     of_series = series.table.groupby(level=0, sort=False)
@@ -287,6 +306,6 @@ def read_last_rows(raw: Frame, metadata: SeriesMetadata, where: str, **options: 
             f"{where}: {column!r} of {time} is missing{f' in {name}' if name else ''}; give it for "
             f"the {horizon} rows that follow the last one, in rows without {metadata.targets[0]!r}"
         )
-    return replace(
-        series, table=of_series.tail(past + horizon).fillna(dict.fromkeys(metadata.targets, 0.0))
-    )
+    # A window of zeros in place of a future that nobody knows; NaN would spread in a network
+    table = of_series.tail(past + horizon).fillna(dict.fromkeys(metadata.targets, 0.0))
+    return replace(series, table=table)

@@ -29,6 +29,7 @@ class SeriesServing(Serving):
     spread: Tensor
 
     def __init__(self, metadata: SeriesMetadata) -> None:
+        # What goes in: the past, and covariates of past and future
         count, horizon, columns = metadata.context_length, metadata.horizon, len(metadata.targets)
         meaning = "the last rows, a column for each target"
         inputs = [TensorSpec("past", "float64", (BATCH, count, columns), meaning)]
@@ -36,6 +37,8 @@ class SeriesServing(Serving):
             meaning = f"of past and future rows: {', '.join(metadata.features)}"
             shape = (BATCH, count + horizon, metadata.num_covariates)
             inputs.append(TensorSpec("covariates", "float64", shape, meaning))
+
+        # What comes out
         outputs = {
             "forecast": "the rows that follow, in the units of the past",
             "lower": "lower end of the interval; NaN where the run has none",
@@ -47,7 +50,8 @@ class SeriesServing(Serving):
             [TensorSpec(name, "float64", shape, meaning) for name, meaning in outputs.items()],
         )
         self.metadata = metadata
-        # Angles and categories stay as they are
+
+        # Buffers of the graph; angles and categories have a scale that leaves them as they are
         scales = [metadata.numbers.get(name, [0.0, 1.0]) for name in metadata.features]
         centre, spread = np.array(scales).reshape(-1, 2).T
         self.register_numbers(mean=metadata.mean, scale=metadata.scale)
@@ -64,7 +68,10 @@ class SeriesServing(Serving):
         """Return forecast and ends of its interval in the units of the file, each (batch, horizon,
         column).
         """
-        return tuple(part.double() * self.scale + self.mean for part in predicted.unbind(dim=-1))
+        # float64, as differences of large numbers have no digits in float32
+        return tuple(
+            values.double() * self.scale + self.mean for values in predicted.unbind(dim=-1)
+        )
 
     def raw(self, batch: dict[str, Tensor]) -> tuple[Tensor, ...]:
         """Return the window, and the covariates where there are some, in the units of the file."""
@@ -75,7 +82,8 @@ class SeriesServing(Serving):
 
     def predicted(self, outputs: Any) -> Tensor:
         """Return forecast and ends of its interval, scaled, float32 (batch, horizon, column, 3)."""
-        return torch.stack([(part - self.mean) / self.scale for part in outputs], dim=-1).float()
+        scaled = [(values - self.mean) / self.scale for values in outputs]
+        return torch.stack(scaled, dim=-1).float()
 
     def target(self, batch: dict[str, Tensor]) -> Tensor:
         """Return the scaled future."""
@@ -93,33 +101,35 @@ class SeriesServing(Serving):
         optional = None if name in metadata.covariates else name
         cells = read_rows(sent, metadata, "series", MOST_ROWS, optional)
         is_named = name in cells
-        if name and not is_named:
+        if name and not is_named:  # reading needs one
             cells[name] = "the series"
         series = read_last_rows(cells, metadata, "series")
         names = series.table.index.unique(0)
         if len(names) > 1:
             raise UserError(f"series: there are {len(names)} of them; send one at a time")
 
-        rows, *told = (part.numpy() for part in metadata.arrange_inputs(series.table))
+        # A batch of one; the answer repeats the past, so that a page can draw both
+        values, *covariates = (array.numpy() for array in metadata.arrange_inputs(series.table))
         times = series.times.astype(str).tolist()
-        past = {"times": times[:count], "values": self._name_columns(rows[:count])}
+        past = {"times": times[:count], "values": self._name_columns(values[:count])}
         context = {name: names[0]} if is_named else {}
         context |= {"times": times[count:], "past": past}
-        return Sample([part[None] for part in (rows[:count], *told)], context)
+        return Sample([array[None] for array in (values[:count], *covariates)], context)
 
     def sample_request(self) -> list[dict[str, Any]]:
         """Return a wave around the mean of each column, and where columns are told what is usual
         in them.
         """
         metadata = self.metadata
-        told = {name: mean for name, (mean, _) in metadata.numbers.items()}
-        told |= {name: texts[0] for name, texts in metadata.categories.items()}
+        usual = {name: mean for name, (mean, _) in metadata.numbers.items()}
+        usual |= {name: texts[0] for name, texts in metadata.categories.items()}
         zone = next(column.zone for column in metadata.columns if column.kind == "time")
         waves = np.sin(np.arange(metadata.context_length))[:, None] * metadata.scale + metadata.mean
+        # Rows of the past, then those of the future, whose targets are not known
         rows = [*waves.tolist(), *[[None] * metadata.num_targets] * metadata.horizon]
         times = make_times(zone, metadata.form, len(rows), metadata.freq)
         return [
-            {metadata.time_column: time, **told, **dict(zip(metadata.targets, row, strict=True))}
+            {metadata.time_column: time, **usual, **dict(zip(metadata.targets, row, strict=True))}
             for time, row in zip(times, rows, strict=True)
         ]
 

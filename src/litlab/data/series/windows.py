@@ -23,7 +23,7 @@ class Windows(Dataset[dict[str, Tensor]]):
     window, and no Python runs per window.
 
     Args:
-        rows: As of `SeriesServing.encode`, in memory or on a device: ``past``, float32 (time,
+        encoded: As of `SeriesServing.encode`, in memory or on a device: ``past``, float32 (time,
             channel), all rows; where there are some ``covariates``, float32 (time, feature).
         starts: Rows where the past of each window begins, int64 of shape (window,).
         context_length: Rows of the past.
@@ -31,18 +31,20 @@ class Windows(Dataset[dict[str, Tensor]]):
     """
 
     def __init__(
-        self, rows: dict[str, Tensor], starts: Tensor, context_length: int, horizon: int
+        self, encoded: dict[str, Tensor], starts: Tensor, context_length: int, horizon: int
     ) -> None:
-        values = rows["past"]
+        # Of each tensor in a batch the rows that it is cut from, and its length. The future of the
+        # window that begins at a row begins `context_length` rows later
+        values = encoded["past"]
         self.device = values.device
         self.starts = starts.to(self.device)
-        parts = {"past": (values, context_length), "future": (values[context_length:], horizon)}
-        if "covariates" in rows:
-            parts["covariates"] = rows["covariates"], context_length + horizon
+        cuts = {"past": (values, context_length), "future": (values[context_length:], horizon)}
+        if "covariates" in encoded:
+            cuts["covariates"] = encoded["covariates"], context_length + horizon
         # (window, length, column): the window that begins at each row, in the memory of the rows
         self.views = {
-            name: part.unfold(0, length, 1).transpose(1, 2)
-            for name, (part, length) in parts.items()
+            name: source.unfold(0, length, 1).transpose(1, 2)
+            for name, (source, length) in cuts.items()
         }
 
     def __len__(self) -> int:
@@ -84,19 +86,23 @@ def find_starts(
     Raises:
         UserError: A split has rows, but too few for one window.
     """
+    # For each row that a window could begin at: the row where its future begins, and its last one
     number = series.table.index.codes[0]  # of its series, for each row
     first = np.arange(len(split) - context_length - horizon + 1)
     future = first + context_length
     last = future + horizon - 1
-    is_whole = number[first] == number[last]
+    is_whole = number[first] == number[last]  # within one series
+    # How many interpolated rows come before each row: none is in the future where both ends agree
     made_up = np.append(0, series.table.index.isin(series.made_up).cumsum())
     is_true = made_up[future] == made_up[last + 1]
+
+    # A split's windows are those whose future is all in it; training may learn from made-up values
     starts = {}
     for name in SPLITS:
         is_in = is_whole & (split[future] == name) & (split[last] == name)
-        rows = first[is_in & (is_true | (name == "train"))]
-        if len(rows):
-            starts[name] = torch.from_numpy(rows)
+        begins = first[is_in & (is_true | (name == "train"))]
+        if len(begins):
+            starts[name] = torch.from_numpy(begins)
         elif name == "train" or name in split:
             free = " whose future is not interpolated" if is_in.any() else ""
             raise UserError(
@@ -112,7 +118,7 @@ _PENALTIES = [10 ** (k / 2) for k in range(-12, 5)]
 
 
 def fit_ridge(
-    rows: Tensor, starts: Mapping[str, Tensor], context_length: int, horizon: int
+    values: Tensor, starts: Mapping[str, Tensor], context_length: int, horizon: int
 ) -> Tensor:
     """Fit the linear map from window to forecast that ridge regression gives (Hoerl & Kennard
     1970).
@@ -126,7 +132,7 @@ def fit_ridge(
     normal equations and the errors of all penalties follow from running sums, in float64.
 
     Args:
-        rows: All rows, scaled, (time, channel).
+        values: All rows, scaled, (time, channel).
         starts: As of `find_starts`: where the windows of ``train`` begin, and of ``val`` where
             there are any.
         context_length: Rows that a forecast is made from.
@@ -135,20 +141,23 @@ def fit_ridge(
     Returns:
         float32 (horizon, context_length), on the CPU; its rows sum to 1.
     """
-    gram, cross = _sum_products(rows, starts["train"], context_length, horizon)
+    # Past by past and past by future, of the training windows
+    gram, cross = _sum_products(values, starts["train"], context_length, horizon)
     unit = gram.trace() / context_length  # the mean eigenvalue
     # A past of one row has no eigenvalue but 0
     ridge = torch.eye(context_length) * unit.clamp_min(1e-6)
 
     penalties = _PENALTIES if "val" in starts else [0.01]
     weights = [torch.linalg.solve(gram + penalty * ridge, cross) for penalty in penalties]
-    gram, cross = _sum_products(rows, starts.get("val", starts["train"]), context_length, horizon)
+    # The squared error on validation, less the constant |y|^2: w'Gw - 2w'c
+    gram, cross = _sum_products(values, starts.get("val", starts["train"]), context_length, horizon)
     best = min(weights, key=lambda weight: float((weight * (gram @ weight - 2 * cross)).sum())).T
+    # From windows relative to their mean to windows as they are
     return (best - best.mean(1, keepdim=True) + 1 / context_length).float()
 
 
 def _sum_products(
-    rows: Tensor, starts: Tensor, context_length: int, horizon: int
+    values: Tensor, starts: Tensor, context_length: int, horizon: int
 ) -> tuple[Tensor, Tensor]:
     """Sum the products of the rows of a window, relative to the mean of its past, over all windows
     and channels.
@@ -157,17 +166,20 @@ def _sum_products(
         Past by past, (context_length, context_length), and past by future, (context_length,
         horizon).
     """
+    # Products of each two rows of a window, (length, length), by their distance. Windows that begin
+    # one row apart are treated together
     length = context_length + horizon
     products = torch.zeros(length, length, dtype=torch.float64)
     jumps = torch.nonzero(starts.diff() > 1).flatten() + 1  # from series to series
     for windows in starts.tensor_split(jumps):
-        part = rows[windows[0] : windows[-1] + length].double().cpu()
+        block = values[windows[0] : windows[-1] + length].double().cpu()
         for lag in range(length):
             # Entry (i, i + lag) is the sum over all windows s of row s + i times row s + i + lag.
-            running = pad((part[: len(part) - lag] * part[lag:]).sum(1).cumsum(0), (1, 0))
+            running = pad((block[: len(block) - lag] * block[lag:]).sum(1).cumsum(0), (1, 0))
             products.diagonal(lag).add_(running[len(windows) :] - running[: length - lag])
-    products += products.triu(1).T
+    products += products.triu(1).T  # the lower half is the same
 
+    # x - mean(past) is a linear map of the window, so it acts on the sums from both sides
     relative = torch.eye(length, dtype=products.dtype)
     relative[:, :context_length] -= 1 / context_length
     past = (relative @ products @ relative.T)[:context_length]

@@ -33,11 +33,13 @@ def score_baselines(
         For the mean or most frequent class, and for boosting, their test metrics, as `scores` names
         them.
     """
+    # Boosting takes missing numbers and categories as they are; regression of a label's 0 and 1
+    # gives its probability
     is_category = [False] * len(metadata.numbers) + [True] * len(metadata.categories)
     options: Any = {"categorical_features": is_category, "random_state": 0}
     if metadata.task == "classification":
         boosting: Any = HistGradientBoostingClassifier(**options)
-    else:  # a label's probability is the mean of its zeros and ones
+    else:
         boosting = MultiOutputRegressor(HistGradientBoostingRegressor(**options))
 
     inputs, test_inputs = _arrange_inputs(train, metadata), _arrange_inputs(test, metadata)
@@ -48,6 +50,7 @@ def score_baselines(
 
 
 def _arrange_inputs(rows: Frame, metadata: TabularMetadata) -> np.ndarray:
+    # The most frequent categories come first; all others join 0, those that training lacks
     numbers, categories = metadata.arrange_inputs(rows)
     return np.hstack([numbers, np.where(categories < _MOST_CATEGORIES, categories, 0)])
 
@@ -78,8 +81,9 @@ def warn_of_leaks(train: Frame, test: Frame, targets: list[str], where: object) 
     outcomes = pd.get_dummies(rows[targets])  # the R2 of each class tells of rare ones, too
     tree = DecisionTreeRegressor(min_samples_leaf=3)
     for name in inputs:
-        places = rows[name].factorize(sort=True)[0].reshape(-1, 1)
-        if tree.fit(places, outcomes).score(places, outcomes) > 0.999:
+        # A tree looks at the order of values alone, and that of categories is as good as any
+        codes = rows[name].factorize(sort=True)[0].reshape(-1, 1)
+        if tree.fit(codes, outcomes).score(codes, outcomes) > 0.999:
             rank_zero_info(
                 f"warning: {where}: column {name} alone tells the target (nearly) without error; "
                 "leave it out (data.ignore) if it is not known when predicting"

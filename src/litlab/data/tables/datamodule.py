@@ -30,8 +30,9 @@ class EncodedRows(TensorDataset):
         return self.tensors[0].device
 
     def __getitem__(self, index: Tensor) -> Any:
-        rows = (index % len(self)).to(self.device, non_blocking=True)
-        numbers, categories, *target = (tensor.index_select(0, rows) for tensor in self.tensors)
+        positions = (index % len(self)).to(self.device, non_blocking=True)
+        batch = (tensor.index_select(0, positions) for tensor in self.tensors)
+        numbers, categories, *target = batch
         inputs = {"numbers": numbers, "categories": categories}
         return (inputs, *target) if target else inputs
 
@@ -94,7 +95,7 @@ class TabularData(UserData):
     @property
     def table(self) -> dict[str, Frame]:
         """The rows of each split, nothing scaled yet: inputs, and the columns of the target."""
-        return {split: self._table.rows(split) for split in SPLITS}
+        return {split: self._table.select(split) for split in SPLITS}
 
     @cached_property
     def _table(self) -> Table:
@@ -107,6 +108,8 @@ class TabularData(UserData):
         source = make_customers(self.targets) if self.generated else self.path
         raw = self.read_cells(source, "data.path")
         check_columns(raw, where, dict.fromkeys(settings["ignore"], "correct data.ignore"))
+        # Every column is an input, in the order of the file; `fit_table` takes out the target and
+        # what splits
         kinds: dict[str, Any] = dict.fromkeys(
             raw.columns.difference(settings["ignore"], sort=False), "input"
         )
@@ -131,6 +134,7 @@ class TabularData(UserData):
         from pandas.util import hash_pandas_object
 
         hash_rows: Any = hash_pandas_object
+        # A sum, so that the order of rows does not matter; no column can be called ""
         splits = [rows.assign(**{"": name}) for name, rows in self.table.items()]
         hashes = sum(int(hash_rows(rows, index=False).sum()) for rows in splits)
         return f"{hashes % 2**64:016x}"
@@ -138,6 +142,7 @@ class TabularData(UserData):
     # ---- from a table to memory
 
     def open(self, stage: str | None) -> TabularMetadata:
+        # A split without rows is none
         self.sizes = {split: len(rows) for split, rows in self.table.items() if len(rows)}
         return self._measured
 
@@ -148,21 +153,22 @@ class TabularData(UserData):
 
         table, where = self._table, name_source(self.path, "data.path")
         metadata = TabularMetadata(**self.describe_columns(table), **measure(table, where))
-        warn_of_leaks(table.rows("train"), table.rows("test"), self.targets, where)
+        warn_of_leaks(table.select("train"), table.select("test"), self.targets, where)
         return metadata
 
     def samples(self, split: str) -> EncodedRows:
-        rows = self._table.rows(split)
+        rows = self._table.select(split)
         return self._encode(rows, torch.from_numpy(self.facts.target.encode(rows)))
 
     def _encode(self, rows: Frame, *target: Tensor) -> EncodedRows:
+        # As an exported model does it, so that both have the same inputs
         numbers, categories = map(torch.tensor, self.facts.arrange_inputs(rows))
         tensors = [*self.serving().encode(numbers, categories).values(), *target]
         device = self.choose_device(sum(tensor.nbytes for tensor in tensors))
         return EncodedRows(*(tensor.to(device) for tensor in tensors))
 
     def labels(self, split: str) -> Tensor | None:
-        target = self.facts.target.encode(self._table.rows(split))
+        target = self.facts.target.encode(self._table.select(split))
         return torch.from_numpy(target) if self.class_names else None
 
     def serving(self) -> TabularServing:
@@ -174,7 +180,7 @@ class TabularData(UserData):
         """
         from litlab.data.tables.baselines import score_baselines
 
-        return score_baselines(self._table.rows("train"), self._table.rows("test"), self.facts)
+        return score_baselines(self._table.select("train"), self._table.select("test"), self.facts)
 
     # ---- prediction
 

@@ -21,8 +21,8 @@ from litlab.errors import UserError
 from litlab.util.text import add_to_list
 
 MOST_ROWS = 1_000  # that are sent
-_LIKE_NAMES = 0.9  # share of different texts from which on they are names of the rows
-_BINS = 32  # of a column of numbers
+_LIKE_NAMES = 0.9  # from this share of different texts on, a column names its rows
+_BINS = 32  # of a column of numbers, for networks that embed numbers by bins
 _PARTS = ("year", "month", "weekday", "days")  # of a date
 
 
@@ -51,6 +51,7 @@ class TabularMetadata(TargetMetadata):
 
     def read(self, raw: Frame, where: str, *options: Any) -> Frame:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Read rows as `TargetMetadata.read`, their dates split."""
+        # The columns are those of the file, where a date is one
         rows = super().read(raw, where, *options)
         return split_dates(rows, {column.name: column for column in self.columns})
 
@@ -79,12 +80,14 @@ class TabularMetadata(TargetMetadata):
         """
         import pandas as pd
 
-        places = {
+        # `get_indexer` returns -1 for what is not in the list
+        codes = {
             name: 1 + pd.Index(texts, dtype="string").get_indexer(rows[name])
             for name, texts in self.categories.items()
         }
+        # By a frame, which has the right shape, too, where there are no categories
         numbers = np.ascontiguousarray(rows[self.numbers])
-        return numbers, pd.DataFrame(places, rows.index).to_numpy("int64")
+        return numbers, pd.DataFrame(codes, rows.index).to_numpy("int64")
 
 
 def split_dates(rows: Frame, columns: Mapping[str, Column]) -> Frame:
@@ -94,10 +97,12 @@ def split_dates(rows: Frame, columns: Mapping[str, Column]) -> Frame:
     for name, column in columns.items():
         if column.kind == "time":
             times = rows[name].dt
-            days = rows[name].dt.tz_localize(None).astype("datetime64[s]").astype("int64") / 86_400
-            parts = (times.year, times.month, times.day_of_week, days.where(rows[name].notna()))
-            for part, values in zip(_PARTS, parts, strict=True):
-                rows[f"{name} {part}"] = values.astype("float64")
+            # A missing time would be the smallest int64
+            seconds = times.tz_localize(None).astype("datetime64[s]").astype("int64")
+            days = (seconds / 86_400).where(rows[name].notna())
+            numbers = (times.year, times.month, times.day_of_week, days)
+            for suffix, values in zip(_PARTS, numbers, strict=True):
+                rows[f"{name} {suffix}"] = values.astype("float64")
             rows = rows.drop(columns=name)
     return rows
 
@@ -112,9 +117,11 @@ def measure(table: Table, where: object) -> dict[str, Any]:
     Raises:
         UserError: A column tells nothing, or can't be scaled.
     """
+    # Columns that tell nothing are refused, rather than left out without a word
     train = table.inputs[table.split == "train"]
     useless = {name: reason for name in train if (reason := _find_useless(train[name]))}
-    # Dates of one year still differ in the month, but constant ones in nothing
+    # Of a date single parts may be constant, as the year, and are left out. If even the days since
+    # 1970 are, so is the date
     dates = {name: name.removesuffix(f" {_PARTS[-1]}") for name in useless}
     wrong = {date: useless[name] for name, date in dates.items() if date in table.columns}
     if wrong:
@@ -124,6 +131,8 @@ def measure(table: Table, where: object) -> dict[str, Any]:
             f"add {add_to_list('--data.ignore', sorted(wrong))}"
         )
     train = train.drop(columns=list(useless))
+
+    # Numbers, of which some may only count the rows
     numbers = train.select_dtypes("number")
     counting = [name for name in numbers if _counts_rows(numbers[name].dropna())]
     if counting:
@@ -131,11 +140,15 @@ def measure(table: Table, where: object) -> dict[str, Any]:
             f"warning: {where}: what counts the rows says nothing of new ones: "
             f"{', '.join(counting)}; leave it out with {add_to_list('--data.ignore', counting)}"
         )
-    counts = {name: column.value_counts() for name, column in train.select_dtypes("string").items()}
+
+    # Quantiles that come twice, as of a column that is mostly 0, are one edge
     mean, std = numbers.mean(), numbers.std(ddof=0)
     indicated = np.flatnonzero(numbers.isna().any()).tolist()
     scaled = ((numbers - mean) / std).quantile(np.linspace(0, 1, _BINS + 1)).round(5)
     edges = [np.unique(scaled[name]).tolist() for name in numbers]
+
+    # Nothing can be learned of a category that comes once: it counts as one that is missing
+    counts = {name: column.value_counts() for name, column in train.select_dtypes("string").items()}
     return {
         "numbers": list(numbers),
         "mean": mean.tolist(),
@@ -148,6 +161,7 @@ def measure(table: Table, where: object) -> dict[str, Any]:
 
 def _counts_rows(numbers: Cells) -> bool:
     """Return whether numbers are those of the rows in a file, from 0 or 1 on."""
+    # The training rows are some of the file's, in order: numbers may be skipped, but not so many
     is_ascending = len(numbers) > 20 and (numbers.diff().iloc[1:] > 0).all()
     return bool(
         is_ascending and numbers.iloc[0] < 20 and (numbers % 1 == 0).all()
@@ -157,13 +171,14 @@ def _counts_rows(numbers: Cells) -> bool:
 
 def _find_useless(cells: Cells) -> str:
     """Return why a column tells nothing; empty if it may."""
-    there = cells.dropna()
-    if there.nunique() + cells.isna().any() < 2:
+    # Whether a cell is missing may tell something, too
+    present = cells.dropna()
+    if present.nunique() + cells.isna().any() < 2:
         return "is constant"
     if cells.dtype != "float64":
-        is_name = there.nunique() > max(_LIKE_NAMES * len(there), 20) or there.is_unique
+        is_name = present.nunique() > max(_LIKE_NAMES * len(present), 20) or present.is_unique
         return "has another text in (nearly) each row" if is_name else ""
-    deviation = there.std(ddof=0)
+    deviation = present.std(ddof=0)
     is_fit = 1 / LARGEST < deviation < LARGEST
     return "" if is_fit else "has a standard deviation below 1e-16 or above 1e16"
 
@@ -195,6 +210,7 @@ class TabularServing(Serving):
 
     def encode(self, numbers: Tensor, categories: Tensor) -> dict[str, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return numbers, float32 (batch, column), and categories, int64 (batch, column)."""
+        # A missing number is the mean, which is 0 once scaled
         missing = numbers.isnan()
         scaled = torch.where(missing, 0.0, (numbers - self.mean) / self.std)
         flags = missing.index_select(1, self.indicated)
@@ -204,6 +220,7 @@ class TabularServing(Serving):
         }
 
     def raw(self, batch: Any) -> tuple[Tensor, ...]:
+        # The flags of missing numbers come behind the numbers
         inputs = batch if isinstance(batch, dict) else batch[0]
         scaled, flags = inputs["numbers"].double().tensor_split([len(self.mean)], dim=1)
         numbers = scaled * self.std + self.mean
@@ -223,11 +240,12 @@ class TabularServing(Serving):
         metadata = self.metadata
         values = dict(zip(metadata.numbers, metadata.mean, strict=True))
         values |= {name: texts[0] for name, texts in metadata.categories.items()}
+        # A date, of which `numbers` has parts alone
         for column in metadata.columns:
             if column.kind == "time":
                 (values[column.name],) = make_times(column.zone, metadata.form)
         return [{column.name: values[column.name] for column in metadata.columns}]
 
     def answer(self, outputs: Mapping[str, np.ndarray], context: dict[str, Any]) -> dict[str, Any]:
-        rows = next(iter(outputs.values()))
-        return {"rows": [self.metadata.target.answer(row) for row in rows]}
+        predicted = next(iter(outputs.values()))
+        return {"rows": [self.metadata.target.answer(row) for row in predicted]}

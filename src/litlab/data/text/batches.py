@@ -15,7 +15,7 @@ from litlab.data.text.serving import TextMetadata
 class TokenizedTexts(Dataset[Any]):
     """Texts of one split; indexed by a tensor, it returns a padded batch.
 
-    It tells how many texts are not read as a whole.
+    It says how many texts are too long to be read as a whole.
 
     Args:
         tokens: ``lengths`` and ``ids``, as `encode` returns them, and perhaps ``labels``, int64 of
@@ -31,9 +31,9 @@ class TokenizedTexts(Dataset[Any]):
         self.tokens, lengths = tokens, tokens["lengths"]
         self.both_ends, self.padding = metadata.both_ends, metadata.padding
         self.most = metadata.max_tokens if split == "train" else metadata.longest
-        self.whole = lengths
-        self.begins = lengths.cumsum(0) - lengths
-        self.lengths = lengths.clamp(max=self.most).numpy()
+        self.whole = lengths  # of the texts, of which `lengths` are read
+        self.begins = lengths.cumsum(0) - lengths  # where each begins in the flat ids
+        self.lengths = lengths.clamp(max=self.most).numpy()  # by which batches are made
         longer = int((lengths > metadata.max_tokens).sum())
         if longer:
             rank_zero_info(
@@ -52,6 +52,7 @@ class TokenizedTexts(Dataset[Any]):
             A dict with ``ids``, int64 of shape (batch, time), padding where a text has ended; with
             labels, that dict and int64 (batch,).
         """
+        # All of shape (batch, 1) but `steps`, (time,), which together make (batch, time)
         numbers = index % len(self)
         whole = self.whole[numbers]
         lengths = whole.clamp(max=self.most)[:, None]
@@ -64,8 +65,12 @@ class TokenizedTexts(Dataset[Any]):
             (draws,) = uniform(index, self.sampler.seed, self.sampler.epoch, "piece")
             skipped = (draws[:, None] * (surplus + 1)).long()
         elif self.both_ends:
+            # The second half is read from where as many tokens are left
             skipped = surplus * (steps >= self.most // 2)
-        places = self.begins[numbers, None] + skipped + steps
-        ids = self.tokens["ids"][places.clamp(max=len(self.tokens["ids"]) - 1)].long()
+
+        # Behind the end of a text these are ids of the next one, which padding replaces; behind the
+        # last text there are none
+        positions = self.begins[numbers, None] + skipped + steps
+        ids = self.tokens["ids"][positions.clamp(max=len(self.tokens["ids"]) - 1)].long()
         inputs = {"ids": ids.masked_fill(steps >= lengths, self.padding)}
         return (inputs, self.tokens["labels"][numbers]) if "labels" in self.tokens else inputs

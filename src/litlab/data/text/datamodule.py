@@ -33,9 +33,10 @@ from litlab.errors import UserError
 from litlab.types import HalfOpenUnitInterval, PositiveInt
 from litlab.util.text import plural
 
-TEXT = "text, joined"  # the column of whole texts
-_VERSION = 8  # raise it when what is kept of the same texts would come out different
-_PREPARATION = ("columns", "text_columns", "tokenizer", "vocab_size")
+# The column of whole texts; a file is unlikely to have one of that name
+TEXT = "text, joined"
+_VERSION = 8  # raise it when the cache of the same texts would come out different
+_PREPARATION = ("columns", "text_columns", "tokenizer", "vocab_size")  # settings that change it
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
 
@@ -112,12 +113,13 @@ class TextData(UserData):
                 "data.text_columns: they have data.target, which tells the answer; leave it out"
             )
         self.column_names = columns
+        # By the split that each of them says
         self.files = {"train": self.path}
         if test_path is not None:
             self.files["test"] = self.find_local(test_path, "data.test_path")
-        # For each split what `TokenizedTexts` takes, and the ``texts``
-        self._parts: dict[str, Any] = {}
-        # For each split the numbers of the texts in each batch
+        # For each split what `TokenizedTexts` takes, and the texts as `_pack` returns them
+        self._stored: dict[str, Any] = {}
+        # For each split, and for "predict", the numbers of the texts in each batch
         self._evaluated: dict[str, list[Tensor]] = {}
 
     # ---- what is known of the texts
@@ -126,14 +128,15 @@ class TextData(UserData):
         """Return what the texts say, which are opened for that; of a public set what is published
         and set.
         """
+        # A public set is not downloaded for this: what a network has to know is published or set
         if self.public is None or self.dataset is not None:
             return super().survey()
-        told = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
+        settings = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
         values = {
             "tokenizer": "",
             "padding": PADDING,
             "generated": False,
-            **told,
+            **settings,
             **self._pretrained_tokenizer,
         }
         return TextMetadata(target=Classes(["label"], list(self.public.class_names)), **values)
@@ -167,6 +170,7 @@ class TextData(UserData):
     @property
     def fingerprint(self) -> str:
         """Changes whenever the data or their preparation do."""
+        # The files themselves, what is read of them, and how they are split and tokenised
         source = self._digests if self.dataset == "csv" else self.source_name
         settings = [self.hparams[name] for name in _PREPARATION]
         decisions = self.targets, self.task, self.label_separator, self.split, self.form
@@ -181,26 +185,30 @@ class TextData(UserData):
         # Read and split all texts.
         options: Any = self.hparams
         table = self._read_texts()
-        parts = {split: table.rows(split) for split in SPLITS}
+        by_split = {split: table.select(split) for split in SPLITS}
 
-        copies = parts["test"][TEXT].isin(parts["train"][TEXT]).sum()
+        copies = by_split["test"][TEXT].isin(by_split["train"][TEXT]).sum()
         if copies:
             rank_zero_info(
                 f"warning: training has {plural(copies, 'test text')}, too, so results look better "
                 "than they are"
             )
 
-        # Tokenise each split, and write all.
+        # A vocabulary of the training texts alone: that of the test would tell what is rare there.
         tokens = self._pretrained_tokenizer
         if not tokens:
             tokenizer = train_tokenizer(
-                parts["train"][TEXT].tolist(), options.tokenizer, options.vocab_size
+                by_split["train"][TEXT].tolist(), options.tokenizer, options.vocab_size
             )
             tokens = {"tokenizer": tokenizer, "vocab_size": options.vocab_size, "padding": PADDING}
+
+        # Tokenise each split, and write all. The texts are kept, too: for plots, for baselines, and
+        # for a checkpoint with another tokenizer.
         splits = {}
-        for split, part in parts.items():
-            if len(part):
-                texts, labels = part[TEXT].tolist(), torch.from_numpy(table.target.encode(part))
+        for split, rows in by_split.items():
+            if len(rows):
+                texts = rows[TEXT].tolist()
+                labels = torch.from_numpy(table.target.encode(rows))
                 encoded = encode(tokens["tokenizer"], texts)
                 splits[split] = {**encoded, **_pack(texts), "labels": labels}
         described = TargetMetadata(**self.describe_columns(table)).state_dict()
@@ -208,12 +216,15 @@ class TextData(UserData):
         torch.save({"metadata": metadata, "splits": splits}, folder / "texts.pt")
 
     def open(self, stage: str | None) -> TextMetadata:
+        # `prepare_data` has filled it, on another machine perhaps
         folder = self.cache_folder()
         fill_cache(folder, self.fill_cache)
-        stored = torch.load(folder / "texts.pt", mmap=True, weights_only=True)
-        written, self._parts = stored["metadata"], stored["splits"]
+        # Mapped, so that processes of a machine share one copy in memory
+        cached = torch.load(folder / "texts.pt", mmap=True, weights_only=True)
+        written, self._stored = cached["metadata"], cached["splits"]
         self.generated, self._tokenizer = written["generated"], written["tokenizer"]
-        self.sizes = {split: len(part["labels"]) for split, part in self._parts.items()}
+        self.sizes = {split: len(stored["labels"]) for split, stored in self._stored.items()}
+        # How much of a text is read is decided batch by batch: it changes nothing in the cache
         lengths = {name: self.hparams[name] for name in ("max_tokens", "long_texts")}
         return TextMetadata.load(written | lengths)
 
@@ -221,6 +232,7 @@ class TextData(UserData):
         """Read all texts, each as a whole in the column `TEXT`."""
         import pandas as pd
 
+        # Public or made up: texts with a number of their class, and a split
         if self.dataset != "csv":
             names = TEXT_CLASSES if self.dataset else list(self.public.class_names)
             corpus = make_corpus(len(names)) if self.generated else self.public.read(self.path)
@@ -230,39 +242,42 @@ class TextData(UserData):
             inputs = corpus[["text"]].set_axis([TEXT], axis=1)
             return Table(inputs, outcomes, split, {}, Classes(["label"], names))
 
-        parts = {}
+        # One file, or one to train on and one to test on, put one below the other
+        raw_of = {}
         for split, file in self.files.items():
             raw = self.read_cells(file, "data.path")
             # Where there are two files, a row is one of a file
             prefix = f"{name_source(file, split)}:" if len(self.files) > 1 else ""
-            parts[split] = raw.set_axis([f"{prefix}{row}" if prefix else row for row in raw.index])
-        predefined = np.repeat(list(parts), [len(raw) for raw in parts.values()])
+            raw_of[split] = raw.set_axis([f"{prefix}{row}" if prefix else row for row in raw.index])
+        predefined = np.repeat(list(raw_of), [len(raw) for raw in raw_of.values()])
         where = name_source(self.path, "data.path")
         columns = self.hparams["text_columns"]
         table = self.fit_table(
-            pd.concat(parts.values()), dict.fromkeys(columns, "text"), where, predefined
+            pd.concat(raw_of.values()), dict.fromkeys(columns, "text"), where, predefined
         )
         return replace(table, inputs=join_texts(table.inputs, columns))
 
     # ---- from the cache to batches
 
     def samples(self, split: str) -> TokenizedTexts:
-        part = self._parts[split]
-        if self.metadata.tokenizer != self._tokenizer:  # a checkpoint's, of other texts
-            part = part | encode(self.metadata.tokenizer, self._unpack(split))
-        return TokenizedTexts(part, self.metadata, split)
+        stored = self._stored[split]
+        # A checkpoint's tokenizer was trained on other texts; its network knows those ids alone
+        if self.metadata.tokenizer != self._tokenizer:
+            stored = stored | encode(self.metadata.tokenizer, self._unpack(split))
+        return TokenizedTexts(stored, self.metadata, split)
 
     def labels(self, split: str) -> Tensor | None:
-        return self._parts[split]["labels"] if self.class_names else None
+        return self._stored[split]["labels"] if self.class_names else None
 
     def sampler(self, samples: Any, split: str) -> EpochSampler:
         sampler = super().sampler(samples, split)
+        # Evaluation goes by length: callbacks and predictions need the order back
         if split != "train":
             self._evaluated[split] = list(sampler.batches())
         return sampler
 
     def widest(self, batch: Any) -> Any:
-        _, labels = batch
+        _, labels = batch  # in which all texts may be short
         return {"ids": labels.new_zeros(self.batch_size, self.max_tokens)}, labels.new_zeros(
             self.batch_size
         )
@@ -273,8 +288,8 @@ class TextData(UserData):
         rows = self.read_input(source)
         texts = join_texts(rows, list(rows))[TEXT]
         self.row_names["text"] = texts.str[:_SHOWN].tolist()
-        part = encode(self.metadata.tokenizer, texts.tolist())
-        return TokenizedTexts(part, self.metadata, "predict")
+        encoded = encode(self.metadata.tokenizer, texts.tolist())
+        return TokenizedTexts(encoded, self.metadata, "predict")
 
     def read_cells(self, source: Source, setting: str = "--input") -> Frame:
         """Read texts to predict: a .txt file with one text per line; else a table."""
@@ -287,16 +302,19 @@ class TextData(UserData):
             )
         import pandas as pd
 
+        # Not by `splitlines`, which also breaks a text at characters such as U+2028. Rows are
+        # counted as lines are, empty ones too
         lines = check_file(str(source), "--input").read_text("utf-8-sig").split("\n")
         texts = pd.Series(lines, range(1, 1 + len(lines))).str.strip()
         texts = texts[texts != ""]
         if texts.empty:
             raise UserError(f"--input: {source} has no texts; write one a line")
+        # The line is the first of the columns; the others are empty
         columns = self.hparams["text_columns"]
         return texts.to_frame(columns[0]).reindex(columns=columns)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
-        # Batches are of texts of about the same length
+        # Batches are of texts of about the same length: back to the order of the file
         order = torch.cat(self._evaluated["predict"]).argsort()
         super().write_predictions([torch.cat(outputs).cpu()[order]], path)
 
@@ -313,14 +331,16 @@ class TextData(UserData):
 
     def text(self, split: str, index: int) -> str:
         """One raw text, by its number in a split."""
-        begin, end = self._parts[split]["bounds"][index : index + 2]
-        return bytes(self._parts[split]["bytes"][begin:end].numpy()).decode()
+        stored = self._stored[split]
+        begin, end = stored["bounds"][index : index + 2]
+        return bytes(stored["bytes"][begin:end].numpy()).decode()
 
     def _unpack(self, split: str) -> list[str]:
         return [self.text(split, index) for index in range(self.sizes[split])]
 
     def baselines(self) -> dict[str, dict[str, float]]:
         """Test results of a guess, and of a linear model on the words and pairs of words."""
+        # A linear model of more texts would take longer than some networks
         if "test" not in self.sizes or self.sizes["train"] > _MOST_FOR_BASELINE:
             return {}
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -329,7 +349,8 @@ class TextData(UserData):
         from sklearn.pipeline import make_pipeline
         from sklearn.svm import LinearSVC
 
-        train, test, target = self._parts["train"], self._parts["test"], self.facts.target
+        # Words and pairs of words, as counts by their rarity, for a linear model of the task
+        train, test, target = self._stored["train"], self._stored["test"], self.facts.target
         learned, truth = train["labels"].numpy(), test["labels"].numpy()
         words = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", sublinear_tf=True)
         methods: dict[str, Any] = {
@@ -338,6 +359,8 @@ class TextData(UserData):
             "labels": ("TF-IDF + logistic", OneVsRestClassifier(LogisticRegression())),
         }
         name, method = methods[target.task]
+
+        # Labels are scored by their probabilities, see `label_scores`
         model = make_pipeline(words, method).fit(self._unpack("train"), learned)
         ask = model.predict_proba if target.task == "labels" else model.predict
         predicted = np.asarray(ask(self._unpack("test"))).reshape(truth.shape)
@@ -348,6 +371,7 @@ def _pack(texts: list[str]) -> dict[str, Tensor]:
     """Return texts as one tensor of bytes, which a process maps from the cache, and where each
     begins and ends.
     """
+    # Millions of Python strings would be copied into each worker process
     encoded = [text.encode() for text in texts]
     bounds = torch.tensor([0, *accumulate(map(len, encoded))])
     return {

@@ -23,8 +23,9 @@ class PublicTexts:
     name: str
     files: tuple[PublicFile, ...]
     class_names: tuple[str, ...]
-    read: Callable[[Path], Frame]
+    read: Callable[[Path], Frame]  # the files' own format, in the team's package
 
+    # What a message asks to be put into the folder, where a download fails
     @property
     def file_names(self) -> list[str]:
         return [file.name for file in self.files]

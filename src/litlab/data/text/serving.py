@@ -76,17 +76,19 @@ class TextServing(Serving):
     def encode(self, *raw: Tensor) -> dict[str, Tensor]:
         (ids,) = raw
         metadata = self.metadata
-        return {
-            "ids": F.pad(ids, (0, metadata.max_tokens), value=metadata.padding)
-            if metadata.both_ends
-            else ids
-        }
+        if not metadata.both_ends:
+            return {"ids": ids}
+        # The network reads both ends of what is longer than `max_tokens`, and so of each text here:
+        # a branch by the length could not be exported
+        return {"ids": F.pad(ids, (0, metadata.max_tokens), value=metadata.padding)}
 
     def read(self, sent: Any) -> Sample:
         """Read a text, of which a long one is cut; the context is the number of its tokens."""
-        content = sent.encode() if isinstance(sent, str) else sent  # fails on halves of characters
+        # JSON can spell halves of characters, such as "\ud800": `encode` refuses them
+        content = sent.encode() if isinstance(sent, str) else sent
         if not isinstance(content, bytes) or not content.strip():
             raise UserError("text: it is empty, or no text; send one")
+        # As a file's cells are read
         metadata = self.metadata
         text = unicodedata.normalize("NFC", content.decode("utf-8-sig")).strip()
         ids = encode(metadata.tokenizer, [text])["ids"].long()

@@ -33,6 +33,7 @@ def load_tokenizer(name: str) -> dict[str, Any]:
         raise UserError(
             f"data.tokenizer: {name} has no token for padding; use an encoder, such as BERT"
         )
+    # Texts are cut and padded batch by batch; special tokens such as [CLS] are added
     backend = model.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
@@ -66,6 +67,7 @@ def train_tokenizer(texts: list[str], kind: str, vocab_size: int) -> str:
         "vocab_size": vocab_size, "min_frequency": 2, "special_tokens": ["[PAD]", "[UNK]"],
         "show_progress": False,
     }  # fmt: skip
+    # Reviews of IMDB have line breaks in HTML
     spaces = normalizers.Replace(Regex(r"<br\s*/?>"), " ")
     normalizer = normalizers.Sequence([spaces, normalizers.NFC(), normalizers.Lowercase()])
     if kind == "bpe":
@@ -95,6 +97,7 @@ def encode(tokenizer: str, texts: list[str]) -> dict[str, Tensor]:
         ``ids`` of all texts one after the other, int32 of shape (tokens,), and their ``lengths``,
         int64 of shape (texts,).
     """
+    # The fast variant leaves out where each token is in the text
     encodings = _parse_tokenizer(tokenizer).encode_batch_fast(texts)
     # A text of nothing but <br /> has no tokens
     ids = [encoding.ids or [UNKNOWN] for encoding in encodings]

@@ -127,7 +127,7 @@ def test_targets(settings, columns, first, output, answer):
     pd.DataFrame({"file": files, **columns}).to_csv("table.csv", index=False)
     options = {"normalize": "imagenet", "cache": "none", "id_column": "file"}
     data = prepared(make("table.csv", **options, **settings))
-    targets = torch.cat([part.targets for part in data.parts.values()])
+    targets = torch.cat([part.targets for part in data.by_split.values()])
     assert len(targets) == 20
     assert first in targets.tolist()
     assert next(data.batches("test"))[1].dtype == targets.dtype

@@ -57,6 +57,11 @@ def test_all_that_is_wrong_is_told_at_once_or_left_out(pets, said, cache):
     assert sum(data.sizes.values()) == 33
     assert len(list(data.batches("train"))) == 6
     assert ["5 of 38 images can't be used" in line for line in said].count(True) == 1
+    for file in pets.glob("train/*/*"):
+        file.unlink()
+        file.write_bytes(b"rubbish")
+    lost = refusal(prepared, make(pets, cache=cache, bad_rows="drop"))
+    assert "none of the training images can be used" in lost
 
 
 def test_changes_of_equal_size_and_date_are_seen(pets):

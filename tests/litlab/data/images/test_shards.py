@@ -113,7 +113,7 @@ def is_b(file):
 
 def check_first(data, files):
     """The first test sample is the one of its row, with its class."""
-    file = files[int(data.parts["test"].rows[0])]
+    file = files[int(data.by_split["test"].positions[0])]
     assert (take(data, "test") == pixels(file).numpy()).all()
     assert data.labels("test")[0] == is_b(file)
 

@@ -64,7 +64,7 @@ def test_calendar_features_are_angles():
     shares = torch.tensor([6 / 24, 45 / 60, 6 / 7, 10 / 29, 1 / 12])
     angles = 2 * math.pi * shares
     torch.testing.assert_close(
-        data.rows["covariates"][0], torch.stack([angles.sin(), angles.cos()], dim=1).flatten()
+        data.encoded["covariates"][0], torch.stack([angles.sin(), angles.cos()], dim=1).flatten()
     )
 
 

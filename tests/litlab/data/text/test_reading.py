@@ -43,6 +43,8 @@ def test_order_of_the_classes_and_those_that_training_lacks(expected, said):
     assert "training lacks classes of the test samples, 'new' (1): 1 of 2 are left out" in said[0]
     message = refusal(prepared, make(rows, "x,y,new\n", **options))
     assert "training has no class of the test samples: 'new' (1); write" in message
+    message = refusal(prepared, make("x,y,\n", f"x,y,{expected[0]}\n", bad_rows="drop", **options))
+    assert "none of the training rows can be used" in message
 
 
 def test_input_to_predict(make_data):
