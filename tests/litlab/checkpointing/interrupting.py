@@ -4,9 +4,11 @@ test itself.
 
 import errno
 import os
+import random
 import signal
 from pathlib import Path
 
+import numpy as np
 import torch
 from lightning.pytorch import Callback
 
@@ -20,7 +22,7 @@ class Deliberate(Exception):
 
 class Interrupt(Callback):
     """Interrupts a fit as the variable INTERRUPT says, such as
-    ``SIGTERM on_train_batch_start 1 3``.
+    ``SIGTERM on_train_batch_start 1 3``, and draws random numbers.
 
     That is how (``kill``, -9; ``SIGTERM``, to the last process; ``exception``), the hook, the epoch
     and the batch. In any case what each epoch ends with goes into ``final.pt``: weights, their
@@ -29,6 +31,19 @@ class Interrupt(Callback):
     Instead of a hook it may be a point within the writing of checkpoints: ``best_written``,
     ``old_removed``, ``last_written``. ``full`` then lets the next file fail as on a full disk.
     """
+
+    def __init__(self) -> None:
+        self.drawn: list[float] = []
+
+    def state_dict(self):
+        return {"drawn": self.drawn}
+
+    def load_state_dict(self, state_dict):
+        self.drawn = [*state_dict["drawn"]]
+
+    def _draw(self) -> float:
+        self.drawn.append(random.random() + np.random.rand())
+        return self.drawn[-1]
 
     def setup(self, trainer, pl_module, stage):
         io = trainer.strategy.checkpoint_io
@@ -62,12 +77,15 @@ class Interrupt(Callback):
         if how == "SIGTERM" and trainer.global_rank == trainer.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def on_train_batch_start(self, trainer, *_):
+    def on_train_batch_start(self, trainer, pl_module, *_):
         self._reached(trainer, "on_train_batch_start")
+        pl_module.log("drawn", self._draw(), logger=False)
 
     def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx):
         if batch_idx == 1:
             self._reached(trainer, "on_validation_batch_start")
+        if not trainer.sanity_checking:
+            self._draw()
 
     def on_test_batch_start(self, trainer, *_):
         self._reached(trainer, "on_test_batch_start")
@@ -81,7 +99,7 @@ class Interrupt(Callback):
                 if isinstance(callback, AveragedWeights)
             ]
             optimizers = [optimizer.state_dict() for optimizer in trainer.optimizers]
-            torch.save([pl_module.state_dict(), averages, optimizers], "final.pt")
+            torch.save([pl_module.state_dict(), averages, optimizers, self.drawn], "final.pt")
 
 
 def fit(

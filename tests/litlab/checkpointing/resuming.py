@@ -5,6 +5,7 @@ itself.
 import signal
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from litlab.checkpointing.io import load_torch_file
 from litlab.runs.folder import RunFolder, read_json
 from tests.conftest import command
-from tests.litlab.checkpointing.interrupting import fit
+from tests.litlab.checkpointing.interrupting import Deliberate, fit
 
 # The config of a run may not name its callback without it.
 TRUSTED = ("--allow_modules", "tests.litlab.checkpointing.interrupting")
@@ -26,6 +27,7 @@ HOWS = {"kill": -signal.SIGKILL, "SIGTERM": 128 + signal.SIGTERM, "exception": 1
 PLACES = {
     "inside": "on_train_batch_start 1 3",  # between the batches of an accumulation
     "last batch": "on_train_batch_start 1 6",
+    "first batch": "on_train_batch_start 2 0",
     "validation": "on_validation_batch_start 1 6",
     "end": "on_train_epoch_end 1 6",
     # within the writing of checkpoints, at the end of an epoch and of the run
@@ -109,7 +111,7 @@ class Resuming:
             code = self._fit(cell, folder, *flags)
             assert code == 0, printed(folder)
             ran = self.made[key] = outcome(folder)
-            assert len(ran["curves/train/loss"]) == len(ran["curves/val/loss"]) == EPOCHS
+            assert len(ran["curves/train/loss"]) == EPOCHS
             assert len(ran["curves/train/loss_step"]) == EPOCHS * BATCHES // 2
         return self.made[key]
 
@@ -120,24 +122,30 @@ class Resuming:
         expected = self.whole(cell)
         folder = self.folder / str(cell)
         plan = f"{cell.how} {PLACES[cell.place]}"
-        code = fit(
-            folder, *self.flags(cell), package=self.package, count=cell.ranks, interrupt=plan
-        )
+        code = self._fit(cell, folder, *self.flags(cell), interrupt=plan)
         assert code == HOWS[cell.how], printed(folder)
         saved = load_torch_file(folder / "lightning_logs/run/version_0/checkpoints/last.ckpt")
         code = self._fit(cell, folder, "--resume", "last", *TRUSTED)
         assert code == 0, printed(folder)
         return saved["global_step"], differences(expected, outcome(folder))
 
-    def _fit(self, cell: Cell, folder: Path, *flags: str) -> int:
-        """Fit without interruption, in this process if one is enough, which is faster."""
-        if cell.ranks > 1 or "--data.num_workers=2" in flags:
-            return fit(folder, *flags, package=self.package, count=cell.ranks)
+    def _fit(self, cell: Cell, folder: Path, *flags: str, interrupt: str = "never") -> int:
+        """Fit in this process if one is enough and outlives it, which is faster."""
+        if (
+            cell.ranks > 1
+            or "--data.num_workers=2" in flags
+            or interrupt.startswith(("kill", "full"))
+        ):
+            more = {"package": self.package, "count": cell.ranks, "interrupt": interrupt}
+            return fit(folder, *flags, **more)
         folder.mkdir(parents=True, exist_ok=True)
         with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             patch.chdir(folder)
-            return command(patch, "fit", *flags, package=self.package)
+            patch.setenv("INTERRUPT", interrupt)
+            with suppress(Deliberate):
+                return command(patch, "fit", *flags, package=self.package)
+            return HOWS["exception"]
 
 
 def printed(folder: Path) -> str:

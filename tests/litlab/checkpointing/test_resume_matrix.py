@@ -3,8 +3,6 @@
 
 pytest -k resume_matrix                a representative part
 pytest -k resume_matrix -m matrix      all of it
-
-Schedules, averages and early stopping are in test_schedule_matrix.py, in one process.
 """
 
 from itertools import product
@@ -59,8 +57,39 @@ SETTINGS = {
     ],
     "bfloat16": ["--trainer.precision=bf16-true"],
     "compiled": ["--compile.mode=default"],
-}
+    "saved by epoch": ["--checkpoint.every_n_train_steps=null"],
+    "unvalidated": ["--trainer.limit_val_batches=0"],
+    "often": ["--trainer.val_check_interval=2"],
+    "rare": ["--trainer.check_val_every_n_epoch=2"],
+    **{
+        f"stopping by {monitor}": [
+            f"--early_stopping.monitor={monitor}/loss", "--early_stopping.patience=2",
+            "--early_stopping.min_delta=10", "--trainer.max_epochs=4",
+        ]
+        for monitor in ("train", "val")
+    },
+}  # fmt: skip
 TOGETHER = " + ".join([*SETTINGS][2:9])
+# Than 10 below the best: always
+WORSE = """torch.optim.lr_scheduler.ReduceLROnPlateau,
+           init_args: {patience: 0, threshold: 10.0, threshold_mode: abs}"""
+SCHEDULERS = {
+    "cosine": "CosineAnnealingLR",
+    "one-cycle": "OneCycleLR, init_args: {max_lr: 0.1}",
+    "val": WORSE,
+    "train": WORSE,
+    "restarts": "CosineAnnealingWarmRestarts, init_args: {T_0: 2}",
+    "warm-up": "WarmupDecay, init_args: {warmup: 0.3, decay: cosine}",
+}
+SCHEDULES = {
+    f"{name} {interval} {frequency}": [
+        f"--model.schedule={{scheduler: {{class_path: {path}}}, interval: {interval}, frequency: "
+        f"{frequency}, monitor: {f'{name}/loss' if interval == 'epoch' else 'drawn'}}}"
+    ]
+    for (name, path), interval, frequency in product(SCHEDULERS.items(), ("step", "epoch"), (1, 2))
+}
+EXTRAS = "averaged", "accumulation by epoch", "compiled", *[*SETTINGS][-4:]
+SAVED = "", " + saved by epoch"
 
 REPRESENTATIVE = [
     # Saving must not change how floats are summed
@@ -69,6 +98,11 @@ REPRESENTATIVE = [
     Cell("series", "kill", "best"),
     Cell("series", "full", "removed, end"),
     Cell("series", "kill", "test"),
+    Cell("series + val epoch 1 + saved by epoch", "exception", "end"),
+    Cell("series + warm-up step 1 + averaged + often", "SIGTERM", "inside"),
+    Cell("series + val step 2 + unvalidated", "exception", "inside"),
+    Cell("series + train epoch 1 + stopping by train + saved by epoch", "exception", "first batch"),
+    Cell("series + one-cycle step 2 + accumulation by epoch", "exception", "validation"),
 ]
 WAYS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
 MATRIX = [
@@ -84,8 +118,16 @@ MATRIX = [
     *product(["series"], ["full"], ("best", "removed", "best, end", "removed, end"), (0,), (1,)),
     *((experiment, *way) for experiment in ("text", "series", "frozen") for way in WAYS),
     *product([*SETTINGS, TOGETHER], ["kill"], ["inside"], (0,), (1,)),
+    *product(
+        [f"series + {schedule}{saved}" for schedule, saved in product(SCHEDULES, SAVED)]
+        + [
+            f"series + {name} epoch 2 + {extra}{saved}"
+            for name, extra, saved in product(("val", "train", "warm-up"), EXTRAS, SAVED)
+        ],
+        ["exception"], ("inside", "first batch", "validation", "end"), (0,), (1,),
+    ),
     ("metrics", "kill", "inside", 0, 2),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +162,12 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
         size = -(-batch // cell.ranks)  # rounded up
         return ["--config", str(CONFIGS / f"{config}.yaml"), *flags, f"--data.batch_size={size}"]
 
+    all_settings = SETTINGS | SCHEDULES
+
     def over(cell: Cell) -> list[str]:
-        return [flag for name in cell.experiment.split(" + ") for flag in SETTINGS.get(name, ())]
+        return [
+            flag for name in cell.experiment.split(" + ") for flag in all_settings.get(name, ())
+        ]
 
     return Resuming("auks", tmp_path_factory.mktemp("resuming"), own, over)
 
