@@ -1,4 +1,4 @@
-"""ExactResume by itself, in this process; what has the same bits is in test_schedule_matrix.py."""
+"""ExactResume by itself, in this process; test_resume_matrix.py is from end to end."""
 
 from functools import partial
 from pathlib import Path
@@ -57,14 +57,14 @@ def test_another_number_of_processes(tmp_path, whole):
         checkpoint[KEY].append({**checkpoint[KEY][0], "data_rank": 1})
         torch.save(checkpoint, path)
 
-    fit(tmp_path, ("batch", 1, 3))
+    fit(tmp_path, (1, 3))
     as_if_of_two(tmp_path / "last.ckpt")
     with pytest.raises(
         UserError,
         match=r"^trainer.devices: .* that 2 data-parallel processes shared, .* makes 1 of",
     ):
         fit(tmp_path, resume=True)
-    fit(tmp_path, ("batch", 1, 0))
+    fit(tmp_path, (1, 0))
     as_if_of_two(tmp_path / "last.ckpt")
     _, fitting = fit(tmp_path, resume=True, max_epochs=3)
     assert means(fitting) == means(whole[1])
@@ -80,7 +80,7 @@ SCHEDULERS = {
 @pytest.mark.filterwarnings("ignore:A `OneCycleLR`")
 @pytest.mark.parametrize(
     ("name", "stop"),
-    [("warm-up", ("batch", 1, 3)), ("cosine", ("batch", 2, 0)), ("one-cycle", None)],
+    [("warm-up", (1, 3)), ("cosine", (2, 0)), ("one-cycle", None)],
     ids=str,
 )
 def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop):
@@ -111,7 +111,7 @@ class Shuffled(Draws):
 def test_the_order_of_a_plain_loader_goes_on_from_the_end_of_an_epoch(tmp_path):
     settings = {"module": Shuffled, "data": lambda: None, "max_epochs": 3, "options": {}}
     expected, _ = fit(tmp_path / "whole", **settings)
-    fit(tmp_path / "run", ("batch", 2, 1), **settings)
+    fit(tmp_path / "run", (2, 1), **settings)
     resumed, _ = fit(tmp_path / "run", resume=True, **settings)
     assert resumed.drawn
     assert resumed.drawn.items() <= expected.drawn.items()

@@ -64,7 +64,10 @@ def test_a_group_is_stopped_and_continued(fit, run):
     assert done.code == 130, done
     assert list_fits(done) == ["series/seeds_0/seed_3", "series/seeds_0/seed_7"]
     assert done.err.endswith("SIGINT: stopped; the same command continues\n")
-    assert RunFolder(GROUP.path / "seed_7/version_0").read_state()["reason"] == "SIGINT"
+    stopped = RunFolder(GROUP.path / "seed_7/version_0")
+    state = stopped.read_state()
+    assert [state[key] for key in ("status", "reason", "place")] == ["interrupted", "SIGINT", None]
+    assert not stopped.traceback.is_file()
     assert "series/seeds_0  0 of 2, interrupted" in run("runs").out
 
     trouble.write_text("{}")
