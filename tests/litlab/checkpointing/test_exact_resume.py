@@ -14,12 +14,6 @@ from litlab.errors import UserError
 from litlab.optim import Schedule, WarmupDecay
 from tests.litlab.checkpointing.in_process import EACH_STEP, Data, Draws, fit
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers",
-    "ignore:.*logging interval",
-    "ignore:Checkpoint directory",
-)
-
 
 def means(fitting: Trainer) -> dict[str, float]:
     return {name: value.item() for name, value in fitting.callback_metrics.items()}

@@ -22,7 +22,6 @@ from tests.litlab.runs.conftest import error
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Total length of `list`",
     "ignore:.*could not find the monitored key",
-    "ignore:.*does not have many workers",
 )
 
 

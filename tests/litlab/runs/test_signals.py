@@ -16,9 +16,6 @@ from tests.conftest import ROOT
 from tests.litlab.runs.tiny_run import run
 from tests.processes import Python
 
-# A resumed run goes on in its folder
-pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")
-
 
 def state(folder) -> dict:
     return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)

@@ -19,7 +19,6 @@ from tests.conftest import BRIEF, ROOT
 from tests.litlab.callbacks.tiny import TinyData, make_trainer
 
 SHAPE = (3, 8, 8)
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 
 def network() -> nn.Module:

@@ -16,10 +16,6 @@ from tests.litlab.callbacks.tiny import fit, make_trainer
 from tests.litlab.tasks import test_classifier, test_forecaster, test_regressor
 from tests.litlab.tasks.tiny_series import TinySeries
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers", "ignore:.*logging interval"
-)
-
 
 class MyConfidence(Metric):
     """Keeps all it has seen, in lists of two types."""
