@@ -102,38 +102,26 @@ class Interrupt(Callback):
             torch.save([pl_module.state_dict(), averages, optimizers, self.drawn], "final.pt")
 
 
-def fit(
-    folder: Path, *arguments: str, package: str = "auks", count: int = 1, interrupt: str = "never"
-) -> int:
-    """Runs ``python -m PACKAGE fit ARGUMENTS`` in a folder; what it prints is in ``printed_N.txt``,
-    N the rank.
+def fit(folder: Path, package: str, *arguments: str, count: int, interrupt: str) -> tuple[int, str]:
+    """Runs ``python -m PACKAGE fit ARGUMENTS`` in a folder.
 
     Returns:
-        The exit code of the first rank, below 0 for one that was killed.
+        The exit code of the first rank, below 0 for one that was killed, and what all have printed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     processes = [
-        Python(
-            "-m",
-            package,
-            "fit",
-            *arguments,
-            cwd=folder,
-            environment={"INTERRUPT": interrupt, **of_rank},
-            merge=True,
-        )
+        Python("-m", package, "fit", *arguments, cwd=folder, merge=True,
+               environment={"INTERRUPT": interrupt, **of_rank})
         for of_rank in ranks(count)
-    ]
+    ]  # fmt: skip
     try:
         if processes[0].wait() != -signal.SIGKILL:  # the others hang if it was killed
             for process in processes[1:]:
                 process.wait(20)
     finally:
-        for rank, process in enumerate(processes):
+        for process in processes:
             process.kill()
-            with (folder / f"printed_{rank}.txt").open("a") as printed:
-                printed.write(process.communicate()[0])
-    return processes[0].wait()
+    printed = "".join(process.communicate()[0][-3000:] for process in processes)
+    return processes[0].wait(), printed
 
 
 def _no_room(*_):

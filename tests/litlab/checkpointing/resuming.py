@@ -108,8 +108,7 @@ class Resuming:
         if key not in self.made:
             folder = self.folder / f"whole-{cell.experiment}-{cell.ranks}"
             flags = self.flags(Cell(cell.experiment, "", "", 0, cell.ranks))
-            code = self._fit(cell, folder, *flags)
-            assert code == 0, printed(folder)
+            self._fit(cell, folder, *flags)
             ran = self.made[key] = outcome(folder)
             assert len(ran["curves/train/loss"]) == EPOCHS
             assert len(ran["curves/train/loss_step"]) == EPOCHS * BATCHES // 2
@@ -122,34 +121,34 @@ class Resuming:
         expected = self.whole(cell)
         folder = self.folder / str(cell)
         plan = f"{cell.how} {PLACES[cell.place]}"
-        code = self._fit(cell, folder, *self.flags(cell), interrupt=plan)
-        assert code == HOWS[cell.how], printed(folder)
+        self._fit(cell, folder, *self.flags(cell), interrupt=plan, code=HOWS[cell.how])
         saved = load_torch_file(folder / "lightning_logs/run/version_0/checkpoints/last.ckpt")
-        code = self._fit(cell, folder, "--resume", "last", *TRUSTED)
-        assert code == 0, printed(folder)
+        self._fit(cell, folder, "--resume", "last", *TRUSTED)
         return saved["global_step"], differences(expected, outcome(folder))
 
-    def _fit(self, cell: Cell, folder: Path, *flags: str, interrupt: str = "never") -> int:
+    def _fit(
+        self, cell: Cell, folder: Path, *flags: str, interrupt: str = "never", code: int = 0
+    ) -> None:
         """Fit in this process if one is enough and outlives it, which is faster."""
+        folder.mkdir(parents=True, exist_ok=True)
+        ended, printed = HOWS["exception"], "see above"
         if (
             cell.ranks > 1
             or "--data.num_workers=2" in flags
             or interrupt.startswith(("kill", "full"))
         ):
-            more = {"package": self.package, "count": cell.ranks, "interrupt": interrupt}
-            return fit(folder, *flags, **more)
-        folder.mkdir(parents=True, exist_ok=True)
-        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            patch.chdir(folder)
-            patch.setenv("INTERRUPT", interrupt)
-            with suppress(Deliberate):
-                return command(patch, "fit", *flags, package=self.package)
-            return HOWS["exception"]
-
-
-def printed(folder: Path) -> str:
-    return "\n".join(path.read_text()[-3000:] for path in sorted(folder.glob("printed_*.txt")))
+            more = {"count": cell.ranks, "interrupt": interrupt}
+            ended, printed = fit(folder, self.package, *flags, **more)
+        else:
+            with (
+                pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(),
+                suppress(Deliberate),
+            ):  # fmt: skip
+                warnings.simplefilter("ignore")
+                patch.chdir(folder)
+                patch.setenv("INTERRUPT", interrupt)
+                ended = command(patch, "fit", *flags, package=self.package)
+        assert ended == code, printed
 
 
 def outcome(folder: Path) -> dict[str, Any]:
