@@ -24,7 +24,7 @@ class Interrupt(Callback):
     """Interrupts a fit as the variable INTERRUPT says, such as
     ``SIGTERM on_train_batch_start 1 3``, and draws random numbers.
 
-    That is how (``kill``, -9; ``SIGTERM``, to the last process; ``exception``), the hook, the epoch
+    That is how (``kill``, -9; a signal, to the last process; ``exception``), the hook, the epoch
     and the batch. In any case what each epoch ends with goes into ``final.pt``: weights, their
     average, state of the optimizer.
 
@@ -74,8 +74,8 @@ class Interrupt(Callback):
             raise Deliberate(" ".join(place))
         if how == "kill" and trainer.is_global_zero:
             os.kill(os.getpid(), signal.SIGKILL)
-        if how == "SIGTERM" and trainer.global_rank == trainer.world_size - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+        if how.startswith("SIG") and trainer.global_rank == trainer.world_size - 1:
+            os.kill(os.getpid(), signal.Signals[how])
 
     def on_train_batch_start(self, trainer, pl_module, *_):
         self._reached(trainer, "on_train_batch_start")

@@ -23,12 +23,16 @@ from tests.litlab.checkpointing.interrupting import Deliberate, fit
 TRUSTED = ("--allow_modules", "tests.litlab.checkpointing.interrupting")
 EPOCHS, BATCHES = 3, 7  # a step for every two batches, and one for the odd last one
 # Exit codes
-HOWS = {"kill": -signal.SIGKILL, "SIGTERM": 128 + signal.SIGTERM, "exception": 1, "full": 2}
+HOWS = {"kill": -signal.SIGKILL, "exception": 1, "full": 2}
+HOWS |= {name: 128 + signal.Signals[name] for name in ("SIGTERM", "SIGINT", "SIGHUP")}
 PLACES = {
-    "inside": "on_train_batch_start 1 3",  # between the batches of an accumulation
+    "inside": "on_train_batch_start 1 3",
     "last batch": "on_train_batch_start 1 6",
     "first batch": "on_train_batch_start 2 0",
+    "between": "on_train_batch_start 1 2",  # the batches of an accumulation
+    "last step": "on_train_batch_start 2 6",
     "validation": "on_validation_batch_start 1 6",
+    "validation within": "on_validation_batch_start 1 3",
     "end": "on_train_epoch_end 1 6",
     # within the writing of checkpoints, at the end of an epoch and of the run
     "best": "best_written 1 6",

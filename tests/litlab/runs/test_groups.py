@@ -2,8 +2,7 @@
 
 import json
 import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,7 @@ FIT = ["fit", "--config", CONFIGS / "series.yaml"]
 
 
 @pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """Lets Ctrl-C come through: pytest-xdist ignores it in its workers."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture
-def fit(ctrl_c, children, run, small_data, monkeypatch) -> Callable[..., Outcome]:
+def fit(signals, children, run, small_data, monkeypatch) -> Callable[..., Outcome]:
     """Runs `fit` of two short epochs of the series experiment, in which `trouble` may befall a
     seed.
     """

@@ -27,7 +27,7 @@ from tests.litlab.callbacks.tiny import make_trainer
 
 
 class Model(LightningModule):
-    """Every batch is the same, so that the weights say how many steps were made."""
+    """Sends signals, or spoils its loss, as a plan says."""
 
     def __init__(self, plan: dict) -> None:
         super().__init__()
@@ -45,10 +45,6 @@ class Model(LightningModule):
     def validation_step(self, batch, batch_idx):
         act("sanity" if self.trainer.sanity_checking else "validation", self, batch_idx)
         self.log("val/loss", self.network(batch[0]).square().mean(), sync_dist=True)
-
-    def on_validation_epoch_end(self):
-        if not self.trainer.sanity_checking:
-            say(f"validated {self.global_step}")
 
     def test_step(self, batch, batch_idx):
         act("test", self, batch_idx)
@@ -116,10 +112,7 @@ class Report(Callback):
     """Prints how the run ended."""
 
     def on_fit_end(self, trainer, pl_module):
-        say(
-            f"done {trainer.global_step} "
-            f"{[parameter.tolist() for parameter in pl_module.parameters()]}"
-        )
+        say(f"done {trainer.global_step}")
 
     def on_exception(self, trainer, pl_module, exception):
         finite = all(parameter.isfinite().all() for parameter in pl_module.parameters())
@@ -131,8 +124,7 @@ def run(plan: dict) -> int:
     """One fit or test; returns the exit code of the process that it would be."""
     seed_everything(0, verbose=False)
     folder = Path(plan["folder"])
-    monitor = {"monitor": "val/loss"} if plan.get("validated", True) else {}
-    kept = RunCheckpoint(str(folder / "checkpoints"), **monitor)
+    kept = RunCheckpoint(str(folder / "checkpoints"), monitor="val/loss")
     averages = [EMA(0.9)] if plan.get("ema") else []
     callbacks = [ExactResume(), StopSignals(), NaNGuard(), Report(), kept, *averages]
     settings = {"max_epochs": 3, "enable_checkpointing": True, **plan.get("trainer", {})}
@@ -141,7 +133,7 @@ def run(plan: dict) -> int:
         if plan.get("verb") == "test":
             trainer.test(Model(plan))
         else:
-            trainer.fit(Model(plan), ckpt_path=plan.get("resume"), weights_only=True)
+            trainer.fit(Model(plan))
     except UserError as error:
         print(f"rank {rank()}: error: {error}", flush=True)
         return 2
