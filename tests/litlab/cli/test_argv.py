@@ -13,7 +13,6 @@ from tests.conftest import BRIEF
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.make import write, write_run
 
-CONFIG = "model: {class_path: SmallCNN}\ndata: {class_path: ImageData}\ntrainer: {}\n"
 LOGS = "lightning_logs"
 
 
@@ -115,14 +114,6 @@ def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
     assert read_command_line([*line, "--resume", "auto"]).pinned == ["fit", "--resume", older]
     monkeypatch.setenv("SLURM_JOB_ID", "8")
     assert read_command_line([*line, "--resume", "auto"]).pinned == ["fit", "--resume", RUN]
-
-
-def test_a_checkpoint_in_no_run_brings_its_config(here):
-    checkpoint = {"state_dict": {}, "pytorch-lightning_version": "2.6.6", "config": CONFIG}
-    torch.save(checkpoint, here / "mine.ckpt")
-    line = read_command_line(["test", "--run", "mine.ckpt"])
-    assert line.is_foreign
-    assert line.flags == [f"--config={CONFIG}", "--ckpt_path=mine.ckpt", "--run="]
 
 
 def test_a_run_needs_its_bases_no_more_and_resumes_with_its_own_settings(run, tmp_path):

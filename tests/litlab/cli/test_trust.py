@@ -25,7 +25,6 @@ from litlab.cli.argv import read_command_line
 from litlab.cli.trust import check_config, find_kind, list_modules, restrict_imports
 from litlab.commands.serve.model import load_model
 from litlab.errors import UserError
-from tests.litlab.conftest import CONFIGS
 
 MAY_NOT = "the config of a run or checkpoint may not name"
 
@@ -203,10 +202,8 @@ def test_only_allow_modules_trusts_a_module(run, series, tmp_path, evil, trained
     assert evil.exists()
 
 
-def test_the_config_of_a_run_is_foreign_under_its_own_name_too(tmp_path, trained):
+def test_a_run_is_not_taken_for_an_export(tmp_path, trained):
     folder = run_folder(tmp_path, trained)
-    assert read_command_line(["fit", "--config", f"{folder}/config.yaml"]).is_foreign
-    assert not read_command_line(["fit", f"--config={CONFIGS / 'images.yaml'}"]).is_foreign
     (folder / "manifest.json").write_text('{"format": "aoti"}')
     assert not is_exported(folder), "which would be loaded as native code"
 

@@ -79,26 +79,6 @@ def build(optimizer=None, ensemble=None, quantiles=None, **settings) -> LSTMFore
     return LSTMForecaster(network, **TASK, **options)
 
 
-def six_rows_ago(data, number):
-    """What `TinySeries.ridge` forecasts."""
-    return everything(data, number)["past"][:, 6:]
-
-
-def test_training_starts_from_the_ridge(tmp_path):
-    data = TinySeries()
-    model = build(skip="ridge", instance_norm="revin", optimizer=partial(torch.optim.SGD, lr=1e-9))
-    assert not model.network.skip.is_set
-    trainer = make_trainer(tmp_path)
-    trainer.fit(model, data)
-    assert data.ridge_calls == [12]
-    assert torch.equal(model.network.skip.weight, data.ridge(12))  # it was not trained
-    with torch.no_grad():
-        forecast = model.eval()(everything(data, 1)["past"]).squeeze(-1)
-    torch.testing.assert_close(forecast, six_rows_ago(data, 1), atol=0.03, rtol=0)
-    ridge_error = (six_rows_ago(data, 1) - everything(data, 1)["future"]).square().mean()
-    assert trainer.callback_metrics["val/mse"] < 1.2 * ridge_error
-
-
 RANK = """
 import sys
 from lightning.pytorch import seed_everything
