@@ -11,7 +11,7 @@ from torch import nn
 from litlab.testing import ModuleContract
 from project.models.transformer_classifier import TransformerClassifier
 from project.networks.text_transformer import TextTransformer
-from tests.conftest import CONFIGS
+from tests.conftest import BRIEF, CONFIGS
 from tests.litlab.runs.conftest import error
 
 
@@ -66,7 +66,7 @@ def test_long_texts_are_read_at_both_ends(settings):
 
 def test_ngrams_are_counted_in_texts_that_stay_as_they_are(run, texts):
     data = [f"--data.path={texts}", "--data.dataset=csv", "--data.long_texts=crop"]
-    fit = ["fit", "--config", CONFIGS / "text.yaml", *data, "--trainer.max_steps=1"]
+    fit = ["fit", "--config", CONFIGS / "text.yaml", *data, *BRIEF, "--trainer.max_steps=1"]
     line = error(run(*fit))
     assert "model.network.ngrams" in line
     assert "data.long_texts" in line
