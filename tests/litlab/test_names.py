@@ -4,7 +4,6 @@ are used are in a table.
 
 import ast
 import inspect
-from pathlib import Path
 
 import lightning.pytorch as lightning
 import torch
@@ -12,13 +11,9 @@ import torchmetrics
 from lightning.pytorch.plugins import CheckpointIO, Precision
 from lightning.pytorch.strategies import Strategy
 
-import litlab
+from tests.litlab.test_imports import MODULES
 
-FOLDER = Path(litlab.__file__).parent
-TREES = {
-    path.relative_to(FOLDER).as_posix(): ast.parse(path.read_text())
-    for path in FOLDER.rglob("*.py")
-}
+TREES = {name.removeprefix("litlab."): tree for name, tree in MODULES.items()}
 # Names that these give are theirs: hooks, and methods that a subclass defines.
 BASES = (
     lightning.Callback, lightning.LightningDataModule, lightning.LightningModule, lightning.Trainer,
@@ -67,17 +62,17 @@ def test_functions_begin_with_a_verb():
 # Private names of libraries, which begin with one underscore. What litlab itself defines under that
 # name does not count, and neither does ``os._exit``, which Python documents.
 
-# File, name and reason
+# Module, name and reason
 ALLOWED = """
-    artifact/artifact.py      _inductor: where torch documents how AOTInductor's files are made
-    callbacks/compile.py      _dynamo: exceptions, time and graph breaks of torch.compile
-    callbacks/compile.py      _functorch: activation_memory_budget, which has no other switch
-    callbacks/compile.py      _logging: TORCH_LOGS of a process that runs; documented so
-    callbacks/memory.py       _dump_snapshot: documented so, and nothing else for memory_viz
-    callbacks/memory.py       _record_memory_history: the same
-    cli/parse_errors.py       _actions: the names of all flags; get_defaults leaves some out
-    commands/export/graph.py  _int_mm: the operator's name, for which ONNX has another
-    commands/plan/measure.py  _subclasses: FakeTensorMode, documented so
+    artifact.artifact      _inductor: where torch documents how AOTInductor's files are made
+    callbacks.compile      _dynamo: exceptions, time and graph breaks of torch.compile
+    callbacks.compile      _functorch: activation_memory_budget, which has no other switch
+    callbacks.compile      _logging: TORCH_LOGS of a process that runs; documented so
+    callbacks.memory       _dump_snapshot: documented so, and nothing else for memory_viz
+    callbacks.memory       _record_memory_history: the same
+    cli.parse_errors       _actions: the names of all flags; get_defaults leaves some out
+    commands.export.graph  _int_mm: the operator's name, for which ONNX has another
+    commands.plan.measure  _subclasses: FakeTensorMode, documented so
 """
 # Lightning (2.6.6) has no public way; each function says what for
 LOOPS = """
@@ -143,8 +138,8 @@ def test_each_private_name_is_in_the_table_with_a_reason():
     lines = ALLOWED.strip().splitlines()
     assert len(lines) < 10
     listed = {tuple(line.partition(":")[0].split()) for line in lines}
-    listed |= {("checkpointing/loops.py", name) for name in LOOPS.split()}
-    listed |= {("parallel/strategy.py", name) for name in STRATEGY.split()}
-    listed |= {("parallel/divide.py", "_NormBase")}
+    listed |= {("checkpointing.loops", name) for name in LOOPS.split()}
+    listed |= {("parallel.strategy", name) for name in STRATEGY.split()}
+    listed |= {("parallel.divide", "_NormBase")}
     assert sorted(used - listed) == []  # new; is there a public way?
     assert sorted(listed - used) == []  # no longer used

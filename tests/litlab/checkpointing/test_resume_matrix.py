@@ -31,7 +31,7 @@ METRICS = """{
     hinge: {class_path: torchmetrics.classification.MulticlassHingeLoss,
             init_args: {num_classes: 10}},
 }"""
-# Settings of the images, each an experiment; those in TOGETHER are also one.
+# Settings, each an experiment: of the images, or of what stands before it; those in TOGETHER are one.
 SETTINGS = {
     "frozen": [FREEZE % 2, f"--model.param_groups={GROUPS}"],  # the second epoch is interrupted
     "metrics": [f"--model.metrics={METRICS}"],

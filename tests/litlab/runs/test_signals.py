@@ -79,7 +79,6 @@ PLANS = """
 - folder: validation
   seconds: 0.4  # for a batch
   signal: {in: validation, step: 2, batch: 0, rank: 1, names: [SIGTERM]}
-  ema: true
   trainer: {devices: 2, strategy: ddp, limit_train_batches: 2}
 - folder: test
   verb: test

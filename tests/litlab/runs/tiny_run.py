@@ -15,7 +15,6 @@ from lightning.fabric.strategies.launchers import subprocess_script
 from lightning.pytorch import Callback, LightningModule, seed_everything
 from torch import nn
 
-from litlab.callbacks import EMA
 from litlab.callbacks.nan_guard import NaNGuard
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.io import AtomicCheckpointIO
@@ -32,7 +31,7 @@ class Model(LightningModule):
     def __init__(self, plan: dict) -> None:
         super().__init__()
         self.plan = plan
-        self.network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+        self.network = nn.Linear(4, 1)
 
     def training_step(self, batch, batch_idx):
         act("step", self, batch_idx)
@@ -50,7 +49,7 @@ class Model(LightningModule):
         act("test", self, batch_idx)
 
     def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+        return torch.optim.SGD(self.parameters(), lr=0.05)
 
     def train_dataloader(self):
         return Batches(6)
@@ -125,8 +124,7 @@ def run(plan: dict) -> int:
     seed_everything(0, verbose=False)
     folder = Path(plan["folder"])
     kept = RunCheckpoint(str(folder / "checkpoints"), monitor="val/loss")
-    averages = [EMA(0.9)] if plan.get("ema") else []
-    callbacks = [ExactResume(), StopSignals(), NaNGuard(), Report(), kept, *averages]
+    callbacks = [ExactResume(), StopSignals(), NaNGuard(), Report(), kept]
     settings = {"max_epochs": 3, "enable_checkpointing": True, **plan.get("trainer", {})}
     trainer = make_trainer(folder, plugins=[AtomicCheckpointIO()], callbacks=callbacks, **settings)
     try:
