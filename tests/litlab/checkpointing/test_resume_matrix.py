@@ -31,7 +31,8 @@ METRICS = """{
     hinge: {class_path: torchmetrics.classification.MulticlassHingeLoss,
             init_args: {num_classes: 10}},
 }"""
-# Settings, each an experiment: of the images, or of what stands before it; those in TOGETHER are one.
+# Settings, each an experiment: of the images, or of what stands before it. Those in TOGETHER are
+# also one.
 SETTINGS = {
     "frozen": [FREEZE % 2, f"--model.param_groups={GROUPS}"],  # the second epoch is interrupted
     "metrics": [f"--model.metrics={METRICS}"],
