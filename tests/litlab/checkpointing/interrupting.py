@@ -84,6 +84,8 @@ class Interrupt(Callback):
     def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx):
         if batch_idx == 1:
             self._reached(trainer, "on_validation_batch_start")
+
+    def on_validation_end(self, trainer, *_):
         if not trainer.sanity_checking:
             self._draw()
 
