@@ -272,9 +272,9 @@ SCHEDULE = "--model.schedule.scheduler"
 # The experiment, flags that are wrong, a part of the line, and the flags as it says
 SETTINGS = [
     ("text", "--trainer.limit_train_batches 0", "set it higher", ""),
-    ("text", f"{SCHEDULE} OneCycleLR {SCHEDULE}.max_lr 0.1 {SCHEDULE}.total_steps 1",
+    ("images", f"{SCHEDULE} OneCycleLR {SCHEDULE}.max_lr 0.1 {SCHEDULE}.total_steps 1",
      "leave its length out", f"{SCHEDULE} OneCycleLR {SCHEDULE}.max_lr 0.1"),
-    ("text", f"{SCHEDULE} CosineAnnealingLR {ENDLESS}",
+    ("images", f"{SCHEDULE} CosineAnnealingLR {ENDLESS}",
      "set it, or trainer.max_steps", f"{SCHEDULE} CosineAnnealingLR --trainer.max_steps 2"),
     ("text", "--swa {}", "set ema or swa to null", "--swa {} --ema null"),
     ("series", f"--swa {{}} {ENDLESS}",
