@@ -101,7 +101,7 @@ REPRESENTATIVE = {
     Cell("series", "SIGINT", "last step"): 12,
     Cell("series", "SIGTERM", "last batch"): 8,
     Cell("series", "kill", "best"): 7,
-    Cell("series", "full", "removed, end"): 12,
+    Cell("series", "full", "removed, end"): 11,
     Cell("series", "kill", "test"): 12,
     Cell("series + val epoch 1 + by epoch", "exception", "end"): 4,
     Cell("series + warm-up step 1 + averaged + often", "SIGINT", "validation within"): 6,

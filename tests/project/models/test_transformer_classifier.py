@@ -66,7 +66,14 @@ def test_long_texts_are_read_at_both_ends(settings):
 
 def test_ngrams_are_counted_in_texts_that_stay_as_they_are(run, texts):
     data = [f"--data.path={texts}", "--data.dataset=csv", "--data.long_texts=crop"]
-    fit = ["fit", "--config", CONFIGS / "text.yaml", *data, *BRIEF, "--trainer.max_steps=1"]
+    fit = [
+        "fit",
+        "--config",
+        CONFIGS / "text.yaml",
+        *data,
+        *BRIEF,
+        "--trainer.limit_train_batches=1",
+    ]
     line = error(run(*fit))
     assert "model.network.ngrams" in line
     assert "data.long_texts" in line
