@@ -43,9 +43,7 @@ PLACES = {
     "last, end": "last_written 2 6",
     "test": "on_test_batch_start 3 6",
 }
-AT_CHECKPOINTS = [
-    place for place in PLACES if "written" in PLACES[place] or "removed" in PLACES[place]
-] + ["test"]
+AT_CHECKPOINTS = [*PLACES][-7:]
 COMMON = (
     *f"""
         --trainer.accelerator=cpu --trainer.max_epochs={EPOCHS}

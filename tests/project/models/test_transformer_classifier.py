@@ -65,16 +65,9 @@ def test_long_texts_are_read_at_both_ends(settings):
 
 
 def test_ngrams_are_counted_in_texts_that_stay_as_they_are(run, texts):
-    data = [f"--data.path={texts}", "--data.dataset=csv", "--data.long_texts=crop"]
-    fit = [
-        "fit",
-        "--config",
-        CONFIGS / "text.yaml",
-        *data,
-        *BRIEF,
-        "--trainer.limit_train_batches=1",
-    ]
+    data = f"--data.dataset=csv --data.path={texts} --data.long_texts=crop".split()
+    fit = ["fit", "--config", CONFIGS / "text.yaml", *data, *BRIEF]
     line = error(run(*fit))
     assert "model.network.ngrams" in line
     assert "data.long_texts" in line
-    run(*fit, "--model.network.ngrams=0").check()
+    run(*fit, "--model.network.ngrams=0", "--trainer.limit_train_batches=1").check()
