@@ -27,6 +27,8 @@ FIT = """
 import sys
 for name in [name for name in sys.modules if name.startswith("litlab")]:
     del sys.modules[name]
+from lightning.pytorch.strategies import StrategyRegistry
+StrategyRegistry.remove("fsdp2")
 from litlab.cli import main
 try:
     main("project")
