@@ -89,7 +89,7 @@ SCHEDULES = {
     ]
     for (name, path), interval, frequency in product(SCHEDULERS.items(), ("step", "epoch"), (1, 2))
 }
-EXTRAS = "averaged", "accumulation by epoch", "compiled", *[*SETTINGS][-4:]
+EXTRAS = "averaged", "accumulation by epoch", *[*SETTINGS][-4:]
 SAVED = "", " + by epoch"
 
 # After how many steps it is resumed
@@ -98,7 +98,7 @@ REPRESENTATIVE = {
     Cell("streamed + frozen + metrics", "SIGTERM", "inside", workers=2): 6,
     Cell("series", "SIGTERM", "validation", ranks=2): 8,
     Cell("series", "SIGTERM", "validation"): 8,
-    Cell("series", "SIGINT", "last step"): 12,
+    Cell("series + val step 2 + unvalidated", "SIGINT", "last step"): 12,
     Cell("series", "SIGTERM", "last batch"): 8,
     Cell("series", "kill", "best"): 7,
     Cell("series", "full", "removed, end"): 11,
