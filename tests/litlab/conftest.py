@@ -2,8 +2,9 @@
 
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,13 @@ def folder(fitted, tmp_path) -> RunFolder:
     """A copy of that run, in the folder that commands run in."""
     shutil.copytree(fitted, tmp_path / "lightning_logs")
     return RunFolder(tmp_path / "lightning_logs/series/version_0")
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Lets signals come through that pytest-xdist, nohup or a script in the background ignore."""
+    handlers = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    before = [signal.signal(*item) for item in handlers.items()]
+    yield
+    for signum, handler in zip(handlers, before, strict=True):
+        signal.signal(signum, handler)

@@ -57,7 +57,7 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
         assert torch.equal(value, watched.state_dict()[name]), name
     assert [point[:2] for point in whole.points] == [[2, 8], [4, 8]]
 
-    for epoch, stop in enumerate((("batch", 0, 4), ("batch", 1, 4), None)):
+    for epoch, stop in enumerate(((0, 4), (1, 4), None)):
         resumed = GradientNoiseScale(every_n_steps=2)
         fit(tmp_path / "cut", stop=stop, callbacks=[resumed], resume=epoch > 0)
     assert resumed.points == whole.points

@@ -1,5 +1,7 @@
 """The smallest model and data that the callbacks work with."""
 
+import warnings
+
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from torch import nn
@@ -64,7 +66,11 @@ class TinyData(LightningDataModule):
 
 
 def make_trainer(folder, **options) -> Trainer:
-    """Return a CPU trainer that prints nothing and leaves nothing but what is asked for."""
+    """Return a CPU trainer that prints nothing and leaves nothing but what is asked for; small data
+    needs none of Lightning's advice, until the test ends.
+    """
+    advice = ".*does not have many workers|.*logging interval|Checkpoint directory"
+    warnings.filterwarnings("ignore", advice)
     quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     defaults = {
         "accelerator": "cpu",

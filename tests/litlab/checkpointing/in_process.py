@@ -1,16 +1,14 @@
-"""A tiny fit in this process that draws from all generators, and stops at a chosen place; not a
+"""A tiny fit in this process that draws random numbers, and stops before a chosen batch; not a
 test itself.
 """
 
-import random
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch import seed_everything
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -49,12 +47,12 @@ class Data(ExperimentData):
     def on_after_batch_transfer(self, batch, dataloader_idx):
         inputs, labels = batch
         if self.trainer.training:
-            inputs = inputs + torch.randn_like(inputs) + random.gauss() + np.random.normal()
+            inputs = inputs + torch.randn_like(inputs)
         return inputs, labels
 
 
 class Draws(Classifier):
-    """Draws from every generator, in and between its steps, and stops at a place."""
+    """Draws before each step, and stops before one."""
 
     def __init__(self, stop=None, schedule=None) -> None:
         network = nn.Sequential(
@@ -63,43 +61,14 @@ class Draws(Classifier):
         super().__init__(
             network, num_classes=3, optimizer=partial(torch.optim.Adam, lr=0.05), schedule=schedule
         )
-        self.stop = stop
-        self.drawn, self.rates, self.ended = {}, {}, {}
-
-    def _at(self, *place) -> None:
-        if self.stop == place:
-            raise Interrupted
+        self.stop, self.drawn, self.rates = stop, {}, {}
 
     def on_train_batch_start(self, batch, batch_idx):
-        self._at("batch", self.current_epoch, batch_idx)
-        self.drawn[self.current_epoch, batch_idx] = torch.rand(()).item()
-        self.rates[self.current_epoch, batch_idx] = self.optimizers().param_groups[0]["lr"]
-
-    def on_validation_batch_start(self, batch, batch_idx):
-        if not self.trainer.sanity_checking:
-            self._at("validation", self.current_epoch, batch_idx)
-            self.drawn["val", self.current_epoch, batch_idx] = (
-                random.random(),
-                np.random.rand(),
-                torch.rand(()).item(),
-            )
-
-    def on_train_epoch_end(self):
-        self._at("end", self.current_epoch)
-        # As in logs, and as callbacks see it
-        steps = self.trainer.fit_loop.epoch_loop._batches_that_stepped
-        means = {name: mean.item() for name, mean in self.trainer.callback_metrics.items()}
-        self.ended[self.current_epoch] = steps, means
-        super().on_train_epoch_end()
-
-
-def trainer(folder: Path, *callbacks: Callback, **settings) -> Trainer:
-    defaults = {"max_epochs": 2, "accumulate_grad_batches": 2, "enable_checkpointing": True}
-    return make_trainer(folder, callbacks=[ExactResume(), *callbacks], **{**defaults, **settings})
-
-
-def saving(folder: Path, **options) -> RunCheckpoint:
-    return RunCheckpoint(str(folder), **options)
+        place = self.current_epoch, batch_idx
+        if self.stop == place:
+            raise Interrupted
+        self.drawn[place] = torch.rand(()).item()
+        self.rates[place] = self.optimizers().param_groups[0]["lr"]
 
 
 EACH_STEP = {"every_n_train_steps": 1}
@@ -120,7 +89,11 @@ def fit(
         patch.setenv("PL_GLOBAL_SEED", "")  # seed_everything sets it for all tests that follow
         seed_everything(5, verbose=False)
         model, last = module(stop), folder / "last.ckpt"
-        fitting = trainer(folder, saving(folder, **options), *callbacks, **settings)
+        keep = RunCheckpoint(str(folder), **options)
+        defaults = {"max_epochs": 2, "accumulate_grad_batches": 2, "enable_checkpointing": True}
+        fitting = make_trainer(
+            folder, callbacks=[ExactResume(), keep, *callbacks], **defaults | settings
+        )
         with nullcontext() if stop is None else pytest.raises(Interrupted):
             fitting.fit(model, data(), ckpt_path=last if resume else None, weights_only=True)
     return model, fitting

@@ -4,9 +4,11 @@ test itself.
 
 import errno
 import os
+import random
 import signal
 from pathlib import Path
 
+import numpy as np
 import torch
 from lightning.pytorch import Callback
 
@@ -20,15 +22,28 @@ class Deliberate(Exception):
 
 class Interrupt(Callback):
     """Interrupts a fit as the variable INTERRUPT says, such as
-    ``SIGTERM on_train_batch_start 1 3``.
+    ``SIGTERM on_train_batch_start 1 3``, and draws random numbers.
 
-    That is how (``kill``, -9; ``SIGTERM``, to the last process; ``exception``), the hook, the epoch
+    That is how (``kill``, -9; a signal, to the last process; ``exception``), the hook, the epoch
     and the batch. In any case what each epoch ends with goes into ``final.pt``: weights, their
     average, state of the optimizer.
 
     Instead of a hook it may be a point within the writing of checkpoints: ``best_written``,
     ``old_removed``, ``last_written``. ``full`` then lets the next file fail as on a full disk.
     """
+
+    def __init__(self) -> None:
+        self.drawn: list[float] = []
+
+    def state_dict(self):
+        return {"drawn": self.drawn}
+
+    def load_state_dict(self, state_dict):
+        self.drawn = [*state_dict["drawn"]]
+
+    def _draw(self) -> float:
+        self.drawn.append(random.random() + np.random.rand())
+        return self.drawn[-1]
 
     def setup(self, trainer, pl_module, stage):
         io = trainer.strategy.checkpoint_io
@@ -59,15 +74,20 @@ class Interrupt(Callback):
             raise Deliberate(" ".join(place))
         if how == "kill" and trainer.is_global_zero:
             os.kill(os.getpid(), signal.SIGKILL)
-        if how == "SIGTERM" and trainer.global_rank == trainer.world_size - 1:
-            os.kill(os.getpid(), signal.SIGTERM)
+        if how.startswith("SIG") and trainer.global_rank == trainer.world_size - 1:
+            os.kill(os.getpid(), signal.Signals[how])
 
-    def on_train_batch_start(self, trainer, *_):
+    def on_train_batch_start(self, trainer, pl_module, *_):
         self._reached(trainer, "on_train_batch_start")
+        pl_module.log("drawn", self._draw(), logger=False)
 
     def on_validation_batch_start(self, trainer, pl_module, batch, batch_idx):
         if batch_idx == 1:
             self._reached(trainer, "on_validation_batch_start")
+
+    def on_validation_end(self, trainer, *_):
+        if not trainer.sanity_checking:
+            self._draw()
 
     def on_test_batch_start(self, trainer, *_):
         self._reached(trainer, "on_test_batch_start")
@@ -81,41 +101,29 @@ class Interrupt(Callback):
                 if isinstance(callback, AveragedWeights)
             ]
             optimizers = [optimizer.state_dict() for optimizer in trainer.optimizers]
-            torch.save([pl_module.state_dict(), averages, optimizers], "final.pt")
+            torch.save([pl_module.state_dict(), averages, optimizers, self.drawn], "final.pt")
 
 
-def fit(
-    folder: Path, *arguments: str, package: str = "auks", count: int = 1, interrupt: str = "never"
-) -> int:
-    """Runs ``python -m PACKAGE fit ARGUMENTS`` in a folder; what it prints is in ``printed_N.txt``,
-    N the rank.
+def fit(folder: Path, package: str, *arguments: str, count: int, interrupt: str) -> tuple[int, str]:
+    """Runs ``python -m PACKAGE fit ARGUMENTS`` in a folder.
 
     Returns:
-        The exit code of the first rank, below 0 for one that was killed.
+        The exit code of the first rank, below 0 for one that was killed, and what all have printed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     processes = [
-        Python(
-            "-m",
-            package,
-            "fit",
-            *arguments,
-            cwd=folder,
-            environment={"INTERRUPT": interrupt, **of_rank},
-            merge=True,
-        )
+        Python("-m", package, "fit", *arguments, cwd=folder, merge=True,
+               environment={"INTERRUPT": interrupt, **of_rank})
         for of_rank in ranks(count)
-    ]
+    ]  # fmt: skip
     try:
         if processes[0].wait() != -signal.SIGKILL:  # the others hang if it was killed
             for process in processes[1:]:
                 process.wait(20)
     finally:
-        for rank, process in enumerate(processes):
+        for process in processes:
             process.kill()
-            with (folder / f"printed_{rank}.txt").open("a") as printed:
-                printed.write(process.communicate()[0])
-    return processes[0].wait()
+    printed = "".join(process.communicate()[0][-3000:] for process in processes)
+    return processes[0].wait(), printed
 
 
 def _no_room(*_):

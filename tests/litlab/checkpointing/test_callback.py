@@ -9,9 +9,6 @@ from litlab.checkpointing.callback import RunCheckpoint
 from tests.litlab.callbacks import tiny
 from tests.litlab.callbacks.tiny import Tiny, TinyData
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers", "ignore:Checkpoint directory"
-)
 SCORES = (0.5, 0.7, 0.6, 0.4)  # of the four epochs, four steps each
 
 

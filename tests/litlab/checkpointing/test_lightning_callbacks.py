@@ -1,12 +1,10 @@
 """Callbacks of Lightning work in a run that is resumed, or are refused in one line."""
 
-from inspect import signature
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from lightning.pytorch.callbacks import LearningRateFinder
 
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.conftest import error
@@ -65,11 +63,9 @@ def test_callbacks_that_go_together(run, series):
 
 def test_what_is_not_in_checkpoints_is_not_resumed(run, folder):
     config = yaml.safe_load(folder.config.read_text())
-    settings = {
-        name: setting.default for name, setting in signature(LearningRateFinder).parameters.items()
-    }
-    finder = {"class_path": "lightning.pytorch.callbacks.LearningRateFinder", "init_args": settings}
-    config["trainer"]["callbacks"] = [finder]
+    config["trainer"]["callbacks"] = [
+        {"class_path": "lightning.pytorch.callbacks.LearningRateFinder"}
+    ]
     folder.config.write_text(yaml.safe_dump(config))
     line = "trainer.callbacks: checkpoints don't hold what LearningRateFinder has done"
     assert line in error(run("fit --resume series --trainer.max_epochs=3"))

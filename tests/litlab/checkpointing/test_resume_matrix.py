@@ -3,8 +3,6 @@
 
 pytest -k resume_matrix                a representative part
 pytest -k resume_matrix -m matrix      all of it
-
-Schedules, averages and early stopping are in test_schedule_matrix.py, in one process.
 """
 
 from itertools import product
@@ -33,7 +31,8 @@ METRICS = """{
     hinge: {class_path: torchmetrics.classification.MulticlassHingeLoss,
             init_args: {num_classes: 10}},
 }"""
-# Settings of the images, each an experiment; those in TOGETHER are also one.
+# Settings, each an experiment: of the images, or of what stands before it. Those in TOGETHER are
+# also one.
 SETTINGS = {
     "frozen": [FREEZE % 2, f"--model.param_groups={GROUPS}"],  # the second epoch is interrupted
     "metrics": [f"--model.metrics={METRICS}"],
@@ -59,17 +58,57 @@ SETTINGS = {
     ],
     "bfloat16": ["--trainer.precision=bf16-true"],
     "compiled": ["--compile.mode=default"],
-}
+    "by epoch": ["--checkpoint.every_n_train_steps=null"],
+    "unvalidated": ["--trainer.limit_val_batches=0"],
+    "often": ["--trainer.val_check_interval=2"],
+    "rare": ["--trainer.check_val_every_n_epoch=2"],
+    **{
+        f"stopping by {monitor}": [
+            f"--early_stopping.monitor={monitor}/loss", "--early_stopping.patience=2",
+            "--early_stopping.min_delta=10", "--trainer.max_epochs=4",
+        ]
+        for monitor in ("train", "val")
+    },
+}  # fmt: skip
 TOGETHER = " + ".join([*SETTINGS][2:9])
+# Than 10 below the best: always
+WORSE = """torch.optim.lr_scheduler.ReduceLROnPlateau,
+           init_args: {patience: 0, threshold: 10.0, threshold_mode: abs}"""
+SCHEDULERS = {
+    "cosine": "CosineAnnealingLR",
+    "one-cycle": "OneCycleLR, init_args: {max_lr: 0.1}",
+    "val": WORSE,
+    "train": WORSE,
+    "restarts": "CosineAnnealingWarmRestarts, init_args: {T_0: 2}",
+    "warm-up": "WarmupDecay, init_args: {warmup: 0.3, decay: cosine}",
+}
+SCHEDULES = {
+    f"{name} {interval} {frequency}": [
+        f"--model.schedule={{scheduler: {{class_path: {path}}}, interval: {interval}, frequency: "
+        f"{frequency}, monitor: {f'{name}/loss' if interval == 'epoch' else 'drawn'}}}"
+    ]
+    for (name, path), interval, frequency in product(SCHEDULERS.items(), ("step", "epoch"), (1, 2))
+}
+EXTRAS = "averaged", "accumulation by epoch", *[*SETTINGS][-4:]
+SAVED = "", " + by epoch"
 
-REPRESENTATIVE = [
+# After how many steps it is resumed
+REPRESENTATIVE = {
     # Saving must not change how floats are summed
-    Cell("streamed + frozen + metrics", "SIGTERM", "inside", workers=2),
-    Cell("series", "SIGTERM", "validation", ranks=2),
-    Cell("series", "kill", "best"),
-    Cell("series", "full", "removed, end"),
-    Cell("series", "kill", "test"),
-]
+    Cell("streamed + frozen + metrics", "SIGTERM", "inside", workers=2): 6,
+    Cell("series", "SIGTERM", "validation", ranks=2): 8,
+    Cell("series", "SIGTERM", "validation"): 8,
+    Cell("series + val step 2 + unvalidated", "SIGINT", "last step"): 12,
+    Cell("series", "SIGTERM", "last batch"): 8,
+    Cell("series", "kill", "best"): 7,
+    Cell("series", "full", "removed, end"): 11,
+    Cell("series", "kill", "test"): 12,
+    Cell("series + val epoch 1 + by epoch", "exception", "end"): 4,
+    Cell("series + warm-up step 1 + averaged + often", "SIGINT", "validation within"): 6,
+    Cell("series + val step 2 + unvalidated", "SIGTERM", "last batch"): 8,
+    Cell("series + train epoch 1 + stopping by train + by epoch", "exception", "first batch"): 8,
+    Cell("series + one-cycle step 2 + accumulation by epoch", "SIGHUP", "between"): 9,
+}
 WAYS = [("kill", "inside", 2, 2), ("SIGTERM", "last batch", 0, 1), ("exception", "end", 2, 1)]
 MATRIX = [
     *product(
@@ -84,8 +123,16 @@ MATRIX = [
     *product(["series"], ["full"], ("best", "removed", "best, end", "removed, end"), (0,), (1,)),
     *((experiment, *way) for experiment in ("text", "series", "frozen") for way in WAYS),
     *product([*SETTINGS, TOGETHER], ["kill"], ["inside"], (0,), (1,)),
+    *product(
+        [f"series + {schedule}{saved}" for schedule, saved in product(SCHEDULES, SAVED)]
+        + [
+            f"series + {name} epoch 2 + {extra}{saved}"
+            for name, extra, saved in product(("val", "train", "warm-up"), EXTRAS, SAVED)
+        ],
+        ["exception"], ("inside", "first batch", "validation", "end"), (0,), (1,),
+    ),
     ("metrics", "kill", "inside", 0, 2),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -120,15 +167,19 @@ def resuming(images, texts, series, tmp_path_factory) -> Resuming:
         size = -(-batch // cell.ranks)  # rounded up
         return ["--config", str(CONFIGS / f"{config}.yaml"), *flags, f"--data.batch_size={size}"]
 
+    all_settings = SETTINGS | SCHEDULES
+
     def over(cell: Cell) -> list[str]:
-        return [flag for name in cell.experiment.split(" + ") for flag in SETTINGS.get(name, ())]
+        return [
+            flag for name in cell.experiment.split(" + ") for flag in all_settings.get(name, ())
+        ]
 
     return Resuming("auks", tmp_path_factory.mktemp("resuming"), own, over)
 
 
 @pytest.mark.parametrize("cell", REPRESENTATIVE, ids=str)
-def test_a_resumed_run_is_exact(cell, resuming):
-    assert resuming.interrupted(cell)[1] == []
+def test_a_resumed_run_is_exact(cell, resuming, signals):
+    assert resuming.interrupted(cell) == (REPRESENTATIVE[cell], [])
     if "metrics" in cell.experiment:
         ran = resuming.whole(cell)
         names = [
@@ -140,7 +191,7 @@ def test_a_resumed_run_is_exact(cell, resuming):
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("cell", [Cell(*cell) for cell in dict.fromkeys(MATRIX)], ids=str)
-def test_matrix(cell, resuming):
+def test_matrix(cell, resuming, signals):
     if cell.experiment == "8-bit AdamW":
         pytest.importorskip("torchao")
     step, differs = resuming.interrupted(cell)

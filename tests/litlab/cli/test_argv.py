@@ -13,7 +13,6 @@ from tests.conftest import BRIEF
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.make import write, write_run
 
-CONFIG = "model: {class_path: SmallCNN}\ndata: {class_path: ImageData}\ntrainer: {}\n"
 LOGS = "lightning_logs"
 
 
@@ -127,14 +126,6 @@ def test_auto_looks_for_runs_where_the_config_puts_them(here, monkeypatch, text)
     shutil.copytree(here / LOGS, here / "elsewhere" / LOGS)
     line = read_command_line("fit --config mine.yaml --resume auto".split())
     assert line.pinned[:3] == ["fit", "--resume", f"elsewhere/{RUN}"]
-
-
-def test_a_checkpoint_in_no_run_brings_its_config(here):
-    checkpoint = {"state_dict": {}, "pytorch-lightning_version": "2.6.6", "config": CONFIG}
-    torch.save(checkpoint, here / "mine.ckpt")
-    line = read_command_line(["test", "--run", "mine.ckpt"])
-    assert line.is_foreign
-    assert line.flags == [f"--config={CONFIG}", "--ckpt_path=mine.ckpt", "--run="]
 
 
 def test_a_run_needs_its_bases_no_more_and_resumes_with_its_own_settings(run, tmp_path):

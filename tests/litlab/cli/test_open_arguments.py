@@ -19,11 +19,6 @@ def make_layer(kind: str, width: int = 2, **settings: Any) -> nn.Module:
     return KINDS[kind](3, width, **settings)
 
 
-def make_linear(width: int = 2, **settings: Any) -> nn.Module:
-    """Make a layer of which the parser knows all arguments."""
-    return nn.Linear(3, width, **settings)
-
-
 class Holder(nn.Module):
     """What has a network."""
 
@@ -70,7 +65,9 @@ def test_one_that_the_call_refuses_is_named():
     assert str(explain_error(caught.value)).startswith(line)
 
 
-@pytest.mark.parametrize("path", [f"{__name__}.make_linear", "torch.nn.Identity", "torch.nn.Tanh"])
+@pytest.mark.parametrize(
+    "path", ["torchvision.models.resnet18", "torch.nn.Identity", "torch.nn.Tanh"]
+)
 def test_what_the_parser_can_tell_is_checked(path):
     with pytest.raises(UserError, match="kernel_size"):
         parse(path, "--model.network.kernel_size=5")

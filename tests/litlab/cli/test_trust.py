@@ -25,9 +25,7 @@ from litlab.cli.argv import read_command_line
 from litlab.cli.trust import check_config, find_kind, list_modules, restrict_imports
 from litlab.commands.serve.model import load_model
 from litlab.errors import UserError
-from tests.litlab.conftest import CONFIGS
 
-ALLOW = "add --allow_modules"
 MAY_NOT = "the config of a run or checkpoint may not name"
 
 
@@ -35,57 +33,49 @@ def calls(path: str, /, **init_args: Any) -> dict[str, Any]:
     return {"class_path": path, "init_args": init_args}
 
 
-LATER = "lightning.pytorch.callbacks.LambdaCallback"  # calls something later
-WRITE = "{class_path: litlab.util.files.write_text, init_args: {path: MARK, text: written}}"
-# A function of torch whose annotation says that it returns a module
-EXECUTE = """
-class_path: torch.fx.graph_module.reduce_graph_module
-init_args:
-  body: {_code: "forward=lambda self,x:x"}
-  import_block: import pathlib; pathlib.Path('MARK').touch()
-"""
-LOAD = "{class_path: litlab.artifact.Artifact, init_args: {folder: evil}}"
-# Where it stands: the optimizer, a callback, the network, or a setting; what stands there, as YAML;
-# what the line says of it.
-FOREIGN = {
-    "command": (
-        "optimizer",
-        "{class_path: os.system, init_args: {command: touch MARK}}",
-        f"{MAY_NOT} os.system here; see",
-    ),
-    "a module of the folder": ("optimizer", "evil_module.Optimizer", f"{ALLOW} evil_module"),
-    "a function of ours": (
-        "optimizer",
-        WRITE,
-        f"model.optimizer: {MAY_NOT} litlab.util.files.write_text",
-    ),
-    "callable of torch": (
-        "callbacks",
-        f"{{class_path: {LATER}, init_args: {{setup: torch.save}}}}",
-        f"{MAY_NOT} torch.save",
-    ),
-    "callable with arguments": (
-        "callbacks",
-        f"{{class_path: {LATER}, init_args: {{setup: {WRITE}}}}}",
-        MAY_NOT,
-    ),
-    "class that loads a library": (
-        "callbacks",
-        f"{{class_path: {LATER}, init_args: {{setup: {LOAD}}}}}",
-        f"trainer.callbacks.setup: {MAY_NOT} litlab.artifact.Artifact",
-    ),
-    "text that torch.fx runs": ("network", EXECUTE, f"model.network: {MAY_NOT} torch.fx"),
-    "variable in a folder": (
-        "default_root_dir",
-        "${A_SECRET}",
-        "trainer.default_root_dir: ${A_SECRET} names a var",
-    ),
-    "variable of a logger": (
-        "logger",
-        "{class_path: CSVLogger, init_args: {save_dir: ., name: x$A_SECRET}}",
-        "trainer.logger.name: x$A_SECRET names a",
-    ),
-}
+# Where it stands: the optimizer, a callback, the network, or a setting; what stands there; what the
+# line says of it. LambdaCallback calls something later.
+FOREIGN = yaml.safe_load(
+    """
+command:
+- optimizer
+- {class_path: os.system, init_args: {command: touch MARK}}
+- MAY_NOT os.system here; see
+a module of the folder: [optimizer, evil_module.Optimizer, add --allow_modules evil_module]
+a function of ours:
+- optimizer
+- &write {class_path: litlab.util.files.write_text, init_args: {path: MARK, text: written}}
+- "model.optimizer: MAY_NOT litlab.util.files.write_text"
+callable of torch:
+- callbacks
+- {class_path: lightning.pytorch.callbacks.LambdaCallback, init_args: {setup: torch.save}}
+- MAY_NOT torch.save
+callable with arguments:
+- callbacks
+- {class_path: lightning.pytorch.callbacks.LambdaCallback, init_args: {setup: *write}}
+- MAY_NOT
+class that loads a library:
+- callbacks
+- class_path: lightning.pytorch.callbacks.LambdaCallback
+  init_args: {setup: {class_path: litlab.artifact.Artifact, init_args: {folder: evil}}}
+- "trainer.callbacks.setup: MAY_NOT litlab.artifact.Artifact"
+text that torch.fx runs:
+- network
+- class_path: torch.fx.graph_module.reduce_graph_module  # whose annotation promises a module
+  init_args:
+    body: {_code: "forward=lambda self,x:x"}
+    import_block: import pathlib; pathlib.Path('MARK').touch()
+- "model.network: MAY_NOT torch.fx"
+variable in a folder:
+- default_root_dir
+- ${A_SECRET}
+- "trainer.default_root_dir: ${A_SECRET} names a var"
+variable of a logger:
+- logger
+- {class_path: CSVLogger, init_args: {save_dir: ., name: x$A_SECRET}}
+- "trainer.logger.name: x$A_SECRET names a"
+""".replace("MAY_NOT", MAY_NOT)
+)
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +103,7 @@ def evil(tmp_path, monkeypatch) -> Path:
 
 def poisoned(trained: dict[str, Any], name: str) -> dict[str, Any]:
     """The checkpoint with something foreign in its settings and in its config."""
-    place, text, _ = FOREIGN[name]
-    payload = yaml.safe_load(text)
+    place, payload, _ = FOREIGN[name]
     config, settings = yaml.safe_load(trained["config"]), dict(trained["hyper_parameters"])
     if place == "optimizer":
         config["model"]["init_args"]["optimizer"] = settings["optimizer"] = payload
@@ -184,7 +173,7 @@ def test_what_lies_in_the_folder_of_weights_is_not_unpickled(
         def __reduce__(self):
             return Path.touch, (evil,)
 
-    network = "{class_path: torchvision.models.squeezenet1_1, init_args: {weights: DEFAULT}}"
+    network = calls("torchvision.models.squeezenet1_1", weights="DEFAULT")
     monkeypatch.setitem(FOREIGN, "weights", ("network", network, ""))
     folder = run_folder(tmp_path, poisoned(trained, "weights"))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
@@ -208,15 +197,13 @@ def test_only_allow_modules_trusts_a_module(run, series, tmp_path, evil, trained
     torch.save(poisoned(trained, "a module of the folder"), tmp_path / "mine.ckpt")
     for flag in ("--output=evil_module.csv", "--trainer.profiler=evil_module.Profiler"):
         done = run("predict --run mine.ckpt --input", series, flag)
-        assert_refused(done, ALLOW, evil)
+        assert_refused(done, "add --allow_modules", evil)
     run("validate --run mine.ckpt --allow_modules=evil_module").check()
     assert evil.exists()
 
 
-def test_the_config_of_a_run_is_foreign_under_its_own_name_too(tmp_path, trained):
+def test_a_run_is_not_taken_for_an_export(tmp_path, trained):
     folder = run_folder(tmp_path, trained)
-    assert read_command_line(["fit", "--config", f"{folder}/config.yaml"]).is_foreign
-    assert not read_command_line(["fit", f"--config={CONFIGS / 'images.yaml'}"]).is_foreign
     (folder / "manifest.json").write_text('{"format": "aoti"}')
     assert not is_exported(folder), "which would be loaded as native code"
 
@@ -283,10 +270,10 @@ metric: [model.metrics, torchmetrics.Accuracy]
 transform: [data.transform, torchvision.transforms.v2.Lambda]
 """)
 SOME = (
-    "builtins", "os", "subprocess", "torch.fx.graph_module", "torch.hub", "torch.jit",
-    "torch.serialization", "torch.nn.functional", "torch.nn.modules.loss", "torch.optim",
-    "lightning.pytorch.callbacks", "lightning.pytorch.strategies", "litlab.artifact",
-    "litlab.runs.folder", "litlab.nn", "litlab.tasks", "auks.images",
+    "builtins", "subprocess", "torch.fx.graph_module", "torch.hub", "torch.nn.functional",
+    "torch.nn.modules.loss", "torch.optim", "lightning.pytorch.callbacks",
+    "lightning.pytorch.strategies", "litlab.artifact", "litlab.runs.folder", "litlab.nn",
+    "litlab.tasks", "auks.images",
 )  # fmt: skip
 ALL = ("torch", "torchvision", "lightning", "torchmetrics", "timm", "torchao", "litlab", "auks")
 
@@ -326,58 +313,46 @@ def belongs(target: Any, kinds: str) -> bool:
     )
 
 
-BLOCKS = [  # where it stands; what stands there, as YAML; what is refused of it
-    ("model.network", "class_path: torchvision.models.resnet18", ""),
-    (
-        "model.network",
-        "{class_path: timm.create_model, init_args: {model_name: resnet10t, pretrained: true}}",
-        "",
-    ),
-    (
-        "model.network",
-        "{class_path: timm.create_model, init_args: {model_name: hf-hub:a/resnet10t}}",
-        "model.network.model_name",
-    ),
-    (
-        "model.network",
-        "{class_path: timm.create_model, init_args: {model_name: resnet10t, checkpoint_path: x}}",
-        "model.network.checkpoint_path",
-    ),
-    (
-        "model.network",
-        "{class_path: timm.create_model, dict_kwargs: {pretrained_cfg: {file: x}}}",
-        "model.network.pretrained",
-    ),
-    ("model.metrics", "a: {class_path: torchmetrics.text.BERTScore}", "model.metrics.a"),
-    (
-        "trainer.callbacks",
-        f"class_path: {LATER}\ninit_args: {{setup: {{class_path: torchvision.models.resnet18}}}}",
-        "trainer.callbacks.setup",
-    ),
-    (
-        "trainer.logger",
-        "{class_path: lightning.pytorch.loggers.WandbLogger, dict_kwargs: {entity: me}}",
-        "",
-    ),
-    (
-        "trainer.logger",
-        "{class_path: lightning.pytorch.loggers.WandbLogger, init_args: {settings: {base_url: x}}}",
-        "trainer.logger.set",
-    ),
-    ("trainer.strategy", "ddp_find_unused_parameters_true", ""),
-    ("trainer.strategy", "fsdp", "trainer.strategy"),
-    ("trainer.profiler", "class_path: pathlib.Path", "trainer.profiler"),
-]
+# Where it stands; what stands there; what is refused of it
+BLOCKS = yaml.safe_load("""
+- [model.network, {class_path: torchvision.models.resnet18}, ""]
+- - model.network
+  - {class_path: timm.create_model, init_args: {model_name: resnet10t, pretrained: true}}
+  - ""
+- - model.network
+  - {class_path: timm.create_model, init_args: {model_name: "hf-hub:a/resnet10t"}}
+  - model.network.model_name
+- - model.network
+  - {class_path: timm.create_model, init_args: {model_name: resnet10t, checkpoint_path: x}}
+  - model.network.checkpoint_path
+- - model.network
+  - {class_path: timm.create_model, dict_kwargs: {pretrained_cfg: {file: x}}}
+  - model.network.pretrained
+- [model.metrics, {a: {class_path: torchmetrics.text.BERTScore}}, model.metrics.a]
+- - trainer.callbacks
+  - class_path: lightning.pytorch.callbacks.LambdaCallback
+    init_args: {setup: {class_path: torchvision.models.resnet18}}
+  - trainer.callbacks.setup
+- - trainer.logger
+  - {class_path: lightning.pytorch.loggers.WandbLogger, dict_kwargs: {entity: me}}
+  - ""
+- - trainer.logger
+  - class_path: lightning.pytorch.loggers.WandbLogger
+    init_args: {settings: {base_url: x}}
+  - trainer.logger.set
+- [trainer.strategy, ddp_find_unused_parameters_true, ""]
+- [trainer.strategy, fsdp, trainer.strategy]
+- [trainer.profiler, {class_path: pathlib.Path}, trainer.profiler]
+""")
 
 
 @pytest.mark.parametrize(("key", "block", "refused"), BLOCKS)
 def test_arguments_and_defaults(key, block, refused):
     for module in ("timm", "litlab.parallel", "torchmetrics.text", "auks.images"):
         pytest.importorskip(module)
-    value = yaml.safe_load(block)
-    config = put(key, value)
+    config = put(key, block)
     if key == "trainer.strategy":
-        config.trainer.strategy = value
+        config.trainer.strategy = block
     if not refused:
         check_config(config, [])
         return

@@ -2,8 +2,7 @@
 
 import json
 import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,7 @@ FIT = ["fit", "--config", CONFIGS / "series.yaml"]
 
 
 @pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """Lets Ctrl-C come through: pytest-xdist ignores it in its workers."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture
-def fit(ctrl_c, children, run, small_data, monkeypatch) -> Callable[..., Outcome]:
+def fit(signals, children, run, small_data, monkeypatch) -> Callable[..., Outcome]:
     """Runs `fit` of two short epochs of the series experiment, in which `trouble` may befall a
     seed.
     """
@@ -64,7 +55,10 @@ def test_a_group_is_stopped_and_continued(fit, run):
     assert done.code == 130, done
     assert list_fits(done) == ["series/seeds_0/seed_3", "series/seeds_0/seed_7"]
     assert done.err.endswith("SIGINT: stopped; the same command continues\n")
-    assert RunFolder(GROUP.path / "seed_7/version_0").read_state()["reason"] == "SIGINT"
+    stopped = RunFolder(GROUP.path / "seed_7/version_0")
+    state = stopped.read_state()
+    assert [state[key] for key in ("status", "reason", "place")] == ["interrupted", "SIGINT", None]
+    assert not stopped.traceback.is_file()
     assert "series/seeds_0  0 of 2, interrupted" in run("runs").out
 
     trouble.write_text("{}")

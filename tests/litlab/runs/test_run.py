@@ -18,7 +18,6 @@ from litlab.runs.folder import RunFolder, read_json, write_json
 from litlab.runs.loggers import resume_loggers
 from litlab.runs.record import RunRecord, update_metrics
 from litlab.runs.run import Run
-from litlab.runs.signals import Interrupted
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.litlab.runs.conftest import scalars
 from tests.litlab.runs.make import CONFIG, command
@@ -82,7 +81,6 @@ def folder() -> RunFolder:
     return RunFolder(Path("lightning_logs/tiny/version_0"))
 
 
-@pytest.mark.filterwarnings("ignore:Checkpoint directory")
 def test_a_fit_its_test_and_a_fit_that_continues_it(make, folder, monkeypatch):
     monkeypatch.setattr(sys, "argv", "/x/auks/__main__.py fit --hub.token hunter2x".split())
     seed_everything(7, verbose=False)
@@ -103,10 +101,6 @@ def test_a_fit_its_test_and_a_fit_that_continues_it(make, folder, monkeypatch):
     assert (metrics["epochs"], metrics["steps"], metrics["peak_memory_gib"]) == (2, 6, 1.5)
     # The weights as they were in memory
     assert metrics == {**after_fit, "test": results, "test_checkpoint": None}
-    with Run.join(command("validate", folder)) as run:
-        [val] = make(run).validate(Tiny(), Data(), verbose=False)
-    assert read_json(folder.metrics) == {**metrics, "val": val, "val_checkpoint": None}
-    assert read_json(folder.status) == status
 
     origin = read_json(folder.provenance)
     assert origin["command"] == "python -m auks fit --hub.token ***".split()
@@ -132,7 +126,7 @@ def test_a_fit_its_test_and_a_fit_that_continues_it(make, folder, monkeypatch):
     assert (session["commit"], session["uncommitted"]) == ("b" * 40, None)
 
 
-def test_a_fit_that_does_not_end_by_itself(train, folder):
+def test_a_fit_that_fails(train, folder):
     with pytest.raises(RuntimeError):
         train(Raise(RuntimeError("no room with password=hunter2x\nmore"), "on_train_batch_start"))
     state, metrics = read_json(folder.status), read_json(folder.metrics)
@@ -145,15 +139,8 @@ def test_a_fit_that_does_not_end_by_itself(train, folder):
     )  # fmt: skip
     assert folder.traceback.is_file()
 
-    with pytest.raises(SystemExit):
-        train(Raise(Interrupted(15), "on_train_batch_start"))
-    stopped = RunFolder(folder.path.with_name("version_1"))
-    state = read_json(stopped.status)
-    assert (state["status"], state["reason"]) == ("interrupted", "SIGTERM")
-    assert (state["place"], stopped.traceback.is_file()) == (None, False)
 
-
-def test_a_fit_whose_test_or_what_follows_fails_is_not_finished(train, folder):
+def test_a_fit_whose_test_fails_is_not_finished(train, folder):
     def evaluate(trainer):
         trainer.test(Tiny(), Data(), verbose=False)
 
@@ -164,12 +151,6 @@ def test_a_fit_whose_test_or_what_follows_fails_is_not_finished(train, folder):
     events = b"".join(file.read_bytes() for file in folder.path.glob("events*"))
     assert b"hp/val/acc" in events
     assert b"hp/test/" not in events
-
-    with pytest.raises(ZeroDivisionError):
-        train(max_epochs=1, then=lambda trainer: 1 // 0)
-    second = RunFolder(folder.path.with_name("version_1"))
-    assert second.read_state()["reason"].startswith("ZeroDivisionError: ")
-    assert "1 // 0" in second.traceback.read_text()
 
 
 def test_a_fit_whose_data_is_missing_leaves_nothing(make, folder):
@@ -182,7 +163,6 @@ def test_a_fit_whose_data_is_missing_leaves_nothing(make, folder):
     assert not folder.path.exists()
 
 
-@pytest.mark.filterwarnings("ignore:Checkpoint directory")
 def test_all_numbers_of_a_run_are_those_of_its_best_checkpoint(make, folder):
     """Here the second of four validations is the best one, and the run is resumed behind it."""
 
@@ -191,11 +171,15 @@ def test_all_numbers_of_a_run_are_those_of_its_best_checkpoint(make, folder):
             value = [0.5, 0.9, 0.7, 0.6][self.current_epoch]
             self.log_dict({"val/acc": value, "val/loss": float(self.current_epoch)})
 
+        def on_train_epoch_end(self):  # another process tests it meanwhile
+            update_metrics(folder, {"test": {"test/acc": 0.5}})
+
     best = {"val/acc": pytest.approx(0.9), "val/loss": 1.0}
     last = ModelCheckpoint(save_last=True)
     with Run.start(command()) as run:
         make(run, last, max_epochs=3).fit(Falling(), Data())
-    assert read_json(folder.metrics)["val"] == best
+    metrics = read_json(folder.metrics)
+    assert (metrics["val"], metrics["test"]) == (best, {"test/acc": 0.5})
     folder.metrics.unlink()  # as if it had been killed before it was written
     with Run.start(command(run=folder)) as run:
         trainer = make(run, last, max_epochs=4)
@@ -204,16 +188,6 @@ def test_all_numbers_of_a_run_are_those_of_its_best_checkpoint(make, folder):
         )
     metrics = read_json(folder.metrics)
     assert (metrics["val"], metrics["val_checkpoint"]) == (best, metrics["best"]["checkpoint"])
-
-
-def test_a_test_of_a_run_in_training_keeps_its_results(make, folder):
-    class TestMeanwhile(Callback):
-        def on_train_epoch_end(self, trainer, pl_module):
-            update_metrics(folder, {"test": {"test/acc": 0.5}})
-
-    with Run.start(command()) as run:
-        make(run, TestMeanwhile()).fit(Tiny(), Data())
-    assert read_json(folder.metrics)["test"] == {"test/acc": 0.5}
 
 
 @pytest.mark.parametrize("is_auto", [True, False])

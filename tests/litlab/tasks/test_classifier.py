@@ -8,19 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch import Trainer
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
 
 from litlab.errors import UserError
 from litlab.nn.ensemble import Ensemble
 from litlab.tasks import Classifier
 from tests.conftest import BRIEF, ROOT
-from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.callbacks.tiny import TinyData, make_trainer
 
 SHAPE = (3, 8, 8)
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 
 def network() -> nn.Module:
@@ -41,20 +39,15 @@ def note_inputs(model: Classifier) -> list[torch.Tensor]:
     return seen
 
 
-class Images(LightningDataModule):
+class Images(TinyData):
     num_classes, image_shape = 3, SHAPE
-    images, labels = (
-        torch.randn(12, *SHAPE, generator=torch.Generator().manual_seed(2)),
-        torch.arange(12) % 3,
-    )
 
-    def train_dataloader(self):
-        return DataLoader(TensorDataset(self.images, self.labels), 5)
-
-    val_dataloader = test_dataloader = train_dataloader
+    def __init__(self):
+        super().__init__(12, 5, 3)
 
 
-BATCH = Images.images[:6], Images.labels[:6]
+ALL = Images().dataset.tensors
+BATCH = ALL[0][:6], ALL[1][:6]
 
 
 def fitted(model, tmp_path, **options) -> Trainer:
@@ -123,9 +116,9 @@ def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypa
     model = SmoothClassifier(
         network(), num_classes=3, smooth=0.5, optimizer=still, label_smoothing=0.5
     )
-    logged, logits = fitted(model, tmp_path).callback_metrics, model(Images.images)
-    plain = F.cross_entropy(logits, Images.labels)
-    smooth = F.cross_entropy(logits, Images.labels, label_smoothing=0.5)
+    logged, logits = fitted(model, tmp_path).callback_metrics, model(ALL[0])
+    plain = F.cross_entropy(logits, ALL[1])
+    smooth = F.cross_entropy(logits, ALL[1], label_smoothing=0.5)
     torch.testing.assert_close(logged["val/loss"], plain, rtol=1e-4, atol=0)
     expected = smooth + 0.5 * logits.square().mean()
     torch.testing.assert_close(logged["train/loss"], expected, rtol=1e-4, atol=0)
@@ -133,7 +126,7 @@ def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypa
     line = """
         fit --model=SmoothClassifier --model.network=torch.nn.Linear --model.network.in_features=4
         --model.network.out_features=2 --model.smooth=0.2 --model.members=2
-        --model.optimizer=torch.optim.SGD --data=tests.litlab.tasks.plain.TestedPointsData
+        --model.optimizer=torch.optim.SGD --data=tests.litlab.tasks.plain.PointsData
     """
     run(line, *BRIEF).check()  # the class of the data has the number of classes
     loaded = SmoothClassifier.load_from_checkpoint(

@@ -18,7 +18,6 @@ from tests.litlab.data.conftest import refusal
 from tests.litlab.tasks.tiny_series import TinySeries, everything
 
 QUANTILES = [0.1, 0.5, 0.9]
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 
 
 class Linear(nn.Module):

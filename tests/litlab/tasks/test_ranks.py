@@ -8,15 +8,13 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from litlab.tasks import Classifier
-from tests.conftest import ROOT
 from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.parallel import program
 from tests.litlab.tasks.test_forecaster import build
 from tests.litlab.tasks.test_metrics import own_metrics
 from tests.litlab.tasks.tiny_series import TinySeries
-from tests.processes import Python, ranks
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers",
     "ignore:.*No .* samples in targets",
     "ignore:Trying to infer the `batch_size`",
 )
@@ -71,12 +69,11 @@ def evaluate(folder, **options) -> list[dict]:
 
 PROGRAM = """
 import json, os, sys, warnings
-sys.path.insert(0, sys.argv[1])
 warnings.simplefilter("ignore")
 from tests.litlab.tasks.test_ranks import evaluate
 
-results = evaluate(sys.argv[2], devices=2, strategy="ddp", use_distributed_sampler=False)
-with open(f"{sys.argv[2]}/{os.environ['LOCAL_RANK']}.json", "w") as file:
+results = evaluate(sys.argv[1], devices=2, strategy="ddp", use_distributed_sampler=False)
+with open(f"{sys.argv[1]}/{os.environ['LOCAL_RANK']}.json", "w") as file:
     json.dump(results, file)
 """
 
@@ -84,11 +81,7 @@ with open(f"{sys.argv[2]}/{os.environ['LOCAL_RANK']}.json", "w") as file:
 def test_ranks_with_other_numbers_of_batches_evaluate_like_one(tmp_path):
     script = tmp_path / "run.py"
     script.write_text(PROGRAM)
-    processes = [
-        Python(script, ROOT, tmp_path, cwd=ROOT, environment=of_rank) for of_rank in ranks(2)
-    ]
-    printed = [process.communicate(120)[1] for process in processes]
-    assert [process.wait() for process in processes] == [0, 0], printed
+    program.wait(program.start(script, 2, tmp_path))
     expected = evaluate(tmp_path)
     assert {"val/loss", "test/mase", "test/coverage", "radius"} <= expected[0].keys()
     for rank in (0, 1):

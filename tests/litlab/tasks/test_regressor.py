@@ -14,7 +14,6 @@ from litlab.tasks import Regressor
 from tests.litlab.callbacks.tiny import make_trainer
 from tests.litlab.data.conftest import refusal
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 MEAN, STD = torch.tensor([100.0, -3.0]), torch.tensor([20.0, 0.5])
 
 

@@ -1,5 +1,7 @@
 """The smallest data that a forecaster works with."""
 
+from functools import partialmethod
+
 import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
@@ -49,14 +51,9 @@ class TinySeries(LightningDataModule):
     def make_loader(self, number: int) -> DataLoader:
         return DataLoader(self.stage(number), batch_size=5)  # pyright: ignore[reportArgumentType]
 
-    def train_dataloader(self):
-        return self.make_loader(0)
-
-    def val_dataloader(self):
-        return self.make_loader(1)
-
-    def test_dataloader(self):
-        return self.make_loader(2)
+    train_dataloader = partialmethod(make_loader, 0)
+    val_dataloader = partialmethod(make_loader, 1)
+    test_dataloader = partialmethod(make_loader, 2)
 
     def predict_dataloader(self):
         windows = [{"past": window["past"]} for window in self.stage(0)[:3]]

@@ -11,9 +11,8 @@ from torch import nn
 from litlab.testing import ModuleContract
 from project.models.transformer_classifier import TransformerClassifier
 from project.networks.text_transformer import TextTransformer
-from tests.conftest import CONFIGS
-
-NO_NGRAMS = "--model.network.ngrams=0"
+from tests.conftest import BRIEF, CONFIGS
+from tests.litlab.runs.conftest import error
 
 
 class TestTransformerClassifier(ModuleContract):
@@ -65,15 +64,10 @@ def test_long_texts_are_read_at_both_ends(settings):
             assert not torch.allclose(head, tail, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("flags", "code"),
-    [([], 0), (["--data.long_texts=crop"], 2), (["--data.long_texts=crop", NO_NGRAMS], 0)],
-)
-def test_ngrams_are_counted_in_texts_that_stay_as_they_are(flags, code, run, texts):
-    settings = [f"--data.path={texts}", "--trainer.log_every_n_steps=1", "--trainer.max_epochs=1"]
-    fit = ["fit", "--config", CONFIGS / "text.yaml", "--data.dataset=csv", *settings]
-    result = run(*fit, *flags)
-    assert result.code == code, result.err
-    if code:
-        assert "model.network.ngrams" in result.err
-        assert "data.long_texts" in result.err
+def test_ngrams_are_counted_in_texts_that_stay_as_they_are(run, texts):
+    data = f"--data.dataset=csv --data.path={texts} --data.long_texts=crop".split()
+    fit = ["fit", "--config", CONFIGS / "text.yaml", *data, *BRIEF]
+    line = error(run(*fit))
+    assert "model.network.ngrams" in line
+    assert "data.long_texts" in line
+    run(*fit, "--model.network.ngrams=0", "--trainer.limit_train_batches=1").check()

@@ -14,7 +14,6 @@ from project.models.transformer_classifier import TransformerClassifier
 from project.networks.text_transformer import TextTransformer
 from tests.litlab.callbacks.tiny import make_trainer
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers")
 FIRE = 2
 
 

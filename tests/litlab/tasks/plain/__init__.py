@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import BinaryAUROC
 
 
-class OnlyTrains(LightningModule):
+class Points(LightningModule):
     """Tells points whose coordinates add up to more than 0 from the others.
 
     Args:
@@ -47,10 +47,6 @@ class OnlyTrains(LightningModule):
         )
         return loss
 
-
-class Points(OnlyTrains):
-    """The same with all steps."""
-
     def validation_step(self, batch, batch_idx):
         self._shared_step(batch, "val")
 
@@ -62,11 +58,13 @@ class Points(OnlyTrains):
 
 
 class PointsData(LightningDataModule):
-    """Random points in four dimensions.
+    """Random points in four dimensions, and how many classes there are.
 
     Args:
         batch_size: Points per batch.
     """
+
+    num_classes = 2
 
     def __init__(self, batch_size: int = 16) -> None:
         super().__init__()
@@ -79,14 +77,7 @@ class PointsData(LightningDataModule):
             batch_size=self.hparams.batch_size,
         )
 
-    val_dataloader = train_dataloader
-
-
-class TestedPointsData(PointsData):
-    """The same with all loaders; it says how many classes there are."""
-
-    num_classes = 2
-    test_dataloader = predict_dataloader = PointsData.val_dataloader
+    val_dataloader = test_dataloader = predict_dataloader = train_dataloader
 
 
 class Writer(BasePredictionWriter):

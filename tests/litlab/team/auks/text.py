@@ -4,7 +4,6 @@ from typing import Any
 
 from torch import nn
 
-from litlab.errors import UserError
 from litlab.tasks import Classifier
 
 
@@ -37,10 +36,6 @@ class SmallTextClassifier(Classifier):
         num_classes: int | None = None,
         **settings: Any,
     ) -> None:
-        if vocab_size is None or num_classes is None:
-            raise UserError(
-                "model: vocab_size or num_classes is not set, and the data does not give it"
-            )
         super().__init__(
             MeanOfWords(vocab_size, embed_dim, num_classes), num_classes=num_classes, **settings
         )
