@@ -14,7 +14,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from tqdm import tqdm
 
 from litlab.util.files import check_replaceable, write_output
-from litlab.util.text import decimals
+from litlab.util.text import format_column
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,9 +148,9 @@ def print_frame(title: str, table: "DataFrame") -> None:
 
 def as_text(table: "DataFrame") -> str:
     """Return the first rows of a table as they are shown on the console."""
-    return table.head(MOST_ROWS).to_string(
-        index=False,
-        na_rep="",
-        max_colwidth=300,
-        float_format=lambda number: f" {decimals(number)}",  # apart from the column before
-    )
+    shown = table.head(MOST_ROWS).copy()
+    for name, numbers in shown.select_dtypes("float").items():
+        texts = format_column(numbers.tolist())
+        # A space more, to be apart from the column before
+        shown[name] = [f" {text}" if text != "nan" else "" for text in texts]
+    return shown.to_string(index=False, na_rep="", max_colwidth=300)

@@ -11,7 +11,7 @@ from litlab.callbacks.compile import Compile
 from litlab.callbacks.memory import VRAM
 from litlab.callbacks.reporting import run_folder
 from litlab.util.files import write_output
-from litlab.util.text import decimals, print_table
+from litlab.util.text import format_number, print_table
 
 SMALLEST_MB = 0.01  # of a model whose size is worth a word
 
@@ -106,10 +106,11 @@ class RunSummary(Callback):
 
         # Results.
         if is_fit and score is not None:
-            rows[f"best {checkpoint.monitor}"] = decimals(float(score))
+            rows[f"best {checkpoint.monitor}"] = format_number(float(score))
         if trainer.state.fn != "fit":
             rows |= {
-                name: decimals(float(value)) for name, value in trainer.callback_metrics.items()
+                name: format_number(float(value))
+                for name, value in trainer.callback_metrics.items()
             }
 
         # On what, and what it took.

@@ -1,15 +1,13 @@
 """``python -m PACKAGE compare``: how runs differ."""
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
-from litlab.runs import results
 from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.results import find_differences, flatten, format_value
-from litlab.runs.table import describe_run, format_metric, print_problems, show_table
+from litlab.runs.table import describe_run, format_metrics, print_problems, show_table
 from litlab.util.options import Options
-from litlab.util.text import decimals
+from litlab.util.text import format_column
 from litlab.util.yaml import read_mapping
 
 DESCRIPTION = """\
@@ -58,9 +56,10 @@ def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:
 
 def compare_metrics(runs: list[dict[str, Any]]) -> Iterator[list[str]]:
     """Yield a row for each metric, and for each of what the runs cost."""
-    # In the order of the first run, then what only later ones have
-    for name in dict.fromkeys(chain(*map(results.pick_metrics, runs))):
-        yield [name, *(format_metric(run, name) for run in runs)]
+    texts = format_metrics(runs)
+    for name in texts[0]:
+        yield [name, *(text[name] for text in texts)]
     for name in COSTS:
         values = [run.get(name) for run in runs]
-        yield [name, *(decimals(v) if isinstance(v, float) else format_value(v) for v in values)]
+        is_measured = any(isinstance(value, float) for value in values)
+        yield [name, *(format_column(values) if is_measured else map(format_value, values))]

@@ -54,7 +54,9 @@ def main(arguments: list[str]) -> int:
         hidden, rows = len(rows) - len(shown), shown
         # A narrow terminal has no room for when it was started and its commit
         count = len(HEADER) - 2 * (shutil.get_terminal_size((160, 24)).columns < 100)
-        show_table(HEADER[:count], [[*_format_row(row, chosen.sort)][:count] for row in rows])
+        pairs = zip(rows, format_metrics(rows), strict=True)
+        cells = [[*_format_row(row, texts, chosen.sort)][:count] for row, texts in pairs]
+        show_table(HEADER[:count], cells)
         for row in rows:
             if row.get("reason"):
                 location = ", ".join(
@@ -131,7 +133,7 @@ def show_table(header: Sequence[str], rows: Iterable[Iterable[str]], title: str 
     print_table(table)
 
 
-def _format_row(row: dict[str, Any], metric: str | None) -> Iterator[str]:
+def _format_row(row: dict[str, Any], texts: dict[str, str], metric: str | None) -> Iterator[str]:
     yield row["run"]
     # A group says how many of its fits are finished
     status = f"{row['members']}, {row['status']}" if "members" in row else row["status"]
@@ -140,19 +142,24 @@ def _format_row(row: dict[str, Any], metric: str | None) -> Iterator[str]:
     # The metric that chose the checkpoint, and that of the test that belongs to it, alone where
     # they have one name
     best, test = metric or (row.get("best") or {}).get("monitor"), results.choose_test_metric(row)
-    yield f"{best} {format_metric(row, best)}" if best else "-"
+    yield f"{best} {texts.get(best, '-')}" if best else "-"
     is_same = best and test and best.partition("/")[2] == test.partition("/")[2]
-    yield f"{'' if is_same else f'{test} '}{format_metric(row, test)}" if test else "-"
+    yield f"{'' if is_same else f'{test} '}{texts.get(test, '-')}" if test else "-"
     yield f"{(row.get('seconds') or 0) / 60:5.1f}"
     yield (row.get("started") or "-")[5:16].replace("T", " ") or "-"
     yield (row.get("commit") or "-")[:7] + ("*" if row.get("dirty") else "")
 
 
-def format_metric(row: dict[str, Any], name: str) -> str:
-    """Return the value of a metric as tables show it, of a group with its standard deviation."""
-    value = results.pick_metrics(row).get(name)
-    return (
-        "-"
-        if value is None
-        else results.format_plus_minus(value, row.get("deviation", {}).get(name))
-    )
+def format_metrics(runs: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the metrics of each run by name as tables show them, of a group with their standard
+    deviations; a dash for those that it has not.
+    """
+    found = [results.pick_metrics(run) for run in runs]
+    columns = {
+        name: results.format_means(
+            [metrics.get(name) for metrics in found],
+            [run.get("deviation", {}).get(name) for run in runs],
+        )
+        for name in dict.fromkeys(chain(*found))
+    }
+    return [{name: texts[at] for name, texts in columns.items()} for at in range(len(runs))]

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torchmetrics.functional import calibration_error, confusion_matrix, f1_score, precision
 
 from litlab.callbacks import Baselines, ConfusionMatrix, evaluation
-from litlab.util.text import decimals
+from litlab.util.text import format_number
 from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate, make_trainer
 from tests.recorder import Recorder, RunRecorder
 
@@ -63,7 +63,7 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
     _, metrics = run(tmp_path, Baselines(), Compared())
     loss = float(metrics["test/loss"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[-3:]]
-    assert lines == [["Tiny", decimals(loss)], ["majority", "1000000", "0.2500"],
+    assert lines == [["Tiny", format_number(loss)], ["majority", "1000000", "0.2500"],
                      ["n-gram", "[1,", "2]", "0.5000"]]  # fmt: skip
     saved = json.loads((tmp_path / "baselines.json").read_text())
     assert saved == {"Tiny": {"test/loss": loss}, **Compared().baselines()}

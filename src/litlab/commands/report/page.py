@@ -20,7 +20,7 @@ from litlab.runs.masking import mask
 from litlab.runs.page import Section, encode, render_page, show
 from litlab.runs.results import Curves, find_differences, flatten, format_value, read_curves
 from litlab.util import team
-from litlab.util.text import decimals
+from litlab.util.text import format_column
 from litlab.util.yaml import dump_config, read_mapping
 
 if TYPE_CHECKING:
@@ -202,7 +202,9 @@ def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
     names = sorted(
         dict.fromkeys(chain(*columns.values())), key=lambda name: not name.startswith("test")
     )
-    rows = [[name, *(decimals(column.get(name)) for column in columns.values())] for name in names]
+    rows = [
+        [name, *format_column([column.get(name) for column in columns.values()])] for name in names
+    ]
     return [show.table(["", *columns], rows)] if rows else []
 
 
@@ -252,13 +254,14 @@ def list_pictures(facts: Facts) -> list[Markup]:
 
 
 def shorten(column: Sequence[str]) -> Sequence[str]:
-    """Return the cells of a table's column with four digits, where they are fractions."""
+    """Return the cells of a table's column with equally many decimals, where they are fractions."""
     if not any("." in cell for cell in column):
         return column
     try:
-        return [decimals(float(cell)) if cell else "" for cell in column]
+        texts = format_column([float(cell) if cell else None for cell in column])
     except ValueError:  # texts or times
         return column
+    return [text if cell else "" for cell, text in zip(column, texts, strict=True)]
 
 
 def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
