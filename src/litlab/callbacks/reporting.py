@@ -148,9 +148,14 @@ def print_frame(title: str, table: "DataFrame") -> None:
 
 def as_text(table: "DataFrame") -> str:
     """Return the first rows of a table as they are shown on the console."""
-    shown = table.head(MOST_ROWS).copy()
-    for name, numbers in shown.select_dtypes("float").items():
-        texts = format_column(numbers.tolist())
-        # A space more, to be apart from the column before
-        shown[name] = [f" {text}" if text != "nan" else "" for text in texts]
-    return shown.to_string(index=False, na_rep="", max_colwidth=300)
+    from pandas import DataFrame
+
+    columns: dict[Any, Any] = {}
+    for name, cells in table.head(MOST_ROWS).items():
+        if cells.dtype.kind == "f":
+            # A space, to be apart from the column before
+            texts = [f" {text}" for text in format_column([*cells])]
+            columns[f" {name}"] = ["" if text == " nan" else text for text in texts]
+        else:
+            columns[name] = cells
+    return DataFrame(columns).to_string(index=False, na_rep="", max_colwidth=300)

@@ -1,11 +1,11 @@
-"""`ExperimentTrainer`: Lightning's Trainer, whose precision can follow from the hardware, and which
-knows TF32.
+"""`ExperimentTrainer`: Lightning's Trainer, whose precision can follow from the hardware, which
+knows TF32, and which logs more steps of short epochs.
 """
 
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.plugins import HalfPrecision, MixedPrecision, Precision
 from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_info
@@ -16,6 +16,7 @@ from litlab.errors import UserError
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores
 from litlab.util.ranks import divides_model
 
+MOST_STEPS = 50  # between two that are logged; Lightning's own default
 # What the Trainer of Lightning (2.6.6) takes
 PrecisionInput = Literal[
     "64-true", "32-true", "16-true", "16-mixed", "bf16-true", "bf16-mixed",
@@ -24,7 +25,8 @@ PrecisionInput = Literal[
 
 
 class ExperimentTrainer(Trainer):
-    """Lightning's Trainer with one more precision, ``auto``, and with TF32 as a setting.
+    """Lightning's Trainer with one more precision, ``auto``, with TF32 as a setting, and with an
+    interval between logs that suits the length of an epoch.
 
     Lightning computes in float32 unless it is told otherwise, and takes any precision on any
     device: bfloat16 on a CPU that has to emulate it is many times slower.
@@ -38,6 +40,8 @@ class ExperimentTrainer(Trainer):
             with 10 bits of the mantissa instead of 23. Null is as torch has it: convolutions only.
             It matters where float32 is computed
             (https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).
+        log_every_n_steps: How often steps are logged, such as their loss. Null is ten times in an
+            epoch, and at least every 50 steps.
         settings: Lightning's other settings.
     """
 
@@ -46,6 +50,7 @@ class ExperimentTrainer(Trainer):
         *,
         precision: PrecisionInput | Literal["auto"] | None = None,
         tf32: bool | None = None,
+        log_every_n_steps: int | None = None,
         **settings: Any,
     ) -> None:
         reason = ""
@@ -60,7 +65,11 @@ class ExperimentTrainer(Trainer):
                 "divides the model can't; use 32-true, bf16-mixed or bf16-true, or "
                 "trainer.strategy ddp"
             )
-        super().__init__(precision=precision, **settings)
+        # Null: 1, at which Lightning says nothing of short epochs, until `LogInterval` knows better
+        every = 1 if log_every_n_steps is None else log_every_n_steps
+        super().__init__(precision=precision, log_every_n_steps=every, **settings)
+        if log_every_n_steps is None:
+            self.callbacks: list[Callback] = [LogInterval(), *self.callbacks]  # pyright: ignore[reportAttributeAccessIssue]
 
         plugin: Any = self.precision_plugin
         # Strategies that shard want one type in a block.
@@ -77,6 +86,16 @@ class ExperimentTrainer(Trainer):
             # for the precision.
             torch.set_float32_matmul_precision("high" if tf32 else "highest")
             torch.backends.cudnn.allow_tf32 = tf32
+
+
+class LogInterval(Callback):
+    """Let the Trainer log steps ten times in an epoch, and at least every `MOST_STEPS`, so that
+    the curves of few samples have points, too.
+    """
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        tenth = trainer.num_training_batches / 10  # inf where it is not known
+        trainer.log_every_n_steps = int(max(1, min(MOST_STEPS, tenth)))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def auto_precision(

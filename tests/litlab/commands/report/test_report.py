@@ -49,7 +49,7 @@ def test_image_classifier(report, images_run):
     ]  # fmt: skip
     assert shown.count("&lt;b&gt;2&lt;/b&gt;") == 30
     rows = [cells(shown.partition("numbers</figcaption>")[2], str(step)) for step in (1, 2)]
-    assert rows == [["0.1235", "0.5000"], ["1.000", "0.7500"]]
+    assert rows == [["0.1235", "0.5000"], ["1.0000", "0.7500"]]
 
     # Settings and origin.
     assert "\nmodel.width: 8\n" in page.section("settings")
