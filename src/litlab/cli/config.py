@@ -21,13 +21,12 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from litlab.cli.argv import ONLY_FLAGS, Flags, read_command_line
 from litlab.cli.classes import import_all_classes, import_classes, imported
-from litlab.cli.help import FIRST_SCREEN, HelpFormatter
+from litlab.cli.help import FIRST_SCREEN, HelpFormatter, write_usage
 from litlab.cli.precision import ExperimentTrainer
 from litlab.cli.sections import OF_THE_COMMAND, SECTIONS, add_arguments
 from litlab.cli.trust import check_config, load_weights_only, restrict_imports
 from litlab.errors import UserError, building
 from litlab.util.recipes import is_fact, plain_recipe
-from litlab.util.team import typed
 
 # What a config can't set to null.
 NEEDED = (
@@ -77,7 +76,9 @@ class ExperimentParser(LightningArgumentParser):
     """Lightning's parser, whose errors are one line, and which takes no abbreviated flags."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
+        # jsonargparse makes further ones, as for --model.help, which have no usage of their own
+        usage = kwargs.pop("usage", write_usage("COMMAND"))
+        super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, usage=usage, **kwargs)
         self.argv = Flags()
 
     def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -154,7 +155,7 @@ class Command(LightningCLI):
             subclass_mode_data=True,
             parser_class=ExperimentParser,
             parser_kwargs={
-                "usage": f"{typed(self.verb)} [--config FILE ...] [--key value ...]",
+                "usage": write_usage(self.verb),
                 "parser_mode": "yaml" if line.is_foreign else "yaml with variables",
             },
             seed_everything_default=0,

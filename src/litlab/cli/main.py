@@ -35,7 +35,8 @@ checkpoint; it knows its own config:
   {command} serve --run mine
 
 More help:
-  {command} COMMAND --help                all its settings
+  {command} COMMAND --help                what it does, and what is set most
+  {command} fit --help all                all its settings
   {command} COMMAND --model.help MyModel  those of a class; also of data
   {command} COMMAND ... --print_config    the whole config of the run
 """
@@ -77,6 +78,12 @@ def run_command(package: str) -> int:
         return 0
 
     def run(arguments: list[str]) -> int:
+        asks = {"-h", "--help"}.intersection(arguments) and "all" not in arguments
+        if asks and name in EXPERIMENT:
+            from litlab.cli.help import FIRST_SCREEN, write_usage
+
+            print(f"usage: {write_usage(name)}\n\n{FIRST_SCREEN[name]}", end="")
+            return 0
         function = import_command(name)
         return run_experiment(function) if name in EXPERIMENT else function(arguments)
 
