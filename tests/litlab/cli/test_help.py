@@ -9,7 +9,7 @@ from litlab.cli.help import FIRST_SCREEN
 def test_help_of_a_verb(run, verb, other):
     first_screen = run(verb, "--help").out
     assert first_screen.endswith(f"[--key value ...]\n\n{FIRST_SCREEN[verb]}")
-    out = run(verb, "--help all").out
+    out = run(verb, "--help", "all").out
     assert out.startswith(first_screen)
     for key in ("checkpoint", "compile", "experiment", "data", "model", "trainer.max_epochs"):
         assert f"\n  --{key} " in out
