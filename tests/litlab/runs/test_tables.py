@@ -100,8 +100,8 @@ model.num_layers                   -         -         -               3
 trainer.callbacks.Pictures.images  -         -         -               32
 val/acc                            0.8000    0.9000    0.8500 ± 0.0500  -
 test/loss                          3.5000    2.5000    -               -
-versions.torch                     2.15.0    2.14.0    -               -
-dirty                              false     true      false           false
+torch                              2.15.0    2.14.0    -               -
+uncommitted                        false     true      false           false
 """
 OLD = """
 model: {class_path: a.B, init_args: {num_layers: 3}}
@@ -121,7 +121,7 @@ def test_runs_side_by_side(root, show):
     rows = show(compare.main, "cifar/version_0", "cifar/version_1", "cifar/seeds_0", "old")
     assert rows == rows | read_rows(SIDE_BY_SIDE)
     two = show(compare.main, "cifar/version_0", "cifar/version_1")
-    assert not {"seed_everything", "model", "versions.python", "command", "started"} & two.keys()
+    assert not {"seed_everything", "model", "python", "command", "started"} & two.keys()
 
 
 @pytest.mark.parametrize(

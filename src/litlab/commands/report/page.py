@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from litlab.runs import results
-from litlab.runs.compare import flatten_origin
+from litlab.runs.compare import describe_costs, flatten_origin
 from litlab.runs.folder import RunFolder, read_json, read_or_note, read_record
 from litlab.runs.masking import mask
 from litlab.runs.page import Section, encode, render_page, show
@@ -294,17 +294,11 @@ def list_settings(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
-    costs = []
-    for facts in runs.values():
-        hardware = facts.origin.get("hardware") or {}
-        device = hardware.get("device_name") or hardware.get("device")
-        minutes = f"{facts.metrics.get('seconds', 0) / 60:.2f}"
-        cost = {"status": facts.status, "device": device, "minutes": minutes}
-        costs.append(
-            cost
-            | {name: facts.metrics.get(name) for name in ("peak_memory_gib", "epochs", "steps")}
-        )
-    return [show_entries(runs, {name: [cost[name] for cost in costs] for name in costs[0]})]
+    hardware = [facts.origin.get("hardware") or {} for facts in runs.values()]
+    devices = [found.get("device_name") or found.get("device") for found in hardware]
+    rows = {"status": [facts.status for facts in runs.values()], "device": devices}
+    costs = describe_costs([facts.metrics for facts in runs.values()])
+    return [show_entries(runs, rows | costs)]
 
 
 def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
@@ -312,9 +306,9 @@ def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
     rows = (
         find_differences(origins)
         if len(runs) > 1
-        else {key: [value] for key, value in origins[0].items()}
+        else {name: [value] for name, value in origins[0].items() if value is not None}
     )
-    rows.pop("hardware.host", None)  # a page is for people who were not there
+    rows.pop("host", None)  # a page is for people who were not there
     return [show_entries(runs, rows)]
 
 
