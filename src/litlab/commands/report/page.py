@@ -32,6 +32,7 @@ STYLE: Any = {
     "svg.fonttype": "none",
     "font.size": 9,
     "axes.grid": True,
+    "savefig.transparent": True,  # the page's ground
     "grid.alpha": 0.3,
 }
 Line = tuple[str, Any, Any, str]  # label, x, y, and matplotlib's format such as "C0--"
