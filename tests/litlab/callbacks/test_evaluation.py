@@ -97,7 +97,10 @@ def test_every_logger_gets_what_it_takes(tmp_path):
     assert tags["images"] == [name, "test/calibration"]
     shown, stored = recorder.log_image.call_args_list[0], run.experiment.log_image.call_args_list[0]
     assert (shown.kwargs["key"], stored.args[0], stored.args[2]) == (name, "r1", f"{name}.png")
-    pixels = np.asarray(Image.open(tmp_path / "confusion_matrix.png"))
+    file = Image.open(tmp_path / "confusion_matrix.png")
+    assert file.getextrema()[3] == (0, 255)  # where nothing is drawn the page is seen
+    white = Image.new("RGBA", file.size, "white")
+    pixels = np.asarray(Image.alpha_composite(white, file))[:, :, :3]
     for picture in (*shown.kwargs["images"], stored.args[1]):
         np.testing.assert_array_equal(picture, pixels)
 
