@@ -14,11 +14,10 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 
-from litlab.util.text import count_decimals, format_number
+from litlab.util.text import MOST_DECIMALS, count_decimals, format_number
 
 NOT_SHOWN = ("vram/", "memory/", "time/", "lr-")  # in the logs and the summary, too much for a line
 SECONDS_BETWEEN_DRAWS = 0.5
-MOST_DECIMALS = 4
 
 
 class ProgressBar(TQDMProgressBar):

@@ -30,7 +30,8 @@ class TargetMetadata(Metadata):
     def load(cls, state: Mapping[str, Any]) -> Self:
         columns = [Column(**column) for column in state["columns"]]
         form = FileFormat(**{**state["form"], "missing": tuple(state["form"]["missing"])})
-        values = {field.name: state[field.name] for field in fields(cls)}  # facts say more
+        names = [field.name for field in fields(cls)]
+        values = {name: state[name] for name in names if name in state}  # facts say more
         loaded = {"target": load_target(state["target"]), "columns": columns, "form": form}
         return cls(**values | loaded)
 

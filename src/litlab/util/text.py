@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
+MOST_DECIMALS = 4  # where numbers of different kinds stand below each other
 _NARROW = 14  # characters
 
 

@@ -274,6 +274,10 @@ class SeriesData(UserData):
             target=target,
             season=season,
             naive_error=(changes.mean(0) / target.std).tolist(),
+            ranges={
+                name: [float(train[name].min()), float(train[name].max())]
+                for name in (*metadata.targets, *numbers)
+            },
             numbers={name: [scales.mean[k], scales.std[k]] for k, name in enumerate(numbers)},
             categories={name: sort_classes({*texts[name].dropna()} - {""}) for name in texts},
         )
