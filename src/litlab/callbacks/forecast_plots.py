@@ -194,7 +194,7 @@ def draw_forecasts(
         ends = [len(times), len(times) + horizon, -horizon]
         for axes, name, values in zip(column, names, window, strict=True):
             series, forecast, lower, upper = np.split(values, ends)
-            axes.plot(shown, series[-len(shown) :], color="0.3", linewidth=1, label="series")
+            axes.plot(shown, series[-len(shown) :], color="0.5", linewidth=1, label="series")
             axes.plot(future, forecast, "C0.-", label="forecast")
             if not np.isnan(lower).any():  # with an edge, which shows an interval of one step, too
                 axes.fill_between(

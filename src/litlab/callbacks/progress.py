@@ -14,11 +14,10 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 
-from litlab.util.text import decimals
+from litlab.util.text import MOST_DECIMALS, count_decimals, format_number
 
 NOT_SHOWN = ("vram/", "memory/", "time/", "lr-")  # in the logs and the summary, too much for a line
 SECONDS_BETWEEN_DRAWS = 0.5
-NARROWEST = 6  # characters of 0.1234: shorter numbers are padded, so that lines can be compared
 
 
 class ProgressBar(TQDMProgressBar):
@@ -41,7 +40,9 @@ class ProgressBar(TQDMProgressBar):
         self._loss: Any = None
         self._epoch: int | None = None  # the running epoch, from 0
         self._epoch_start = 0.0
-        self._widths: dict[str, int] = {}  # of the metrics in the lines so far
+        # Of each metric: its decimals, as of its first value, and the width of the longest so far
+        self._decimals: dict[str, int] = {}
+        self._widths: dict[str, int] = {}
 
     def init_train_tqdm(self) -> Tqdm:
         return _remove_at_end(super().init_train_tqdm())
@@ -53,7 +54,7 @@ class ProgressBar(TQDMProgressBar):
         return _remove_at_end(super().init_test_tqdm())
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        loss = {} if self._loss is None else {"loss": decimals(float(self._loss))}
+        loss = {} if self._loss is None else {"loss": format_number(float(self._loss))}
         # The loss first: a narrow terminal cuts off what is last
         metrics = loss | super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)  # the last letters of the run's folder
@@ -115,8 +116,10 @@ class ProgressBar(TQDMProgressBar):
         parts = [self._name_epoch(self._epoch)]
         for name, value in sorted(self.trainer.callback_metrics.items()):
             if not name.startswith(NOT_SHOWN) and not name.endswith("_step"):
-                text = decimals(float(value))
-                self._widths[name] = max(self._widths.get(name, NARROWEST), len(text))
+                number = float(value)
+                places = min(MOST_DECIMALS, count_decimals([number]))
+                text = format_number(number, self._decimals.setdefault(name, places))
+                self._widths[name] = max(self._widths.get(name, 0), len(text))
                 parts.append(f"{name} {text:{self._widths[name]}}")
         Tqdm.write(_wrap([*parts, f"{time.monotonic() - self._epoch_start:.1f} s"]))
         self._epoch = None

@@ -14,13 +14,14 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from tqdm import tqdm
 
 from litlab.util.files import check_replaceable, write_output
-from litlab.util.text import decimals
+from litlab.util.text import format_column
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+GREY = "#808080"  # its contrast with white, and with the dark page of a report, is 4 to 1
 MOST_ROWS = 100  # of a table on the console and in TensorBoard, which shows it as one text
 
 
@@ -71,6 +72,9 @@ def publish_figure(
 ) -> None:
     """Save a figure as ``NAME.png`` and log it as ``STAGE/NAME``.
 
+    The file has no ground of its own, so that it suits a light page and a dark one; loggers get it
+    on white.
+
     Args:
         trainer: The trainer whose loggers get it.
         folder: The run folder; None for a run without one.
@@ -89,15 +93,18 @@ def publish_figure(
     for text in figure.findobj(Text):
         # Names of classes and columns may hold a $, which would begin a formula
         text.set_parse_math(False)
+    suit_any_page(figure)
 
     # Rendered once, for all.
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    pixels = np.asarray(canvas.buffer_rgba())[:, :, :3]  # (height, width, colour)
+    image = Image.fromarray(np.asarray(canvas.buffer_rgba()))
     if folder is not None:
         content = io.BytesIO()
-        Image.fromarray(pixels).save(content, "png")
+        image.save(content, "png")
         write_output(folder / f"{name}.png", content.getvalue())
+    white = Image.new("RGBA", image.size, "white")
+    pixels = np.asarray(Image.alpha_composite(white, image))[:, :, :3]  # (height, width, colour)
 
     key, step = f"{stage}/{name}", trainer.global_step
     loggers: list[Any] = trainer.loggers
@@ -108,6 +115,29 @@ def publish_figure(
             logger.experiment.log_image(logger.run_id, pixels, f"{key}.png")
         elif isinstance(logger, TensorBoardLogger):
             logger.experiment.add_image(key, pixels, step, dataformats="HWC")
+
+
+def suit_any_page(figure: "Figure") -> None:
+    """Take the ground of a figure away, and make what is black around its axes grey, which can be
+    read on white and on black. What is within axes that show an image has that as its ground.
+    """
+    from matplotlib.colors import same_color
+    from matplotlib.legend import Legend
+    from matplotlib.text import Text
+
+    figure.patch.set_alpha(0)
+    within: set[Text] = set()
+    for axes in figure.axes:
+        axes.patch.set_alpha(0)
+        axes.tick_params(colors=GREY, which="both")
+        for spine in axes.spines.values():
+            spine.set_edgecolor(GREY)
+        within.update(axes.texts if axes.images else ())
+    for text in set(figure.findobj(Text)) - within:
+        if same_color(text.get_color(), "black"):
+            text.set_color(GREY)
+    for legend in figure.findobj(Legend):
+        legend.get_frame().set_alpha(0)
 
 
 def publish_table(trainer: Trainer, folder: Path | None, name: str, table: "DataFrame") -> None:
@@ -148,9 +178,14 @@ def print_frame(title: str, table: "DataFrame") -> None:
 
 def as_text(table: "DataFrame") -> str:
     """Return the first rows of a table as they are shown on the console."""
-    return table.head(MOST_ROWS).to_string(
-        index=False,
-        na_rep="",
-        max_colwidth=300,
-        float_format=lambda number: f" {decimals(number)}",  # apart from the column before
-    )
+    from pandas import DataFrame
+
+    columns: dict[Any, Any] = {}
+    for name, cells in table.head(MOST_ROWS).items():
+        if cells.dtype.kind == "f":
+            # A space, to be apart from the column before
+            texts = [f" {text}" for text in format_column([*cells])]
+            columns[f" {name}"] = ["" if text == " nan" else text for text in texts]
+        else:
+            columns[name] = cells
+    return DataFrame(columns).to_string(index=False, na_rep="", max_colwidth=300)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NAMES = {"classification": "class_names", "labels": "label_names"}  # of the outputs
+RED = "#e5484d"  # that is read on a light page and on a dark one
 MOST_LETTERS = 14  # of a prediction above a picture
 
 
@@ -54,7 +55,7 @@ class Outputs(NamedTuple):
         is_wrong, color = bool(row[0]), "black"
         if self.task != "regression":
             title += f" {row[1]:.0%}"
-            color = "red" if is_wrong else color
+            color = RED if is_wrong else color
         if is_wrong:
             title += f"\nis {truth}"
         axes.set_title(title, fontsize=8, color=color)

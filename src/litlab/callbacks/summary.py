@@ -11,7 +11,7 @@ from litlab.callbacks.compile import Compile
 from litlab.callbacks.memory import VRAM
 from litlab.callbacks.reporting import run_folder
 from litlab.util.files import write_output
-from litlab.util.text import decimals, print_table
+from litlab.util.text import MOST_DECIMALS, count_decimals, format_number, print_table
 
 SMALLEST_MB = 0.01  # of a model whose size is worth a word
 
@@ -107,10 +107,10 @@ class RunSummary(Callback):
 
         # Results.
         if is_fit and score is not None:
-            rows[f"best {checkpoint.monitor}"] = decimals(float(score))
+            rows[f"best {checkpoint.monitor}"] = show_metric(float(score))
         if trainer.state.fn != "fit":
             rows |= {
-                name: decimals(float(value)) for name, value in trainer.callback_metrics.items()
+                name: show_metric(float(value)) for name, value in trainer.callback_metrics.items()
             }
 
         # On what, and what it took.
@@ -138,3 +138,7 @@ class RunSummary(Callback):
             # From the folder on, as a terminal has 80 columns; `--run FOLDER` takes the best one
             rows["checkpoint"] = os.path.relpath(checkpoint.best_model_path, folder)
         return rows
+
+
+def show_metric(value: float) -> str:
+    return format_number(value, min(MOST_DECIMALS, count_decimals([value])))

@@ -20,13 +20,12 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from litlab.cli.argv import ONLY_FLAGS, Flags, read_command_line
 from litlab.cli.classes import find_imported, import_all_classes, import_classes
-from litlab.cli.help import FIRST_SCREEN, HelpFormatter
+from litlab.cli.help import FIRST_SCREEN, HelpFormatter, write_usage
 from litlab.cli.precision import ExperimentTrainer
 from litlab.cli.sections import COMMAND_ONLY, SECTIONS, add_arguments
 from litlab.cli.trust import check_config, load_weights_only, restrict_imports
 from litlab.errors import UserError, building
 from litlab.util.recipes import is_fact, plain_recipe
-from litlab.util.team import typed
 from litlab.util.yaml import fill_variables
 
 # What a config can't set to null, as the code that reads it takes a value for granted.
@@ -70,7 +69,9 @@ class ExperimentParser(LightningArgumentParser):
     """Lightning's parser, whose errors are one line, and which takes no abbreviated flags."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
+        # jsonargparse makes further ones, as for --model.help, which have no usage of their own
+        usage = kwargs.pop("usage", write_usage("COMMAND"))
+        super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, usage=usage, **kwargs)
         self.argv = Flags()
 
     def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -152,7 +153,7 @@ class Command(LightningCLI):
             subclass_mode_data=True,
             parser_class=ExperimentParser,
             parser_kwargs={
-                "usage": f"{typed(self.verb)} [--config FILE ...] [--key value ...]",
+                "usage": write_usage(self.verb),
                 "parser_mode": "yaml" if line.is_foreign else "yaml with variables",
             },
             seed_everything_default=0,

@@ -1,16 +1,20 @@
-"""``--help`` of the verbs that train and evaluate: what is used most first, then every setting by
-group.
+"""``--help`` of the verbs that train and evaluate: what is used most; ``--help all``: that, then
+every setting by group.
 """
 
 from argparse import Action, RawDescriptionHelpFormatter
 
 from jsonargparse import DefaultHelpFormatter
 
-from litlab.util.team import package
+from litlab.util.team import package, typed
 from litlab.util.text import some
 
-# The screens are 80 columns wide at most. They show what is needed most often; jsonargparse lists
-# every setting below them, which takes hundreds of lines.
+# The screens are 80 columns wide at most, and show what is needed most often. jsonargparse lists
+# every setting, which takes hundreds of lines, and seconds: it imports all classes.
+ALL = """
+Every setting (several screens):
+  --help all
+"""
 FIT = """\
 Train an experiment, then test its best checkpoint. Settings come from the
 config files, in their order, then from flags. Every key of a config is a flag.
@@ -52,7 +56,7 @@ PREDICT = """\
   --input FILE_OR_FOLDER      what to predict
   --output predictions.csv    where to write the predictions
 """
-FIRST_SCREEN = {
+SCREENS = {
     "fit": FIT,
     "validate": EVALUATE.format(summary="Evaluate a checkpoint on the validation split.", more=""),
     "test": EVALUATE.format(summary="Evaluate a checkpoint on the test split.", more=""),
@@ -60,6 +64,12 @@ FIRST_SCREEN = {
         summary="Read raw files and write a predictions file.", more=PREDICT
     ),
 }
+FIRST_SCREEN = {verb: screen + ALL for verb, screen in SCREENS.items()}
+
+
+def write_usage(verb: str) -> str:
+    """Return the usage of a verb."""
+    return f"{typed(verb)} [--config FILE ...] [--key value ...]"
 
 
 class HelpFormatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):

@@ -36,7 +36,8 @@ checkpoint; it knows its own config:
   {command} serve --run mine
 
 More help:
-  {command} COMMAND --help                all its settings
+  {command} COMMAND --help                what it does, and what is set most
+  {command} fit --help all                all its settings
   {command} COMMAND --model.help MyModel  those of a class; also of data
   {command} COMMAND ... --print_config    the whole config of the run
 """
@@ -82,6 +83,13 @@ def run_command(package: str) -> int:
         return 0
 
     def run(arguments: list[str]) -> int:
+        # Printed here, before torch is imported, the first screen is there at once.
+        asks = {"-h", "--help"}.intersection(arguments) and "all" not in arguments
+        if asks and name in EXPERIMENT:
+            from litlab.cli.help import FIRST_SCREEN, write_usage
+
+            print(f"usage: {write_usage(name)}\n\n{FIRST_SCREEN[name]}", end="")
+            return 0
         # Inside of `answer`, which makes one line of a mistyped command, too.
         function = import_command(name)
         # The experiment verbs get their name as well: `evaluate` is both `validate` and `test`.

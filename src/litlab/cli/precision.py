@@ -1,5 +1,5 @@
-"""`ExperimentTrainer`: Lightning's Trainer, whose precision can follow from the hardware, and which
-knows TF32.
+"""`ExperimentTrainer`: Lightning's Trainer, whose precision can follow from the hardware, which
+knows TF32, and which logs more steps of short epochs.
 """
 
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from litlab.errors import UserError
 from litlab.util.device import has_fast_bfloat16, has_tensor_cores
 from litlab.util.ranks import divides_model
 
+MOST_STEPS = 50  # between two that are logged; Lightning's own default
 # What the Trainer of Lightning (2.6.6) takes
 PrecisionInput = Literal[
     "64-true", "32-true", "16-true", "16-mixed", "bf16-true", "bf16-mixed",
@@ -24,7 +25,8 @@ PrecisionInput = Literal[
 
 
 class ExperimentTrainer(Trainer):
-    """Lightning's Trainer with one more precision, ``auto``, and with TF32 as a setting.
+    """Lightning's Trainer with one more precision, ``auto``, with TF32 as a setting, and with an
+    interval between logs that suits the length of an epoch.
 
     Lightning computes in float32 unless it is told otherwise, and takes any precision on any
     device: bfloat16 on a CPU that has to emulate it is many times slower.
@@ -38,6 +40,8 @@ class ExperimentTrainer(Trainer):
             with 10 bits of the mantissa instead of 23. Null is as torch has it: convolutions only.
             It matters where float32 is computed
             (https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).
+        log_every_n_steps: How often steps are logged, such as their loss. Null is ten times in an
+            epoch, and at least every 50 steps.
         settings: Lightning's other settings.
     """
 
@@ -46,6 +50,7 @@ class ExperimentTrainer(Trainer):
         *,
         precision: PrecisionInput | Literal["auto"] | None = None,
         tf32: bool | None = None,
+        log_every_n_steps: int | None = None,
         **settings: Any,
     ) -> None:
         # `auto` becomes one of Lightning's own words
@@ -62,6 +67,7 @@ class ExperimentTrainer(Trainer):
                 "trainer.strategy ddp"
             )
         super().__init__(precision=precision, **settings)
+        self._log_interval = log_every_n_steps
 
         # Ours take the place of what Lightning has made of the setting. Only of exactly these
         # classes: a subclass that trainer.plugins names stays.
@@ -80,6 +86,18 @@ class ExperimentTrainer(Trainer):
             # for the precision.
             torch.set_float32_matmul_precision("high" if tf32 else "highest")
             torch.backends.cudnn.allow_tf32 = tf32
+
+    @property
+    def log_every_n_steps(self) -> int:
+        """Steps between two that are logged. An epoch of few steps has points of its curve, too."""
+        if self._log_interval is not None:
+            return self._log_interval
+        tenth = self.num_training_batches / 10  # infinite until the batches are known
+        return int(max(1, min(MOST_STEPS, tenth)))
+
+    @log_every_n_steps.setter
+    def log_every_n_steps(self, value: int) -> None:
+        self._log_interval = value  # Lightning's own default, in its __init__, does not count
 
 
 def choose_precision(

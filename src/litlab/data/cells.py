@@ -143,6 +143,25 @@ def count_unknown(texts: Cells, values: Sequence[str], where: str) -> None:
 # Numbers
 
 
+def count_far(numbers: Cells, ends: Sequence[float], where: str) -> None:
+    """Say how many numbers are farther outside of those of the training than these lie apart.
+
+    Args:
+        numbers: A column.
+        ends: Its smallest and its largest number in training.
+        where: What messages call the file.
+    """
+    low, high = ends
+    far = numbers[(numbers < 2 * low - high) | (numbers > 2 * high - low)]
+    if len(far):
+        column = f"column {numbers.name!r} is far from all that training had"
+        rank_zero_info(
+            f"warning: {where}: in {len(far):,} of {numbers.count():,} rows {column}, "
+            f"{low:.7g} to {high:.7g} (as {far.iloc[0]:.7g}): "
+            "what is predicted from it is a guess, and an interval may be too narrow"
+        )
+
+
 def read_numbers(
     cells: Cells, form: FileFormat, where: str, is_sure: bool = True, remedy: str = ""
 ) -> Cells:

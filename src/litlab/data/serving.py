@@ -81,10 +81,12 @@ class Sample:
     Args:
         inputs: The raw inputs, in their order; the first axis of each is the batch.
         context: What the answer repeats, besides what the outputs say.
+        warnings: What was said of it as it was read.
     """
 
     inputs: Sequence[np.ndarray]
     context: dict[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
 
 
 class Serving(nn.Module, ABC):

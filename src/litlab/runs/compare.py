@@ -1,15 +1,12 @@
 """``python -m PACKAGE compare``: how runs differ."""
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from litlab.runs import results
 from litlab.runs.find import RUN_HELP, find_run
 from litlab.runs.results import find_differences, flatten, format_value
-from litlab.runs.table import describe_run, format_metric, print_problems, show_table
+from litlab.runs.table import describe_run, format_metrics, print_problems, show_table
 from litlab.util.options import Options
-from litlab.util.text import decimals
 from litlab.util.yaml import read_mapping
 
 DESCRIPTION = """\
@@ -21,9 +18,14 @@ deviation.
   %(prog)s mine other                  the newest run of each experiment
   %(prog)s mine/seeds_0 mine/seeds_1   all seeds of each
 """
-# What a run has cost, in the table of metrics; then what of its origin is compared.
-COSTS = ("epochs", "steps", "seconds", "peak_memory_gib", "generated_data")
+# What of a run's origin is compared.
 ORIGIN = ("commit", "dirty", "uncommitted", "seed", "data", "versions", "hardware")
+# Of keys whose own words don't say it
+WORDS = {
+    "dirty": "uncommitted",
+    "uncommitted.file": "uncommitted changes",
+    "hardware.ranks": "processes",
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -53,17 +55,43 @@ def show_settings(names: list[str], settings: list[dict[str, Any]], title: str) 
 
 
 def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run is made from by dotted key, without its time and command, which always
-    differ.
+    """Return what a run is made from, each fact under its name in words, without its time and
+    command, which always differ.
     """
-    return flatten({name: origin[name] for name in ORIGIN if name in origin})
+    flat = flatten({name: origin[name] for name in ORIGIN if name in origin})
+    return {WORDS.get(key, _name_fact(key)): value for key, value in flat.items()}
+
+
+def _name_fact(key: str) -> str:
+    """Return ``torch`` of versions.torch, and ``device name`` of hardware.device_name."""
+    name = key.removeprefix("versions.").removeprefix("hardware.")
+    return name.replace(".", " ").replace("_", " ")
+
+
+def describe_costs(runs: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return what each run cost, by the name of the cost; a dash where it is not known.
+
+    Args:
+        runs: The content of their ``metrics.json``.
+    """
+
+    def column(name: str, unit: float, form: str) -> list[str]:
+        values = [run.get(name) for run in runs]
+        return ["-" if value is None else form.format(value / unit) for value in values]
+
+    return {
+        "epochs": column("epochs", 1, "{:.0f}"),
+        "steps": column("steps", 1, "{:.0f}"),
+        "minutes": column("seconds", 60, "{:.2f}"),
+        "peak memory": column("peak_memory_gib", 1, "{:.2f} GiB"),
+    }
 
 
 def compare_metrics(runs: list[dict[str, Any]]) -> Iterator[list[str]]:
     """Yield a row for each metric, and for each of what the runs cost."""
-    # In the order of the first run, then what only later ones have
-    for name in dict.fromkeys(chain(*map(results.pick_metrics, runs))):
-        yield [name, *(format_metric(run, name) for run in runs)]
-    for name in COSTS:
-        values = [run.get(name) for run in runs]
-        yield [name, *(decimals(v) if isinstance(v, float) else format_value(v) for v in values)]
+    texts = format_metrics(runs)
+    for name in texts[0]:
+        yield [name, *(text[name] for text in texts)]
+    for name, cells in describe_costs(runs).items():
+        yield [name, *cells]
+    yield ["generated data", *(format_value(run.get("generated_data")) for run in runs)]

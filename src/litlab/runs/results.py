@@ -13,7 +13,7 @@ from typing import Any
 
 from litlab.runs.masking import mask
 from litlab.util.metrics import metric_direction
-from litlab.util.text import decimals
+from litlab.util.text import count_decimals, format_number
 
 
 def pick_metrics(metrics: dict[str, Any]) -> dict[str, float]:
@@ -108,15 +108,22 @@ def measure_spreads(runs: Iterable[dict[str, Any]]) -> dict[str, Spread]:
 
 def format_spread(found: Spread) -> list[str]:
     """Return mean, standard deviation, 95 % interval and count, as tables show them."""
-    # Two digits: more of a deviation over a few runs are chance
-    deviation = decimals(found.deviation, 2)
-    interval = "-" if found.interval is None else " to ".join(map(decimals, found.interval))
-    return [decimals(found.mean), deviation, interval, str(found.count)]
+    places = count_decimals([found.mean])
+    ends = [format_number(end, places) for end in found.interval or ()]
+    mean, deviation = format_number(found.mean, places), format_number(found.deviation, places)
+    return [mean, deviation, " to ".join(ends) or "-", str(found.count)]
 
 
-def format_plus_minus(mean: float, deviation: float | None) -> str:
-    """Return ``0.887 ± 0.0021``, or the mean alone where there is no deviation."""
-    return decimals(mean) + (f" ± {decimals(deviation, 2)}" if deviation is not None else "")
+def format_means(means: Sequence[float | None], deviations: Sequence[float | None]) -> list[str]:
+    """Return means that people compare as tables show them: ``0.8870 ± 0.0021``, or the mean alone
+    where there is no deviation; a dash for none.
+    """
+    places = count_decimals(means)
+    return [
+        format_number(mean, places)
+        + ("" if deviation is None else f" ± {format_number(deviation, places)}")
+        for mean, deviation in zip(means, deviations, strict=True)
+    ]
 
 
 def _drop_stage(name: str) -> str:

@@ -54,7 +54,9 @@ def main(arguments: list[str]) -> int:
         shown = [run for run in runs if chosen.experiment or not run["run"].startswith("sweeps/")]
         # A narrow terminal has no room for when it was started and its commit
         count = len(HEADER) - 2 * (shutil.get_terminal_size((160, 24)).columns < 100)
-        show_table(HEADER[:count], [[*_format_row(run, chosen.sort)][:count] for run in shown])
+        pairs = zip(shown, format_metrics(shown), strict=True)
+        cells = [[*_format_row(run, texts, chosen.sort)][:count] for run, texts in pairs]
+        show_table(HEADER[:count], cells)
 
         # Below the table: what would not fit into a cell
         for run in shown:
@@ -134,8 +136,14 @@ def show_table(header: Sequence[str], rows: Iterable[Iterable[str]], title: str 
     print_table(table)
 
 
-def _format_row(run: dict[str, Any], metric: str | None) -> Iterator[str]:
-    """Yield the cells of a run, in the order of `HEADER`."""
+def _format_row(run: dict[str, Any], texts: dict[str, str], metric: str | None) -> Iterator[str]:
+    """Yield the cells of a run, in the order of `HEADER`.
+
+    Args:
+        run: What its files say.
+        texts: Its metrics, as `format_metrics` writes them.
+        metric: The metric to show in place of the one that chose the checkpoint.
+    """
     yield run["run"]
     # A group says how many of its fits are finished
     status = f"{run['members']}, {run['status']}" if "members" in run else run["status"]
@@ -145,18 +153,25 @@ def _format_row(run: dict[str, Any], metric: str | None) -> Iterator[str]:
     # The metric that chose the checkpoint, or that of --sort; and that of the test that belongs to
     # it, whose name is left out where it is the same: val/acc 0.91, 0.90
     best, test = metric or (run.get("best") or {}).get("monitor"), results.choose_test_metric(run)
-    yield f"{best} {format_metric(run, best)}" if best else "-"
+    yield f"{best} {texts.get(best, '-')}" if best else "-"
     is_same = best and test and best.partition("/")[2] == test.partition("/")[2]
-    yield f"{'' if is_same else f'{test} '}{format_metric(run, test)}" if test else "-"
+    yield f"{'' if is_same else f'{test} '}{texts.get(test, '-')}" if test else "-"
 
     yield f"{(run.get('seconds') or 0) / 60:5.1f}"
     yield (run.get("started") or "-")[5:16].replace("T", " ") or "-"  # month, day and minute
     yield (run.get("commit") or "-")[:7] + ("*" if run.get("dirty") else "")
 
 
-def format_metric(run: dict[str, Any], name: str) -> str:
-    """Return the value of a metric as tables show it, of a group with its standard deviation."""
-    value = results.pick_metrics(run).get(name)
-    if value is None:
-        return "-"
-    return results.format_plus_minus(value, (run.get("deviation") or {}).get(name))
+def format_metrics(runs: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the metrics of each run by name as tables show them, of a group with their standard
+    deviations; a dash for those that a run lacks.
+    """
+    found = [results.pick_metrics(run) for run in runs]
+    columns = {
+        name: results.format_means(
+            [metrics.get(name) for metrics in found],
+            [(run.get("deviation") or {}).get(name) for run in runs],
+        )
+        for name in dict.fromkeys(chain(*found))
+    }
+    return [{name: texts[at] for name, texts in columns.items()} for at in range(len(runs))]

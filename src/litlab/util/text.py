@@ -1,6 +1,7 @@
 """Words and numbers for people: in messages, and in tables."""
 
 import json
+import math
 import re
 import shlex
 import shutil
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
+MOST_DECIMALS = 4  # where numbers of different kinds stand below each other
 _NARROW = 14  # characters
 
 
@@ -41,14 +43,35 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def decimals(value: float | None, digits: int = 4) -> str:
-    """Return a number as tables show it, with as many digits also where they are zeros (0.8880
-    beside 0.8861); a dash for none.
+def count_decimals(values: Iterable[float | None]) -> int:
+    """Return how many decimals all of some numbers get that people compare: those of the largest,
+    which has five digits from 1 on, four below. 1.0000 is so as long as 0.8182.
+    """
+    sizes = [abs(value) for value in values if value is not None and math.isfinite(value)]
+    _, _, exponent = f"{max(sizes, default=0.0):.4e}".partition("e")  # of the rounded number
+    return max(0, 4 - int(exponent) if int(exponent) >= 0 else 3 - int(exponent))
+
+
+def format_number(value: float | None, places: int | None = None) -> str:
+    """Return a number as tables show it, a dash for none.
+
+    Args:
+        value: The number.
+        places: Its decimals, those of the numbers that it is compared with; None: its own. So are
+            they where fewer than two digits would be left of it.
     """
     if value is None:
         return "-"
-    is_large = 10 ** (digits - 1) <= abs(value) < 1e7
-    return f"{value:.0f}" if is_large else f"{value:#.{digits}g}".rstrip(".")
+    size = abs(value)
+    if places is None or 0 < size < 10 ** (1 - places):
+        places = count_decimals([value])
+    return f"{value:.3e}" if 0 < size < 1e-4 or size >= 1e7 else f"{value:.{places}f}"
+
+
+def format_column(values: Sequence[float | None]) -> list[str]:
+    """Return numbers that people compare as tables show them, with equally many decimals."""
+    places = count_decimals(values)
+    return [format_number(value, places) for value in values]
 
 
 def print_table(table: "Table") -> None:

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torchmetrics.functional import calibration_error, confusion_matrix, f1_score, precision
 
 from litlab.callbacks import Baselines, ConfusionMatrix, evaluation
-from litlab.util.text import decimals
+from litlab.util.text import format_number
 from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate, make_trainer
 from tests.recorder import Recorder, RunRecorder
 
@@ -63,7 +63,7 @@ def test_the_model_beside_its_baselines(tmp_path, capsys):
     _, metrics = run(tmp_path, Baselines(), Compared())
     loss = float(metrics["test/loss"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[-3:]]
-    assert lines == [["Tiny", decimals(loss)], ["majority", "1000000", "0.2500"],
+    assert lines == [["Tiny", format_number(loss)], ["majority", "1000000", "0.2500"],
                      ["n-gram", "[1,", "2]", "0.5000"]]  # fmt: skip
     saved = json.loads((tmp_path / "baselines.json").read_text())
     assert saved == {"Tiny": {"test/loss": loss}, **Compared().baselines()}
@@ -97,7 +97,10 @@ def test_every_logger_gets_what_it_takes(tmp_path):
     assert tags["images"] == [name, "test/calibration"]
     shown, stored = recorder.log_image.call_args_list[0], run.experiment.log_image.call_args_list[0]
     assert (shown.kwargs["key"], stored.args[0], stored.args[2]) == (name, "r1", f"{name}.png")
-    pixels = np.asarray(Image.open(tmp_path / "confusion_matrix.png"))
+    file = Image.open(tmp_path / "confusion_matrix.png")
+    assert file.getextrema()[3] == (0, 255)  # where nothing is drawn the page is seen
+    white = Image.new("RGBA", file.size, "white")
+    pixels = np.asarray(Image.alpha_composite(white, file))[:, :, :3]
     for picture in (*shown.kwargs["images"], stored.args[1]):
         np.testing.assert_array_equal(picture, pixels)
 

@@ -47,7 +47,7 @@ def test_one_plain_line_an_epoch_with_its_own_metrics(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     for number, line in enumerate(lines):
-        metrics = rf"train/epoch {number}.000 +train/loss [\d.]+ +val/acc [\d.e-]+"
+        metrics = rf"train/epoch {number}.0000 +train/loss [\d.]+ +val/acc [\d.e-]+"
         assert re.fullmatch(rf"epoch {number + 1}/2  {metrics} +[\d.]+ s", line), line
 
 

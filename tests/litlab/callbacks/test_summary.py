@@ -12,7 +12,7 @@ from litlab.callbacks.summary import ModelTable
 from litlab.runs.folder import RunFolder, write_json
 from litlab.runs.record import RunRecord
 from litlab.runs.run import Run
-from litlab.util.text import decimals
+from litlab.util.text import format_number
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.litlab.runs.make import command
 
@@ -45,7 +45,7 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     rows = dict(re.findall("^(.+?) {2,}(.+)$", capsys.readouterr().out, re.MULTILINE))
     assert rows == rows | {
         "best val/score": "0.7500",
-        "test/loss": decimals(float(trainer.callback_metrics["test/loss"])),
+        "test/loss": format_number(float(trainer.callback_metrics["test/loss"])),
         "epochs": "3",
         "run folder": os.path.relpath(tmp_path),
         "checkpoint": os.path.relpath(checkpoint.best_model_path, tmp_path),

@@ -1,11 +1,12 @@
 """Precision: what each kind of hardware gets, what stays in float32, and clipping with fused
-optimizers.
+optimizers; and how often steps are logged.
 """
 
 from types import SimpleNamespace
 
 import pytest
 import torch
+from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins import MixedPrecision
 from torch import nn
 
@@ -14,6 +15,7 @@ from litlab.cli.precision import ExperimentTrainer, HalfWithFloat32Norms, choose
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
 from litlab.util.device import has_fast_bfloat16
+from tests.litlab.callbacks.tiny import Tiny, TinyData
 
 QUIET = dict.fromkeys(
     ["logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"], False
@@ -129,3 +131,14 @@ def test_bfloat16_is_clipped_with_a_fused_optimizer_too():
     weight.grad = torch.full((3,), 5.0)
     trainer.precision_plugin.clip_gradients(torch.optim.SGD([weight], lr=0.1, fused=True), 1.0)
     assert float(weight.grad.norm()) == pytest.approx(1.0)
+
+
+# The steps that are logged
+
+
+@pytest.mark.parametrize(("batches", "every"), [(5, 1), (30, 3)])
+def test_an_epoch_has_its_points_however_short_it_is(tmp_path, batches, every):
+    quiet = QUIET | {"logger": CSVLogger(tmp_path), "accelerator": "cpu", "limit_val_batches": 0}
+    trainer = ExperimentTrainer(max_epochs=1, **quiet)
+    trainer.fit(Tiny(), TinyData(samples=batches, batch_size=1))  # a warning would be an error
+    assert trainer.log_every_n_steps == every

@@ -71,7 +71,7 @@ def test_a_group_is_stopped_and_continued(fit, run):
     expected = measure_spreads(read_json(member / "metrics.json") for member in members)["test/mse"]
     kept = [read_json(GROUP.metrics)[name]["test/mse"] for name in ("test", "deviation")]
     assert kept == [expected.mean, expected.deviation]
-    assert f"{expected.mean:.4g} {expected.deviation:.2g}" in " ".join(done.out.split())
+    assert f"{expected.mean:.4f} {expected.deviation:.4f}" in " ".join(done.out.split())
     assert "series/seeds_0  2 of 2" in run("runs").out
     assert len(json.loads(run("runs series/seeds_0 --json").out)) == 3
 

@@ -15,7 +15,7 @@ from litlab.metrics import StageMetrics
 from litlab.util.metrics import metric_direction
 from litlab.util.splitmix import GOLDEN, next_number
 from litlab.util.steps import count_steps, epochs_of_run
-from litlab.util.text import decimals, print_table
+from litlab.util.text import format_column, print_table
 from litlab.util.yaml import dump_config, find_line, read_mapping
 from tests.litlab.callbacks.tiny import make_trainer
 from tests.litlab.data.conftest import refusal
@@ -78,13 +78,14 @@ def test_a_table_is_wider_than_the_terminal_rather_than_cut(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.888, "0.8880"), (0.0, "0.000"), (12.0, "12.00"), (999.96, "1000"), (12345.6, "12346"),
-     (1e-5, "1.000e-05"), (2.5e9, "2.500e+09"), (-3.0, "-3.000"), (math.nan, "nan"),
-     (None, "-")],
+    "column",
+    [{1.0: "1.0000", 0.81818: "0.8182", 0.009642: "0.0096", 0.0: "0.0000", None: "-"},
+     {0.009642: "0.009642", 0.0: "0.000000"}, {99.9996: "100.00", -9.81: "-9.81"},
+     {12345.6: "12346", 275.31: "275", 0.306: "0.3060", math.nan: "nan"},
+     {1.0: "1.0000", 1e-5: "1.000e-05"}, {2.5e9: "2.500e+09"}],
 )  # fmt: skip
-def test_numbers_have_four_digits(value, text):
-    assert decimals(value) == text
+def test_numbers_of_a_column_have_equally_many_decimals(column):
+    assert format_column([*column]) == [*column.values()]
 
 
 FAULTS = """

@@ -23,7 +23,7 @@ from litlab.runs.table import show_table
 from litlab.util.files import check_replaceable, write_output
 from litlab.util.options import Options, amount_of
 from litlab.util.team import package, typed
-from litlab.util.text import decimals
+from litlab.util.text import count_decimals, format_number
 from litlab.util.yaml import Loader, dump_config
 
 FOLDER = ROOT / "bench"
@@ -77,7 +77,7 @@ class Bench:
             trial = Trial(**content["trial"])
             self.facts = self.facts or Facts(**content["facts"])
             self._steps = content["steps"]
-        says = reason or f"{decimals(trial.rate)} samples/s"
+        says = reason or f"{format_number(trial.rate)} samples/s"
         print(f"{title(side)}: {says}", flush=True)
         return trial
 
@@ -140,13 +140,13 @@ def main(arguments: list[str]) -> int:
 def show_trials(trials: Trials, facts: Facts) -> None:
     first = next(iter(trials.values()))
     rows = []
+    places = count_decimals(trial.rate for trial in trials.values() if trial.rates)
     for side, trial in trials.items():
         cells = [""] * 4
         if trial.rates:
-            quartiles = " to ".join(map(decimals, trial.quartiles))
             cells = [
-                decimals(trial.rate),
-                quartiles,
+                format_number(trial.rate, places),
+                " to ".join(format_number(rate, places) for rate in trial.quartiles),
                 f"{trial.rate / first.rate:.2f}",
                 f"{trial.startup:.1f} s",
             ]

@@ -16,7 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from litlab.errors import UserError
 from litlab.util.device import synchronize
 from litlab.util.steps import Enough, LapTimer, describe_batch, epoch_steps, is_finite
-from litlab.util.text import decimals, some
+from litlab.util.text import format_column, some
 
 WARM_UP = 2  # optimizer steps that are checked, not timed
 SECONDS = 5.0  # for the timed steps, approximately; and for the validation
@@ -103,10 +103,11 @@ class Probe(LapTimer):
             raise UserError(f"model: the loss is {loss} in the first steps, {reason}")
         if not is_first:
             return
-        self.facts += [("loss at start", decimals(loss))]
+        start, guess = format_column([loss, self._guess])
+        self.facts += [("loss at start", start)]
         if self._guess is not None:
             times = loss / self._guess
-            self.facts += [("loss of a guess", decimals(self._guess))]
+            self.facts += [("loss of a guess", guess)]
             # A lower one is not a fault: a network may start from a baseline, or from trained
             # weights.
             advice = "check the scale of the inputs and of the network's last layer"

@@ -30,7 +30,7 @@ from litlab.data.store import replace_folder
 from litlab.errors import UserError, first_line
 from litlab.metrics import StageMetrics
 from litlab.runs.table import show_table
-from litlab.util.text import decimals
+from litlab.util.text import format_column
 
 # Largest difference from eager PyTorch, of a probability or in standard deviations of a column. The
 # kernels are the same ones for pt2 and torchscript; the others order and fuse their sums
@@ -169,9 +169,9 @@ def print_report(manifest: dict[str, Any]) -> None:
     )
     rows = []
     for name, value in manifest["metrics"].get("exported", {}).items():
-        rows.append((name, decimals(manifest["metrics"]["run"][name]), decimals(value)))
+        rows.append((name, *format_column([manifest["metrics"]["run"][name], value])))
     for size, milliseconds in manifest["speed"]["eager"].items():
         exported = manifest["speed"]["exported"][size]
-        rows.append((f"ms for a batch of {size}", decimals(milliseconds), decimals(exported)))
+        rows.append((f"ms for a batch of {size}", *format_column([milliseconds, exported])))
     show_table(("", "run", "exported"), rows)
     print(f"{manifest['size_bytes'] / 2**20:.2f} MiB, loaded in {manifest['load_seconds']:.2f} s")

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from litlab.runs import results
-from litlab.runs.compare import flatten_origin
+from litlab.runs.compare import describe_costs, flatten_origin
 from litlab.runs.folder import RunFolder, read_json, read_or_note, read_record
 from litlab.runs.masking import mask
 from litlab.runs.page import Section, encode, render_page, show
 from litlab.runs.results import Curves, find_differences, flatten, format_value, read_curves
 from litlab.util import team
-from litlab.util.text import decimals
+from litlab.util.text import format_column
 from litlab.util.yaml import dump_config, read_mapping
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ STYLE: Any = {
     "svg.fonttype": "none",
     "font.size": 9,
     "axes.grid": True,
+    "savefig.transparent": True,  # the page's ground
     "grid.alpha": 0.3,
 }
 Line = tuple[str, Any, Any, str]  # label, x, y, and matplotlib's format such as "C0--"
@@ -202,7 +203,9 @@ def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
     names = sorted(
         dict.fromkeys(chain(*columns.values())), key=lambda name: not name.startswith("test")
     )
-    rows = [[name, *(decimals(column.get(name)) for column in columns.values())] for name in names]
+    rows = [
+        [name, *format_column([column.get(name) for column in columns.values()])] for name in names
+    ]
     return [show.table(["", *columns], rows)] if rows else []
 
 
@@ -252,13 +255,14 @@ def list_pictures(facts: Facts) -> list[Markup]:
 
 
 def shorten(column: Sequence[str]) -> Sequence[str]:
-    """Return the cells of a table's column with four digits, where they are fractions."""
+    """Return the cells of a table's column with equally many decimals, where they are fractions."""
     if not any("." in cell for cell in column):
         return column
     try:
-        return [decimals(float(cell)) if cell else "" for cell in column]
+        texts = format_column([float(cell) if cell else None for cell in column])
     except ValueError:  # texts or times
         return column
+    return [text if cell else "" for cell, text in zip(column, texts, strict=True)]
 
 
 def list_curves(runs: Mapping[str, Facts]) -> list[Markup]:
@@ -291,17 +295,11 @@ def list_settings(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
-    costs = []
-    for facts in runs.values():
-        hardware = facts.origin.get("hardware") or {}
-        device = hardware.get("device_name") or hardware.get("device")
-        minutes = f"{facts.metrics.get('seconds', 0) / 60:.2f}"
-        cost = {"status": facts.status, "device": device, "minutes": minutes}
-        costs.append(
-            cost
-            | {name: facts.metrics.get(name) for name in ("peak_memory_gib", "epochs", "steps")}
-        )
-    return [show_entries(runs, {name: [cost[name] for cost in costs] for name in costs[0]})]
+    hardware = [facts.origin.get("hardware") or {} for facts in runs.values()]
+    devices = [found.get("device_name") or found.get("device") for found in hardware]
+    rows = {"status": [facts.status for facts in runs.values()], "device": devices}
+    costs = describe_costs([facts.metrics for facts in runs.values()])
+    return [show_entries(runs, rows | costs)]
 
 
 def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
@@ -309,9 +307,9 @@ def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
     rows = (
         find_differences(origins)
         if len(runs) > 1
-        else {key: [value] for key, value in origins[0].items()}
+        else {name: [value] for name, value in origins[0].items() if value is not None}
     )
-    rows.pop("hardware.host", None)  # a page is for people who were not there
+    rows.pop("host", None)  # a page is for people who were not there
     return [show_entries(runs, rows)]
 
 

@@ -1,6 +1,9 @@
 """What is served: the model of a run in PyTorch, or an exported one, behind one interface."""
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import numpy as np
 from litlab.artifact import Artifact, is_exported
 from litlab.artifact.artifact import Run, take_arrays
 from litlab.artifact.trusted import load_serving
+from litlab.commands.serve.app import ADVICE
 from litlab.commands.serve.batcher import Answer
 from litlab.data.serving import Sample, Serving
 from litlab.errors import UserError
@@ -50,7 +54,9 @@ class Model:
             raise UserError(
                 f"there is no {field}; send it as {field!r}, or as the file 'file' of a form"
             )
-        return self.serving.read(sent)
+        with listening() as warnings:
+            sample = self.serving.read(sent)
+        return replace(sample, warnings=warnings)
 
     def _compute(self, samples: list[Sample]) -> list[Answer]:
         """Call the model once."""
@@ -68,7 +74,29 @@ class Model:
                 "the model's answer is not a finite number; are the values like those in training?"
             )
         names = [spec.name for spec in self.serving.outputs]
-        return self.serving.answer(dict(zip(names, outputs, strict=True)), sample.context)
+        answer = self.serving.answer(dict(zip(names, outputs, strict=True)), sample.context)
+        return answer | ({"warnings": sample.warnings} if sample.warnings else {})
+
+
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """Collect the warnings that are logged meanwhile, for those who sent what is read; advice on
+    settings is for the command line alone.
+    """
+    lines: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            _, is_warning, text = record.getMessage().partition("warning: ")
+            if is_warning:
+                lines.append(ADVICE.sub("", text))
+
+    logger, listener = logging.getLogger("lightning.pytorch"), Listener()  # of rank_zero_info
+    logger.addHandler(listener)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(listener)
 
 
 def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:

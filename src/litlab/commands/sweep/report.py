@@ -18,10 +18,9 @@ from litlab.commands.sweep.study import list_counted
 from litlab.errors import printable
 from litlab.runs.masking import mask_command
 from litlab.runs.page import Section, render_page, show
-from litlab.runs.results import format_plus_minus
+from litlab.runs.results import format_means
 from litlab.util import team
 from litlab.util.files import check_replaceable, write_output
-from litlab.util.text import decimals
 from litlab.util.yaml import dump_config
 
 BEST, PAGE, SCRIPT = "best.yaml", "report/report.html", "report/plotly.min.js"
@@ -33,10 +32,15 @@ def list_complete(study: optuna.Study) -> list[FrozenTrial]:
     return study.get_trials(states=(TrialState.COMPLETE,))
 
 
-def show_value(trial: FrozenTrial) -> str:
-    if trial.state != TrialState.COMPLETE:
-        return decimals(trial.intermediate_values.get(trial.last_step or 0))
-    return format_plus_minus(trial.values[0], trial.user_attrs["deviation"])
+def show_values(*trials: FrozenTrial) -> list[str]:
+    """Return the metric of each trial, of one that is not complete the last value before."""
+    are_complete = [trial.state == TrialState.COMPLETE for trial in trials]
+    pairs = zip(trials, are_complete, strict=True)
+    values = [
+        trial.values[0] if is_complete else trial.intermediate_values.get(trial.last_step or 0)
+        for trial, is_complete in pairs
+    ]
+    return format_means(values, [trial.user_attrs.get("deviation") for trial in trials])
 
 
 def show_settings(trial: FrozenTrial) -> str:
@@ -44,11 +48,11 @@ def show_settings(trial: FrozenTrial) -> str:
 
 
 def show_setting(value: Any) -> str:
-    return decimals(value) if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def describe_trial(spec: Spec, trial: FrozenTrial) -> str:
-    reason = trial.user_attrs.get("reason", f"{spec.metric} {show_value(trial)}")
+    reason = trial.user_attrs.get("reason", f"{spec.metric} {show_values(trial)[0]}")
     return printable(
         f"trial {trial.number}: {trial.state.name.lower()}: {reason} ({show_settings(trial)})"
     )
@@ -68,14 +72,14 @@ def list_rows(spec: Spec, study: optuna.Study) -> tuple[list[str], list[list[str
         is_complete = trial.state == TrialState.COMPLETE
         return not is_complete, sign * trial.values[0] if is_complete else trial.number
 
-    rows = []
-    for trial in sorted(list_counted(study), key=turn):
+    rows, trials = [], sorted(list_counted(study), key=turn)
+    for trial, value in zip(trials, show_values(*trials), strict=True):
         where = str(trial.user_attrs.get("reason", trial.user_attrs.get("folder", "")))
         rows.append(
             [
                 str(trial.number),
                 trial.state.name.lower(),
-                show_value(trial),
+                value,
                 show_settings(trial),
                 where,
             ]

@@ -1,6 +1,6 @@
 """What a checkpoint knows of its series."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +29,7 @@ class SeriesMetadata(TargetMetadata):
             found.
         numbers: Mean and standard deviation of each column of numbers among the covariates.
         categories: The categories of each other column among them.
+        ranges: Smallest and largest number of each target and each column of numbers.
         season: Rows of a season.
         naive_error: Mean absolute error of the seasonal naive forecast, scaled, for each channel.
         generated: Whether the series is made up.
@@ -56,6 +57,7 @@ class SeriesMetadata(TargetMetadata):
     season: int
     naive_error: list[float]
     generated: bool
+    ranges: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def needed(self) -> list[str]:

@@ -11,6 +11,7 @@ import pandas as pd
 from lightning.pytorch.utilities import rank_zero_info
 from pandas.tseries.frequencies import to_offset
 
+from litlab.data.cells import count_far
 from litlab.data.files import Cells, FileFormat, Frame, Policy, drop_bad_rows
 from litlab.data.series.metadata import SeriesMetadata
 from litlab.errors import UserError
@@ -306,6 +307,8 @@ def read_last_rows(raw: Frame, metadata: SeriesMetadata, where: str, **options: 
             f"{where}: {column!r} of {time} is missing{f' in {name}' if name else ''}; give it for "
             f"the {horizon} rows that follow the last one, in rows without {metadata.targets[0]!r}"
         )
+    last = of_series.tail(past + horizon)
+    for name, ends in metadata.ranges.items():
+        count_far(last[name], ends, where)
     # A window of zeros in place of a future that nobody knows; NaN would spread in a network
-    table = of_series.tail(past + horizon).fillna(dict.fromkeys(metadata.targets, 0.0))
-    return replace(series, table=table)
+    return replace(series, table=last.fillna(dict.fromkeys(metadata.targets, 0.0)))

@@ -11,6 +11,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
+from litlab.data.cells import count_far
 from litlab.data.columns import Column
 from litlab.data.files import Cells, Frame
 from litlab.data.serving import BATCH, Sample, Serving, TensorSpec, make_times, read_rows
@@ -50,9 +51,16 @@ class TabularMetadata(TargetMetadata):
     categories: dict[str, list[str]]
 
     def read(self, raw: Frame, where: str, *options: Any) -> Frame:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Read rows as `TargetMetadata.read`, their dates split."""
+        """Read rows as `TargetMetadata.read`, their dates split, and warn of numbers that are far
+        from those in training.
+        """
         # The columns are those of the file, where a date is one
         rows = super().read(raw, where, *options)
+        for name, mean, std, edges in zip(
+            self.numbers, self.mean, self.std, self.bin_edges, strict=False
+        ):
+            if name in rows:  # no part of a date
+                count_far(rows[name], [mean + std * edges[0], mean + std * edges[-1]], where)
         return split_dates(rows, {column.name: column for column in self.columns})
 
     @property

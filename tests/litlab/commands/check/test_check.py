@@ -114,7 +114,7 @@ def test_what_is_part_of_a_step_is_tried_and_what_it_does_not_know_is_said(check
 def test_the_command(run, small_data, tmp_path):
     flags = [*small_data["images"], *BRIEF, "--trainer.precision=32-true"]
     done = run("fit --check", *flags).check()
-    assert f"guess {math.log(10):.4g}" in " ".join(done.out.split())
+    assert f"guess {math.log(10):.4f}" in " ".join(done.out.split())
     assert " an epoch; 1 validations" in done.out
     assert {path.name for path in tmp_path.iterdir()} <= {"data", "cache"}
     assert "error: model: the loss is " in error(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from litlab.runs.folder import read_json, write_json
-from litlab.util.text import decimals
+from litlab.util.text import format_number
 
 SECTIONS = ["results", "curves", "settings", "cost", "made-from", "how-to-repeat-it"]
 
@@ -34,7 +34,7 @@ def test_image_classifier(report, images_run):
 
     # What the test of the run has counted, and what callbacks have left.
     accuracy = read_json(images_run.metrics)["test"]["test/acc"]
-    assert cells(page.section("results"), "test/acc") == [decimals(accuracy), "0.1250"]
+    assert cells(page.section("results"), "test/acc") == [format_number(accuracy), "0.1250"]
     shown = page.section("pictures-and-tables")
     recalls = [float(cells(shown, f"class_{number}")[2]) for number in range(10)]
     assert np.mean(recalls) == pytest.approx(accuracy, abs=1e-3)
@@ -49,7 +49,7 @@ def test_image_classifier(report, images_run):
     ]  # fmt: skip
     assert shown.count("&lt;b&gt;2&lt;/b&gt;") == 30
     rows = [cells(shown.partition("numbers</figcaption>")[2], str(step)) for step in (1, 2)]
-    assert rows == [["0.1235", "0.5000"], ["1.000", "0.7500"]]
+    assert rows == [["0.1235", "0.5000"], ["1.0000", "0.7500"]]
 
     # Settings and origin.
     assert "\nmodel.width: 8\n" in page.section("settings")
@@ -91,7 +91,9 @@ def test_several_runs(report, logs):
     page = report(*names)
     assert page.ids == SECTIONS
     runs = [read_json(logs / name / "metrics.json")["test"]["test/acc"] for name in names[:2]]
-    assert cells(page.section("results"), "test/acc")[:2] == [decimals(value) for value in runs]
+    assert cells(page.section("results"), "test/acc")[:2] == [
+        format_number(value) for value in runs
+    ]
     assert cells(page.section("settings"), "seed_everything")[:2] == ["0", "1"]
     drawing = re.findall(r"svg\+xml;base64,([^\"]+)", page.section("curves"))[0]
     assert "table/version_1" in base64.b64decode(drawing).decode()  # in the legend
@@ -99,4 +101,4 @@ def test_several_runs(report, logs):
     page = report(*names[:2])
     assert page.source == report(*names[:2]).source  # each time the same
     mean, *_, count = cells(page.section("mean-and-spread"), "test/acc")
-    assert (mean, count) == (decimals(float(np.mean(runs))), "2")
+    assert (mean, count) == (format_number(float(np.mean(runs))), "2")

@@ -97,7 +97,7 @@ def test_seeds_workers_and_bad_ends(sweep, children):
     files = (sweep.kept / best.user_attrs["folder"]).glob("*/validations.json")
     lowest = [min(read_json(file).values()) for file in files]
     assert best.value == pytest.approx(statistics.mean(lowest))
-    shown = f"{statistics.mean(lowest):.4g} ± {statistics.stdev(lowest):.2g}"
+    shown = f"{statistics.mean(lowest):.4f} ± {statistics.stdev(lowest):.4f}"
     for text in (outcome.out, (sweep.kept / "best.yaml").read_text()):
         assert shown in text
     rows = [row.split()[:2] for row in outcome.out.splitlines() if row.startswith(tuple("0123"))]

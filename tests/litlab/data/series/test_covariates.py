@@ -147,6 +147,14 @@ def test_unknown_categories_are_counted(later, said):
     assert not batch["covariates"][..., 5:].any()
 
 
+def test_numbers_far_from_the_training_are_counted(later, said):
+    frame, (low, high) = make_future(), later.metadata.ranges["sales"]
+    for times, is_far in ((0.9, False), (1.1, True)):
+        sales = frame["sales"].where(frame["sales"].isna(), high + times * (high - low))
+        predict(later, frame.assign(sales=sales))
+        assert ("column 'sales' is far from all" in "".join(said)) == is_far
+
+
 def test_requests(later):
     """As CSV in the form of the training file, as objects, with and without the series' name."""
     serving, frame = SeriesServing.load(later.serving().facts(), {}), make_future()

@@ -33,6 +33,14 @@ def test_predicting_from_the_checkpoint_alone():
     np.testing.assert_allclose(written["predicted_price"].astype(float), inputs[:, 0], rtol=1e-5)
 
 
+def test_numbers_far_from_the_training_are_counted(said):
+    houses = make_houses(8)
+    predict(houses)
+    assert not said
+    predict(houses.assign(size=[*houses["size"][:-1], 1e6]))
+    assert said[-1].startswith("warning: --input: in 1 of 8 rows column 'size' is far from all")
+
+
 def test_new_files_that_do_not_fit():
     new = make_houses(8)
     wrong = new.assign(size=["big", *range(7)])

@@ -44,7 +44,8 @@ async function ask(body, type = "application/json") {
     });
     if (number !== state.asked) return; // a later one has been sent
     const taken = element("p", { class: "small" }, `Answered in ${Math.round(performance.now() - begun)} ms.`);
-    find("answer").replaceChildren(...drawn(state.kind, answer), taken);
+    const warnings = (answer.warnings || []).map((text) => element("p", { class: "error" }, `Warning: ${text}`));
+    find("answer").replaceChildren(...warnings, ...drawn(state.kind, answer), taken);
     find("answer").hidden = false;
   } catch (error) {
     if (number !== state.asked) return;
