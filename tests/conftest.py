@@ -48,6 +48,7 @@ SMALL_DATA = {  # how each DataModule is made small; one that is not here runs t
     "FashionMNISTData": IMAGES,  # larger and coloured: the network is sized by them
     "ImageData": IMAGES,
     "SeriesData": SERIES,
+    "TextFile": "--data.path={texts} --data.batch_size=32",  # whatever is in it
 }
 BRIEF = "--trainer.max_epochs=1 --trainer.log_every_n_steps=1 --trainer.accelerator=cpu".split()
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}

@@ -22,6 +22,7 @@ FEWER = {
     "noise_scale": ["--trainer.callbacks.every_n_steps=2"],
     "optimizer_in_backward": ["--trainer.gradient_clip_val=null"],
     "swa": ["--ema=null"],
+    "--compile.dynamic=true": ["--model.members=1"],
     # inductor: tests/litlab/callbacks
     "graph_breaks": ["--compile.backend=eager", "--data.batch_size=20"],
 }
@@ -30,8 +31,8 @@ RUNS = [
     ("cifar", "activation_checkpointing memory_snapshot noise_scale warm_restarts"),
     ("cifar", "compile graph_breaks --compile.blocks=true"),
     ("cifar_vgg", "plateau qat --channels_last=true"),
-    ("cifar_vgg", "--model.members=2"),
-    ("text", "lr_finder muon profile"),
+    ("cifar_vgg", "lr_finder profile --model.members=2"),
+    ("text", "muon"),
     ("text", "compile graph_breaks --compile.dynamic=true"),
     ("forecast", "accumulate_schedule swa"),
     ("forecast", "adamw8bit smoke --trainer.precision=bf16-true"),
