@@ -20,7 +20,7 @@ from filelock import FileLock
 from litlab.cli.argv import find_bases
 from litlab.cli.main import run_command
 from litlab.util.team import use_package
-from tests.processes import Child, Python, ranks, start_fork_server
+from tests.processes import Child, start_fork_server
 from tests.tiny_files import images, series, texts  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[1]
@@ -225,15 +225,3 @@ def children(monkeypatch) -> None:
     """Lets a command in this process start its children with the fork server of the tests."""
     start_fork_server()
     monkeypatch.setattr("litlab.runs.children.Popen", Child)
-
-
-def shell(*arguments: object, cwd: Path, count: int = 1, seconds: int = 240) -> Outcome:
-    """Runs ``python -m PACKAGE ARGUMENTS`` as one or more processes of their own; what the first
-    one printed.
-    """
-    processes = [
-        Python("-m", PACKAGE, *arguments, cwd=cwd, environment={**OFFLINE, **of_rank})
-        for of_rank in ranks(count)
-    ]
-    printed = [process.communicate(seconds) for process in processes]
-    return Outcome(processes[0].wait(), *printed[0])

@@ -3,6 +3,7 @@ run.
 """
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 import torch
 import torch._dynamo.utils
 
-from tests.conftest import CONFIGS, Outcome, settings_of, shell
+from litlab.runs.folder import read_json
+from tests.conftest import CONFIGS, PACKAGE, Outcome, settings_of
+from tests.processes import Python
 from tests.template.overlays import EFFECTS, FLAGS, SMALL, callbacks_of, checkpoint_of, config_of
 from tests.template.test_parallel import PROCESSES
 
@@ -106,21 +109,32 @@ def test_an_overlay_that_does_not_fit_says_so_in_one_line(
     assert not list(tmp_path.glob("lightning_logs/*/*"))
 
 
-def test_ddp_trains_the_same_network_on_both_processes_and_profile_each(short, tmp_path):
-    config = CONFIGS / "cifar.yaml"
+def test_ddp_trains_profiles_and_tests_one_network_in_both_processes(run, images, short, tmp_path):
+    """49 images: a padded split over two processes would count one of them twice."""
+    config, folder = CONFIGS / "cifar.yaml", tmp_path / "lightning_logs/cifar/version_0"
+    uneven = shutil.copytree(images, tmp_path / "images")
+    (uneven / "test/class_3/0.png").unlink()
     overlay = f"""
         --config {CONFIGS}/with/profile.yaml --trainer.strategy=ddp --trainer.devices=2
-        --trainer.max_steps=10 --trainer.profiler.steps=3
+        --trainer.max_steps=10 --trainer.profiler.steps=3 --data.path={uneven}
+        --trainer.precision=32-true --test_after_fit=true
     """.split()
-    small = [*short(config), *SMALL["cifar"], *overlay]
-    done = shell("fit", "--config", config, *small, cwd=tmp_path).check()
-    assert [path.name for path in (tmp_path / "lightning_logs/cifar").iterdir()] == ["version_0"]
-    checkpoint = checkpoint_of(tmp_path / "lightning_logs/cifar/version_0")
+    words = ["-m", PACKAGE, "fit", "--config", config, *short(config), *SMALL["cifar"], *overlay]
+    process = Python(*words, cwd=tmp_path)
+    out, err = process.communicate()
+    assert process.wait() == 0, err
+    assert [*folder.parent.iterdir()] == [folder]
+    checkpoint = checkpoint_of(folder)
     # 160 images in 5 steps of both
     assert (checkpoint["epoch"], checkpoint["global_step"]) == (2, 10)
     assert checkpoint["state_dict"]["network.whitened"]
-    assert done.out.count("Where the time of a training step goes") == 1
+    assert out.count("Where the time of a training step goes") == 1
     for rank in (0, 1):
-        profile = tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.txt"
+        profile = folder / f"fit-profile-{rank}.txt"
         assert re.search(r"^backward +[1-9]", profile.read_text(), re.MULTILINE)
         assert "c10d::allreduce_" in profile.with_suffix(".pt.trace.json").read_text()
+
+    shared = read_json(folder / "metrics.json")["test"]
+    run("test --run=cifar --trainer.strategy=auto --trainer.devices=1").check()
+    assert read_json(folder / "metrics.json")["test"] == pytest.approx(shared, rel=1e-5)
+    assert shared["test/acc"] * 49 == pytest.approx(round(shared["test/acc"] * 49), abs=1e-4)

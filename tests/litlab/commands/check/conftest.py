@@ -21,7 +21,7 @@ def make_data(unit: float = 1.0, has_val: bool = True) -> LightningDataModule:
     data = LightningDataModule()
     data.description = "numbers"
     data.train_dataloader = lambda: DataLoader(samples, batch_size=5)
-    data.val_dataloader = data.train_dataloader if has_val else lambda: []
+    data.val_dataloader = lambda: data.train_dataloader() if has_val else []
     return data
 
 
