@@ -13,13 +13,12 @@ import sys
 from pathlib import Path
 
 from litlab.runs.folder import read_json
-from tests.conftest import PACKAGE, ROOT
+from tests.conftest import BRIEF, PACKAGE, ROOT
 from tests.processes import Python, start_pytest
 
 PAGE = (ROOT / "docs/tutorials/own_data.md").read_text()
 FILE = r"`([\w./]+\.(?:py|yaml))`[^`\n]*:\n\n(?=```(?:python|yaml))"
 BLOCKS = re.findall(rf"(?:{FILE})?^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-BRIEF = ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--trainer.log_every_n_steps=1"]
 EPOCHS = "--trainer.max_epochs=9"  # of the run that is stopped, and of the same without a stop
 # Ctrl-C in the third epoch.
 STOPPED = """
