@@ -4,17 +4,15 @@ run.
 
 import re
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 import torch._dynamo.utils
 
 from litlab.runs.folder import read_json
-from tests.conftest import CONFIGS, PACKAGE, Outcome, settings_of
+from tests.conftest import CONFIGS, PACKAGE, settings_of
 from tests.processes import Python
-from tests.template.overlays import EFFECTS, FLAGS, SMALL, callbacks_of, checkpoint_of, config_of
+from tests.template.overlays import EFFECTS, FLAGS, SMALL, Fitted, callbacks_of, checkpoint_of
 from tests.template.test_parallel import PROCESSES
 
 # Steps of a search, or between measurements; and what an experiment has to give up for an overlay
@@ -44,34 +42,6 @@ RUNS = [
 ]
 
 
-@pytest.fixture
-def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
-    """Fits an experiment with overlays and flags for a few steps; returns its folder and what it
-    printed.
-    """
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-
-    def fit_small(experiment: str, names: list[str]) -> tuple[Path, Outcome]:
-        base = CONFIGS / f"{experiment}.yaml"
-        small = [
-            *short(base),
-            *SMALL[experiment],
-            "--trainer.limit_train_batches=8",
-            "--test_after_fit=false",
-        ]
-        over = [name if name in FLAGS else f"--config={CONFIGS}/with/{name}.yaml" for name in names]
-        fewer = [flag for name in names for flag in FEWER.get(name, ())]
-        done = run("fit --config", base, *small, *over, *fewer).check()
-        folder = (
-            tmp_path / f"lightning_logs/{'smoke' if 'smoke' in names else experiment}/version_0"
-        )
-        assert callbacks_of(settings_of(base)) <= callbacks_of(config_of(folder))
-        return folder, done
-
-    return fit_small
-
-
 def test_every_effect_is_looked_at():
     assert {path.stem for path in CONFIGS.glob("with/*.yaml")} == EFFECTS.keys() | PROCESSES.keys()
     assert {name for _, names in RUNS for name in names.split()} == EFFECTS.keys() | FLAGS.keys()
@@ -79,11 +49,20 @@ def test_every_effect_is_looked_at():
 
 @pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
 @pytest.mark.parametrize(("experiment", "names"), RUNS)
-def test_overlays(fit, experiment, names):
+def test_overlays(run, short, tmp_path, experiment, names):
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    base, names = CONFIGS / f"{experiment}.yaml", names.split()
+    small = [*short(base), *SMALL[experiment], "--trainer.limit_train_batches=8"]
+    over = [name if name in FLAGS else f"--config={CONFIGS}/with/{name}.yaml" for name in names]
+    fewer = [flag for name in names for flag in FEWER.get(name, ())]
     # torchao compiles its step, seconds for each shape; tests/litlab/optim has what it does.
     with torch.compiler.set_stance("force_eager" if "adamw8bit" in names else "default"):
-        folder, done = fit(experiment, names.split())
-    assert [name for name in names.split() if not (EFFECTS | FLAGS)[name](folder, done)] == []
+        done = run("fit --config", base, *small, "--test_after_fit=false", *over, *fewer).check()
+    [folder] = tmp_path.glob("lightning_logs/*/*")
+    fitted = Fitted(folder, done)
+    assert callbacks_of(settings_of(base)) <= callbacks_of(fitted.config)
+    assert [name for name in names if not (EFFECTS | FLAGS)[name](fitted)] == []
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,6 @@
 work.
 """
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -18,6 +15,7 @@ from litlab.commands.export.folder import write_folder, write_manifest
 from litlab.commands.export.graph import check_axes, trace, write_graph
 from litlab.data.serving import BATCH, TIME, Serving, TensorSpec
 from litlab.errors import UserError
+from tests.processes import Python
 from tests.tiny_files import flip
 
 
@@ -160,7 +158,7 @@ def test_a_damaged_export_is_not_used(tmp_path):
                 Artifact(tmp_path)
             flip(file, place)
     flip(tmp_path / "model.ts", 0.5)
-    done = subprocess.run([sys.executable, tmp_path / "use.py"], capture_output=True, text=True)
-    assert (done.stderr, done.returncode) == (
-        f"{tmp_path}: it is damaged (model.ts); copy it again, or export the run again\n", 1
-    )  # fmt: skip
+    process = Python(tmp_path / "use.py", cwd=tmp_path)
+    says = "it is damaged (model.ts); copy it again, or export the run again"
+    assert process.communicate()[1] == f"{tmp_path}: {says}\n"
+    assert process.wait() == 1
