@@ -17,7 +17,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 from starlette.testclient import TestClient
@@ -74,11 +73,13 @@ def fork_server(*arguments: object, cwd: Path, change: str = "", **options: Any)
 
 def ask(port: int, **fields: object) -> int:
     """Return the status of an answer, or that of /health."""
-    options = {"timeout": 60, "trust_env": False}  # whatever proxies are set
-    url = f"http://127.0.0.1:{port}"
+    words = ["GET", "/health"]
     if fields:
-        return httpx.post(f"{url}/predict", json=fields, **options).status_code
-    return httpx.get(f"{url}/health", **options).status_code
+        headers = {"Content-Type": "application/json"}
+        words = ["POST", "/predict", json.dumps(fields), headers]
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request(*words)
+        return connection.getresponse().status
 
 
 @pytest.fixture
