@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings(
         # Without the warm-up: 180 * 0.2 + 3 * 0.6; five seconds of steps, by the second one
         (True, (0.1, 0.2, 0.01), 52, ["step 200 ms", "validation 600 ms", "about 37.8 s"]),
         (False, (30, 30, 0), 1, ["step 30 s", "validation none"]),
-        (True, (1, 1, 2), 7, ["validation 2"]),  # cut short after five seconds
+        (True, (1, 1, 2), 7, ["validation 2.0 minutes"]),  # cut short after five seconds
     ],
 )
 def test_the_steps_after_a_warm_up_are_timed(checked, monkeypatch, has_val, seconds, steps, rows):
