@@ -3,7 +3,6 @@
 The process that only hands tests to workers imports neither torch nor Lightning.
 """
 
-import json
 import logging
 import os
 import sys
@@ -20,7 +19,7 @@ from filelock import FileLock
 from litlab.cli.argv import find_bases
 from litlab.cli.main import run_command
 from litlab.util.team import use_package
-from tests.processes import Child, Python, ranks, start_fork_server
+from tests.processes import Child, start_fork_server
 from tests.tiny_files import images, series, texts  # noqa: F401 - fixtures
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +47,7 @@ SMALL_DATA = {  # how each DataModule is made small; one that is not here runs t
     "FashionMNISTData": IMAGES,  # larger and coloured: the network is sized by them
     "ImageData": IMAGES,
     "SeriesData": SERIES,
+    "TextFile": "--data.path={texts} --data.batch_size=32",  # whatever is in it
 }
 BRIEF = "--trainer.max_epochs=1 --trainer.log_every_n_steps=1 --trainer.accelerator=cpu".split()
 OFFLINE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
@@ -150,16 +150,9 @@ def short(request) -> Callable[[Path], list[str]]:
     def flags(config: Path) -> list[str]:
         settings = settings_of(config)
         own = small_data(settings["data"]["class_path"].rpartition(".")[-1], request)
-        if not own:
-            return [*limits, *BRIEF]
-        ensemble = settings["model"].get("init_args", {}).get("ensemble", [])
-        members = [member | {"last_rows": member["last_rows"] // 15} for member in ensemble]
-        window = (
-            [f"--model.ensemble={json.dumps(members)}", "--trainer.limit_train_batches=1.0"]
-            if members
-            else []
-        )
-        return [*own, *window, *BRIEF]
+        if "ensemble" in settings["model"].get("init_args", {}):  # its members read so much
+            own += ["--data.context_length=720", "--trainer.limit_train_batches=1.0"]
+        return [*(own or limits), *BRIEF]
 
     return flags
 
@@ -196,6 +189,7 @@ def run(team, tmp_path, monkeypatch, capsys) -> Callable[..., Outcome]:
         monkeypatch.setenv(name, value)
 
     def run_here(line: str, *more: object) -> Outcome:
+        capsys.readouterr()  # what fixtures have printed
         code = command(monkeypatch, line, *more, package=team)
         printed = capsys.readouterr()
         return Outcome(code, printed.out, printed.err)
@@ -224,15 +218,3 @@ def children(monkeypatch) -> None:
     """Lets a command in this process start its children with the fork server of the tests."""
     start_fork_server()
     monkeypatch.setattr("litlab.runs.children.Popen", Child)
-
-
-def shell(*arguments: object, cwd: Path, count: int = 1, seconds: int = 240) -> Outcome:
-    """Runs ``python -m PACKAGE ARGUMENTS`` as one or more processes of their own; what the first
-    one printed.
-    """
-    processes = [
-        Python("-m", PACKAGE, *arguments, cwd=cwd, environment={**OFFLINE, **of_rank})
-        for of_rank in ranks(count)
-    ]
-    printed = [process.communicate(seconds) for process in processes]
-    return Outcome(processes[0].wait(), *printed[0])

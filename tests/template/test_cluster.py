@@ -9,7 +9,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
 import yaml
 
 from litlab.runs.folder import RunFolder, read_json
@@ -26,53 +25,39 @@ SETTINGS = f"""
 """.split()
 
 
-def test_slurm_script_saves_requeues_and_resumes(tmp_path, slurm):
-    """With two tasks on two nodes."""
-    job = tmp_path / "job"
-    command = slurm(job)
-    run = RunFolder(job / "lightning_logs/tabular/version_0")
-    tasks = start(command, job)
+def test_slurm_script_saves_requeues_and_resumes(tmp_path, monkeypatch):
+    """With two tasks on two nodes, and programs of the names of SLURM's."""
+    programs, gate = tmp_path / "bin", tmp_path / "gate"
+    programs.mkdir()
+    lines = {"srun": 'printf "%s\\n" "$@" > srun.txt', "scontrol": 'echo "$@" >> asked.txt'}
+    for name, line in lines.items():
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    variables = os.environ | {
+        "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_CPUS_PER_TASK": "1",
+    }  # fmt: skip
+    settings = [*SETTINGS, f"--trainer.callbacks.file={gate}"]
+    script = ["bash", CLUSTER / "slurm.sh", CONFIGS / "tabular.yaml", *settings]
+    subprocess.run(script, env=variables, cwd=tmp_path, check=True)
+    options, _, command = (tmp_path / "srun.txt").read_text().partition("python\n")
+    assert options == "--wait=300\n"
+
+    run = RunFolder(tmp_path / "lightning_logs/tabular/version_0")
+    tasks = start(command.splitlines(), tmp_path)
     while not read_json(run.metrics).get("epochs"):
         assert tasks[0].poll() is None, tasks[0].printed()
         time.sleep(0.02)
     tasks[1].send_signal(signal.SIGUSR1)
-    (job / "gate").touch()  # for which the second epoch has waited
+    gate.touch()  # for which the second epoch has waited
     assert [task.wait(60) for task in tasks] == [128 + signal.SIGUSR1] * 2, tasks[0].printed()
-    assert (job / "asked.txt").read_text() == "requeue 7\n"
+    assert (tmp_path / "asked.txt").read_text() == "requeue 7\n"
     assert 0 < read_json(run.metrics)["epochs"] < EPOCHS
 
-    again = start(command, job, SLURM_RESTART_COUNT=1)
+    again = start(command.splitlines(), tmp_path, SLURM_RESTART_COUNT=1)
     assert [task.wait(60) for task in again] == [0, 0], again[0].printed()
     assert read_json(run.metrics)["epochs"] == EPOCHS
-    assert [path.name for path in run.path.parent.iterdir()] == ["version_0"]
-
-
-@pytest.fixture
-def slurm(monkeypatch):
-    """What the script hands to srun, in a folder with programs of the names of SLURM's."""
-
-    def words(folder: Path) -> list[str]:
-        programs = folder / "bin"
-        programs.mkdir(parents=True)
-        lines = {
-            "srun": f'printf "%s\\n" "$@" > {folder}/srun.txt',
-            "scontrol": 'echo "$@" >> asked.txt',
-        }
-        for name, line in lines.items():
-            (programs / name).write_text(f"#!/bin/sh\n{line}\n")
-            (programs / name).chmod(0o755)
-        monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-        variables = os.environ | {
-            "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_CPUS_PER_TASK": "1",
-        }  # fmt: skip
-        gate = f"--trainer.callbacks.file={folder / 'gate'}"
-        script = ["bash", CLUSTER / "slurm.sh", CONFIGS / "tabular.yaml", *SETTINGS, gate]
-        subprocess.run(script, env=variables, cwd=folder, check=True)
-        options, _, command = (folder / "srun.txt").read_text().partition("python\n")
-        assert options == "--wait=300\n"
-        return command.splitlines()
-
-    return words
+    assert [*run.path.parent.iterdir()] == [run.path]
 
 
 def start(command: list[str], folder: Path, **environment: object) -> list[Python]:

@@ -68,16 +68,18 @@ def test_the_site(tmp_path):
     )
 
 
+def read_commands(text: str) -> list[str]:
+    """Return the lines of all blocks of commands of a page, each once, without comments."""
+    blocks = re.findall(r"^```bash\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return list(dict.fromkeys(re.split(r"\s+#", line)[0].strip() for line in lines if line))
+
+
 def list_commands() -> list[str]:
-    """Return the lines of all blocks of commands that are not run elsewhere; those of an example
-    that is gone are left out.
-    """
+    """Return those that are not run elsewhere; those of an example that is gone are left out."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/examples/*/*.md")]
     texts = [page.read_text() for page in pages if str(page.relative_to(ROOT)) not in RUN_ELSEWHERE]
-    blocks = re.findall(r"^```bash\n(.*?)^```$", "\n".join(texts), re.MULTILINE | re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    commands = dict.fromkeys(re.split(r"\s+#", line)[0].strip() for line in lines if line)
-    named = {command: re.search(r"src/examples/\w+", command) for command in commands}
+    named = {line: re.search(r"src/examples/\w+", line) for line in read_commands("\n".join(texts))}
     return [line for line, part in named.items() if part is None or (ROOT / part[0]).is_dir()]
 
 

@@ -5,7 +5,7 @@ does.
 import copy
 import shutil
 from collections.abc import Callable
-from functools import cache
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from litlab.commands.export.folder import write_manifest
 from litlab.commands.export.graph import trace
 from litlab.errors import UserError
 from litlab.runs.folder import read_json
-from tests.conftest import CONFIGS, Outcome, command
+from tests.conftest import CONFIGS, Outcome
 from tests.template.overlays import SMALL
 
 # Whose exporters can do less, as docs/deploy.md says
@@ -43,10 +43,10 @@ categories: [batch, 3]
 """)
 
 
-@pytest.fixture(scope="module")
-def fitted(images, texts, series, tmp_path_factory) -> Callable[[str], Path]:
-    """Fits an experiment for an epoch, once; returns the folder with its run."""
-    folder = tmp_path_factory.mktemp("export")
+@pytest.fixture
+def export(images, texts, series, make_once, run, monkeypatch):
+    """Exports a run of an experiment, which is trained for an epoch, once, into a folder."""
+    monkeypatch.setattr(export_run, "SECONDS", 0.001)
     data = {
         "cifar": ["--data.dataset=folder", f"--data.path={images}", *SMALL["cifar"]],
         "text": ["--data.dataset=csv", f"--data.path={texts}", *SMALL["text"]],
@@ -57,39 +57,34 @@ def fitted(images, texts, series, tmp_path_factory) -> Callable[[str], Path]:
         "tabular": ["--data.target=churn"],
     }
 
-    @cache
-    def fit(name: str) -> Path:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(folder)
-            line = ["fit", f"--config={CONFIGS}/{name}.yaml", *data[name], *FLAGS]
-            assert command(patch, *line) == 0
-        return folder
+    def fit(name: str, folder: Path) -> None:
+        monkeypatch.chdir(folder)
+        run("fit", f"--config={CONFIGS}/{name}.yaml", *data[name], *FLAGS).check()
 
-    return fit
+    def export(name: str, form: str, output: Path, *flags: str) -> Outcome:
+        folder = make_once(f"trained_{name}", partial(fit, name))
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        return run(f"export --run {name} --format {form} --output {output} --threads 1", *flags)
 
-
-# That were made in this process: several tests look at one
-exports: dict[tuple[str, ...], tuple[Outcome, Path]] = {}
+    return export
 
 
 @pytest.fixture
-def export(fitted, run, monkeypatch):
-    """Exports a run, once; returns the outcome and the folder."""
-    monkeypatch.setattr(export_run, "SECONDS", 0.001)
+def export_once(export, make_once) -> Callable[[str, str], Path]:
+    """The folder of an export, which several tests look at."""
 
-    def export(name, form, *flags):
-        folder = fitted(name)
-        monkeypatch.chdir(folder)
-        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        key = str(folder), name, form, *flags
-        if key not in exports:
-            output = folder / "exported" / str(len(exports))
-            line = f"export --run {name} --format {form} --output {output} --threads 1"
-            done = run(line, *flags)
-            exports[key] = done, output
-        return exports[key]
+    def once(name: str, form: str) -> Path:
+        fill = lambda folder: export(name, form, folder / "export").check()  # noqa: E731
+        return make_once(f"{name}_{form}", fill) / "export"
 
-    return export
+    return once
+
+
+@pytest.fixture
+def exported(export_once, tmp_path) -> Path:
+    """A copy of an export, to be replaced or spoiled."""
+    return shutil.copytree(export_once("tabular", "onnx"), tmp_path / "copy")
 
 
 SLOW = pytest.mark.matrix
@@ -108,9 +103,8 @@ EXPORTS = [
 
 
 @pytest.mark.parametrize(("name", "form"), EXPORTS)
-def test_an_export_answers_like_the_run(name, form, export):
-    done, folder = export(name, form)
-    done.check()
+def test_an_export_answers_like_the_run(name, form, export_once, monkeypatch):
+    folder = export_once(name, form)
     check_trusted(folder, trust=False)  # it was exported here
     manifest = read_json(folder / "manifest.json")
     assert manifest["parity"]["difference"] <= (1e-4 if form in ("onnx", "aoti") else 1e-5)
@@ -140,7 +134,7 @@ QUANTIZED = [
 @pytest.mark.parametrize(("name", "form", "kind"), QUANTIZED)
 def test_quantized(name, form, kind, export, exported):
     """It replaces an earlier export."""
-    done, _ = export(name, form, f"--quantize={kind}", f"--output={exported}")
+    done = export(name, form, exported, f"--quantize={kind}")
     if OLD_TORCH and kind == "int8-static":
         assert (done.code, "quantizes nothing with torch" in done.err) == (2, True)
         return
@@ -165,40 +159,25 @@ REFUSED = [
         "--quantize=int8-weights",
         "TorchScript has no quantized layers; choose --format onnx",
     ),
+    # What is traced has another weight
+    ("tabular", "pt2", "--data.batch_size=64", "the exported model differs by"),
 ]
 
 
 @pytest.mark.parametrize(("name", "form", "flag", "message"), REFUSED)
-def test_what_can_not_be_exported_is_refused_in_one_line(name, form, flag, message, export):
-    assert_nothing_kept(*export(name, form, flag), message)
-
-
-def assert_nothing_kept(done: Outcome, folder: Path, message: str) -> None:
-    assert done.code == 2, done.err
-    assert message in done.err.splitlines()[-1]
-    assert not folder.exists()
-    assert not list(folder.parent.glob(f".{folder.name}*")), "nothing half-written"
-
-
-def test_a_graph_with_other_weights_is_not_kept(export, monkeypatch):
+def test_what_can_not_be_exported_is_refused_in_one_line(
+    name, form, flag, message, export, tmp_path, monkeypatch
+):
     def trace_with_another_weight(module, serving):
         changed = copy.deepcopy(module)
         next(changed.parameters()).data += 0.05
         return trace(changed, serving)
 
     monkeypatch.setattr(export_run, "trace", trace_with_another_weight)
-    assert_nothing_kept(
-        *export("tabular", "pt2", "--data.batch_size=64"), "the exported model differs by"
-    )
-
-
-@pytest.fixture
-def exported(export, tmp_path):
-    """A copy of an export, to be spoiled."""
-    done, folder = export("tabular", "onnx")
-    done.check()
-    shutil.copytree(folder, tmp_path / "copy")
-    return tmp_path / "copy"
+    done = export(name, form, tmp_path / "export", flag)
+    assert done.code == 2, done.err
+    assert message in done.err.splitlines()[-1]
+    assert not list(tmp_path.iterdir()), "nothing half-written"
 
 
 def test_damaged_and_strange_folders_are_refused_in_one_line(exported):

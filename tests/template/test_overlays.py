@@ -3,15 +3,16 @@ run.
 """
 
 import re
-from collections.abc import Callable
-from pathlib import Path
+import shutil
 
 import pytest
 import torch
 import torch._dynamo.utils
 
-from tests.conftest import CONFIGS, Outcome, settings_of, shell
-from tests.template.overlays import EFFECTS, FLAGS, SMALL, callbacks_of, checkpoint_of, config_of
+from litlab.runs.folder import read_json
+from tests.conftest import CONFIGS, PACKAGE, settings_of
+from tests.processes import Python
+from tests.template.overlays import EFFECTS, FLAGS, SMALL, Fitted, callbacks_of, checkpoint_of
 from tests.template.test_parallel import PROCESSES
 
 # Steps of a search, or between measurements; and what an experiment has to give up for an overlay
@@ -22,6 +23,7 @@ FEWER = {
     "noise_scale": ["--trainer.callbacks.every_n_steps=2"],
     "optimizer_in_backward": ["--trainer.gradient_clip_val=null"],
     "swa": ["--ema=null"],
+    "--compile.dynamic=true": ["--model.members=1"],
     # inductor: tests/litlab/callbacks
     "graph_breaks": ["--compile.backend=eager", "--data.batch_size=20"],
 }
@@ -30,42 +32,14 @@ RUNS = [
     ("cifar", "activation_checkpointing memory_snapshot noise_scale warm_restarts"),
     ("cifar", "compile graph_breaks --compile.blocks=true"),
     ("cifar_vgg", "plateau qat --channels_last=true"),
-    ("cifar_vgg", "--model.members=2"),
-    ("text", "lr_finder muon profile"),
+    ("cifar_vgg", "lr_finder profile --model.members=2"),
+    ("text", "muon"),
     ("text", "compile graph_breaks --compile.dynamic=true"),
     ("forecast", "accumulate_schedule swa"),
     ("forecast", "adamw8bit smoke --trainer.precision=bf16-true"),
     ("forecast", "batch_size_finder"),
     ("forecast", "optimizer_in_backward"),
 ]
-
-
-@pytest.fixture
-def fit(run, short, tmp_path) -> Callable[..., tuple[Path, Outcome]]:
-    """Fits an experiment with overlays and flags for a few steps; returns its folder and what it
-    printed.
-    """
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-
-    def fit_small(experiment: str, names: list[str]) -> tuple[Path, Outcome]:
-        base = CONFIGS / f"{experiment}.yaml"
-        small = [
-            *short(base),
-            *SMALL[experiment],
-            "--trainer.limit_train_batches=8",
-            "--test_after_fit=false",
-        ]
-        over = [name if name in FLAGS else f"--config={CONFIGS}/with/{name}.yaml" for name in names]
-        fewer = [flag for name in names for flag in FEWER.get(name, ())]
-        done = run("fit --config", base, *small, *over, *fewer).check()
-        folder = (
-            tmp_path / f"lightning_logs/{'smoke' if 'smoke' in names else experiment}/version_0"
-        )
-        assert callbacks_of(settings_of(base)) <= callbacks_of(config_of(folder))
-        return folder, done
-
-    return fit_small
 
 
 def test_every_effect_is_looked_at():
@@ -75,11 +49,20 @@ def test_every_effect_is_looked_at():
 
 @pytest.mark.filterwarnings("ignore:.*not a leaf Tensor")  # torch.compile hides it, pytest shows it
 @pytest.mark.parametrize(("experiment", "names"), RUNS)
-def test_overlays(fit, experiment, names):
+def test_overlays(run, short, tmp_path, experiment, names):
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    base, names = CONFIGS / f"{experiment}.yaml", names.split()
+    small = [*short(base), *SMALL[experiment], "--trainer.limit_train_batches=8"]
+    over = [name if name in FLAGS else f"--config={CONFIGS}/with/{name}.yaml" for name in names]
+    fewer = [flag for name in names for flag in FEWER.get(name, ())]
     # torchao compiles its step, seconds for each shape; tests/litlab/optim has what it does.
     with torch.compiler.set_stance("force_eager" if "adamw8bit" in names else "default"):
-        folder, done = fit(experiment, names.split())
-    assert [name for name in names.split() if not (EFFECTS | FLAGS)[name](folder, done)] == []
+        done = run("fit --config", base, *small, "--test_after_fit=false", *over, *fewer).check()
+    [folder] = tmp_path.glob("lightning_logs/*/*")
+    fitted = Fitted(folder, done)
+    assert callbacks_of(settings_of(base)) <= callbacks_of(fitted.config)
+    assert [name for name in names if not (EFFECTS | FLAGS)[name](fitted)] == []
 
 
 @pytest.mark.parametrize(
@@ -105,21 +88,32 @@ def test_an_overlay_that_does_not_fit_says_so_in_one_line(
     assert not list(tmp_path.glob("lightning_logs/*/*"))
 
 
-def test_ddp_trains_the_same_network_on_both_processes_and_profile_each(short, tmp_path):
-    config = CONFIGS / "cifar.yaml"
+def test_ddp_trains_profiles_and_tests_one_network_in_both_processes(run, images, short, tmp_path):
+    """49 images: a padded split over two processes would count one of them twice."""
+    config, folder = CONFIGS / "cifar.yaml", tmp_path / "lightning_logs/cifar/version_0"
+    uneven = shutil.copytree(images, tmp_path / "images")
+    (uneven / "test/class_3/0.png").unlink()
     overlay = f"""
         --config {CONFIGS}/with/profile.yaml --trainer.strategy=ddp --trainer.devices=2
-        --trainer.max_steps=10 --trainer.profiler.steps=3
+        --trainer.max_steps=10 --trainer.profiler.steps=3 --data.path={uneven}
+        --trainer.precision=32-true --test_after_fit=true
     """.split()
-    small = [*short(config), *SMALL["cifar"], *overlay]
-    done = shell("fit", "--config", config, *small, cwd=tmp_path).check()
-    assert [path.name for path in (tmp_path / "lightning_logs/cifar").iterdir()] == ["version_0"]
-    checkpoint = checkpoint_of(tmp_path / "lightning_logs/cifar/version_0")
+    words = ["-m", PACKAGE, "fit", "--config", config, *short(config), *SMALL["cifar"], *overlay]
+    process = Python(*words, cwd=tmp_path)
+    out, err = process.communicate()
+    assert process.wait() == 0, err
+    assert [*folder.parent.iterdir()] == [folder]
+    checkpoint = checkpoint_of(folder)
     # 160 images in 5 steps of both
     assert (checkpoint["epoch"], checkpoint["global_step"]) == (2, 10)
     assert checkpoint["state_dict"]["network.whitened"]
-    assert done.out.count("Where the time of a training step goes") == 1
+    assert out.count("Where the time of a training step goes") == 1
     for rank in (0, 1):
-        profile = tmp_path / f"lightning_logs/cifar/version_0/fit-profile-{rank}.txt"
+        profile = folder / f"fit-profile-{rank}.txt"
         assert re.search(r"^backward +[1-9]", profile.read_text(), re.MULTILINE)
         assert "c10d::allreduce_" in profile.with_suffix(".pt.trace.json").read_text()
+
+    shared = read_json(folder / "metrics.json")["test"]
+    run("test --run=cifar --trainer.strategy=auto --trainer.devices=1").check()
+    assert read_json(folder / "metrics.json")["test"] == pytest.approx(shared, rel=1e-5)
+    assert shared["test/acc"] * 49 == pytest.approx(round(shared["test/acc"] * 49), abs=1e-4)

@@ -2,28 +2,18 @@
 
 import re
 
-import pytest
-
 from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS, ROOT
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _mine(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("own")
-    blocks = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/experiments.md").read_text(), re.DOTALL
-    )
+def test_callback_optimizer_and_residual_network(run, short, tmp_path, monkeypatch):
+    page = (ROOT / "docs/experiments.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     [code] = [block for block in blocks if "class StopAbove" in block]
-    (folder / "own_parts.py").write_text(code)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(folder)
-        import own_parts  # pyright: ignore[reportMissingImports] # noqa: F401
+    (tmp_path / "own_parts.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    import own_parts  # pyright: ignore[reportMissingImports] # noqa: F401
 
-        yield
-
-
-def test_callback_optimizer_and_residual_network(run, short, tmp_path):
     config = CONFIGS / "mlp.yaml"
     own = """
         --model.network own_parts.ResidualMLP --model.network.width=16 --model.network.blocks=2

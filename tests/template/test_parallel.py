@@ -32,8 +32,8 @@ def test_one_process_reads_what_several_have_trained(run, short, tmp_path, overl
     started = [
         Python(*command, cwd=tmp_path, environment=rank) for rank in ranks(PROCESSES[overlay])
     ]
-    printed = [process.communicate()[1] for process in started]
-    assert [process.returncode for process in started] == [0] * len(started), "\n".join(printed)
+    for process in started:
+        assert process.wait() == 0, process.printed()
     folder = tmp_path / "lightning_logs/text/version_0"
     several = read_json(folder / "metrics.json")["test"]
     run("test --run", folder, "--trainer.strategy=auto", "--trainer.devices=1").check()

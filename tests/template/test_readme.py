@@ -1,6 +1,5 @@
 """The commands of the README do what they say; they are read from it, so none can be forgotten."""
 
-import re
 import shlex
 import shutil
 import subprocess
@@ -11,18 +10,13 @@ import pytest
 from litlab.util.files import write_output
 from tests.conftest import ROOT
 from tests.template.overlays import SMALL
+from tests.template.test_docs import read_commands
 
-README = (ROOT / "README.md").read_text()
-COMMANDS = [
-    line.split("  #")[0].strip()
-    for block in re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
-    for line in block.splitlines()
-    if line.strip()
-]
+COMMANDS = read_commands((ROOT / "README.md").read_text())
 
 
 def test_the_first_two_commands_are_the_ones_that_do_everything():
-    assert [command.split("#")[0].split()[1] for command in COMMANDS[:2]] == ["fit", "test"]
+    assert COMMANDS[:2] == ["make fit", "make test"]
     targets = ("fit", "test", "test-gpu", "lint", "clean")
     done = subprocess.run(["make", "--dry-run", *targets], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

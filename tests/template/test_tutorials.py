@@ -8,18 +8,15 @@ commands; and a block of text after it is what they print, or some lines of it.
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from litlab.runs.folder import read_json
-from tests.conftest import PACKAGE, ROOT
+from tests.conftest import BRIEF, PACKAGE, ROOT
 from tests.processes import Python, start_pytest
 
 PAGE = (ROOT / "docs/tutorials/own_data.md").read_text()
 FILE = r"`([\w./]+\.(?:py|yaml))`[^`\n]*:\n\n(?=```(?:python|yaml))"
 BLOCKS = re.findall(rf"(?:{FILE})?^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-BRIEF = ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--trainer.log_every_n_steps=1"]
 EPOCHS = "--trainer.max_epochs=9"  # of the run that is stopped, and of the same without a stop
 # Ctrl-C in the third epoch.
 STOPPED = """
@@ -44,20 +41,16 @@ def run_line(line: str) -> str:
     python, *words = shlex.split(line)
     is_stopped = "200" in words and "meters_whole" not in words
     assert python == "python", line
-    if words[0] != "-m":
-        return subprocess.run(
-            [sys.executable, *words], capture_output=True, text=True, check=True
-        ).stdout
-    if words[1] == "pytest":
+    if words[1:2] == ["pytest"]:
         process = start_pytest(Path.cwd(), *words[2:])
     else:
-        words += BRIEF if words[2] == "fit" and "--config" in words else []  # later settings win
+        words += BRIEF if "fit" in words and "--config" in words else []  # later settings win
         words += [EPOCHS] if "200" in words else []
         start = ["stopped.py", *words[2:]] if is_stopped else words
         process = Python(*start, cwd=Path.cwd(), environment={"PYTHONPATH": Path("src").absolute()})
     printed = "".join(process.communicate())
     refused = re.search("^error: ", printed, re.MULTILINE) is not None
-    assert process.returncode == (130 if is_stopped else 2 * refused), printed
+    assert process.wait() == (130 if is_stopped else 2 * refused), printed
     return printed
 
 

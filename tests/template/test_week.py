@@ -1,69 +1,24 @@
 """A week of a team that has made this repository its own, by the commands of docs/updates.md."""
 
-import os
 import re
 import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import OFFLINE, ROOT
-from tests.processes import Python
-from tests.template.test_removal import not_of_the_tree
+from tests.clone import Clone, clone_tree
+from tests.conftest import ROOT
 
 [UPDATE] = re.findall(
     r"## Updating\n.*?```bash\n(.*?)```", (ROOT / "docs/updates.md").read_text(), re.DOTALL
 )
-WHO = {
-    f"GIT_{role}_{name}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for name, value in (("NAME", "Ann"), ("EMAIL", "ann@team"))
-}
 SHORT = "--trainer.max_epochs 1 --trainer.limit_train_batches 2"
-
-
-class Clone:
-    """A repository with a package of experiments, which `call` runs."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def shell(self, script: str) -> str:
-        settings = {**os.environ, **WHO, "GIT_CONFIG_GLOBAL": os.devnull}
-        done = subprocess.run(
-            ["bash", "-euc", script], cwd=self.root, env=settings, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def commit(self) -> None:
-        self.shell("git add --all && git commit --quiet --message changes")
-
-    def call(self, line: str, code: int = 0) -> str:
-        """``python -m LINE``; return what it prints, to stderr where it is refused."""
-        search = f"{self.root}/src{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-        variables = {**OFFLINE, "PYTHONPATH": search}
-        process = Python("-m", *line.split(), cwd=self.root, environment=variables)
-        out, err = process.communicate()
-        assert process.wait() == code, out + err
-        return err if code else out
-
-    def replace(self, file: str, old: str, new: str) -> None:
-        path = self.root / file
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new))
 
 
 @pytest.fixture
 def upstream(tmp_path) -> Clone:
     """This tree, whose package is called lab: the tests' own is importable under its name."""
-    clone = Clone(tmp_path / "upstream")
-    shutil.copytree(ROOT, clone.root, ignore=not_of_the_tree)
-    clone.shell("git init --quiet --initial-branch main")
-    clone.commit()
+    clone = clone_tree(tmp_path / "upstream")
     clone.call("project rename lab")
     clone.commit()
     return clone

@@ -75,6 +75,5 @@ def test_all_else_works_without(folders, tmp_path):
 
     words = (script, CONFIGS / "table.yaml", table, *folders)
     process = Python(*words, cwd=tmp_path, environment={"PYTHONPATH": path}, merge=True)
-    printed, _ = process.communicate()
-    assert process.wait() == 0, printed
+    assert process.wait() == 0, process.printed()
     assert (tmp_path / "predicted.csv").is_file()

@@ -15,63 +15,31 @@ from litlab.tasks import Classifier
 from tests.litlab.callbacks.tiny import make_trainer
 
 
-class Data(LightningDataModule):
-    """Samples of 6 numbers in 4 classes, in batches of 5: 60 batches to train on and 10 to validate
-    on.
+def make_data(unit: float = 1.0, has_val: bool = True) -> LightningDataModule:
+    """300 samples of 6 numbers in 4 classes, in batches of 5, to train and to validate on."""
+    samples = TensorDataset(unit * torch.randn(300, 6), torch.arange(300) % 4)
+    data = LightningDataModule()
+    data.description = "numbers"
+    data.train_dataloader = lambda: DataLoader(samples, batch_size=5)
+    data.val_dataloader = lambda: data.train_dataloader() if has_val else []
+    return data
+
+
+def make_model(change=None, beside: bool = False, lr: float = 0.01) -> Classifier:
+    """Two layers; `change` makes something else of their inputs and outputs.
+
+    Args:
+        change: A function of the network, inputs and outputs.
+        beside: Whether there is a third layer, which is not used.
+        lr: Its learning rate.
     """
-
-    description = "numbers"
-    num_classes = 4
-
-    def __init__(self, train: int = 300, val: int = 50, nan: bool = False) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(0)
-        self.inputs = torch.randn(300, 6, generator=generator)
-        if nan:
-            self.inputs[3, 2] = torch.nan
-        self.labels = torch.arange(300) % 4
-        self.train, self.val = train, val
-
-    def _loader(self, samples: int) -> DataLoader:
-        return DataLoader(TensorDataset(self.inputs[:samples], self.labels[:samples]), batch_size=5)
-
-    def train_dataloader(self):
-        return self._loader(self.train)
-
-    def val_dataloader(self):
-        return self._loader(self.val) if self.val else []
-
-
-class Network(nn.Module):
-    """Two layers. `dead` has a layer beside them that is not used, `zero` one that is multiplied by
-    0.
-    """
-
-    def __init__(self, kind: str = "", scale: float = 1.0) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.kind = kind
-        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 4)
-        with torch.no_grad():
-            self.last.weight *= scale
-        if kind in ("dead", "zero"):
-            self.beside = nn.Linear(6, 4)
-
-    def forward(self, inputs):
-        logits = self.last(self.first(inputs).tanh())
-        if self.kind == "zero":
-            logits = logits + 0 * self.beside(inputs)
-        if self.kind == "nan":
-            logits = logits / (logits - logits)
-        if self.kind == "root":
-            logits = logits + (inputs - inputs + 0 * logits.sum()).abs().sqrt().sum()
-        return logits
-
-
-def model(kind: str = "", scale: float = 1.0, classes: int = 4, lr: float = 0.01) -> Classifier:
-    return Classifier(
-        Network(kind, scale), num_classes=classes, optimizer=partial(torch.optim.SGD, lr=lr)
-    )
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
+    if beside:
+        network[0].beside = nn.Linear(6, 4)
+    if change is not None:
+        network.register_forward_hook(lambda _, inputs, out: change(network, *inputs, out))
+    return Classifier(network, num_classes=4, optimizer=partial(torch.optim.SGD, lr=lr))
 
 
 @pytest.fixture
@@ -86,7 +54,7 @@ def checked(tmp_path, monkeypatch, capsys):
         settings |= {"logger": TensorBoardLogger(tmp_path), "enable_checkpointing": True}
         callbacks = [ModelCheckpoint(), *callbacks]
         run = make_trainer(tmp_path, callbacks=callbacks, max_epochs=3, **settings)
-        check(run, module, data or Data())
+        check(run, module, data or make_data())
         assert not list(tmp_path.iterdir())
         return " ".join(capsys.readouterr().out.split())
 

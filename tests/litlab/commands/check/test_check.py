@@ -12,7 +12,7 @@ from litlab.callbacks import Compile, OptimizerInBackward
 from litlab.errors import UserError
 from litlab.optim import GroupRule, ParamGroups, Schedule
 from tests.conftest import BRIEF
-from tests.litlab.commands.check.conftest import Data, model
+from tests.litlab.commands.check.conftest import make_data, make_model
 from tests.litlab.runs.conftest import error
 
 pytestmark = pytest.mark.filterwarnings(
@@ -29,7 +29,7 @@ class Part(Callback):
 
 
 def test_a_good_run(checked):
-    out = checked(model())
+    out = checked(make_model())
     for row in (
         "data numbers",
         "training batch float32 (5, 6), int64 (5,)",
@@ -44,27 +44,35 @@ def test_a_good_run(checked):
 
 
 @pytest.mark.parametrize(
-    ("module", "has_nan", "says"),
+    ("model", "unit", "says"),
     [
-        (model("dead"), False, r"no gradient reaches network.beside.weight, network.beside.bias;"),
-        (model(), True, r"the loss is nan .*, as the first training batch holds NaN or infinity;"),
-        (model("nan"), False, "the loss is nan in the first steps, though the batch is finite;"),
-        (model("root"), False, "model: the gradient of network.last.bias is not finite"),
-        (model(lr=3e38), False, "the loss is nan .*first one was finite; lower model.optimizer.lr"),
+        ({"beside": True}, 1.0, r"no gradient reaches network.0.beside.weight, network.0.beside.b"),
+        ({}, math.nan, r"the loss is nan .*, as the first training batch holds NaN or infinity;"),
+        (
+            {"change": lambda network, x, out: out / (out - out)},
+            1.0,
+            "the loss is nan in the first steps, though the batch is finite;",
+        ),
+        (
+            {"change": lambda network, x, out: out + (0 * out.sum()).abs().sqrt()},
+            1.0,
+            "model: the gradient of network.2.bias is not finite",
+        ),
+        ({"lr": 3e38}, 1.0, "the loss is inf .*first one was finite; lower model.optimizer.lr"),
     ],
     ids=range(5),
 )
-def test_a_run_that_would_not_work_is_refused(checked, capsys, module, has_nan, says):
+def test_a_run_that_would_not_work_is_refused(checked, capsys, model, unit, says):
     with pytest.raises(UserError, match=says):
-        checked(module, Data(nan=has_nan))
+        checked(make_model(**model), make_data(unit))
     assert "training batch" in capsys.readouterr().out  # what was found before is shown
 
 
 def test_warnings(checked, monkeypatch):
-    assert "the gradient of network.beside.weight, network.beside.bias is zero" in checked(
-        model("zero")
-    )
-    module = model(scale=100)
+    zero = make_model(lambda network, x, out: out + 0 * network[0].beside(x), beside=True)
+    says = "the gradient of network.0.beside.weight, network.0.beside.bias is zero"
+    assert says in checked(zero)
+    module = make_model(lambda network, x, out: 100 * out)
     assert "times as high as that of a guess" in checked(module)
     monkeypatch.setattr(module, "expected_loss", lambda batch: 100.0)
     assert "warning" not in checked(module)  # a low start is no fault
@@ -72,16 +80,16 @@ def test_warnings(checked, monkeypatch):
 
 def test_groups(checked):
     """Rates as the schedule will reach them, and what is not trained, which needs no gradient."""
-    module = model("dead")
-    module.network.beside.requires_grad_(False)
-    module.param_groups = ParamGroups([GroupRule("network.last", lr_scale=3.0)])
+    module = make_model(beside=True)
+    module.network[0].beside.requires_grad_(False)
+    module.param_groups = ParamGroups([GroupRule("network.2", lr_scale=3.0)])
     module.schedule = Schedule(partial(OneCycleLR, max_lr=0.01), "step")
     out = checked(module)
     assert "120 parameters, 92 of them trained" in out
     for row in (
-        "network.first (2) 0.01 0",
-        "network.last (2) 0.03 0",
-        "28 network.beside (2) not trained",
+        "network.0 (2) 0.01 0",
+        "network.2 (2) 0.03 0",
+        "28 network.0.beside (2) not trained",
     ):
         assert row in out
 
@@ -89,7 +97,7 @@ def test_groups(checked):
 def test_the_loss_is_that_of_a_batch_when_gradients_are_accumulated(checked):
     accumulated = {"callbacks": [GradientAccumulationScheduler({0: 4})]}
     plain, other = (
-        checked(model(), **settings).partition("loss at start ")[2][:6]
+        checked(make_model(), **settings).partition("loss at start ")[2][:6]
         for settings in ({}, accumulated)
     )
     assert math.isfinite(float(plain))
@@ -103,7 +111,7 @@ def test_what_is_part_of_a_step_is_tried_and_what_it_does_not_know_is_said(check
     monkeypatch.setattr(OptimizerInBackward, "part_of_step", True, raising=False)
     clock = {"val_check_interval": "00:01:00:00"}
     callbacks = [part, other, Compile("default"), OptimizerInBackward()]
-    out = checked(model(), callbacks=callbacks, strategy="ddp", devices=2, **clock)
+    out = checked(make_model(), callbacks=callbacks, strategy="ddp", devices=2, **clock)
     assert (part.starts, other.starts) == (1, 0)
     assert "92 of them trained" in out
     assert "torch.compile: its time" in out

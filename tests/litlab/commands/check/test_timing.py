@@ -7,7 +7,7 @@ from lightning.pytorch import Trainer
 
 from litlab.commands.check.check import run_length
 from litlab.util import steps as probe
-from tests.litlab.commands.check.conftest import Data, model
+from tests.litlab.commands.check.conftest import make_data, make_model
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*tensorboardX", "ignore:Total length of `list`"
@@ -15,37 +15,27 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.mark.parametrize(
-    ("data", "seconds", "steps", "rows"),
+    ("has_val", "seconds", "steps", "rows"),
     [
-        # Without the warm-up: 180 * 0.2 + 3 * 0.1; five seconds of steps, by the second one
-        (Data(), (0.1, 0.2, 0.01), 52, ["step 200 ms", "validation 100 ms", "about 36.3 s"]),
-        (Data(val=0), (30, 30, 0), 1, ["step 30 s", "validation none"]),
-        (Data(), (1, 1, 2), 7, ["validation 20 s"]),  # cut short after five seconds
+        # Without the warm-up: 180 * 0.2 + 3 * 0.6; five seconds of steps, by the second one
+        (True, (0.1, 0.2, 0.01), 52, ["step 200 ms", "validation 600 ms", "about 37.8 s"]),
+        (False, (30, 30, 0), 1, ["step 30 s", "validation none"]),
+        (True, (1, 1, 2), 7, ["validation 2.0 minutes"]),  # cut short after five seconds
     ],
-    ids=range(3),
 )
-def test_the_steps_after_a_warm_up_are_timed(checked, monkeypatch, data, seconds, steps, rows):
-    """Time passes only when the module makes a step: of the warm-up, a later one, one of
-    validation.
-    """
+def test_the_steps_after_a_warm_up_are_timed(checked, monkeypatch, has_val, seconds, steps, rows):
+    """Time passes only in the network: in the warm-up, in a later step, in validation."""
     now, done = 0.0, 0
-    module = model()
-    training_step, validation_step = module.training_step, module.validation_step
 
-    def timed_training_step(batch, batch_idx):
+    def pass_time(network, inputs, outputs):
         nonlocal now, done
-        now += seconds[module.global_step >= 2]
-        done += 1
-        return training_step(batch, batch_idx)
+        now += seconds[module.global_step >= 2 if network.training else 2]
+        done += network.training
+        return outputs
 
-    def timed_validation_step(batch, batch_idx):
-        nonlocal now
-        now += seconds[2]
-        return validation_step(batch, batch_idx)
-
+    module = make_model(pass_time)
     monkeypatch.setattr(probe.time, "perf_counter", lambda: now)
-    module.training_step, module.validation_step = timed_training_step, timed_validation_step
-    out = checked(module, data)
+    out = checked(module, make_data(has_val=has_val))
     assert [row for row in rows if row not in out] == []
     assert done == steps
 

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from torchmetrics import JaccardIndex
 
 from litlab.commands.export import export_run
@@ -18,13 +17,6 @@ from tests.litlab.commands.export.test_graph import Rows
 ROWS = torch.arange(300.0).view(100, 3)
 
 
-class Sum(nn.Module):
-    """The sum of each row."""
-
-    def forward(self, rows):
-        return (rows.sum(dim=1, keepdim=True),)
-
-
 def measure(change, rows=ROWS, serving=None):
     """Compare sums with changed ones; the parity, and the shapes that were compared."""
     shapes = []
@@ -33,7 +25,10 @@ def measure(change, rows=ROWS, serving=None):
         shapes.append(arrays[0].shape)
         return [change(arrays[0].sum(axis=1, keepdims=True))]
 
-    return compare(Sum(), run, serving or Rows(), iter([(rows[:60],), (rows[60:],)])), shapes
+    def add_up(rows):
+        return (rows.sum(dim=1, keepdim=True),)
+
+    return compare(add_up, run, serving or Rows(), iter([(rows[:60],), (rows[60:],)])), shapes
 
 
 def test_equal_models_are_compared_at_several_sizes():
@@ -56,21 +51,15 @@ def test_one_answer_that_is_off_is_found():
     assert math.isinf(parity.difference)
 
 
-class Largest(nn.Module):
-    """The place of the largest number, whole numbers of shape (batch,), and of all masks."""
-
-    def forward(self, rows):
-        return rows.argmax(dim=1), (rows > 100).unsqueeze(1)
-
-
 def test_whole_numbers_and_masks_are_compared():
-    def run(arrays):
-        [rows] = arrays
-        return [rows.argmax(axis=1) + 1, (rows > 100)[:, None]]
-
     serving = Rows()
     serving.outputs = (TensorSpec("place", "int64", (BATCH,), ""), *serving.outputs)
-    parity = compare(Largest(), run, serving, iter([(ROWS[:60],), (ROWS[60:],)]))
+    parity = compare(
+        lambda rows: (rows.argmax(dim=1), (rows > 100).unsqueeze(1)),
+        lambda arrays: [arrays[0].argmax(axis=1) + 1, (arrays[0] > 100)[:, None]],
+        serving,
+        iter([(ROWS[:60],), (ROWS[60:],)]),
+    )
     assert parity == Parity(1.0, 0.5, None, 100)
 
 

@@ -2,9 +2,11 @@
 and its lines.
 """
 
+import copy
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import torch
@@ -27,34 +29,26 @@ NETWORK = 2 * BLOCK + HEAD
 HIDDEN, OUTPUT = 4 * ROWS * 2 * SIZE, 4 * ROWS * SIZE  # bytes of what a block computes
 
 
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.wide, self.narrow = nn.Linear(SIZE, 2 * SIZE), nn.Linear(2 * SIZE, SIZE)
+def make_network() -> nn.Module:
+    """Two blocks of two layers, and a head."""
+    layers = {
+        "wide": nn.Linear(SIZE, 2 * SIZE),
+        "relu": nn.ReLU(),
+        "narrow": nn.Linear(2 * SIZE, SIZE),
+    }
+    block = nn.Sequential(OrderedDict(layers))
+    network = nn.Sequential(block, copy.deepcopy(block), nn.Linear(SIZE, 8))
+    network.parallel_plan = ParallelPlan(blocks=["[01]"], columns=["*.wide"], rows=["*.narrow"])
+    return network
 
+
+class Uniques(nn.Linear):
     def forward(self, x):
-        return self.narrow(self.wide(x).relu())
-
-
-class Network(nn.Sequential):
-    parallel_plan = ParallelPlan(blocks=["[01]"], columns=["*.wide"], rows=["*.narrow"])
-
-    def __init__(self):
-        super().__init__(Block(), Block(), nn.Linear(SIZE, 8))
-
-
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.GRU(SIZE, 8)
-
-    def forward(self, x):
-        packed = nn.utils.rnn.pack_padded_sequence(x.expand(3, *x.shape), torch.full((ROWS,), 3))
-        return self.layer(packed)[1][0]
+        return super().forward(x) * len(x.detach().unique())
 
 
 class Module(LightningModule):
-    def __init__(self, network=Network, loss=Tensor.sum):
+    def __init__(self, network=make_network, loss=Tensor.sum):
         super().__init__()
         self.network, self.loss = network(), loss
 
@@ -127,7 +121,10 @@ def test_what_changes_a_step():
             lambda: Module(loss=lambda x: x.sum() * len(x.detach().unique())),
             r"--plan: training_step needs .*_unique2",
         ),
-        (lambda: Module(Recurrent), r"network needs the values .*_pack.*; use --check"),
+        (
+            lambda: Module(partial(Uniques, SIZE, 8)),
+            r"network needs the values .*_unique2.*; use --check",
+        ),
         (Manual, "--plan: Manual steps its optimizers itself; use --check"),
     ],
 )

@@ -7,10 +7,9 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-import torch
 
 from litlab.runs.folder import RunFolder
-from tests.conftest import BRIEF, command
+from tests.conftest import BRIEF
 from tests.litlab.conftest import CONFIGS
 
 
@@ -43,31 +42,26 @@ class Page:
         return section
 
 
-@pytest.fixture(scope="session")
-def fitted(small_data, tmp_path_factory) -> Path:
-    """Runs: images, series, table/version_0 and version_1 (another seed), and spend."""
-    folder = tmp_path_factory.mktemp("reported")
-    table = f"fit --config={CONFIGS}/table.yaml"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        torch.set_num_threads(1)
-        for line, name in (
-            ("fit --model.width=8 --trainer.callbacks=[ConfusionMatrix,Baselines]", "images"),
-            ("fit --data.targets=null", "series"),
+@pytest.fixture
+def logs(run, small_data, make_once, monkeypatch, tmp_path) -> Path:
+    """Runs, in the folder that commands run in: images, series, table/version_0 and version_1
+    (another seed), and spend.
+    """
+    table = f"--config={CONFIGS}/table.yaml"
+
+    def train(folder: Path) -> None:
+        monkeypatch.chdir(folder)
+        for flags, name in (
+            ("--model.width=8 --trainer.callbacks=[ConfusionMatrix,Baselines]", "images"),
+            ("--data.targets=null", "series"),
             (table, None),
             (f"{table} --seed_everything=1", None),
             (f"{table} --model=Regressor --data.target=spend --experiment=spend", None),
         ):
-            verb, *flags = line.split()
-            more = [*small_data.get(name, []), *BRIEF, *flags]
-            assert command(patch, verb, *more, package="auks") == 0
-    return folder / "lightning_logs"
+            run("fit", *small_data.get(name, []), *BRIEF, *flags.split()).check()
 
-
-@pytest.fixture
-def logs(run, fitted, tmp_path) -> Path:
-    """A copy of those runs, in the folder that commands run in."""
-    shutil.copytree(fitted, tmp_path / "lightning_logs")
+    shutil.copytree(make_once("reported", train), tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return Path("lightning_logs")
 
 

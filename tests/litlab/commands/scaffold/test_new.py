@@ -55,9 +55,8 @@ def test_its_test_passes_and_its_style_is_good(zoo):
     """All of them are imported, and those of one kind run."""
     path = os.pathsep.join([str(zoo / "src"), str(SOURCES)])
     process = start_pytest(zoo, "tests/zoo", "-k", "own_linear", path=path)
-    printed, _ = process.communicate()
-    assert process.wait() == 0, printed
-    assert "4 passed" in printed
+    assert process.wait() == 0, process.printed()
+    assert "4 passed" in process.printed()[0]
 
     # As it is in a project that has litlab's sources
     beside = "lint.isort.known-first-party=['litlab']"

@@ -4,13 +4,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 from starlette.testclient import TestClient
 
 from litlab.artifact.servable import load_servable
@@ -21,7 +20,6 @@ from litlab.commands.serve.app import build_app
 from litlab.commands.serve.batcher import Batcher
 from litlab.commands.serve.model import Model, load_model
 from litlab.commands.serve.options import ServeOptions
-from litlab.util.team import use_package
 from tests.conftest import BRIEF, command
 from tests.litlab.conftest import CONFIGS
 
@@ -30,6 +28,15 @@ ROWS = """age,income,visits,distance,plan,city,channel,other
 20,,1,0.5,student,nowhere,phone,y
 63,31000.5,12,40,,city 02,shop,z
 """
+
+
+FLAGS = {
+    "images": "images.yaml --data.dataset=folder --data.path=images",
+    "texts": "text.yaml --data.dataset=csv --data.path=texts.csv",
+    "series": "series.yaml --data.dataset=csv --data.path=series.csv --data.targets=[load,heat] "
+    "--data.covariates=[hour,weekday] --data.val_fraction=0.2",
+    "rows": "table.yaml --model=Regressor --model.network=auks.table.Flat --data.target=[spend]",
+}
 
 
 @dataclass(frozen=True)
@@ -41,77 +48,65 @@ class Example:
     predicted: list[dict[Any, Any]]
 
 
-@pytest.fixture(scope="session")
-def example(images, texts, series, tmp_path_factory) -> Callable[[str], Example]:
-    """A run of a kind, trained for an epoch, of which the data is gone, and its predictions."""
-    folder = tmp_path_factory.mktemp("served")
-    given = folder / "given"
+@pytest.fixture
+def example(images, texts, series, make_once) -> Callable[[str], Example]:
+    """A run of a kind, trained for an epoch, and its predictions; its data is not where it was."""
     contents = {
         "images": (images / "test/class_3/1.png").read_bytes(),
         "texts": b"label,text\nclass_0," + b"wind <br /> Snow! " * 30,
         "series": b"".join(series.read_bytes().splitlines(keepends=True)[:301]),
         "rows": ROWS.encode(),
     }
-    flags = {
-        "images": f"images.yaml --data.dataset=folder --data.path={given}/images",
-        "texts": f"text.yaml --data.dataset=csv --data.path={given}/texts.csv",
-        "series": f"series.yaml --data.dataset=csv --data.path={given}/series.csv "
-        "--data.targets=[load,heat] --data.covariates=[hour,weekday] --data.val_fraction=0.2",
-        "rows": "table.yaml --model=Regressor --model.network=auks.table.Flat "
-        "--data.target=[spend]",
-    }
 
-    @cache
-    def of(kind: str) -> Example:
-        use_package("auks")
-        torch.set_num_threads(1)
-        shutil.copytree(images, given / "images")
-        shutil.copy(texts, given / "texts.csv")
-        shutil.copy(series, given / "series.csv")
+    def train(kind: str, folder: Path) -> None:
+        shutil.copytree(images, folder / "images")
+        shutil.copy(texts, folder / "texts.csv")
+        shutil.copy(series, folder / "series.csv")
         file = folder / ("input.png" if kind == "images" else "input.csv")
         file.write_bytes(contents[kind])
-        run, output = folder / "lightning_logs" / kind / "version_0", folder / "predicted.csv"
-        fit = f"fit --config={CONFIGS}/{flags[kind]} --experiment={kind}"
-        predict = f"predict --run={run} --input={file} --output={output} --trainer.accelerator=cpu"
+        fit = f"fit --config={CONFIGS}/{FLAGS[kind]} --experiment={kind} {' '.join(BRIEF)}"
+        predict = f"predict --run={kind} --input={file} --output=out.csv --trainer.accelerator=cpu"
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            assert command(patch, fit, *BRIEF, package="auks") == 0
-            assert command(patch, predict, package="auks") == 0
-        shutil.rmtree(given)
-        shutil.rmtree(folder / "data", ignore_errors=True)
-        return Example(run, contents[kind], pd.read_csv(output).to_dict("records"))
+            for line in (fit, predict):
+                assert command(patch, line, package="auks") == 0
+
+    def of(kind: str) -> Example:
+        folder = make_once(f"served_{kind}", partial(train, kind))
+        predicted = pd.read_csv(folder / "out.csv").to_dict("records")
+        return Example(folder / "lightning_logs" / kind / "version_0", contents[kind], predicted)
 
     return of
 
 
-@pytest.fixture(scope="session")
-def exported(example, tmp_path_factory) -> Iterator[Path]:
+@pytest.fixture
+def exported(example, make_once, monkeypatch) -> Path:
     """The run of texts as an export, in the format that takes least time; it is trusted, as if
     exported here.
     """
-    folder = tmp_path_factory.mktemp("exported")
-    _, reference, manifest = load_servable(str(example("texts").run), [])
-    write_graph("torchscript", None, reference, folder / "model.ts")
-    write_manifest(folder, manifest | {"format": "torchscript", "versions": {}})
-    for name, text in reference.serving.files().items():
-        (folder / name).write_text(text)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        remember(folder)
-        yield folder
+
+    def export(folder: Path) -> None:
+        _, reference, manifest = load_servable(str(example("texts").run), [])
+        write_graph("torchscript", None, reference, folder / "model.ts")
+        write_manifest(folder, manifest | {"format": "torchscript", "versions": {}})
+        for name, text in reference.serving.files().items():
+            (folder / name).write_text(text)
+
+    folder = make_once("served_export", export)
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{folder}-cache")
+    remember(folder)
+    return folder
 
 
-@pytest.fixture(scope="session")
-def models(example, request) -> Callable[[str], Model]:
+@cache
+def load(source: Path) -> Model:
+    return load_model(str(source), [], workers=1)
+
+
+@pytest.fixture
+def models(example, exported) -> Callable[[str], Model]:
     """What is served: the run of a kind, or the export."""
-
-    @cache
-    def load(kind: str) -> Model:
-        use_package("auks")
-        source = request.getfixturevalue("exported") if kind == "exported" else example(kind).run
-        return load_model(str(source), [], workers=1)
-
-    return load
+    return lambda kind: load(exported if kind == "exported" else example(kind).run)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
@@ -81,11 +82,19 @@ def ask(port: int, **fields: object) -> int:
         return connection.getresponse().status
 
 
-def wait_for_port(server: Python) -> int:
-    while not (found := re.search(r" at http://.*:(\d+)\n", server.printed()[0])):
-        assert server.poll() is None, server.printed()
-        time.sleep(0.02)
-    return int(found[1])
+@pytest.fixture
+def start(exported, tmp_path, request) -> Callable[..., tuple[Python, int]]:
+    """Starts a server of the export, which ends with the test; returns it and its port."""
+
+    def start_server(*flags: object, **options: Any) -> tuple[Python, int]:
+        server = fork_server("--run", exported, *flags, cwd=tmp_path, **options)
+        request.addfinalizer(server.kill)
+        while not (found := re.search(r" at http://.*:(\d+)\n", server.printed()[0])):
+            assert server.poll() is None, server.printed()
+            time.sleep(0.02)
+        return server, int(found[1])
+
+    return start_server
 
 
 def test_refusals(run, exported, tmp_path):
@@ -210,18 +219,15 @@ def test_a_token_is_asked_for():
         assert client.post("/predict", json={}, headers=known).json() == {}
 
 
-def test_a_server_that_is_killed_leaves_nobody_behind(exported, tmp_path):
-    server = fork_server("--run", exported, cwd=tmp_path)
-    wait_for_port(server)
+def test_a_server_that_is_killed_leaves_nobody_behind(start):
+    server, _ = start()
     [worker] = psutil.Process(server.pid).children()
     server.kill()
     assert psutil.wait_procs([worker], timeout=60)[1] == []
 
 
-def test_a_model_that_hangs_is_replaced(exported, tmp_path, request):
-    server = fork_server("--run", exported, "--timeout", 0.5, cwd=tmp_path, change=HANG)
-    request.addfinalizer(server.kill)
-    port = wait_for_port(server)
+def test_a_model_that_hangs_is_replaced(start):
+    server, port = start("--timeout", 0.5, change=HANG)
     assert ask(port) == ask(port, text="sun") == 200
     assert ask(port, text="sun " * 30) == 504
     time.sleep(0.1)
@@ -236,11 +242,9 @@ def test_a_model_that_hangs_is_replaced(exported, tmp_path, request):
 
 
 @pytest.mark.parametrize("seconds", [600, 2])
-def test_clients_that_send_nothing_do_not_keep_others_out(exported, tmp_path, request, seconds):
+def test_clients_that_send_nothing_do_not_keep_others_out(start, seconds):
     """There are descriptors for 64; and who is too slow is disconnected."""
-    server = fork_server("--run", exported, cwd=tmp_path, change=FEW.format(seconds=seconds))
-    request.addfinalizer(server.kill)
-    port = wait_for_port(server)
+    _, port = start(change=FEW.format(seconds=seconds))
     head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(TEXT)}\r\n"
     head += "Content-Type: application/json"
     sent = [head.encode(), f"{head}\r\n\r\n".encode(), b""]
@@ -272,15 +276,11 @@ def test_clients_that_send_nothing_do_not_keep_others_out(exported, tmp_path, re
                 assert connection.recv(1) == b""
 
 
-def test_a_stop_waits_for_requests_that_have_begun(exported, tmp_path, request):
+def test_a_stop_waits_for_requests_that_have_begun(start):
     """Of a worker that is started as everywhere else."""
     change = 'uvicorn._subprocess.spawn = multiprocessing.get_context("spawn")'
     secret = {"LITLAB_SERVE_TOKEN": "s3cret-token"}
-    server = fork_server(
-        "--run", exported, cwd=tmp_path, change=change, environment={**OFFLINE, **secret}
-    )
-    request.addfinalizer(server.kill)
-    port = wait_for_port(server)
+    server, port = start(change=change, environment={**OFFLINE, **secret})
     served = f"Serving texts/version_0 (texts, torchscript) at http://127.0.0.1:{port}\n"
     assert served in server.printed()[0]
     children = psutil.Process(server.pid).children()
