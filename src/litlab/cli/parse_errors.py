@@ -209,7 +209,7 @@ def explain_unknown_key(mistake: Mistake, match: Match) -> str:
 
     # Of a class. Settings without a class_path are compared with the type that the setting has,
     # such as torch's Optimizer: then it is the class that is missing
-    path, name = mistake.classes[-1], option.partition(".")[0]
+    path, name = mistake.classes[-1], option.partition(".")[0].rstrip("+")  # appends to a list
     kind = path.rpartition(".")[2]
     if mistake.value.startswith("{") and kind not in mistake.value and not is_own(path):
         return f"it names no {kind}; give class_path and init_args"
