@@ -99,7 +99,7 @@ def test_the_average_is_validated_saved_loaded_and_tested(
     if isinstance(callback, SWA):
         for epoch in range(FIRST):
             assert are_equal(watch.validated[epoch], watch.trained[4 * epoch + 3])
-        assert watch.rates == pytest.approx([0.05] * 4 + [0.04] * 4 + [0.03] * 12)
+        assert watch.rates == pytest.approx([0.05] * 3 + [0.04] * 4 + [0.03] * 13)
 
 
 def test_a_run_that_is_resumed_for_longer_goes_on_with_its_average(tmp_path):
@@ -120,22 +120,21 @@ def test_a_run_that_ends_within_an_epoch_averages_its_last_weights(tmp_path):
 
 
 def test_a_run_that_ends_early_tells(tmp_path, caplog):
-    stop = LambdaCallback(
-        on_train_epoch_end=lambda trainer, _: setattr(trainer, "should_stop", True)
-    )
-    fit(tmp_path, Model(), SWA(0.5), stop, max_epochs=4)
+    def stop(trainer, _):
+        trainer.should_stop = True
+
+    fit(tmp_path, Model(), SWA(0.5), LambdaCallback(on_train_epoch_end=stop), max_epochs=4)
     assert "swa: the run ended before epoch 3" in caplog.text
 
 
 def test_saved_while_the_average_is_validated(tmp_path):
     """An exception may end a validation, and another callback save."""
-    save = LambdaCallback(
-        on_validation_batch_end=lambda trainer, *_: trainer.save_checkpoint(
-            tmp_path / "within.ckpt"
-        ),
-        on_train_end=lambda trainer, *_: trainer.save_checkpoint(tmp_path / "end.ckpt"),
-    )
-    fit(tmp_path, Tiny(), EMA(0.9), save, max_epochs=2)
+
+    def save(name):
+        return lambda trainer, *_: trainer.save_checkpoint(tmp_path / f"{name}.ckpt")
+
+    saving = LambdaCallback(on_validation_batch_end=save("within"), on_train_end=save("end"))
+    fit(tmp_path, Tiny(), EMA(0.9), saving, max_epochs=2)
     after, within, end = (load(tmp_path / f"{name}.ckpt") for name in ("last", "within", "end"))
     for state in ("state_dict", "current_model_state"):
         assert are_equal(after[state], within[state])

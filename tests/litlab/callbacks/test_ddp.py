@@ -43,7 +43,7 @@ result = {
 TABLES = """
 from tests.litlab.callbacks.tiny import evaluate
 from tests.litlab.callbacks.test_text_samples import Texts, read
-from tests.litlab.callbacks.tiny_series import TinyForecaster, TinySeries
+from tests.litlab.callbacks.tiny_series import TinySeries, repeat_last
 
 
 class Shared(Texts):
@@ -57,11 +57,12 @@ class Shared(Texts):
 
 def test(model, data, *callbacks):
     logger = CSVLogger(folder, name="", version=callbacks[0].__class__.__name__)
-    evaluate(folder, model, data, *callbacks, logger=logger, use_distributed_sampler=False, **strategy)
+    options = {"logger": logger, "use_distributed_sampler": False, **strategy}
+    evaluate(folder, model, data, *callbacks, **options)
 
 
 test(read, Shared(), TextSamples(5), Baselines())
-test(TinyForecaster(), TinySeries(21), ForecastPlots(3))
+test(repeat_last, TinySeries(21), ForecastPlots(3))
 """
 SAVE = """
 with open(f"{folder}/rank{trainer.global_rank}.json", "w") as file:

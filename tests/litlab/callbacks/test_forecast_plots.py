@@ -9,7 +9,7 @@ from litlab.callbacks import ForecastPlots
 from litlab.callbacks import forecast_plots as module
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import evaluate
-from tests.litlab.callbacks.tiny_series import TinyForecaster, TinySeries
+from tests.litlab.callbacks.tiny_series import TinySeries, repeat_last
 
 
 def errors(data):
@@ -33,7 +33,7 @@ def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
     for name in ("draw_forecasts", "draw_error_by_step", "publish_figure"):  # slow
         monkeypatch.setattr(module, name, lambda *_: None)
     data = TinySeries()
-    evaluate(tmp_path, TinyForecaster(), data, ForecastPlots(periods=3))
+    evaluate(tmp_path, repeat_last, data, ForecastPlots(periods=3))
     by_step, by_period = (
         list(csv.DictReader((tmp_path / name).read_text().splitlines()))
         for name in ("forecast_metrics.csv", "backtest.csv")
@@ -60,10 +60,12 @@ def test_pictures_show_windows_in_their_units(tmp_path, monkeypatch):
     """The first and the last of three windows of one series, of a model without intervals."""
     figures = {}
     monkeypatch.setattr(module, "publish_figure", lambda *args: figures.update({args[2]: args[3]}))
-    data, model = TinySeries(windows=3), TinyForecaster()
-    step = model.test_step
-    model.test_step = lambda batch, batch_idx: without(step(batch, batch_idx), "lower", "upper")
-    evaluate(tmp_path, model, data, ForecastPlots(2, 1))
+    data = TinySeries(windows=3)
+
+    def forecast(batch):
+        return without(repeat_last(batch), "lower", "upper")
+
+    evaluate(tmp_path, forecast, data, ForecastPlots(2, 1))
     units = data.series[:, 0] * data.scale[0] + data.mean[0]
     for axes, start in zip(figures["forecasts"].axes, (data.first, data.first + 2), strict=True):
         series, forecast = axes.lines  # nothing else
@@ -78,13 +80,16 @@ def test_pictures_show_windows_in_their_units(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("lack", ["start", "times", "forecast"])
 def test_what_is_lacking_is_said_in_a_line(tmp_path, lack):
-    data, model = TinySeries(), TinyForecaster()
-    step, loader = model.test_step, data.test_dataloader
+    data = TinySeries()
+    loader = data.test_dataloader
     if lack == "times":
         del data.times
     data.test_dataloader = lambda: DataLoader(
         [without(batch, lack) for batch in loader()], batch_size=None
     )
-    model.test_step = lambda batch, batch_idx: without(step(batch, batch_idx), lack)
+
+    def forecast(batch):
+        return without(repeat_last(batch), lack)
+
     with pytest.raises(UserError, match=rf"^ForecastPlots: .*{lack}.*; .*trainer\.callbacks$"):
-        evaluate(tmp_path, model, data, ForecastPlots())
+        evaluate(tmp_path, forecast, data, ForecastPlots())

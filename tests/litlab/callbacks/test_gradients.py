@@ -89,13 +89,9 @@ class Noting(Tiny):
         return super().training_step(batch, batch_idx)
 
 
-class Looking(Noting):
-    def on_before_zero_grad(self, optimizer):
-        pass
-
-
 def test_only_gradients_that_are_accumulated_are_there_in_a_forward_pass(tmp_path):
-    plain, looking, freed = models = Noting(), Looking(), Noting()
+    plain, looking, freed = models = Noting(), Noting(), Noting()
+    looking.on_before_zero_grad = lambda optimizer: None
     options = {"data": TinyData(20, 4), "max_epochs": 2, "accumulate_grad_batches": 2}
     for model, callbacks in zip(models, ([], [FreeGradients()], [FreeGradients()]), strict=True):
         fit(tmp_path, model, *callbacks, **options)
@@ -135,19 +131,15 @@ class Grouped(Tiny):
             network=nn.Sequential(nn.Flatten(), tied, nn.ReLU(), tied, nn.Linear(192, 4))
         )
         self.most = 0
-
-    def configure_optimizers(self):
-        groups = [
-            {"params": self.network[4].parameters(), "lr": 0.02},
-            {"params": self.network[1].parameters()},
-        ]
-        optimizer = torch.optim.AdamW(groups, lr=0.01, foreach=True)
-        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def on_train_start(self):
         for parameter in self.parameters():
             parameter.register_hook(self.note)
+
+    def configure_optimizers(self):
+        head, tied = self.network[4].parameters(), self.network[1].parameters()
+        groups = [{"params": head, "lr": 0.02}, {"params": tied}]
+        optimizer = torch.optim.AdamW(groups, lr=0.01, foreach=True)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     def note(self, _):
         self.most = max(self.most, sum(p.grad is not None for p in self.parameters()))

@@ -11,8 +11,9 @@ from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate
 
 
-def tell_brightness(images):
+def tell_brightness(batch):
     """Says class 0 for pictures that are dark at the corner, class 1 for others."""
+    images = batch[0]
     bright = images[:, 0, 0, 0] > 0
     sure = 2 + images.mean((1, 2, 3)).sigmoid()[:, None]
     return {"logits": sure * torch.nn.functional.one_hot(bright.long(), 10).float()}
@@ -58,7 +59,7 @@ def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, 
     data.label_names = ["red", "round"]
     predicted = torch.tensor([[1.0, -1.0]] * 2)[:, : target[0].numel()]
     monkeypatch.setattr(Tiny, "thresholds", (0.5, 0.2), raising=False)
-    evaluate(tmp_path, lambda images: {key: predicted}, data, ImagePlots())
+    evaluate(tmp_path, lambda batch: {key: predicted}, data, ImagePlots())
     assert [[axes.get_title() for axes in figure.axes] for figure in figures] == TITLES[key] * 2
 
 
@@ -76,4 +77,4 @@ def test_what_can_not_be_shown_is_refused_in_a_line(tmp_path, images, target, ke
     tensors += [] if target is None else [torch.ones(5, *target, dtype=torch.long)]
     loader = DataLoader(TensorDataset(*tensors), batch_size=5)
     with pytest.raises(UserError, match=rf"^ImagePlots: .*{problem}.*; .*trainer\.callbacks$"):
-        evaluate(tmp_path, lambda images: {key: torch.zeros(5, 4)}, loader, ImagePlots(2))
+        evaluate(tmp_path, lambda batch: {key: torch.zeros(5, 4)}, loader, ImagePlots(2))

@@ -34,9 +34,9 @@ class Texts(LightningDataModule):
         return f"text {index}\n| <b>*{'x' * 400}"
 
 
-def read(inputs):
+def read(batch):
     """Believes the evidence that is its input."""
-    return {"logits": nn.functional.pad(inputs["ids"], (1, 0))}
+    return {"logits": nn.functional.pad(batch[0]["ids"], (1, 0))}
 
 
 def rows(folder, data, answer=read):
@@ -75,9 +75,9 @@ class Counted(Texts):
         self.labels = torch.stack([self.labels, torch.ones(40)], 1)
 
 
-def count(inputs):
+def count(batch):
     """Believes that the first number is the evidence."""
-    return {"predicted": nn.functional.pad(inputs["ids"], (0, 1), value=1.0)}
+    return {"predicted": nn.functional.pad(batch[0]["ids"], (0, 1), value=1.0)}
 
 
 def test_of_numbers_those_with_the_largest_error_come_first(tmp_path):

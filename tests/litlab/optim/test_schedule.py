@@ -16,7 +16,9 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:A `OneCycleLR`"
 )
 # Than 10 below the best: always
-WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}
+PLATEAU = partial(
+    torchs.ReduceLROnPlateau, patience=0, factor=0.5, threshold=10.0, threshold_mode="abs"
+)
 COSINE = [(1 + math.cos(math.pi * (step // 2) / 6)) / 2 for step in range(12)]
 
 
@@ -25,19 +27,13 @@ COSINE = [(1 + math.cos(math.pi * (step // 2) / 6)) / 2 for step in range(12)]
     [
         (torchs.CosineAnnealingLR, "step", 2, None, COSINE),
         (partial(torchs.ExponentialLR, gamma=0.9), "epoch", 2, None, [1] * 6 + [0.9] * 6),
-        (
-            partial(torchs.ReduceLROnPlateau, **WORSE),
-            "epoch",
-            1,
-            "val/loss",
-            [1] * 6 + [0.5] * 3 + [0.25] * 3,
-        ),
+        (PLATEAU, "epoch", 1, "val/loss", [1] * 6 + [0.5] * 3 + [0.25] * 3),
     ],
 )
 def test_rates_of_a_fit(tmp_path, scheduler, interval, frequency, monitor, shares):
     """Of four epochs of three steps: five batches in pairs."""
     module = partial(Draws, schedule=Schedule(scheduler, interval, frequency, monitor))
-    model, _ = fit(tmp_path, module=module, options={}, max_epochs=4, num_sanity_val_steps=0)
+    model, _ = fit(tmp_path, module=module, options={}, max_epochs=4)
     rates = [model.rates[epoch, batch] / 0.05 for epoch in range(4) for batch in (0, 2, 4)]
     assert rates == pytest.approx(shares, abs=1e-6)
 
@@ -83,15 +79,13 @@ def test_a_plateau_of_what_is_better_when_higher_is_refused():
 
 @pytest.mark.parametrize(
     ("end", "length"),
-    [({"max_steps": 12}, 4), ({"max_steps": 10}, 4), ({"max_time": {"seconds": 60}}, None)],
+    [({"max_steps": 10}, 4), ({"max_time": {"seconds": 60}}, None)],
 )
 def test_epochs_of_a_run_that_ends_by_steps(tmp_path, end, length):
     """Of three steps; Lightning says -1."""
     module = partial(Draws, schedule=Schedule(torchs.CosineAnnealingLR))
     with nullcontext() if length else pytest.raises(UserError, match="T_max is left out"):
-        _, trainer = fit(
-            tmp_path, module=module, options={}, max_epochs=-1, num_sanity_val_steps=0, **end
-        )
+        _, trainer = fit(tmp_path, module=module, options={}, max_epochs=-1, **end)
         assert trainer.lr_scheduler_configs[0].scheduler.T_max == length
 
 

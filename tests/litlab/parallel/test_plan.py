@@ -75,7 +75,7 @@ def test_all_weights_are_sharded_by_blocks(divide):
 @pytest.mark.parametrize(
     ("shape", "counts"),
     [
-        ((1, 2), {"all_reduce": 4 * 4}),  # activations of four blocks
+        ((1, 2), {"all_reduce": 2 * 4}),  # activations of four blocks
         # Weights twice, but for those outside of the blocks
         ((2, 1), {"_allgather_base_": 2 * 4 + 1, "_reduce_scatter_base_": 4 + 1}),
     ],
