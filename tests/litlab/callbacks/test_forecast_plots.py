@@ -1,8 +1,8 @@
-import csv
 from itertools import product
 
 import pytest
 import torch
+from pandas import read_csv
 from torch.utils.data import DataLoader
 
 from litlab.callbacks import ForecastPlots
@@ -26,7 +26,7 @@ def check(row, error, scale, naive):
     if "mae_units" in row:
         expected["mae_units"] = mae * scale
     for name, value in expected.items():
-        assert float(row[name]) == pytest.approx(value.mean().item(), rel=1e-4)
+        assert row[name] == pytest.approx(value.mean().item(), rel=1e-4)
 
 
 def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
@@ -35,19 +35,19 @@ def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
     data = TinySeries()
     evaluate(tmp_path, repeat_last, data, ForecastPlots(periods=3))
     by_step, by_period = (
-        list(csv.DictReader((tmp_path / name).read_text().splitlines()))
+        read_csv(tmp_path / name).to_dict("records")
         for name in ("forecast_metrics.csv", "backtest.csv")
     )
     error = errors(data)
     keys = product((0, 1, 2), (0, 1))
     for row, (step, target) in zip(by_step, keys, strict=True):
-        assert (row["step"], row["target"]) == (str(step + 1), f"column {target}")
+        assert (row["step"], row["target"]) == (step + 1, f"column {target}")
         check(row, error[:, step, target], data.scale[target], data.naive_error[target])
     # The first window begins in row 40 and sees rows 40 to 44, hours since midnight of January 1.
     origins = [("02 20", "03 02"), ("03 03", "03 09"), ("03 10", "03 15")]
     for row, of, (first, last) in zip(by_period, error.split(7), origins, strict=True):
         check(row, of, data.scale, data.naive_error)
-        assert row["windows"] == str(len(of))
+        assert row["windows"] == len(of)
         assert first in row["first_origin"]
         assert last in row["last_origin"]
 

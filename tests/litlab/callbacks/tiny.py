@@ -22,16 +22,19 @@ class Tiny(LightningModule):
             nn.Linear(4 * 36, classes),
         )
 
+    def forward(self, images):
+        return self.network(images)
+
     def training_step(self, batch, batch_idx):
-        loss = nn.functional.cross_entropy(self.network(batch[0]), batch[1])
+        loss = nn.functional.cross_entropy(self(batch[0]), batch[1])
         self.log("train/loss", loss, on_step=False, on_epoch=True)
         return loss
 
     def validation_step(self, batch, batch_idx):
-        self.log("val/acc", (self.network(batch[0]).argmax(1) == batch[1]).float().mean())
+        self.log("val/acc", (self(batch[0]).argmax(1) == batch[1]).float().mean())
 
     def test_step(self, batch, batch_idx):
-        logits = self.network(batch[0])
+        logits = self(batch[0])
         loss = nn.functional.cross_entropy(logits, batch[1])
         self.log("test/loss", loss)
         return {"loss": loss, "logits": logits}
