@@ -62,10 +62,8 @@ def test_all_weights_are_sharded_by_blocks(divide):
     groups = Counter(
         type(module).__name__ for module in model.modules() if hasattr(module, "unshard")
     )
-    assert groups == {
-        "FSDPTransformer": 2, "FSDPBlock": 8, "FSDPSequential": 1, "FSDPConv2d": 1,
-        "FSDPBatchNorm2d": 1,
-    }  # fmt: skip
+    blocks = {"FSDPTransformer": 2, "FSDPBlock": 8}
+    assert groups == {**blocks, "FSDPSequential": 1, "FSDPConv2d": 1, "FSDPBatchNorm2d": 1}
 
 
 @pytest.mark.skipif(
@@ -107,17 +105,9 @@ TIED[1].weight = TIED[0].weight
 @pytest.mark.parametrize(
     ("parts", "tensor", "words"),
     [
-        (
-            {"net": nn.Linear(2, 2)},
-            2,
-            "^trainer.strategy: Linear has no parallel_plan that says which layers",
-        ),
+        ({"net": nn.Linear(2, 2)}, 2, "^trainer.strategy: Linear has no parallel_plan"),
         ({"net": Transformer(size=6, heads=3)}, 2, "heads is 3, which"),
-        (
-            {"scale": nn.ParameterList([torch.ones(1)])},
-            1,
-            r"Strategy shards modules, and Model has .*\(scale",
-        ),
+        ({"scale": nn.ParameterList([torch.ones(1)])}, 1, r"modules, and Model has .*\(scale"),
         (dict(zip("ab", TIED, strict=True)), 1, "a.weight and b.weight of Model are one weight"),
         ({"net": nn.Sequential(*TIED)}, 1, "net.0.weight and net.1.weight of Model are one weight"),
     ],
@@ -133,7 +123,5 @@ def test_an_optimizer_that_needs_whole_weights_is_refused(monkeypatch):
     monkeypatch.setattr(ModelParallelStrategy, "setup_optimizers", lambda *_: None)
     strategy: Any = ShardedStrategy()
     strategy.optimizers = [torch.optim.Adafactor([nn.Parameter(torch.zeros(2))])]
-    with pytest.raises(
-        UserError, match=r"^model.optimizer: Adafactor needs whole weights, which trainer.strategy"
-    ):
+    with pytest.raises(UserError, match=r"^model.optimizer: Adafactor needs whole weights"):
         strategy.setup_optimizers(None)
