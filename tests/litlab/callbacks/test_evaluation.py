@@ -23,11 +23,7 @@ class Compared(TinyData):
         return {"majority": {"test/loss": 1e6, "test/acc": 0.25}, "n-gram [1, 2]": {"test/f1": 0.5}}
 
 
-def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, monkeypatch):
-    figures = {}
-    monkeypatch.setattr(
-        evaluation, "publish_figure", lambda *given: figures.update({given[2]: given[3]})
-    )
+def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, figures):
     callback, model, data = ConfusionMatrix(), Tiny(), TinyData(samples=30)
     data.class_names = ["ant [1]", "bee", "cow", "dog"]
     evaluate(tmp_path, model, data, callback)

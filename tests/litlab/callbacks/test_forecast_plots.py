@@ -6,7 +6,6 @@ from pandas import read_csv
 from torch.utils.data import DataLoader
 
 from litlab.callbacks import ForecastPlots
-from litlab.callbacks import forecast_plots as module
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import evaluate
 from tests.litlab.callbacks.tiny_series import TinySeries, repeat_last
@@ -29,9 +28,7 @@ def check(row, error, scale, naive):
         assert row[name] == pytest.approx(value.mean().item(), rel=1e-4)
 
 
-def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
-    for name in ("draw_forecasts", "draw_error_by_step", "publish_figure"):  # slow
-        monkeypatch.setattr(module, name, lambda *_: None)
+def test_tables_of_errors_by_step_and_by_period(tmp_path, figures):
     data = TinySeries()
     evaluate(tmp_path, repeat_last, data, ForecastPlots(periods=3))
     by_step, by_period = (
@@ -56,10 +53,8 @@ def without(batch, *names):
     return {name: part for name, part in batch.items() if name not in names}
 
 
-def test_pictures_show_windows_in_their_units(tmp_path, monkeypatch):
+def test_pictures_show_windows_in_their_units(tmp_path, figures):
     """The first and the last of three windows of one series, of a model without intervals."""
-    figures = {}
-    monkeypatch.setattr(module, "publish_figure", lambda *args: figures.update({args[2]: args[3]}))
     data = TinySeries(windows=3)
 
     def forecast(batch):

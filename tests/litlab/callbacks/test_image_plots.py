@@ -19,11 +19,10 @@ def tell_brightness(batch):
     return {"logits": sure * torch.nn.functional.one_hot(bright.long(), 10).float()}
 
 
-def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monkeypatch):
+def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monkeypatch, figures):
     """From the files, sorted by class, through the DataModule's normalisation to what is drawn."""
     calls = []
     monkeypatch.setattr(module, "draw_images", lambda *given: calls.append(given))
-    monkeypatch.setattr(module, "publish_figure", lambda *arguments: None)
     data = ImageData("folder", path=str(images), batch_size=10, cache_dir=str(tmp_path / "cache"))
     evaluate(tmp_path / "run", tell_brightness, data, ImagePlots(images=10))
     files = {path: np.asarray(Image.open(path)) for path in images.glob("test/*/*.png")}
@@ -50,9 +49,7 @@ TITLES = {
 
 
 @pytest.mark.parametrize("key", TITLES)
-def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, key):
-    figures = []
-    monkeypatch.setattr(module, "publish_figure", lambda *given: figures.append(given[3]))
+def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, figures, key):
     has_labels, data = key == "logits", TinyData()
     target = torch.tensor([[1.0, 0], [1, 1]] if has_labels else [1.0, 2])
     data.dataset = TensorDataset(torch.rand(2, 3, 8, 8), target)
@@ -60,7 +57,8 @@ def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, 
     predicted = torch.tensor([[1.0, -1.0]] * 2)[:, : target[0].numel()]
     monkeypatch.setattr(Tiny, "thresholds", (0.5, 0.2), raising=False)
     evaluate(tmp_path, lambda batch: {key: predicted}, data, ImagePlots())
-    assert [[axes.get_title() for axes in figure.axes] for figure in figures] == TITLES[key] * 2
+    titles = [[axes.get_title() for axes in figure.axes] for figure in figures.values()]
+    assert titles == TITLES[key]
 
 
 @pytest.mark.parametrize(
