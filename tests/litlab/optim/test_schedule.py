@@ -90,8 +90,8 @@ def test_epochs_of_a_run_that_ends_by_steps(tmp_path, end, length):
 
 
 def test_warmup_rises_then_falls_and_keeps_ratios():
-    optimizer, rates = two_groups(), []
-    scheduler = WarmupDecay(optimizer, warmup=0.2, final=0.1, total_steps=99)
+    optimizer, rates, settings = two_groups(), [], {"warmup": 0.2, "final": 0.1, "total_steps": 99}
+    scheduler = WarmupDecay(optimizer, **settings)
     for _ in range(99):
         rates.append(optimizer.param_groups[0]["lr"])
         assert optimizer.param_groups[1]["lr"] == pytest.approx(10 * rates[-1])
@@ -99,6 +99,6 @@ def test_warmup_rises_then_falls_and_keeps_ratios():
         scheduler.step()
     assert rates[:20] == pytest.approx([(step + 1) / 20 for step in range(20)])
     assert rates[19:] == pytest.approx([1 - 0.9 * step / 80 for step in range(80)])
-    cosine = WarmupDecay(two_groups(), warmup=0.2, final=0.1, total_steps=99, decay="cosine")
+    cosine = WarmupDecay(two_groups(), decay="cosine", **settings)
     cosine.last_epoch = 39  # a quarter of the descent
     assert cosine.get_lr()[0] == pytest.approx(0.1 + 0.9 * (1 + 0.5**0.5) / 2)
