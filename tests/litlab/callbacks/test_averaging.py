@@ -77,7 +77,6 @@ def average_epochs(states):
     [
         (EMA(DECAY), average_steps, {"max_epochs": 2, "accumulate_grad_batches": 2}),
         (SWA(FIRST / EPOCHS), average_epochs, {"max_epochs": EPOCHS}),
-        (SWA(FIRST / EPOCHS), average_epochs, {"max_epochs": 100, "max_steps": 4 * EPOCHS}),
     ],
 )
 def test_the_average_is_validated_saved_loaded_and_tested(
