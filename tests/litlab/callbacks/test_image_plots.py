@@ -71,8 +71,7 @@ def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, 
     ],
 )
 def test_what_can_not_be_shown_is_refused_in_a_line(tmp_path, images, target, key, problem):
-    tensors = [torch.rand(5, *images)]
-    tensors += [] if target is None else [torch.ones(5, *target, dtype=torch.long)]
-    loader = DataLoader(TensorDataset(*tensors), batch_size=5)
+    targets = [] if target is None else [torch.ones(5, *target, dtype=torch.long)]
+    loader = DataLoader(TensorDataset(torch.rand(5, *images), *targets), batch_size=5)
     with pytest.raises(UserError, match=rf"^ImagePlots: .*{problem}.*; .*trainer\.callbacks$"):
         evaluate(tmp_path, lambda batch: {key: torch.zeros(5, 4)}, loader, ImagePlots(2))

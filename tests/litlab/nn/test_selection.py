@@ -35,9 +35,8 @@ def test_modules_are_selected_once_where_they_are_called(patterns, names):
 
 
 def test_a_pattern_that_matches_nothing_is_refused():
-    with pytest.raises(
-        UserError, match=r"^key: 'layer' matches no module of Net; did you mean 'layers'"
-    ):
+    line = "^key: 'layer' matches no module of Net; did you mean 'layers'"
+    with pytest.raises(UserError, match=line):
         select_modules(Net(), ["stem", "layer"], "key")
 
 

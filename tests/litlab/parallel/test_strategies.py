@@ -13,10 +13,6 @@ from litlab.runs.folder import read_json
 from tests.litlab.callbacks.tiny import are_equal
 
 
-def result(folder: Path, name: str) -> dict:
-    return read_json(folder / f"{name}.json")
-
-
 def saved(folder: Path, name: str) -> dict:
     return AtomicCheckpointIO().load_checkpoint(folder / f"{name}.ckpt")
 
@@ -36,9 +32,9 @@ def saved(folder: Path, name: str) -> dict:
     ],
 )
 def test_losses_metrics_and_averages_are_those_of_one_process(folder, name, other, tolerance):
-    mine, its = result(folder, name), result(folder, other)
-    assert len(mine["losses"]) >= 4
-    assert mine["losses"] == pytest.approx(its["losses"][-len(mine["losses"]) :], abs=tolerance)
+    mine, its = (read_json(folder / f"{each}.json") for each in (name, other))
+    assert (count := len(mine["losses"])) >= 4
+    assert mine["losses"] == pytest.approx(its["losses"][-count:], abs=tolerance)
     assert mine["metrics"] == pytest.approx(its["metrics"], abs=tolerance)
     mine, its = saved(folder, name), saved(folder, other)
     assert mine.get("averaging_state") == its.get("averaging_state")
@@ -51,7 +47,7 @@ def test_losses_metrics_and_averages_are_those_of_one_process(folder, name, othe
 
 @pytest.mark.parametrize("name", ["fsdp2_rich", "tp_rich", "both"])
 def test_one_process_reads_the_checkpoint(folder, name):
-    mine, its = (result(folder, f"{name}{suffix}")["metrics"] for suffix in ("_test", ""))
+    mine, its = (read_json(folder / f"{name}{end}.json")["metrics"] for end in ("_test", ""))
     assert mine == pytest.approx({key: its[key] for key in mine}, abs=1e-6)
 
 
