@@ -27,7 +27,6 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils.data import dataloader
-from torchmetrics import Metric
 
 from litlab.callbacks import RunSummary
 
@@ -160,8 +159,10 @@ class FakeCUDA(SingleDeviceStrategy):
                 parameter.grad = torch.zeros_like(parameter)
         return self.precision_plugin.post_backward(loss, self.lightning_module)
 
-    def teardown(self) -> None:
+    def model_to_device(self) -> None:
         """Leave everything where it is."""
+
+    teardown = model_to_device
 
 
 class _Anywhere(CPUAccelerator):
@@ -172,8 +173,9 @@ class _Anywhere(CPUAccelerator):
 @contextmanager
 def fake_modes(watch: Watch) -> Iterator[None]:
     """Let tensors on `DEVICE` be made and moved, where `Watch` sees it."""
+    overwrites = torch.__future__.get_overwrite_module_params_on_conversion()
+    torch.__future__.set_overwrite_module_params_on_conversion(True)  # no fake is put in a real one
     with (
-        mock.patch.object(nn.Module, "to", _module_to),
         mock.patch.object(Tensor, "__deepcopy__", _copy),
         mock.patch.object(nn.RNNBase, "flatten_parameters"),  # asks where they lie in memory
         torch.backends.cudnn.flags(enabled=False),
@@ -182,41 +184,7 @@ def fake_modes(watch: Watch) -> Iterator[None]:
         watch,
     ):
         yield
-
-
-_to = nn.Module.to
-
-
-def _is_to_cuda(*args: Any, **kwargs: Any) -> bool:
-    device = torch._C._nn._parse_to(*args, **kwargs)[0]
-    return device is not None and device.type == "cuda"
-
-
-def _module_to(self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
-    """`Module.to`, which can't exchange real tensors for others in place."""
-    if not _is_to_cuda(*args, **kwargs):
-        return _to(self, *args, **kwargs)
-    for module in self.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                module._parameters[name] = nn.Parameter(
-                    parameter.detach().to(DEVICE), parameter.requires_grad
-                )
-        for name, buffer in module._buffers.items():
-            if buffer is not None:
-                module._buffers[name] = buffer.to(DEVICE)
-        if isinstance(module, Metric):
-            module._device = DEVICE
-            for name in module._defaults:
-                state = getattr(module, name)
-                setattr(
-                    module,
-                    name,
-                    state.to(DEVICE)
-                    if isinstance(state, Tensor)
-                    else [x.to(DEVICE) for x in state],
-                )
-    return self
+    torch.__future__.set_overwrite_module_params_on_conversion(overwrites)
 
 
 def _copy(self: Tensor, memo: dict[int, Any]) -> Tensor:

@@ -1,6 +1,7 @@
 """What is compiled, how often, and that the results are those without."""
 
 import logging
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -23,17 +24,15 @@ def set_up(tmp_path):
     """Compiles parts of a model, until the test ends."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    ended = []
+    with ExitStack() as ends:
 
-    def compile_parts(model, **options):
-        compile = Compile(**{"mode": "default", "backend": "eager", **options})
-        ended.append(compile)
-        compile.setup(make_trainer(tmp_path), model, "fit")
-        return model
+        def compile_parts(model, **options):
+            compile = Compile(**{"mode": "default", "backend": "eager", **options})
+            ends.callback(compile.teardown)
+            compile.setup(make_trainer(tmp_path), model, "fit")
+            return model
 
-    yield compile_parts
-    for compile in reversed(ended):
-        compile.teardown()
+        yield compile_parts
     torch._dynamo.reset()
 
 
@@ -87,15 +86,17 @@ def test_what_can_not_be_compiled_is_one_line(set_up):
         set_up(Tiny(), mode="reduce-overhead")
 
 
-class Breaking(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(192, 4)
-
+class Branching(nn.Sequential):
     def forward(self, x):
-        x = self.linear(x.flatten(1))
-        torch._dynamo.graph_break()  # the broken line
-        return x * 2
+        return super().forward(x if x.sum() > 0 else -x)  # the broken line
+
+
+BROKEN = f"{__file__}:{Branching.forward.__code__.co_firstlineno + 1}"
+
+
+def branch() -> Tiny:
+    torch.manual_seed(0)
+    return Tiny(network=Branching(nn.Flatten(), nn.Linear(192, 4)))
 
 
 def note_process() -> tuple:
@@ -112,8 +113,7 @@ def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_a
     """
     results, budgets, before = [], [], note_process()
     for mode in (None, "default"):
-        torch.manual_seed(0)
-        model = Tiny(network=Breaking())
+        model = branch()
         model.on_train_start = lambda: budgets.append(note_process()[1])
         compile = Compile(mode, backend="aot_eager", graph_breaks=True, memory_budget=0.5)
         trainer = fit(
@@ -122,7 +122,7 @@ def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_a
         )  # fmt: skip
         assert note_process() == before
         results.append(dict(model.state_dict()))
-    assert f"{__file__}:{Breaking.forward.__code__.co_firstlineno + 2}" in capfd.readouterr().err
+    assert BROKEN in capfd.readouterr().err
     torch.testing.assert_close(*results, rtol=2e-2, atol=2e-2)
     assert budgets[1] == 0.5
     assert compile.seconds > 0
@@ -134,27 +134,21 @@ def test_a_compiled_run_is_an_eager_one_tells_of_breaks_and_leaves_the_process_a
     assert len(lines) == 2  # one of each fit, none of the test
 
 
-class Branching(nn.Sequential):
-    def forward(self, x):
-        return super().forward(x if x.sum() > 0 else -x)  # the broken line
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (
             {"backend": "eager", "fullgraph": True},
-            f"compile.fullgraph: Data-dependent branching in {__file__}:%d; cha",
+            f"compile.fullgraph: Data-dependent branching in {BROKEN}; cha",
         ),
         ({"backend": "tvm"}, "compile.backend: "),  # torch says what is missing
     ],
     ids=str,
 )
 def test_what_the_compiler_can_not_do_is_one_line(tmp_path, options, says):
-    models = [Tiny(network=Branching(nn.Flatten(), nn.Linear(192, 4))) for _ in range(2)]
+    model = branch()
     with pytest.raises(TorchDynamoException) as caught:
-        fit(tmp_path, models[0], Compile("default", **options))
-    line = explain_error(caught.value)
-    assert line.startswith(says.replace("%d", str(Branching.forward.__code__.co_firstlineno + 1)))
-    assert models[0].trainer.global_step == 0
-    fit(tmp_path, models[1], Compile("default", backend="eager"))  # as it is advised
+        fit(tmp_path, model, Compile("default", **options))
+    assert explain_error(caught.value).startswith(says)
+    assert model.trainer.global_step == 0
+    fit(tmp_path, branch(), Compile("default", backend="eager"))  # as it is advised

@@ -41,13 +41,14 @@ result = {
 }
 """
 TABLES = """
-from tests.litlab.callbacks.test_text_samples import Reader, Texts
-from tests.litlab.callbacks.tiny_series import TinyForecaster, TinySeries
+from tests.litlab.callbacks.tiny import evaluate
+from tests.litlab.callbacks.test_text_samples import Texts, read
+from tests.litlab.callbacks.tiny_series import TinySeries, repeat_last
 
 
 class Shared(Texts):
     def setup(self, stage):
-        self.order = self.order.tensor_split(self.trainer.world_size)[self.trainer.global_rank]
+        self.order = Texts().order.tensor_split(self.trainer.world_size)[self.trainer.global_rank]
 
     def baselines(self):
         print("baselines on", self.trainer.global_rank)
@@ -56,13 +57,12 @@ class Shared(Texts):
 
 def test(model, data, *callbacks):
     logger = CSVLogger(folder, name="", version=callbacks[0].__class__.__name__)
-    options = {"callbacks": [*callbacks], "use_distributed_sampler": False, **strategy}
-    trainer = make_trainer(folder, logger=logger, **options)
-    trainer.test(model, data, verbose=False)
+    options = {"logger": logger, "use_distributed_sampler": False, **strategy}
+    evaluate(folder, model, data, *callbacks, **options)
 
 
-test(Reader(), Shared(), TextSamples(5), Baselines())
-test(TinyForecaster(), TinySeries(21), ForecastPlots(3))
+test(read, Shared(), TextSamples(5), Baselines())
+test(repeat_last, TinySeries(21), ForecastPlots(3))
 """
 SAVE = """
 with open(f"{folder}/rank{trainer.global_rank}.json", "w") as file:
@@ -92,7 +92,7 @@ def test_two_processes(tmp_path, monkeypatch):
     assert (
         printed[0].count("baselines on 0")
         == printed[0].count("Test: the model beside its baselines")
-        == 1
+        == 2
     )
     assert "baselines on 1" not in printed[0] + printed[1]
     monkeypatch.setattr(sys, "argv", ["run.py", str(ROOT), str(one), "1"])

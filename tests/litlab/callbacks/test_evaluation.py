@@ -14,7 +14,7 @@ from torchmetrics.functional import calibration_error, confusion_matrix, f1_scor
 
 from litlab.callbacks import Baselines, ConfusionMatrix, evaluation
 from litlab.util.text import format_number
-from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate, make_trainer
+from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate
 from tests.recorder import Recorder, RunRecorder
 
 
@@ -23,25 +23,10 @@ class Compared(TinyData):
         return {"majority": {"test/loss": 1e6, "test/acc": 0.25}, "n-gram [1, 2]": {"test/f1": 0.5}}
 
 
-def run(folder, callback, data, **options):
-    """Test twice, as what is counted starts anew with each test."""
-    trainer = make_trainer(
-        folder, logger=CSVLogger(folder, "", ""), callbacks=[callback], **options
-    )
-    model = Tiny()
-    for _ in range(2):
-        trainer.test(model, data, verbose=False)
-    return model, trainer.callback_metrics
-
-
-def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, monkeypatch):
-    figures = {}
-    monkeypatch.setattr(
-        evaluation, "publish_figure", lambda *given: figures.update({given[2]: given[3]})
-    )
-    callback, data = ConfusionMatrix(), TinyData(samples=30)
+def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, figures):
+    callback, model, data = ConfusionMatrix(), Tiny(), TinyData(samples=30)
     data.class_names = ["ant [1]", "bee", "cow", "dog"]
-    model, _ = run(tmp_path, callback, data)
+    evaluate(tmp_path, model, data, callback)
     images, labels = data.dataset.tensors
     with torch.no_grad():
         probabilities = model.eval().network(images).softmax(1)
@@ -60,14 +45,14 @@ def test_every_sample_counts_and_each_class_is_in_a_table(tmp_path, monkeypatch)
 
 
 def test_the_model_beside_its_baselines(tmp_path, capsys):
-    _, metrics = run(tmp_path, Baselines(), Compared())
-    loss = float(metrics["test/loss"])
+    trainer = evaluate(tmp_path, Tiny(), Compared(), Baselines())
+    loss = float(trainer.callback_metrics["test/loss"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[-3:]]
     assert lines == [["Tiny", format_number(loss)], ["majority", "1000000", "0.2500"],
                      ["n-gram", "[1,", "2]", "0.5000"]]  # fmt: skip
     saved = json.loads((tmp_path / "baselines.json").read_text())
     assert saved == {"Tiny": {"test/loss": loss}, **Compared().baselines()}
-    run(tmp_path / "part", Baselines(), Compared(), limit_test_batches=1)
+    evaluate(tmp_path / "part", Tiny(), Compared(), Baselines(), limit_test_batches=1)
     assert capsys.readouterr().out == ""  # of a part of the test
 
 

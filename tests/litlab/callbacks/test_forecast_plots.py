@@ -1,16 +1,14 @@
-import csv
 from itertools import product
 
 import pytest
 import torch
-from lightning.pytorch.loggers import CSVLogger
+from pandas import read_csv
 from torch.utils.data import DataLoader
 
 from litlab.callbacks import ForecastPlots
-from litlab.callbacks import forecast_plots as module
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import evaluate
-from tests.litlab.callbacks.tiny_series import TinyForecaster, TinySeries
+from tests.litlab.callbacks.tiny_series import TinySeries, repeat_last
 
 
 def errors(data):
@@ -27,29 +25,26 @@ def check(row, error, scale, naive):
     if "mae_units" in row:
         expected["mae_units"] = mae * scale
     for name, value in expected.items():
-        assert float(row[name]) == pytest.approx(value.mean().item(), rel=1e-4)
+        assert row[name] == pytest.approx(value.mean().item(), rel=1e-4)
 
 
-def test_tables_of_errors_by_step_and_by_period(tmp_path, monkeypatch):
-    for name in ("draw_forecasts", "draw_error_by_step", "publish_figure"):  # slow
-        monkeypatch.setattr(module, name, lambda *_: None)
-    data, model, logger = TinySeries(), TinyForecaster(), CSVLogger(tmp_path, "", "")
-    trainer = evaluate(tmp_path, model, data, ForecastPlots(periods=3), logger=logger)
-    trainer.test(model, data, verbose=False)  # which starts anew
+def test_tables_of_errors_by_step_and_by_period(tmp_path, figures):
+    data = TinySeries()
+    evaluate(tmp_path, repeat_last, data, ForecastPlots(periods=3))
     by_step, by_period = (
-        list(csv.DictReader((tmp_path / name).read_text().splitlines()))
+        read_csv(tmp_path / name).to_dict("records")
         for name in ("forecast_metrics.csv", "backtest.csv")
     )
     error = errors(data)
     keys = product((0, 1, 2), (0, 1))
     for row, (step, target) in zip(by_step, keys, strict=True):
-        assert (row["step"], row["target"]) == (str(step + 1), f"column {target}")
+        assert (row["step"], row["target"]) == (step + 1, f"column {target}")
         check(row, error[:, step, target], data.scale[target], data.naive_error[target])
     # The first window begins in row 40 and sees rows 40 to 44, hours since midnight of January 1.
     origins = [("02 20", "03 02"), ("03 03", "03 09"), ("03 10", "03 15")]
     for row, of, (first, last) in zip(by_period, error.split(7), origins, strict=True):
         check(row, of, data.scale, data.naive_error)
-        assert row["windows"] == str(len(of))
+        assert row["windows"] == len(of)
         assert first in row["first_origin"]
         assert last in row["last_origin"]
 
@@ -58,14 +53,14 @@ def without(batch, *names):
     return {name: part for name, part in batch.items() if name not in names}
 
 
-def test_pictures_show_windows_in_their_units(tmp_path, monkeypatch):
+def test_pictures_show_windows_in_their_units(tmp_path, figures):
     """The first and the last of three windows of one series, of a model without intervals."""
-    figures = {}
-    monkeypatch.setattr(module, "publish_figure", lambda *args: figures.update({args[2]: args[3]}))
-    data, model = TinySeries(windows=3), TinyForecaster()
-    step = model.test_step
-    model.test_step = lambda batch, batch_idx: without(step(batch, batch_idx), "lower", "upper")
-    evaluate(tmp_path, model, data, ForecastPlots(2, 1))
+    data = TinySeries(windows=3)
+
+    def forecast(batch):
+        return without(repeat_last(batch), "lower", "upper")
+
+    evaluate(tmp_path, forecast, data, ForecastPlots(2, 1))
     units = data.series[:, 0] * data.scale[0] + data.mean[0]
     for axes, start in zip(figures["forecasts"].axes, (data.first, data.first + 2), strict=True):
         series, forecast = axes.lines  # nothing else
@@ -80,13 +75,16 @@ def test_pictures_show_windows_in_their_units(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("lack", ["start", "times", "forecast"])
 def test_what_is_lacking_is_said_in_a_line(tmp_path, lack):
-    data, model = TinySeries(), TinyForecaster()
-    step, loader = model.test_step, data.test_dataloader
+    data = TinySeries()
+    loader = data.test_dataloader
     if lack == "times":
         del data.times
     data.test_dataloader = lambda: DataLoader(
         [without(batch, lack) for batch in loader()], batch_size=None
     )
-    model.test_step = lambda batch, batch_idx: without(step(batch, batch_idx), lack)
+
+    def forecast(batch):
+        return without(repeat_last(batch), lack)
+
     with pytest.raises(UserError, match=rf"^ForecastPlots: .*{lack}.*; .*trainer\.callbacks$"):
-        evaluate(tmp_path, model, data, ForecastPlots())
+        evaluate(tmp_path, forecast, data, ForecastPlots())

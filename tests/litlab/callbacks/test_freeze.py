@@ -4,30 +4,19 @@ behind.
 
 from copy import deepcopy
 from itertools import pairwise
+from unittest.mock import Mock
 
 import pytest
 import torch
-from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import LambdaCallback
 from torch import nn
 
 from litlab.callbacks import QAT, ActivationCheckpointing, Freeze, FreezeRule, OptimizerInBackward
 from litlab.callbacks.memory import ChannelsLast
 from litlab.errors import UserError
-from tests.litlab.callbacks.tiny import Failing, Tiny, fit, make_trainer
+from tests.litlab.callbacks.tiny import Tiny, fit, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of training batches")
-
-
-class Epochs(Callback):
-    """Keeps the state after each epoch."""
-
-    def __init__(self) -> None:
-        self.states: list[dict] = []
-
-    def on_fit_start(self, trainer, pl_module):
-        self.states.append(deepcopy(pl_module.state_dict()))
-
-    on_train_epoch_end = on_fit_start
 
 
 def test_gradually_and_never(tmp_path):
@@ -35,17 +24,21 @@ def test_gradually_and_never(tmp_path):
     found.
     """
     rules = [FreezeRule(["network.4"], 0), FreezeRule("network.1", 1), FreezeRule("*")]
-    model, kept = Tiny(), Epochs()
+    model, states = Tiny(), []
     model.network[4].bias.requires_grad_(False)  # the network's own decision
-    fit(tmp_path, model, Freeze(rules), kept, max_epochs=2)
-    assert [name for name, weight in model.named_parameters() if not weight.requires_grad] == [
-        "network.4.bias"
-    ]
+
+    def keep(trainer, pl_module):
+        states.append(deepcopy(pl_module.state_dict()))
+
+    epochs = LambdaCallback(on_fit_start=keep, on_train_epoch_end=keep)
+    fit(tmp_path, model, Freeze(rules), epochs, max_epochs=2)
+    left = [name for name, weight in model.named_parameters() if not weight.requires_grad]
+    assert left == ["network.4.bias"]
     changed = [
         {name for name in new if not torch.equal(old[name], new[name])}
-        for old, new in pairwise(kept.states)
+        for old, new in pairwise(states)
     ]
-    norm = {name for name in kept.states[0] if name.startswith("network.1.")}
+    norm = {name for name in states[0] if name.startswith("network.1.")}
     assert changed == [{"network.4.weight"}, {"network.4.weight"} | norm]
 
 
@@ -67,8 +60,8 @@ def test_the_layout_of_images_changes_and_that_of_volumes_does_not(tmp_path):
     "callback", [ActivationCheckpointing("network.0"), OptimizerInBackward(), QAT()]
 )
 def test_a_fit_that_failed_leaves_the_model_as_it_was(tmp_path, callback):
-    model = Failing()
+    model, fail = Tiny(), LambdaCallback(on_train_batch_end=Mock(side_effect=ZeroDivisionError))
     with pytest.raises(ZeroDivisionError):
-        fit(tmp_path, model, callback)
+        fit(tmp_path, model, callback, fail)
     assert not any("forward" in vars(module) for module in model.modules())
     assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())

@@ -8,6 +8,7 @@ from copy import deepcopy
 import pytest
 import torch
 from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 
@@ -20,42 +21,41 @@ from tests.litlab.checkpointing.resuming import differences, leaves
 pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")
 
 
-class Gradients(Callback):
+def keep(steps) -> LambdaCallback:
     """Keeps the gradients of each step at its place in the list of callbacks."""
 
-    def __init__(self):
-        self.steps = []
+    def append(trainer, model, optimizer):
+        steps.append({name: p.grad.clone() for name, p in model.named_parameters()})
 
-    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
-        self.steps.append({name: p.grad.clone() for name, p in pl_module.named_parameters()})
+    return LambdaCallback(on_before_optimizer_step=append)
 
 
 def test_each_unit_is_clipped_by_the_norm_of_its_weights(tmp_path):
     torch.manual_seed(0)
-    model, before, after = Tiny(), Gradients(), Gradients()
+    model, before, after = Tiny(), [], []
     nn.init.zeros_(model.network[1].bias)  # whose norm counts as 0.001
     weights = deepcopy(model.state_dict())
-    fit(tmp_path, model, before, AGC(0.05), after, max_steps=1)
-    for name, gradient in before.steps[0].items():
+    fit(tmp_path, model, keep(before), AGC(0.05), keep(after), max_steps=1)
+    for name, gradient in before[0].items():
         rows, own = (x.flatten(1) if x.ndim > 1 else x[None] for x in (gradient, weights[name]))
         scale = (0.05 * own.norm(dim=1).clamp(min=0.001) / rows.norm(dim=1)).clamp(max=1)
         if name.startswith("network.4"):  # the last layer
             assert scale.min() < 1
             scale.fill_(1)
-        torch.testing.assert_close(after.steps[0][name], (rows * scale[:, None]).view_as(gradient))
+        torch.testing.assert_close(after[0][name], (rows * scale[:, None]).view_as(gradient))
 
 
 def test_norms_are_those_of_the_whole_step_before_it_is_clipped(tmp_path, monkeypatch):
     """Two batches are accumulated, the second of three steps is logged."""
-    seen, logger, rows = Gradients(), CSVLogger(tmp_path), []
+    seen, logger, rows = [], CSVLogger(tmp_path), []
     monkeypatch.setattr(
         logger, "log_metrics", lambda metrics, step=None: rows.append((step, metrics))
     )
     options = {"accumulate_grad_batches": 2, "log_every_n_steps": 2, "logger": logger}
-    fit(tmp_path, Tiny(), GradNorms(), seen, AGC(1e-4), data=TinyData(24), **options)
+    fit(tmp_path, Tiny(), GradNorms(), keep(seen), AGC(1e-4), data=TinyData(24), **options)
     ((step, metrics),) = [row for row in rows if "grad_norm/total" in row[1]]
     assert step == 1
-    norms = {f"grad_norm/{name}": part.norm().item() for name, part in seen.steps[1].items()}
+    norms = {f"grad_norm/{name}": part.norm().item() for name, part in seen[1].items()}
     assert metrics == pytest.approx(norms | {"grad_norm/total": math.hypot(*norms.values())})
 
 
@@ -73,36 +73,27 @@ def test_a_fused_optimizer_that_unscales_is_refused(tmp_path, callback):
         callback.on_fit_start(trainer, Tiny())
 
 
-class Noting(Tiny):
-    """Notes in each forward pass of the training, and after it, whether there are gradients."""
-
-    def __init__(self) -> None:
+@pytest.mark.parametrize("is_looked_at", [False, True])
+def test_only_gradients_that_are_accumulated_are_there_in_a_forward_pass(tmp_path, is_looked_at):
+    runs = []
+    for callback in (Callback(), FreeGradients()):
         torch.manual_seed(0)
-        super().__init__()
-        self.during, self.after = [], []
-
-    def on_train_batch_end(self, *_):
-        self.after.append(self.network[0].weight.grad is not None)
-
-    def training_step(self, batch, batch_idx):
-        self.during.append(self.network[0].weight.grad is not None)
-        return super().training_step(batch, batch_idx)
-
-
-class Looking(Noting):
-    def on_before_zero_grad(self, optimizer):
-        pass
+        model, before, after = Tiny(), [], []
+        if is_looked_at:
+            model.on_before_zero_grad = lambda optimizer: None
+        notes = LambdaCallback(on_train_batch_start=note(before), on_train_batch_end=note(after))
+        options = {"data": TinyData(20, 4), "max_epochs": 2, "accumulate_grad_batches": 2}
+        fit(tmp_path, model, callback, notes, **options)
+        assert all(after)
+        runs.append((before, model.state_dict()))
+    (plain, weights), (freed, others) = runs
+    assert plain == [False, True, True, True, True] * 2
+    assert freed == (plain if is_looked_at else [False, True, False, True, False] * 2)
+    assert are_equal(weights, others)
 
 
-def test_only_gradients_that_are_accumulated_are_there_in_a_forward_pass(tmp_path):
-    plain, looking, freed = models = Noting(), Looking(), Noting()
-    options = {"data": TinyData(20, 4), "max_epochs": 2, "accumulate_grad_batches": 2}
-    for model, callbacks in zip(models, ([], [FreeGradients()], [FreeGradients()]), strict=True):
-        fit(tmp_path, model, *callbacks, **options)
-    assert freed.during == [False, True, False, True, False] * 2
-    assert looking.during == plain.during == [False, True, True, True, True] * 2
-    assert all(freed.after)
-    assert are_equal(freed.state_dict(), plain.state_dict())
+def note(found):
+    return lambda trainer, model, *_: found.append(model.network[0].weight.grad is not None)
 
 
 class Elsewhere(torch.optim.SGD):
@@ -135,19 +126,15 @@ class Grouped(Tiny):
             network=nn.Sequential(nn.Flatten(), tied, nn.ReLU(), tied, nn.Linear(192, 4))
         )
         self.most = 0
-
-    def configure_optimizers(self):
-        groups = [
-            {"params": self.network[4].parameters(), "lr": 0.02},
-            {"params": self.network[1].parameters()},
-        ]
-        optimizer = torch.optim.AdamW(groups, lr=0.01, foreach=True)
-        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def on_train_start(self):
         for parameter in self.parameters():
             parameter.register_hook(self.note)
+
+    def configure_optimizers(self):
+        head, tied = self.network[4].parameters(), self.network[1].parameters()
+        groups = [{"params": head, "lr": 0.02}, {"params": tied}]
+        optimizer = torch.optim.AdamW(groups, lr=0.01, foreach=True)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     def note(self, _):
         self.most = max(self.most, sum(p.grad is not None for p in self.parameters()))

@@ -11,23 +11,20 @@ from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate
 
 
-class Brightness(Tiny):
+def tell_brightness(batch):
     """Says class 0 for pictures that are dark at the corner, class 1 for others."""
+    images = batch[0]
+    bright = images[:, 0, 0, 0] > 0
+    sure = 2 + images.mean((1, 2, 3)).sigmoid()[:, None]
+    return {"logits": sure * torch.nn.functional.one_hot(bright.long(), 10).float()}
 
-    def test_step(self, batch, batch_idx):
-        bright = batch[0][:, 0, 0, 0] > 0
-        sure = 2 + batch[0].mean((1, 2, 3)).sigmoid()[:, None]
-        return {"logits": sure * torch.nn.functional.one_hot(bright.long(), 10).float()}
 
-
-def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monkeypatch):
+def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monkeypatch, figures):
     """From the files, sorted by class, through the DataModule's normalisation to what is drawn."""
     calls = []
     monkeypatch.setattr(module, "draw_images", lambda *given: calls.append(given))
-    monkeypatch.setattr(module, "publish_figure", lambda *arguments: None)
     data = ImageData("folder", path=str(images), batch_size=10, cache_dir=str(tmp_path / "cache"))
-    trainer = evaluate(tmp_path, Brightness(), data, ImagePlots(images=10))
-    trainer.test(Brightness(), data, verbose=False)  # which starts anew
+    evaluate(tmp_path / "run", tell_brightness, data, ImagePlots(images=10))
     files = {path: np.asarray(Image.open(path)) for path in images.glob("test/*/*.png")}
     assert len(calls) == 4
     for number, (pixels, rows, outputs) in enumerate(calls):
@@ -51,30 +48,17 @@ TITLES = {
 }
 
 
-class Constant(Tiny):
-    """Predicts the same for all."""
-
-    thresholds = (0.5, 0.2)  # of two labels
-
-    def __init__(self, key, outputs):
-        super().__init__()
-        self.key, self.outputs = key, outputs
-
-    def test_step(self, batch, batch_idx):
-        return {self.key: self.outputs}
-
-
 @pytest.mark.parametrize("key", TITLES)
-def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, key):
-    figures = []
-    monkeypatch.setattr(module, "publish_figure", lambda *given: figures.append(given[3]))
+def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, figures, key):
     has_labels, data = key == "logits", TinyData()
     target = torch.tensor([[1.0, 0], [1, 1]] if has_labels else [1.0, 2])
     data.dataset = TensorDataset(torch.rand(2, 3, 8, 8), target)
     data.label_names = ["red", "round"]
-    model = Constant(key, torch.tensor([[1.0, -1.0]] * 2)[:, : target[0].numel()])
-    evaluate(tmp_path, model, data, ImagePlots())
-    assert [[axes.get_title() for axes in figure.axes] for figure in figures] == TITLES[key]
+    predicted = torch.tensor([[1.0, -1.0]] * 2)[:, : target[0].numel()]
+    monkeypatch.setattr(Tiny, "thresholds", (0.5, 0.2), raising=False)
+    evaluate(tmp_path, lambda batch: {key: predicted}, data, ImagePlots())
+    titles = [[axes.get_title() for axes in figure.axes] for figure in figures.values()]
+    assert titles == TITLES[key]
 
 
 @pytest.mark.parametrize(
@@ -87,8 +71,7 @@ def test_labels_and_numbers_are_written_above_the_images(tmp_path, monkeypatch, 
     ],
 )
 def test_what_can_not_be_shown_is_refused_in_a_line(tmp_path, images, target, key, problem):
-    tensors = [torch.rand(5, *images)]
-    tensors += [] if target is None else [torch.ones(5, *target, dtype=torch.long)]
-    loader = DataLoader(TensorDataset(*tensors), batch_size=5)
+    targets = [] if target is None else [torch.ones(5, *target, dtype=torch.long)]
+    loader = DataLoader(TensorDataset(torch.rand(5, *images), *targets), batch_size=5)
     with pytest.raises(UserError, match=rf"^ImagePlots: .*{problem}.*; .*trainer\.callbacks$"):
-        evaluate(tmp_path, Constant(key, torch.zeros(5, 4)), loader, ImagePlots(2))
+        evaluate(tmp_path, lambda batch: {key: torch.zeros(5, 4)}, loader, ImagePlots(2))

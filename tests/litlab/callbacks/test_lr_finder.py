@@ -65,41 +65,34 @@ def model_of(schedule, lr=0.05) -> Classifier:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
     groups = ParamGroups([GroupRule("network.3", lr_scale=10.0)])
-    schedule = Schedule(schedule, interval="step")
-    optimizer = partial(torch.optim.SGD, lr=lr)
-    return Classifier(
-        network, num_classes=4, optimizer=optimizer, schedule=schedule, param_groups=groups
-    )
+    settings = {"optimizer": partial(torch.optim.SGD, lr=lr), "param_groups": groups}
+    return Classifier(network, num_classes=4, schedule=Schedule(schedule, "step"), **settings)
 
 
-def fit(folder, model, *callbacks, **settings):
+def fit(folder, model, finder, *callbacks):
     Rates.seen = []
-    logger = CSVLogger(folder, "", "run")
-    trainer = make_trainer(
-        folder, max_epochs=2, logger=logger, callbacks=[*callbacks, Rates()], **settings
-    )
-    data = TinyData(samples=20)
-    for callback in callbacks:
-        if isinstance(callback, LRFinder):
-            callback.search(trainer, model, data)
+    settings = {"max_epochs": 2, "logger": CSVLogger(folder, "", "run")}
+    settings |= {"accumulate_grad_batches": 2, "callbacks": [finder, *callbacks, Rates()]}
+    trainer, data = make_trainer(folder, **settings), TinyData(samples=20)
+    if isinstance(finder, LRFinder):
+        finder.search(trainer, model, data)
     trainer.fit(model, data)
-    return trainer
 
 
 def test_the_run_that_follows_is_that_of_the_rate_given_by_hand(tmp_path):
     """Weights, statistics and schedule; the groups keep their proportion."""
     finder, warm_up = LRFinder(1e-4, 10, num_training_steps=40), partial(WarmupDecay, warmup=0.5)
     model, recomputed = model_of(warm_up), ActivationCheckpointing("network.1")
-    trainer = fit(tmp_path, model, EMA(0.5), recomputed, finder, accumulate_grad_batches=2)
+    fit(tmp_path, model, finder, EMA(0.5), recomputed)
     assert all(rates[1] == pytest.approx(10 * rates[0]) for rates in Rates.seen)
-    assert trainer.global_step == 2 * 3
+    assert model.global_step == 2 * 3
     searched, after = Rates.seen[:-6], Rates.seen[-6:]
     assert searched[0][0] == pytest.approx(1e-4)
     assert searched == sorted(searched)
     assert (tmp_path / "run/lr_finder.png").is_file()
 
     by_hand = model_of(warm_up, finder.lr)
-    fit(tmp_path / "by hand", by_hand, EMA(0.5), accumulate_grad_batches=2)
+    fit(tmp_path / "by hand", by_hand, EMA(0.5))
     assert Rates.seen == after
     assert are_equal(model.state_dict(), by_hand.state_dict())
 

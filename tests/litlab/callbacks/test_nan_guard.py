@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins import MixedPrecision
 from torch import nn
@@ -11,18 +10,13 @@ from litlab.callbacks import EMA
 from litlab.callbacks import nan_guard as guard
 from litlab.callbacks.nan_guard import NaNGuard
 from litlab.errors import UserError
-from tests.litlab.callbacks.tiny import make_trainer
-from tests.litlab.runs.tiny_run import Batches
+from tests.litlab.callbacks import tiny
+from tests.litlab.callbacks.tiny import Tiny, TinyData
 
 
-class BadGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, loss):
-        return loss.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * float("nan")
+def spoil_gradient(loss):
+    loss.register_hook(lambda gradient: gradient * float("nan"))
+    return loss
 
 
 class Deferred(NaNGuard):
@@ -38,43 +32,34 @@ SPOILS = {
     "input is nan": lambda loss: loss,
     "loss is nan": lambda loss: loss + float("nan"),  # its gradient is finite
     "loss is inf": lambda loss: loss + float("inf"),
-    "gradient is nan": BadGradient.apply,
+    "gradient is nan": spoil_gradient,
     "gradient overflows": lambda loss: loss * 1e30,  # finite, but its squares are not
 }
 
 
-class Model(LightningModule):
-    """Every batch is the same: without a bad one, n steps are n steps. Keeps the weights after each
-    step.
-    """
+class Model(Tiny):
+    """Spoils a step, and keeps the weights after each one."""
 
-    def __init__(self, spoil="", at=4, norm=True):
-        super().__init__()
+    def __init__(self, spoil="", at=4):
         torch.manual_seed(0)
-        self.network = nn.Sequential(
-            nn.Linear(4, 8), nn.BatchNorm1d(8) if norm else nn.Identity(), nn.Linear(8, 1)
-        )
-        self.spoil, self.at = spoil, at
-        self.after = []
+        super().__init__()
+        self.spoil, self.at, self.after = spoil, at, []
 
     def training_step(self, batch, batch_idx):
         is_bad = self.global_step == self.at
-        inputs = batch[0] * float("nan") if is_bad and self.spoil == "input is nan" else batch[0]
-        loss = self.network(inputs).square().mean()
+        if is_bad and self.spoil == "input is nan":
+            batch[0].fill_(float("nan"))
+        loss = super().training_step(batch, batch_idx)
         return SPOILS[self.spoil](loss) if is_bad else loss
 
-    def on_train_batch_end(self, outputs, batch, batch_idx):
+    def on_train_batch_end(self, *_):
         self.after.append([p.detach().clone() for p in self.parameters()])
-
-    def configure_optimizers(self):
-        return torch.optim.AdamW(self.parameters(), lr=0.01)
-
-    def train_dataloader(self):
-        return Batches(8)
 
 
 def fit(model, *callbacks, **settings):
-    make_trainer(".", **{"log_every_n_steps": 2, "callbacks": [*callbacks], **settings}).fit(model)
+    """Fit on eight batches an epoch."""
+    settings = {"log_every_n_steps": 2, "limit_val_batches": 0, **settings}
+    tiny.fit(".", model, *callbacks, data=TinyData(32, 4), **settings)
     return model
 
 
@@ -121,9 +106,7 @@ def test_bad_steps_are_the_scaler_s_own_affair(spoil, scale, skips):
     too.
     """
     scaler = torch.amp.GradScaler("cpu", init_scale=scale)
-    model = fit(
-        Model(spoil, norm=False), NaNGuard(), plugins=[MixedPrecision("16-mixed", "cpu", scaler)]
-    )
+    model = fit(Model(spoil), NaNGuard(), plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
     assert same(model.after[skips], model.after[max(0, skips - 1)])
     assert not same(model.after[0], model.after[-1])
 

@@ -5,6 +5,7 @@ import re
 from contextlib import redirect_stdout
 
 import pytest
+from lightning.pytorch.callbacks import LambdaCallback
 
 from litlab.callbacks import ProgressBar, progress
 from tests.litlab.callbacks import tiny
@@ -30,20 +31,17 @@ def _hundred_columns(monkeypatch):
     monkeypatch.setenv("LINES", "40")
 
 
-def fit(folder, model, bar=ProgressBar, samples=24, **options):
-    return tiny.fit(
-        folder, model, bar(), data=TinyData(samples), enable_progress_bar=True, **options
-    )
+def fit(folder, *callbacks, bar=ProgressBar, samples=24, **options):
+    options |= {"data": TinyData(samples), "enable_progress_bar": True}
+    return tiny.fit(folder, Tiny(), bar(), *callbacks, **options)
 
 
 def test_one_plain_line_an_epoch_with_its_own_metrics(tmp_path, capsys):
-    class Counting(Tiny):
-        def training_step(self, batch, batch_idx):
-            self.log("train/epoch", float(self.current_epoch), on_step=False, on_epoch=True)
-            self.log("time/hidden", 1.0)
-            return super().training_step(batch, batch_idx)
+    def log(trainer, model, *_):
+        model.log("train/epoch", float(model.current_epoch), on_step=False, on_epoch=True)
+        model.log("time/hidden", 1.0)
 
-    fit(tmp_path, Counting(), max_epochs=2)
+    fit(tmp_path, LambdaCallback(on_train_batch_end=log), max_epochs=2)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     for number, line in enumerate(lines):
@@ -54,7 +52,7 @@ def test_one_plain_line_an_epoch_with_its_own_metrics(tmp_path, capsys):
 def test_bars_end_full_show_the_loss_and_keep_the_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_DRAWS", 0.0)
     with redirect_stdout(Terminal()) as screen:
-        fit(tmp_path, Tiny(), max_epochs=2).test(Tiny(), TinyData(24), verbose=False)
+        fit(tmp_path, max_epochs=2).test(Tiny(), TinyData(24), verbose=False)
     lines = [line for line in screen.states() if "train/loss" in line]
     for number, line in zip("12", lines, strict=True):
         assert re.match(rf"epoch {number}/2  train/loss [\d.]+ +val/acc", line), line
@@ -67,15 +65,14 @@ def test_bars_end_full_show_the_loss_and_keep_the_lines(tmp_path, monkeypatch):
 
 
 def test_lines_align_and_break_between_metrics(tmp_path, monkeypatch):
-    class Wide(Tiny):
-        def training_step(self, batch, batch_idx):
-            for name, value in (("a", 1.0), ("b", 0.5 + self.current_epoch), ("c", 0.25)):
-                self.log(f"train/{name}", value, on_step=False, on_epoch=True)
-            return super().training_step(batch, batch_idx)
+    def log(trainer, model, *_):
+        metrics = {"train/a": 1.0, "train/b": 0.5 + model.current_epoch, "train/c": 0.25}
+        model.log_dict(metrics, on_step=False, on_epoch=True)
 
     monkeypatch.setenv("COLUMNS", "50")
     with redirect_stdout(Terminal()) as screen:
-        fit(tmp_path, Wide(), max_epochs=10, limit_val_batches=0)
+        callback = LambdaCallback(on_train_batch_end=log)
+        fit(tmp_path, callback, max_epochs=10, limit_val_batches=0)
     ends = [line.rpartition("\r")[2] for line in screen.getvalue().split("\n")]
     lines = [line for line in ends if "train/" in line]
     first, rest = lines[::2], lines[1::2]
@@ -98,5 +95,5 @@ def test_draws_by_the_clock_not_by_the_step(tmp_path, monkeypatch):
 
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_DRAWS", 1000.0)
     with redirect_stdout(Terminal()):
-        fit(tmp_path, Tiny(), Counted, samples=400, limit_val_batches=0)
+        fit(tmp_path, bar=Counted, samples=400, limit_val_batches=0)
     assert drawn == [0, 99, 99]

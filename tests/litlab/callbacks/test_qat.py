@@ -9,32 +9,25 @@ from litlab.callbacks.qat import Rounding, round_weight
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, fit
 
 
-class Model(Tiny):
-    """Notes what its first convolution returns."""
-
-    def __init__(self):
-        torch.manual_seed(0)
-        super().__init__()
-
-    def validation_step(self, batch, batch_idx):
-        self.validated = self.network[0](batch[0])
-
-
 def test_layers_round_in_fit_alone_and_a_resumed_fit_has_their_ranges(tmp_path):
-    def run(**settings):
-        model = Model()
-        return model, fit(
-            tmp_path, model, QAT(), data=TinyData(16, 8), num_sanity_val_steps=0, **settings
-        )
+    outputs = []
 
-    whole, _ = run(max_epochs=2)
-    run()[1].save_checkpoint(tmp_path / "half.ckpt")
-    resumed, _ = run(max_epochs=2, resume=tmp_path / "half.ckpt")
+    def run(**settings):
+        torch.manual_seed(0)
+        model = Tiny()
+        model.network[0].register_forward_hook(lambda *given: outputs.append(given[-1]))
+        fit(tmp_path, model, QAT(), data=TinyData(16, 8), num_sanity_val_steps=0, **settings)
+        return model
+
+    run().trainer.save_checkpoint(tmp_path / "half.ckpt")
+    resumed = run(max_epochs=2, resume=tmp_path / "half.ckpt")
+    whole = run(max_epochs=2)
+    validated = outputs[-1]
     assert are_equal(whole.state_dict(), resumed.state_dict())
     assert "forward" not in vars(whole.network[0])
     *_, (images, _) = TinyData(16, 8).train_dataloader()
     exact = whole.eval().network[0](images)
-    error = (whole.validated - exact).abs()
+    error = (validated - exact).abs()
     assert 0 < error.max() < 0.15 * exact.abs().max(), (
         "validated with rounding, and only with rounding"
     )

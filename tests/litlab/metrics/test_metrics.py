@@ -22,23 +22,18 @@ def batches(sizes):
 def test_errors_are_those_of_scikit_learn_whatever_the_batches(unit):
     """Also far from zero: in float32 the difference of the sums would be noise."""
     generator = torch.Generator().manual_seed(0)
-    target = (
-        torch.tensor([2000.0, -7.0])
-        + torch.randn(10_000, 2, generator=generator) * torch.tensor([5, 50])
-    ) * unit
-    predicted = target + torch.randn(10_000, 2, generator=generator) * unit
+    noise = torch.randn(2, 10_000, 2, generator=generator)
+    target = (torch.tensor([2000.0, -7.0]) + noise[0] * torch.tensor([5, 50])) * unit
+    predicted = target + noise[1] * unit
     metric = RegressionErrors(["year", "size of it"])
     for rows in torch.arange(10_000).split(777):
         metric.update(predicted[rows], target[rows])
     values = metric.compute()
-    for place, end in enumerate(("year", "size of it")):
-        pair = target[:, place].double(), predicted[:, place].double()
-        for name, score in (
-            ("mse", mean_squared_error),
-            ("mae", mean_absolute_error),
-            ("r2", r2_score),
-        ):
-            assert values[f"{name}_{end}"].item() == pytest.approx(score(*pair), rel=1e-6)
+    scores = {"mse": mean_squared_error, "mae": mean_absolute_error, "r2": r2_score}
+    for name, score in scores.items():
+        ours = [values[f"{name}_{end}"].item() for end in ("year", "size of it")]
+        theirs = score(target.double(), predicted.double(), multioutput="raw_values")
+        assert ours == pytest.approx(theirs.tolist(), rel=1e-6)
 
     single = RegressionErrors(["one"])
     single.update(torch.tensor([[1.0], [2.0]]), torch.full((2, 1), 0.1))
@@ -47,10 +42,8 @@ def test_errors_are_those_of_scikit_learn_whatever_the_batches(unit):
 
 @pytest.mark.parametrize("flush_every", [2, 50])
 def test_every_sample_counts_once_whatever_the_chunks(flush_every):
-    metrics, steps = (
-        StageMetrics("val", ACCURACY, flush_every=flush_every),
-        batches((4, 4, 1, 3, 4)),
-    )
+    metrics = StageMetrics("val", ACCURACY, flush_every=flush_every)
+    steps = batches((4, 4, 1, 3, 4))
     metrics.add(torch.tensor(9.0), *steps[0])
     metrics.reset()  # forgets what was not flushed, too
     for logits, labels in steps:
@@ -85,11 +78,8 @@ def test_the_radius_is_the_right_order_statistic(windows, coverage, rank):
     conformal.radius = conformal.compute()
     assert conformal.radius == (rank or None)
     ends = torch.stack(conformal.interval(errors, errors))
-    assert (
-        ends.isnan().all()
-        if rank == 0
-        else torch.equal(ends, torch.stack([errors - rank, errors + rank]))
-    )
+    expected = torch.stack([errors - rank, errors + rank])
+    assert ends.equal(expected) if rank else ends.isnan().all()
 
 
 @pytest.mark.parametrize(

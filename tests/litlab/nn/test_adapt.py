@@ -76,12 +76,9 @@ def test_weights_come_from_torchs_cache_and_no_code(file):
 
 
 def test_random_weights_take_their_place_aloud_and_only_if_told(file):
-    with pytest.raises(
-        UserError, match=f"can't be downloaded .*; save {URL} as {file}, or set fallback: random$"
-    ):
+    line = f"can't be downloaded .*; save {URL} as {file}, or set fallback: random$"
+    with pytest.raises(UserError, match=line):
         pretrained("resnet18")
-    with pytest.warns(
-        UserWarning, match="The weights are RANDOM, not pre-trained: .*To get the real ones"
-    ):
+    with pytest.warns(UserWarning, match="The weights are RANDOM, not pre-trained: .*To get"):
         network = pretrained("resnet18", fallback="random")
     assert network.stand_in == "RANDOM, not pre-trained: DEFAULT of resnet18 can't be downloaded"

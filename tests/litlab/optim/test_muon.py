@@ -15,9 +15,7 @@ from litlab.tasks import Classifier
 
 
 class Network(nn.Module):
-    """An embedding, positions, four hidden matrices of which three have one shape, a bank of
-    filters, and a head.
-    """
+    """An embedding, positions, a bank of filters, hidden matrices, one score, and a head."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,9 +23,7 @@ class Network(nn.Module):
         self.positions = nn.Parameter(torch.randn(5, 8))
         self.embedding = nn.Embedding(11, 8)
         self.convolution = nn.Conv1d(8, 6, 3, padding=1)
-        self.hidden = nn.Sequential(
-            nn.Linear(6, 6), nn.Linear(6, 6), nn.LayerNorm(6), nn.Linear(6, 6), nn.Linear(6, 4)
-        )
+        self.hidden = nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.Linear(6, 4))
         self.score = nn.Linear(4, 1)
         self.head = nn.Linear(4, 3)
 
@@ -37,7 +33,7 @@ class Network(nn.Module):
         return self.head(x * self.score(x))
 
 
-HIDDEN = ["convolution.weight", *(f"hidden.{number}.weight" for number in (0, 1, 3, 4))]
+HIDDEN = ["convolution.weight", "hidden.0.weight", "hidden.2.weight"]
 
 
 def grouped(network, optimizer):
@@ -118,8 +114,8 @@ def test_a_model_divides_it_and_rules_and_schedules_keep_the_ratios():
         (g["method"], round(g["lr"], 6), g["weight_decay"]): len(g["params"])
         for g in optimizer.param_groups
     }
-    rest = {("adamw", 0.03, 0.1): 24, ("adamw", 0.015, 0.0): 2}
-    assert groups == {("muon", 0.01, 0.1): 8, ("muon", 0.005, 0.0): 2, **rest}
+    rest = {("adamw", 0.03, 0.1): 20, ("adamw", 0.015, 0.0): 2}
+    assert groups == {("muon", 0.01, 0.1): 4, ("muon", 0.005, 0.0): 2, **rest}
     Schedule(OneCycleLR, "step").configure(optimizer, length=10)
     peaks = [group["max_lr"] for group in optimizer.param_groups]
     assert peaks == pytest.approx([0.03, 0.015, 0.01, 0.005])
@@ -131,6 +127,6 @@ def test_a_model_divides_it_and_rules_and_schedules_keep_the_ratios():
 def test_what_it_refuses():
     lone = Classifier(nn.Linear(4, 3), num_classes=3, optimizer=Muon)
     with pytest.raises(
-        UserError, match=r"^model.optimizer: Muon finds no complete weights.*trainer.strategy"
+        UserError, match=r"^model.optimizer: Muon finds no complete .*trainer.strategy"
     ):
         lone.new_optimizer()

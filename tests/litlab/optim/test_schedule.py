@@ -1,7 +1,6 @@
 """Schedules: lengths from the run, rates of a fit, groups kept in ratio, errors."""
 
 import math
-from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -16,28 +15,29 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:.*does not have many workers", "ignore:.*logging interval", "ignore:A `OneCycleLR`"
 )
 # Than 10 below the best: always
-WORSE = {"patience": 0, "factor": 0.5, "threshold": 10.0, "threshold_mode": "abs"}
-COSINE = [(1 + math.cos(math.pi * (step // 2) / 6)) / 2 for step in range(12)]
+PLATEAU = partial(
+    torchs.ReduceLROnPlateau, patience=0, factor=0.5, threshold=10.0, threshold_mode="abs"
+)
+
+
+def fall(part):
+    """The share of its rate that CosineAnnealingLR has in a part of its length."""
+    return (1 + math.cos(math.pi * part)) / 2
 
 
 @pytest.mark.parametrize(
     ("scheduler", "interval", "frequency", "monitor", "shares"),
     [
-        (torchs.CosineAnnealingLR, "step", 2, None, COSINE),
+        (torchs.CosineAnnealingLR, "step", 2, None, [fall(step // 2 / 6) for step in range(12)]),
+        (torchs.CosineAnnealingLR, "epoch", 1, None, [fall(step // 3 / 4) for step in range(12)]),
         (partial(torchs.ExponentialLR, gamma=0.9), "epoch", 2, None, [1] * 6 + [0.9] * 6),
-        (
-            partial(torchs.ReduceLROnPlateau, **WORSE),
-            "epoch",
-            1,
-            "val/loss",
-            [1] * 6 + [0.5] * 3 + [0.25] * 3,
-        ),
+        (PLATEAU, "epoch", 1, "val/loss", [1] * 6 + [0.5] * 3 + [0.25] * 3),
     ],
 )
 def test_rates_of_a_fit(tmp_path, scheduler, interval, frequency, monitor, shares):
-    """Of four epochs of three steps: five batches in pairs."""
+    """Of four epochs of three steps, five batches in pairs; Lightning says of -1 epochs."""
     module = partial(Draws, schedule=Schedule(scheduler, interval, frequency, monitor))
-    model, _ = fit(tmp_path, module=module, options={}, max_epochs=4, num_sanity_val_steps=0)
+    model, _ = fit(tmp_path, module=module, options={}, max_epochs=-1, max_steps=12)
     rates = [model.rates[epoch, batch] / 0.05 for epoch in range(4) for batch in (0, 2, 4)]
     assert rates == pytest.approx(shares, abs=1e-6)
 
@@ -75,29 +75,21 @@ def test_a_length_that_is_left_out_is_that_of_the_run(scheduler, frequency, leng
         assert [group["max_lr"] for group in optimizer.param_groups] == [1.0, 10.0]
 
 
-def test_a_plateau_of_what_is_better_when_higher_is_refused():
-    schedule = Schedule(torchs.ReduceLROnPlateau, monitor="val/acc")
-    with pytest.raises(UserError, match="better when higher; set max"):
-        schedule.configure(two_groups(), length=20)
-
-
 @pytest.mark.parametrize(
-    ("end", "length"),
-    [({"max_steps": 12}, 4), ({"max_steps": 10}, 4), ({"max_time": {"seconds": 60}}, None)],
+    ("schedule", "length", "says"),
+    [
+        (Schedule(torchs.ReduceLROnPlateau, monitor="val/acc"), 20, "better when higher; set max"),
+        (Schedule(torchs.CosineAnnealingLR), math.inf, "T_max is not set, .*trainer.max_epochs"),
+    ],
 )
-def test_epochs_of_a_run_that_ends_by_steps(tmp_path, end, length):
-    """Of three steps; Lightning says -1."""
-    module = partial(Draws, schedule=Schedule(torchs.CosineAnnealingLR))
-    with nullcontext() if length else pytest.raises(UserError, match="T_max is not set"):
-        _, trainer = fit(
-            tmp_path, module=module, options={}, max_epochs=-1, num_sanity_val_steps=0, **end
-        )
-        assert trainer.lr_scheduler_configs[0].scheduler.T_max == length
+def test_what_is_refused(schedule, length, says):
+    with pytest.raises(UserError, match=says):
+        schedule.configure(two_groups(), length=length)
 
 
 def test_warmup_rises_then_falls_and_keeps_ratios():
-    optimizer, rates = two_groups(), []
-    scheduler = WarmupDecay(optimizer, warmup=0.2, final=0.1, total_steps=99)
+    optimizer, rates, settings = two_groups(), [], {"warmup": 0.2, "final": 0.1, "total_steps": 99}
+    scheduler = WarmupDecay(optimizer, **settings)
     for _ in range(99):
         rates.append(optimizer.param_groups[0]["lr"])
         assert optimizer.param_groups[1]["lr"] == pytest.approx(10 * rates[-1])
@@ -105,6 +97,6 @@ def test_warmup_rises_then_falls_and_keeps_ratios():
         scheduler.step()
     assert rates[:20] == pytest.approx([(step + 1) / 20 for step in range(20)])
     assert rates[19:] == pytest.approx([1 - 0.9 * step / 80 for step in range(80)])
-    cosine = WarmupDecay(two_groups(), warmup=0.2, final=0.1, total_steps=99, decay="cosine")
+    cosine = WarmupDecay(two_groups(), decay="cosine", **settings)
     cosine.last_epoch = 39  # a quarter of the descent
     assert cosine.get_lr()[0] == pytest.approx(0.1 + 0.9 * (1 + 0.5**0.5) / 2)

@@ -46,9 +46,7 @@ class Save(Callback):
 
     def __init__(self, path: Path, parts: bool, room: int | None) -> None:
         within = path.with_name(f"{path.stem}-{WITHIN}.ckpt")
-        self.paths = (
-            {FIRST: within, WITHIN: within, STEPS: path} if parts else {WITHIN: within, STEPS: path}
-        )
+        self.paths = {**({FIRST: within} if parts else {}), WITHIN: within, STEPS: path}
         self.best, self.parts, self.room = path.with_name(f"{path.stem}-best.ckpt"), parts, room
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
@@ -104,14 +102,11 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True,
         backend = mock.Mock(wraps=torch.distributed, get_backend=lambda: "nccl")
         with mock.patch("lightning.pytorch.loops.utilities.dist", backend):
             trainer.validate(module, data, verbose=False)
-    metrics: dict[str, Any] = {}
+    metrics = {}
     if fitted:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-        metrics = {
-            key: value.item()
-            for key, value in trainer.callback_metrics.items()
-            if key.startswith("val/")
-        }
+        logged = trainer.callback_metrics.items()
+        metrics = {key: value.item() for key, value in logged if key.startswith("val/")}
         checkpoint = None
     metrics |= trainer.test(module, data, ckpt_path=checkpoint, weights_only=True, verbose=False)[0]
     if trainer.is_global_zero:

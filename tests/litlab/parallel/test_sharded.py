@@ -43,8 +43,8 @@ def test_one_file_is_made_of_it(folder, copy, capsys):
     assert consolidate.main([str(path)]) == 0
     assert f"Written: {output}" in capsys.readouterr().out
     one, shared = torch.load(output, weights_only=True), AtomicCheckpointIO().load_checkpoint(path)
-    for name in ("state_dict", "optimizer_states"):
-        assert differences(dict(leaves(one[name])), dict(leaves(shared[name]))) == []
+    parts = [[file["state_dict"], file["optimizer_states"]] for file in (one, shared)]
+    assert differences(*(dict(leaves(part)) for part in parts)) == []
     assert consolidate.main([str(path)]) == 0
 
 

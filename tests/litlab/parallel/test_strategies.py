@@ -10,10 +10,7 @@ import torch
 
 from litlab.checkpointing.io import AtomicCheckpointIO
 from litlab.runs.folder import read_json
-
-
-def result(folder: Path, name: str) -> dict:
-    return read_json(folder / f"{name}.json")
+from tests.litlab.callbacks.tiny import are_equal
 
 
 def saved(folder: Path, name: str) -> dict:
@@ -35,15 +32,14 @@ def saved(folder: Path, name: str) -> dict:
     ],
 )
 def test_losses_metrics_and_averages_are_those_of_one_process(folder, name, other, tolerance):
-    mine, its = result(folder, name), result(folder, other)
-    assert len(mine["losses"]) >= 4
-    assert mine["losses"] == pytest.approx(its["losses"][-len(mine["losses"]) :], abs=tolerance)
+    mine, its = (read_json(folder / f"{each}.json") for each in (name, other))
+    assert (count := len(mine["losses"])) >= 4
+    assert mine["losses"] == pytest.approx(its["losses"][-count:], abs=tolerance)
     assert mine["metrics"] == pytest.approx(its["metrics"], abs=tolerance)
     mine, its = saved(folder, name), saved(folder, other)
     assert mine.get("averaging_state") == its.get("averaging_state")
     if "averaging_state" in its:
         for state in ("state_dict", "current_model_state"):
-            assert mine[state].keys() == its[state].keys()
             torch.testing.assert_close(mine[state], its[state], rtol=0, atol=max(tolerance, 1e-5))
         weight = "network.head.weight"
         assert (its["state_dict"][weight] - its["current_model_state"][weight]).abs().max() > 1e-4
@@ -51,7 +47,7 @@ def test_losses_metrics_and_averages_are_those_of_one_process(folder, name, othe
 
 @pytest.mark.parametrize("name", ["fsdp2_rich", "tp_rich", "both"])
 def test_one_process_reads_the_checkpoint(folder, name):
-    mine, its = (result(folder, f"{name}{suffix}")["metrics"] for suffix in ("_test", ""))
+    mine, its = (read_json(folder / f"{name}{end}.json")["metrics"] for end in ("_test", ""))
     assert mine == pytest.approx({key: its[key] for key in mine}, abs=1e-6)
 
 
@@ -62,6 +58,4 @@ def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(folder, name):
     """
     mine, its = saved(folder, f"{name}_resumed"), saved(folder, f"{name}_rich")
     for state in ("state_dict", "current_model_state"):
-        assert mine[state].keys() == its[state].keys()
-        for weight, value in its[state].items():
-            assert torch.equal(mine[state][weight], value), weight
+        assert are_equal(mine[state], its[state])

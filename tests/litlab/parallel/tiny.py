@@ -21,36 +21,25 @@ TOKENS, TIME, CLASSES = 40, 7, 5
 
 
 class Block(nn.Module):
-    """Attention and two layers, each behind a norm."""
+    """Attention behind a norm."""
 
-    def __init__(self, size: int, heads: int, dropout: float, norm: bool) -> None:
+    def __init__(self, size: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.heads = heads
-        self.norms = nn.ModuleList([nn.LayerNorm(size), nn.LayerNorm(size)])
+        self.heads, self.norm = heads, nn.LayerNorm(size)
         self.inputs, self.output = nn.Linear(size, 3 * size), nn.Linear(size, size)
-        self.feedforward = nn.Sequential(
-            nn.Linear(size, 2 * size), nn.GELU(), nn.Linear(2 * size, size)
-        )
         self.dropout = nn.Dropout(dropout)
-        self.statistics = nn.BatchNorm1d(size) if norm else None
-
-    def attend(self, x):
-        heads = self.inputs(x).unflatten(-1, (self.heads, 3, -1)).transpose(1, 2)
-        attended = F.scaled_dot_product_attention(*heads.unbind(3))
-        return self.output(attended.transpose(1, 2).flatten(2))
 
     def forward(self, x):
-        if self.statistics is not None:
-            x = x + self.statistics(x.flatten(0, 1)).view_as(x)
-        x = x + self.dropout(self.attend(self.norms[0](x)))
-        return x + self.dropout(self.feedforward(self.norms[1](x)))
+        heads = self.inputs(self.norm(x)).unflatten(-1, (self.heads, 3, -1)).transpose(1, 2)
+        attended = F.scaled_dot_product_attention(*heads.unbind(3))
+        return x + self.dropout(self.output(attended.transpose(1, 2).flatten(2)))
 
 
 class Transformer(nn.Module):
     parallel_plan = ParallelPlan(
         blocks=["blocks.*"],
-        columns=["blocks.*.inputs", "blocks.*.feedforward.0"],
-        rows=["blocks.*.output", "blocks.*.feedforward.2"],
+        columns=["blocks.*.inputs"],
+        rows=["blocks.*.output"],
         counts=["blocks.*.heads"],
     )
 
@@ -60,9 +49,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(TOKENS, size)
         self.positions = nn.Parameter(torch.randn(TIME, size) * 0.1)
-        self.blocks = nn.ModuleList(
-            Block(size, heads, dropout, norm and number == 0) for number in range(4)
-        )
+        self.blocks = nn.ModuleList(Block(size, heads, dropout) for _ in range(4))
         self.statistics = nn.BatchNorm1d(size) if norm else nn.Identity()
         self.head = nn.Linear(size, CLASSES)
 
