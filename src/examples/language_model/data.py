@@ -99,16 +99,23 @@ class TextFile(ExperimentData):
 
         return sha256("".join(self.texts.values()).encode()).hexdigest()[:12]
 
-    def open(self, stage: str | None) -> TextFileMetadata:
-        """Encode the text."""
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer."""
         name = self.hparams["tokenizer"]
         if name == "characters":
-            plain = train_tokenizer(self.texts["train"])
-        else:
-            plain = load_pretrained("AutoTokenizer", name, "data.tokenizer").backend_tokenizer
-        self.ids = {
-            split: torch.tensor(plain.encode(text).ids) for split, text in self.texts.items()
+            return train_tokenizer(self.texts["train"])
+        return load_pretrained("AutoTokenizer", name, "data.tokenizer").backend_tokenizer
+
+    @cached_property
+    def ids(self) -> dict[str, Tensor]:
+        """The tokens of each split, int64 (tokens,)."""
+        return {
+            split: torch.tensor(self.tokenizer.encode(text).ids) for split, text in self.texts.items()
         }
+
+    def open(self, stage: str | None) -> TextFileMetadata:
+        """Encode the text, once for all stages."""
         short = [split for split, ids in self.ids.items() if len(ids) < 2 * self.length]
         if short:
             raise UserError(
@@ -117,7 +124,8 @@ class TextFile(ExperimentData):
             )
         self.sizes = {split: len(self.samples(split)) for split in self.ids}
         characters = sum(map(len, self.texts.values())) / sum(map(len, self.ids.values()))
-        return TextFileMetadata(plain.to_str(), plain.get_vocab_size(), self.length, characters)
+        tokenizer, size = self.tokenizer.to_str(), self.tokenizer.get_vocab_size()
+        return TextFileMetadata(tokenizer, size, self.length, characters)
 
     def samples(self, split: str) -> Windows:
         """Windows overlap by half: in training each token is seen in two of them, in evaluation it

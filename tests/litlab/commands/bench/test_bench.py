@@ -57,7 +57,7 @@ def test_a_first_trial_that_takes_too_long(bench, tmp_path):
             "--compare=baseline,compil",
             "--compare: compil has no value; write SETTING=VALUE, FILE.yaml, or one of",
         ),
-        ("--model.width=2", "model.width: "),
+        ("--model.depth=2", "model.depth: "),
     ],
 )
 def test_bad_input_is_one_line(bench, more, line):
