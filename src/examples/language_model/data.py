@@ -110,9 +110,8 @@ class TextFile(ExperimentData):
     @cached_property
     def ids(self) -> dict[str, Tensor]:
         """The tokens of each split, int64 (tokens,)."""
-        return {
-            split: torch.tensor(self.tokenizer.encode(text).ids) for split, text in self.texts.items()
-        }
+        encode = self.tokenizer.encode
+        return {split: torch.tensor(encode(text).ids) for split, text in self.texts.items()}
 
     def open(self, stage: str | None) -> TextFileMetadata:
         """Encode the text, once for all stages."""
