@@ -104,6 +104,11 @@ class _OwnForward(nn.Module):
 
 
 def _forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    # The compiler sees to it by itself that buffers are updated once, and makes no modules
+    if torch.compiler.is_compiling() and torch.is_grad_enabled():
+        own = type(self).forward
+        return checkpoint(own, self, *args, use_reentrant=False, **kwargs)
+
     block = _OwnForward(self)
     if not torch.is_grad_enabled():
         return block(*args, **kwargs)
@@ -112,9 +117,6 @@ def _forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         nonlocal is_first
-        # The compiler itself sees to it that buffers are updated once
-        if torch.compiler.is_compiling():
-            return block(*args, **kwargs)
         if is_first:
             is_first = False
             return block(*args, **kwargs)
