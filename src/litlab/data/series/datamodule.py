@@ -28,6 +28,7 @@ from litlab.errors import UserError
 from litlab.metrics import ForecastMetrics
 from litlab.types import PositiveInt
 from litlab.util.classes import sort_classes
+from litlab.util.text import plural
 
 # Rows of a usual season, by the step: a week of days, a year of weeks, months or quarters
 _SEASONS = {"B": 5, "D": 7, "W": 52, "MS": 12, "ME": 12, "QS": 4, "QE": 4}
@@ -184,7 +185,8 @@ class SeriesData(UserData):
     def description(self) -> str:
         """The series in one line."""
         return self.describe(
-            f"windows of {self.context_length} + {self.horizon} rows, {self.num_targets} columns"
+            f"windows of {self.context_length} + {self.horizon} rows, "
+            f"{plural(self.num_targets, 'column')}"
         )
 
     @property
