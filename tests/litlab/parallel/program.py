@@ -109,6 +109,7 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True,
         metrics = {key: value.item() for key, value in logged if key.startswith("val/")}
         checkpoint = None
     metrics |= trainer.test(module, data, ckpt_path=checkpoint, weights_only=True, verbose=False)[0]
+    metrics["samples"] = len(losses.labels)  # of the test: each counts once
     if trainer.is_global_zero:
         result = {"losses": losses.values, "metrics": metrics}
         (folder / f"{name}.json").write_text(json.dumps(result))

@@ -15,7 +15,7 @@ from litlab.data.target import Classes
 from litlab.data.target_metadata import TargetMetadata
 from litlab.parallel import ParallelPlan
 from litlab.tasks import Classifier
-from litlab.util.ranks import data_ranks
+from litlab.util.ranks import data_ranks, gather_rows
 
 TOKENS, TIME, CLASSES = 40, 7, 5
 
@@ -79,14 +79,21 @@ class Tokens(ExperimentData):
 
 
 class Losses(Callback):
-    """The loss of each training batch of all processes together."""
+    """The loss of each training batch, and the labels of the test, of all processes together."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
+        self.tested: list[int] = []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         total = trainer.strategy.reduce(outputs["loss"].detach().clone(), reduce_op="sum").item()
         self.values.append(total / data_ranks(trainer)["world_size"])
+
+    def on_test_batch_end(self, trainer, pl_module, outputs, batch, *_):
+        self.tested += batch[1].tolist()
+
+    def on_test_epoch_end(self, trainer, pl_module):
+        self.labels = gather_rows(trainer, torch.tensor(self.tested))
 
 
 def classifier(
