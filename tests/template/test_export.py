@@ -113,6 +113,7 @@ def test_an_export_answers_like_the_run(name, form, export_once, monkeypatch):
     assert {name: before[name] for name in after} == pytest.approx(after, rel=1e-3, abs=1e-5)
     assert all(entry["shape"] == AXES[entry["name"]] for entry in manifest["inputs"])
     assert set(manifest["speed"]) == {"eager", "exported"}
+    assert manifest["run"]["name"] == f"{name}/version_0"
 
 
 QUANTIZED = [
