@@ -147,6 +147,8 @@ CASES = [
     table({"id": range(1, ROWS + 1)}, {}, {"ignore": None}, names, (["size"], [])),
     table({"a": LABELS}, {"target": ["a"], "task": "labels"}, {"label_separator": ";"},
           "label_names", ["a", "b", "c"]),
+    table({"a": [0, 1] * 30, "b": 1}, {"target": ["a", "b"], "ignore": ["b"], "task": "labels"},
+          {"target": ["a"]}, "label_names", ["a"]),
     table({}, {"target": "price"}, {"target": "kind"}, "num_classes", 3),
     table({"a": "x"}, {"target": "a", "ignore": ["a"]}, {"target": "kind"},
           "num_classes", 3),

@@ -345,7 +345,7 @@ def fit_labels(rows: Frame, columns: list[str], separator: str | None, where: st
     if same:
         raise UserError(
             f"{where}: nothing can be learned of labels that are the same in all training samples "
-            f"({some(same)}); leave them out"
+            f"({some(same)}); leave them out of data.target, or of its cells"
         )
     return target
 
