@@ -173,9 +173,9 @@ class _Anywhere(CPUAccelerator):
 @contextmanager
 def fake_modes(watch: Watch) -> Iterator[None]:
     """Let tensors on `DEVICE` be made and moved, where `Watch` sees it."""
-    overwrites = torch.__future__.get_overwrite_module_params_on_conversion()
-    torch.__future__.set_overwrite_module_params_on_conversion(True)  # no fake is put in a real one
+    overwrites = "get_overwrite_module_params_on_conversion"
     with (
+        mock.patch.object(torch.__future__, overwrites, return_value=True),  # none in a real one
         mock.patch.object(Tensor, "__deepcopy__", _copy),
         mock.patch.object(nn.RNNBase, "flatten_parameters"),  # asks where they lie in memory
         torch.backends.cudnn.flags(enabled=False),
@@ -184,7 +184,6 @@ def fake_modes(watch: Watch) -> Iterator[None]:
         watch,
     ):
         yield
-    torch.__future__.set_overwrite_module_params_on_conversion(overwrites)
 
 
 def _copy(self: Tensor, memo: dict[int, Any]) -> Tensor:
