@@ -72,8 +72,7 @@ def publish_figure(
 ) -> None:
     """Save a figure as ``NAME.png`` and log it as ``STAGE/NAME``.
 
-    The file has no ground of its own, so that it suits a light page and a dark one; loggers get it
-    on white.
+    The file has a transparent background, for light and dark pages; loggers get it on white.
 
     Args:
         trainer: The trainer whose loggers get it.
@@ -118,8 +117,8 @@ def publish_figure(
 
 
 def suit_any_page(figure: "Figure") -> None:
-    """Take the ground of a figure away, and make what is black around its axes grey, which can be
-    read on white and on black. What is within axes that show an image has that as its ground.
+    """Make the background of a figure transparent, and its black texts and frames grey, which can
+    be read on white and on black. Text on top of an image stays as it is.
     """
     from matplotlib.colors import same_color
     from matplotlib.legend import Legend

@@ -103,7 +103,7 @@ def fit_column(
         numbers = read_numbers(cells, form, where, is_sure=False, remedy=remedy)
         wrong = numbers.isna() & is_there
         if kind == "order":
-            # One that is no number is enough: 2024-01-31 beside 20240201
+            # A single cell that is not a number makes it times: 2024-01-31 beside 20240201
             found: Kind = "time" if wrong.any() else "number"
         else:
             # The majority counts, so that one "unknown" among ages is a bad row with a line to

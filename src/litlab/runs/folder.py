@@ -210,16 +210,8 @@ NUMBER = int | float
 TEXTS = ("status", "started", "members", "commit", "test_checkpoint", "val_checkpoint")
 NUMBERS = ("seconds", "peak_memory_gib", "epochs", "steps")
 BLOCKS = (
-    "val",
-    "test",
-    "deviation",
-    "best",
-    "place",
-    "versions",
-    "hardware",
-    "data",
-    "uncommitted",
-)
+    "val", "test", "deviation", "best", "place", "versions", "hardware", "data", "uncommitted",
+)  # fmt: skip
 TYPES = dict.fromkeys(TEXTS, str) | dict.fromkeys(NUMBERS, NUMBER) | dict.fromkeys(BLOCKS, dict)
 BEST = {"monitor": str, "mode": str, "value": NUMBER}
 METRICS = {"val": NUMBER, "test": NUMBER, "deviation": NUMBER | None}  # None: of one run
