@@ -44,8 +44,8 @@ def plural(count: int, noun: str) -> str:
 
 
 def count_decimals(values: Iterable[float | None]) -> int:
-    """Return how many decimals all of some numbers get that people compare: those of the largest,
-    which has five digits from 1 on, four below. 1.0000 is so as long as 0.8182.
+    """Return how many decimals to show of numbers that people compare: as many as the largest one
+    needs for five digits from 1 on, or four below 1. So 1.0000 is as long as 0.8182.
     """
     sizes = [abs(value) for value in values if value is not None and math.isfinite(value)]
     _, _, exponent = f"{max(sizes, default=0.0):.4e}".partition("e")  # of the rounded number
@@ -57,8 +57,8 @@ def format_number(value: float | None, places: int | None = None) -> str:
 
     Args:
         value: The number.
-        places: Its decimals, those of the numbers that it is compared with; None: its own. So are
-            they where fewer than two digits would be left of it.
+        places: Its decimals, from the numbers that it is compared with; None: from itself, as for
+            a number of which fewer than two digits would be left.
     """
     if value is None:
         return "-"

@@ -54,7 +54,7 @@ class Model:
             raise UserError(
                 f"there is no {field}; send it as {field!r}, or as the file 'file' of a form"
             )
-        with listening() as warnings:
+        with collect_warnings() as warnings:
             sample = self.serving.read(sent)
         return replace(sample, warnings=warnings)
 
@@ -79,9 +79,9 @@ class Model:
 
 
 @contextmanager
-def listening() -> Iterator[list[str]]:
-    """Collect the warnings that are logged meanwhile, for those who sent what is read; advice on
-    settings is for the command line alone.
+def collect_warnings() -> Iterator[list[str]]:
+    """Collect the warnings that are logged while a request is read, for those who sent it, without
+    their advice on settings, which only the command line takes.
     """
     lines: list[str] = []
 
