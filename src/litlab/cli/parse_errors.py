@@ -114,6 +114,8 @@ def read_message(message: str, parser: Any) -> Mistake:
 
     # What is set: the first value from there on, but not as jsonargparse has it inside
     values = re.findall(r"(?:Got|Given) value: (?!Namespace)(.*)", "\n".join(lines[number:]))
+    value = "".join(values[:1]).partition(". Got value: ")[0]
+    value = re.sub(r"NestedArg\(key='(.*)', val='(.*)'\)", r"\1=\2", value)  # --model.KEY=VALUE
     types = re.findall(r"Subtypes: \[(.*)\]", inside.rpartition("Parser key")[2])
     return Mistake(
         line=lines[number].strip(" -"),
@@ -121,7 +123,7 @@ def read_message(message: str, parser: Any) -> Mistake:
         keys=re.findall(r'Parser key "([^"]+)"', inside),
         classes=re.findall(r"class_path[ =]'([^']+)'", inside),
         types="".join(types[-1:]),
-        value="".join(values[:1]).partition(". Got value: ")[0],
+        value=value,
         parser=parser,
     )
 
@@ -149,9 +151,14 @@ def find_place(key: str, argv: Flags) -> str:
 
 
 def explain_unknown_flag(mistake: Mistake, match: Match) -> str:
-    # The nearest setting; else the nearest section; else it may be a file without its flag
-    word, settings = match[1], list_settings(mistake)
+    word, settings = match[1], list_settings(mistake.parser)
     name = word.partition("=")[0].removeprefix("--")
+    # Within a class: --model.optimiser.lr, or --data.augment.flop of a section of its arguments
+    if mistake.classes:
+        first = name.partition(".")[0]
+        is_section = first in list_arguments(mistake.classes[-1])
+        return explain_unknown_argument(mistake, name if is_section else first)
+    # The nearest setting; else the nearest section; else it may be a file without its flag
     section = nearest(name.partition(".")[0], settings, "; a config file follows --config")
     return f"{word}: there is no such setting{nearest(name, settings, section)}"
 
@@ -205,7 +212,8 @@ def explain_unknown_key(mistake: Mistake, match: Match) -> str:
     group, option = match.groups()
     if not mistake.classes:
         mistake.keys += filter(None, (group, option))
-        return f"there is no such key{nearest('.'.join(mistake.keys), list_settings(mistake))}"
+        key = ".".join(mistake.keys)
+        return f"there is no such key{nearest(key, list_settings(mistake.parser))}"
 
     # Of a class. Settings without a class_path are compared with the type that the setting has,
     # such as torch's Optimizer: then it is the class that is missing
@@ -213,26 +221,37 @@ def explain_unknown_key(mistake: Mistake, match: Match) -> str:
     kind = path.rpartition(".")[2]
     if mistake.value.startswith("{") and kind not in mistake.value and not is_own(path):
         return f"it names no {kind}; give class_path and init_args"
+    return explain_unknown_argument(mistake, name)
 
+
+def explain_unknown_argument(mistake: Mistake, name: str) -> str:
+    """Explain that a class has no such argument; a dotted name is in a section of its arguments."""
+    path = mistake.classes[-1]
     mistake.keys.append(name)
-    names = list_arguments(path)
-    otherwise = f"; it has {some(names)}" if names else "; name a class with class_path"
+    names = list_arguments(path, sections="." in name)
+    otherwise = f"; it has {some(names) or 'no settings'}"
+    if path in ("lightning.LightningModule", "lightning.LightningDataModule"):
+        # No class was named, or only by a later flag
+        otherwise = f"; give --config FILE or --{mistake.keys[0]} CLASS before it"
     if takes_others(path):  # only in YAML: see `name_dict_kwargs`
         otherwise = "; put an argument that it hands on in dict_kwargs"
-    return f"{kind} has no '{name}'{nearest(name, names, otherwise)}"
+    return f"{path.rpartition('.')[2]} has no '{name}'{nearest(name, names, otherwise)}"
 
 
-def list_settings(mistake: Mistake) -> list[str]:
-    return [action.dest for action in mistake.parser._actions]
+def list_settings(parser: ArgumentParser) -> list[str]:
+    return [action.dest for action in parser._actions]
 
 
-def list_arguments(path: str) -> list[str]:
-    """Return the arguments of a class or function, with those that it passes on."""
+def list_arguments(path: str, sections: bool = False) -> list[str]:
+    """Return the arguments of a class or function, with those that it passes on; with `sections`
+    also, as dotted names, what is in those that are dataclasses.
+    """
     # By a parser of its own, which follows **kwargs to where they go
     target, parser = find_imported(path), ArgumentParser()
     is_class = isinstance(target, type)
     add = parser.add_class_arguments if is_class else parser.add_function_arguments
-    return add(target, fail_untyped=False)
+    names = add(target, fail_untyped=False)
+    return list_settings(parser) if sections else names
 
 
 def takes_others(path: str) -> bool:

@@ -28,6 +28,10 @@ MISTAKES = [
      "--config mine.yaml"),
     ("--model.widht=8", "model.widht: SmallCNN has no 'widht'; did you mean 'width'?",
      "--model.width=8"),
+    ("--model.optimiser.lr=1", "model.optimiser: SmallCNN has no 'optimiser'; did you mean "
+     "'optimizer'?", "--model.optimizer.lr=1"),
+    ("--data.augment.flop=random", "data.augment.flop: ImageData has no 'augment.flop'; did you "
+     "mean 'augment.flip'?", "--data.augment.flip=random"),
     ("--trainer.max_epochs", "it has no value; give one, such as --trainer.max_epochs=VALUE"),
     ("--resume", "--resume: it has no value; give one, such as --resume last"),
     ("--check=3", "--check: it takes no value; leave out '=3'", "--check"),
@@ -131,6 +135,7 @@ def test_a_mistake_is_one_line_whose_advice_works(run, write, tmp_path, case):
     ("line", "says"),
     [
         ("fit", "the following arguments are required: data, model; give --config FILE"),
+        ("fit --model.width=8 --config mine.yaml", "give --config FILE or --model CLASS before it"),
         ("test --config mine.yaml", "test: there are no weights to use; give --run RUN"),
         ("fit --config mine.yaml --ckpt_path=no.ckpt", "checkpoint no.ckpt: there is no such file"),
     ],
