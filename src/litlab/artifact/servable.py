@@ -13,7 +13,7 @@ from litlab.cli.noise import silence_noise
 from litlab.data import ExperimentData
 from litlab.data.serving import Serving
 from litlab.errors import UserError
-from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.folder import RunFolder, read_record
 
 # Settings of the weights alone, on one CPU in full precision: neither plots nor compiling nor a
 # logger.
@@ -56,7 +56,7 @@ def describe_export(serving: Serving, run: str | None, checkpoint: str) -> dict[
         "facts": serving.facts(),
         "run": {
             "name": folder.name if folder else Path(checkpoint).name,
-            "commit": read_json(folder.provenance).get("commit") if folder else None,
+            "commit": read_record(folder.provenance).get("commit") if folder else None,
             "checkpoint": Path(checkpoint).name,
         },
     }

@@ -15,7 +15,7 @@ from typing import Any
 
 from litlab.errors import UserError
 from litlab.runs.find import choose_checkpoint, find_resumable, find_run
-from litlab.runs.folder import ROOT, RunFolder, find_owner, read_json
+from litlab.runs.folder import ROOT, RunFolder, find_owner, read_record
 from litlab.util.yaml import fill_variables
 from litlab.util.yaml import read_mapping as read_yaml
 
@@ -182,7 +182,7 @@ def _drop_repeated(flags: Flags, run: RunFolder) -> Flags:
     it says is compared with the run's settings, as with ``--resume last``.
     """
     # What was typed when it started, and each time when it went on
-    origin = read_json(run.provenance)
+    origin = read_record(run.provenance)
     fits = [origin, *origin.get("continued", [])]
     before = [pair for fit in fits for pair in Flags(fit.get("command", [])).list_pairs()]
     newest = dict(before)

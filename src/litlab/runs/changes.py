@@ -7,7 +7,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.errors import UserError
-from litlab.runs.folder import RunFolder, read_json
+from litlab.runs.folder import RunFolder, read_record
 from litlab.runs.results import find_differences, flatten, format_value
 
 # What may change when a run is resumed: when it ends, where it runs, where its data lies. init_from
@@ -39,7 +39,7 @@ def is_finished(command: Any) -> bool:
     """Return whether the run that is resumed has nothing left to do, and say so."""
     # The lock is held: no other process is about to change what the file says
     run = command.line.run
-    if read_json(run.status).get("status") != "finished":
+    if read_record(run.status).get("status") != "finished":
         return False
     # With a later end there is something left to do
     if any(key.startswith("trainer.max_") for key in find_changes(command, run)):
@@ -103,7 +103,7 @@ def check_data(run: RunFolder, trainer: Trainer) -> None:
     """
     # A DataModule of a team's own need not have a fingerprint: then there is nothing to compare
     data: Any = getattr(trainer, "datamodule", None)
-    origin = read_json(run.provenance)
+    origin = read_record(run.provenance)
     # What a fit accepted with --data_changed counts for those that follow
     newest = [origin, *origin.get("continued", [])][-1].get("data", {})
     before, now = newest.get("fingerprint"), str(getattr(data, "fingerprint", ""))

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     show_settings(names, settings, "Settings that differ")
     runs = [describe_run(folder) for folder in folders]
     show_table(["", *names], compare_metrics(runs), "\nMetrics")
-    show_settings(names, list(map(flatten_origin, runs)), "\nMade from")
+    show_settings(names, list(map(flatten_origin, runs)), "\nCode, data and machines that differ")
     print_problems(runs)
     return 0
 
@@ -50,8 +50,11 @@ def main(arguments: list[str]) -> int:
 def show_settings(names: list[str], settings: list[dict[str, Any]], title: str) -> None:
     """Print a table of what has a dotted key and is not the same in all runs."""
     different = find_differences(settings)
+    if not different:
+        print(f"{title}: none")
+        return
     rows = [[key, *map(format_value, values)] for key, values in different.items()]
-    show_table(["", *names], rows or [["the same"]], title)
+    show_table(["", *names], rows, title)
 
 
 def flatten_origin(origin: dict[str, Any]) -> dict[str, Any]:

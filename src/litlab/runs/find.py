@@ -2,11 +2,12 @@
 
 import os
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from litlab.errors import UserError
-from litlab.runs.folder import ROOT, RunFolder, find_owner, read_json, read_or_note, read_record
+from litlab.runs.folder import ROOT, RunFolder, find_owner, read_or_note, read_record
 from litlab.util.text import nearest
 
 RUN_HELP = "a run or its folder, an experiment (its newest run), last, or a checkpoint"
@@ -31,9 +32,16 @@ def list_runs(root: Path = ROOT, groups: bool = False) -> list[RunFolder]:
     return sorted(runs, key=_find_start, reverse=True)
 
 
-def _find_start(run: RunFolder) -> tuple[str, str]:
-    # Times such as 2026-03-01T12:00:00 sort as text; equal ones go by name
-    return read_or_note([], read_record, run.status).get("started") or "", run.name
+def _find_start(run: RunFolder) -> tuple[float, str]:
+    """Return when a run was started, in seconds; equal times go by name."""
+    text = _read_status(run).get("started")
+    # Not as text: clocks go back in autumn, and a colleague's may have another offset to UTC
+    return datetime.fromisoformat(text).timestamp() if text else 0.0, run.name
+
+
+def _read_status(run: RunFolder) -> dict[str, Any]:
+    """Return what the status of one of several runs says; {} where the file is damaged."""
+    return read_or_note([], read_record, run.status)
 
 
 def find_resumable(root: Path, experiment: str, needs_job: bool = False) -> RunFolder | None:
@@ -50,7 +58,7 @@ def find_resumable(root: Path, experiment: str, needs_job: bool = False) -> RunF
     runs = [run for run in runs if any(run.checkpoints.glob("*.ckpt"))]
     job = os.environ.get("SLURM_JOB_ID")
     # SLURM gives a job that it requeues the same number
-    of_job = [run for run in runs if job and read_json(run.status).get("slurm_job_id") == job]
+    of_job = [run for run in runs if job and _read_status(run).get("slurm_job_id") == job]
     return next(iter(of_job if needs_job else of_job or runs), None)
 
 
@@ -129,4 +137,4 @@ def find_experiment(run: RunFolder) -> Path:
 
 
 def _read_best(run: RunFolder) -> dict[str, Any]:
-    return read_json(run.metrics).get("best") or {}
+    return read_record(run.metrics).get("best") or {}

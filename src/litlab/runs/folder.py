@@ -212,7 +212,13 @@ NUMBERS = ("seconds", "peak_memory_gib", "epochs", "steps")
 BLOCKS = (
     "val", "test", "deviation", "best", "place", "versions", "hardware", "data", "uncommitted",
 )  # fmt: skip
-TYPES = dict.fromkeys(TEXTS, str) | dict.fromkeys(NUMBERS, NUMBER) | dict.fromkeys(BLOCKS, dict)
+LISTS = ("command", "continued")
+TYPES = (
+    dict.fromkeys(TEXTS, str)
+    | dict.fromkeys(NUMBERS, NUMBER)
+    | dict.fromkeys(BLOCKS, dict)
+    | dict.fromkeys(LISTS, list)
+)
 BEST = {"monitor": str, "mode": str, "value": NUMBER}
 METRICS = {"val": NUMBER, "test": NUMBER, "deviation": NUMBER | None}  # None: of one run
 
@@ -225,29 +231,43 @@ def read_record(path: Path) -> dict[str, Any]:
     """
     # Files may come from others or have been edited: a table of runs must not fail in its midst
     content = read_json(path)
-    wrong = [key for key, kind in TYPES.items() if not isinstance(content.get(key), kind | None)]
-    if not wrong:
-        for key, kind in METRICS.items():
-            if not all(isinstance(value, kind) for value in (content.get(key) or {}).values()):
-                wrong.append(key)
-        if not _is_time(content.get("started")):
-            wrong.append("started")
-        best = content.get("best")
-        is_whole = best and all(isinstance(best.get(key), kind) for key, kind in BEST.items())
-        if best and not (is_whole and best["mode"] in ("min", "max")):
-            wrong.append("best")
+    wrong = _find_wrong(content)
     if wrong:
         raise UserError(
-            f"{path}: '{wrong[0]}' is not what a run writes there; restore it, or delete it"
+            f"{path}: '{wrong}' is not what a run writes there; restore it, or delete it"
         )
     return content
+
+
+def _find_wrong(content: dict[str, Any]) -> str | None:
+    """Return the first key that holds what no run writes there."""
+    # What is missing or null is empty
+    for key, kind in TYPES.items():
+        if not isinstance(content.get(key), kind | None):
+            return key
+    for key, kind in METRICS.items():
+        if not all(isinstance(value, kind) for value in (content.get(key) or {}).values()):
+            return key
+    if not all(isinstance(word, str) for word in content.get("command") or []):
+        return "command"
+    if not _is_time(content.get("started")):
+        return "started"
+    best = content.get("best")
+    is_whole = best and all(isinstance(best.get(key), kind) for key, kind in BEST.items())
+    if best and not (is_whole and best["mode"] in ("min", "max")):
+        return "best"
+    # Each fit that went on with the run has left the same keys
+    for later in content.get("continued") or []:
+        if not isinstance(later, dict) or _find_wrong(later):
+            return "continued"
+    return None
 
 
 def _is_time(text: str | None) -> bool:
     """Return whether a text is a time, or missing."""
     try:
-        return text is None or bool(datetime.fromisoformat(text))
-    except ValueError:
+        return text is None or datetime.fromisoformat(text).timestamp() > 0
+    except (ValueError, OverflowError):
         return False
 
 

@@ -19,6 +19,7 @@ from litlab.runs.folder import (
     check_experiment,
     read_json,
     read_or_note,
+    read_record,
     write_json,
     write_text,
 )
@@ -147,7 +148,7 @@ class RunGroup:
             **{name: max(run[name] for run in runs) for name in LARGEST},
         })  # fmt: skip
         # All are of one commit and machine, as a rule: those of the newest
-        origin = read_or_note([], read_json, list_runs(self.folder.path)[0].provenance)
+        origin = read_or_note([], read_record, list_runs(self.folder.path)[0].provenance)
         write_json(self.folder.provenance, origin | {"seed": None})
 
     def print_results(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from litlab import __version__
-from litlab.runs.folder import RunFolder, read_json, write_json, write_text
+from litlab.runs.folder import RunFolder, read_record, write_json, write_text
 from litlab.runs.git import read_work_tree
 from litlab.runs.masking import mask, mask_command
 from litlab.util import team
@@ -64,7 +64,7 @@ def write_origin(trainer: "Trainer", run: RunFolder) -> None:
     })  # fmt: skip
 
     # A resumed fit is added to what the run was begun with, which `reproduce` repeats
-    first = read_json(run.provenance)
+    first = read_record(run.provenance)
     if first:
         first["continued"] = [*first.get("continued", []), origin]
     write_json(run.provenance, first or origin)

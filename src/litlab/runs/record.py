@@ -8,7 +8,7 @@ from typing import Any
 from filelock import FileLock
 from lightning.pytorch import Callback, Trainer
 
-from litlab.runs.folder import RunFolder, read_json, write_json
+from litlab.runs.folder import RunFolder, read_record, write_json
 from litlab.runs.run import Run
 from litlab.util.device import peak_gib
 
@@ -42,7 +42,7 @@ class RunRecord(Callback):
         if stage == "fit":
             self._clock = time.monotonic()
             if self._run.folder is not None and trainer.is_global_zero:
-                self.seconds_before = read_json(self._run.folder.metrics).get("seconds", 0.0)
+                self.seconds_before = read_record(self._run.folder.metrics).get("seconds", 0.0)
                 # The test was of weights that this fit replaces.
                 self._update({"test": None, "test_checkpoint": None})
 
@@ -95,7 +95,7 @@ class RunRecord(Callback):
         if not trainer.is_global_zero:
             return
         # A resumed run adds its time to that of the fits before, and keeps the highest peak
-        before = read_json(self._run.folder.metrics)
+        before = read_record(self._run.folder.metrics)
         seconds = self.seconds_before + time.monotonic() - self._clock
         self._update({
             **found,
@@ -128,7 +128,7 @@ class RunRecord(Callback):
 def update_metrics(run: RunFolder, changes: dict[str, Any]) -> None:
     """Change some entries of ``metrics.json``; another process may test the run while it trains."""
     with FileLock(run.path / ".metrics.lock"):
-        write_json(run.metrics, read_json(run.metrics) | changes)
+        write_json(run.metrics, read_record(run.metrics) | changes)
 
 
 def describe_best(trainer: Trainer) -> dict[str, Any] | None:

@@ -25,7 +25,7 @@ from litlab.runs.folder import (
     ROOT,
     RunFolder,
     create_run,
-    read_json,
+    read_record,
     summarise_traceback,
     write_json,
     write_text,
@@ -184,7 +184,7 @@ class Run:
             return
         self._write_status(status, reason, location)
         log_results(
-            self._trainer, self._logged_settings, pick_metrics(read_json(self.folder.metrics))
+            self._trainer, self._logged_settings, pick_metrics(read_record(self.folder.metrics))
         )
 
     def _write_status(self, status: str, reason: str | None = None, location: Any = None) -> None:

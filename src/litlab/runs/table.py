@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import chain
 from typing import Any
 
@@ -158,7 +159,9 @@ def _format_row(run: dict[str, Any], texts: dict[str, str], metric: str | None) 
     yield f"{'' if is_same else f'{test} '}{texts.get(test, '-')}" if test else "-"
 
     yield f"{(run.get('seconds') or 0) / 60:5.1f}"
-    yield (run.get("started") or "-")[5:16].replace("T", " ") or "-"  # month, day and minute
+    # By this machine's clock, whatever the zone of the one that it ran on
+    start = run.get("started")
+    yield f"{datetime.fromisoformat(start).astimezone():%m-%d %H:%M}" if start else "-"
     yield (run.get("commit") or "-")[:7] + ("*" if run.get("dirty") else "")
 
 

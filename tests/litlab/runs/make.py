@@ -3,7 +3,7 @@ one.
 """
 
 import json
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,7 +85,8 @@ def write_group(
 
 
 def date(hours_ago: float) -> str:
-    now = datetime.now().astimezone()
+    # In zones in which the oldest of some runs has the latest time of day
+    now = datetime.now(timezone(timedelta(hours=min(2 * hours_ago, 23))))
     return (now - timedelta(hours=hours_ago)).isoformat(timespec="seconds")
 
 

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,9 @@ def test_the_newest_first_with_its_results(root, show):
     assert rows["run"] == ["status", "best", "test", "min", "started", "commit"]
     cells = rows["cifar/version_1"]
     assert cells[:4] == ["finished", "val/acc 0.9000", "0.8800", "1.5"]
+    status = json.loads((root / "cifar/version_1/status.json").read_text())
+    started = datetime.fromisoformat(status["started"]).astimezone()  # it was in another zone
+    assert cells[-2] == f"{started:%m-%d %H:%M}"
     assert cells[-1] == "1234567*"
     assert rows["cifar/version_0"][-1] == "f" * 7
     assert rows["cifar_vgg/version_0"][:2] == ["failed, generated", "val/acc 0.9900"]
@@ -153,6 +157,8 @@ BROKEN = {
     ),
     "time": lambda path: write(path, status="running", started="yesterday"),
     "mode": lambda path: write(path, best={"monitor": "val/acc", "mode": "up", "value": 1}),
+    "fits": lambda path: write(path, commit="abc", continued=[{"commit": 1}]),
+    "command": lambda path: write(path, command=[1]),
     "spread": lambda path: write(path, deviation={"val/acc": "wide"}),
 }
 

@@ -113,7 +113,7 @@ class TarImages:
         for number, begin, size, checksum in self.entries[positions].tolist():
             tar = self.tars[number]
             with _explain_unreadable(tar):
-                content = _map(tar)[begin : begin + size].tobytes()
+                content = _map(tar, tar.stat().st_mtime_ns)[begin : begin + size].tobytes()
                 if zlib.crc32(content) != checksum:
                     raise ValueError("it is damaged")
                 images.append(content)
@@ -271,5 +271,6 @@ def _explain_unreadable(where: Path) -> Iterator[None]:
 # Mapped rather than read: a batch takes a few images of each of several shards. The number of open
 # files of a process is limited, often to 1,024
 @lru_cache(maxsize=64)
-def _map(file: Path) -> np.ndarray:
+def _map(file: Path, modified: int) -> np.ndarray:
+    """Return a file's bytes, mapped into memory; one that was written again is mapped again."""
     return np.memmap(file, np.uint8, "r")

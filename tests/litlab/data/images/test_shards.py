@@ -169,6 +169,11 @@ def test_a_single_tar_file(photos, tmp_path, name):
     assert data.class_names == ["a", "b"]
     check_first(data, files)
 
+    # Another file takes its place while this process goes on
+    write_tar(tmp_path / "new", files[::-1], tell)
+    (tmp_path / "new").replace(path)
+    check_first(prepared(ImageData(path=path, **SETTINGS)), files[::-1])
+
 
 @pytest.mark.parametrize(
     ("name", "image", "has_names"),
