@@ -16,8 +16,7 @@ from typing import Any
 from litlab.errors import UserError
 from litlab.runs.find import choose_checkpoint, find_resumable, find_run
 from litlab.runs.folder import ROOT, RunFolder, find_owner, read_record
-from litlab.util.yaml import fill_variables
-from litlab.util.yaml import read_mapping as read_yaml
+from litlab.util.yaml import fill_variables, read_mapping
 
 CONFIG = ("--config", "-c")  # both are LightningCLI's
 # What a config file can't set: these say which config is read and how far it is trusted, or belong
@@ -120,7 +119,7 @@ def read_command_line(argv: list[str]) -> CommandLine:
     # A checkpoint that is in no run: it holds its config
     expanded, is_auto = _add_bases(rest), name == "auto"
     if name and run is None and verb != "fit":
-        run_flags = [f"--config={_read_config(Path(name))}", f"--ckpt_path={name}", "--run="]
+        run_flags = [f"--config={_load_config(Path(name))}", f"--ckpt_path={name}", "--run="]
         return CommandLine(verb, argv, Flags([*run_flags, *expanded]), is_foreign=True)
 
     # No run at all. A config that lies in a run's folder is that of a run, also if it was typed
@@ -131,7 +130,7 @@ def read_command_line(argv: list[str]) -> CommandLine:
         return CommandLine(verb, [verb, *rest], expanded, is_auto=is_auto, is_foreign=is_foreign)
 
     # A run: its config and checkpoint, then what was typed, as later flags win
-    read_yaml(run.config)  # if it is damaged, this says so in one line
+    read_mapping(run.config)  # if it is damaged, this says so in one line
     # Other processes of this command read the pinned words again, and must find the same run: by
     # then `last` may be another one
     pinned = [verb, key, str(run.path), *rest]
@@ -210,7 +209,7 @@ def _find_checkpoint(run: RunFolder) -> Path:
     return checkpoint
 
 
-def _read_config(file: Path) -> str:
+def _load_config(file: Path) -> str:
     """Return the config that a checkpoint holds, as text that ``--config`` takes."""
     from litlab.checkpointing.io import load_checkpoint
 
@@ -262,7 +261,7 @@ def find_bases(file: Path, above: tuple[Path, ...] = ()) -> list[Path]:
     """
     above = (*above, file.resolve())
     found: list[Path] = []
-    for base in resolve_bases(read_yaml(file).get("base") or [], file):
+    for base in resolve_bases(_read_config(file).get("base") or [], file):
         # Links and `../` are resolved, or a circle might not be recognised.
         if base.resolve() in above:
             raise UserError(
@@ -272,6 +271,13 @@ def find_bases(file: Path, above: tuple[Path, ...] = ()) -> list[Path]:
         found += [*find_bases(base, above), base]
     # Without repetition: of two mentions the first one stays.
     return list(dict.fromkeys(found))
+
+
+def _read_config(file: Path) -> dict[str, Any]:
+    """Return a config as the parser will read it: that of a run, perhaps somebody else's, without
+    this machine's environment.
+    """
+    return read_mapping(file, fill=not is_of_run(file))
 
 
 def resolve_bases(named: Any, file: Path) -> list[Path]:
@@ -291,11 +297,11 @@ def _find_setting(flags: Flags, key: str) -> str | None:
     value = None
     for flag, text in _add_bases(flags).list_pairs():
         if flag == f"--{key}":
-            value = text
+            value = fill_variables(text)
         elif is_config_file(flag, text):
-            config = read_yaml(Path(text))
+            config = _read_config(Path(text))
             # Both `trainer: {default_root_dir: runs}` and `trainer.default_root_dir: runs` are YAML
             inside = config.get(section) if section else config
             found = config.get(key) or (inside.get(name) if isinstance(inside, dict) else None)
-            value = fill_variables(str(found)) if found else value
+            value = str(found) if found else value
     return value

@@ -48,17 +48,21 @@ class Loader(_FASTEST):
 Loader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
 
 
-def read_mapping(file: Path, example: str = "trainer: {max_epochs: 3}") -> dict[str, Any]:
+def read_mapping(
+    file: Path, example: str = "trainer: {max_epochs: 3}", fill: bool = False
+) -> dict[str, Any]:
     """Read a YAML file of keys and values.
 
     Args:
         file: The file, in UTF-8.
         example: A line that such a file could hold, for the message.
+        fill: Whether variables of the environment are filled in, see `fill_variables`.
 
     Raises:
         UserError: If it can't be read, is not YAML, has a key twice, or holds something else.
     """
     text = read_text(file)
+    text = fill_variables(text) if fill else text
     # ValueError: of a tag that does not fit, such as !!int before a word.
     try:
         content = yaml.load(text, Loader)
@@ -140,7 +144,8 @@ def find_line(file: Path, key: str) -> int | None:
         file: The file.
         key: Dotted, without ``init_args``.
     """
-    return _find_line(yaml.compose(read_text(file), Loader), key)
+    # {path: ${NAME}} is YAML only once the variable is filled in
+    return _find_line(yaml.compose(VARIABLE.sub("x", read_text(file)), Loader), key)
 
 
 def _find_line(node: yaml.Node | None, key: str) -> int | None:

@@ -117,7 +117,7 @@ def test_a_requeued_job_resumes_its_own_run(here, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["trainer:\n  default_root_dir: $", "trainer.default_root_dir: $", "base: root.yaml"]
+    "text", ["trainer: {default_root_dir: $}", "trainer.default_root_dir: $", "base: root.yaml"]
 )
 def test_auto_looks_for_runs_where_the_config_puts_them(here, monkeypatch, text):
     (here / "root.yaml").write_text("trainer:\n  default_root_dir: elsewhere\n")
