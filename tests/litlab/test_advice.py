@@ -166,6 +166,8 @@ CASES = [
     series({}, {"freq": "D"}, {"freq": "h"}, count_times, ROWS),
     series({"date": DAYS.strftime("%m/%d/%Y")}, {}, {"time_format": "%m/%d/%Y"},
            lambda data: (data.times == DAYS.to_numpy("datetime64[s]")).all(), True),
+    series({"date": DAYS.strftime("%Y%j")}, {}, {"time_format": "%Y%j"},
+           lambda data: (data.times == DAYS.to_numpy("datetime64[s]")).all(), True),
     series({"when": HOURS}, {"time_column": "time"}, {"time_column": "when"},
            count_times, ROWS),
     series({}, {"context_length": 60}, {"context_length": 6}, count_times, ROWS),

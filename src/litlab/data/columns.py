@@ -175,6 +175,10 @@ def read_columns(
                 remedy = f"add {add_to_list('--data.missing', odd)} for values that are missing"
             elif name in remedies:
                 remedy = f"add {remedies[name]} if such cells are right"
+        # Nearly no time can be read: they are written in a form of their own
+        if column.kind == "time" and is_bad.sum() > len(raw) / 2:
+            verb = "correct" if form.time_format else "set"
+            remedy = f"{verb} --data.time_format, such as '%Y%m' for 202401"
     rows = pd.DataFrame(values, index=raw.index)
     return drop_bad_rows(rows, problems, bad_rows, where, remedy=remedy)
 

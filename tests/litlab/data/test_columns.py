@@ -120,6 +120,12 @@ def test_times_that_can_not_be_misread():
         "01/15/2024 1:30 PM": "2024-01-15 13:30:00",
         "1700000000": "2023-11-14 22:13:20",
         "1700000000000": "2023-11-14 22:13:20",
+        "1700000000000000": "2023-11-14 22:13:20",
+        "1700000000000000000": "2023-11-14 22:13:20",
+        # Neither seconds nor milliseconds
+        "2024013112": "2024-01-31 12:00:00",
+        "202401311230": "2024-01-31 12:30:00",
+        "20240131123045": "2024-01-31 12:30:45",
         "45000.5": "2023-03-15 12:00:00",  # days of a spreadsheet
         "9-Sep-03": "2003-09-09 00:00:00",
         # Years with months as fractions, or with months
@@ -130,11 +136,15 @@ def test_times_that_can_not_be_misread():
         "1997": "1997-01-01 00:00:00",
         "no time": None,
         "1997.4950": None,
-        "12:30": None,  # not today
+        "99-12-31": "1999-12-31 00:00:00",
+        # Neither of today nor of the year 1
+        **dict.fromkeys(["12:30", "now", "Today", "5 Jan", "Jan-20", "May", "10h", "-5"]),
     }
     assert {cell: times(cell)[0][0] for cell in cells} == cells
     assert times(1949, None, "1949.25")[0] == ["1949-01-01 00:00:00", None, "1949-04-01 00:00:00"]
-    assert times(1_700_000_000, None)[0] == ["2023-11-14 22:13:20", None]
+    # One cell of another kind is a bad row, and changes no other
+    found = times(1_700_000_000, None, "2024-01-31", 1_700_000_000)[0]
+    assert found == ["2023-11-14 22:13:20", None, None, "2023-11-14 22:13:20"]
 
 
 def test_times_with_offsets_are_in_utc_but_for_days_of_a_clock():
@@ -150,8 +160,20 @@ def test_times_with_offsets_are_in_utc_but_for_days_of_a_clock():
 def test_ambiguous_dates_are_refused_with_the_setting_that_decides():
     message = refusal(times, "13/02/2024", "01/02/2024")
     assert "'01/02/2024' in column 'date' could be day or month first; set --data.time_f" in message
-    both = times("01/02/2024", "2024-01-02", time_format="%d/%m/%Y")[0]
-    assert both == ["2024-02-01 00:00:00", None]
+    for cell in ("20-01-02", "13/12/02 10:00", "31.12.20"):
+        assert f"{cell!r} in column 'date' could be day, month or year first" in refusal(
+            times, cell
+        )
+    formats = {
+        "%d/%m/%Y": ("01/02/2024", "2024-02-01 00:00:00"),
+        "%y-%m-%d": ("20-01-02", "2020-01-02 00:00:00"),
+        # Without it seconds, or days of a spreadsheet
+        "%d%m%Y%H": ("0102202410", "2024-02-01 10:00:00"),
+        "%y%j": ("24032", "2024-02-01 00:00:00"),
+    }
+    for time_format, (cell, time) in formats.items():
+        assert times(cell, None, time_format=time_format)[0] == [time, None]
+    assert times("01/02/2024", "2024-01-02", time_format="%d/%m/%Y")[0][1] is None
 
 
 KINDS = dict.fromkeys(["zip", "id", "flag", "code"], "category") | {"share": "number"}
