@@ -129,7 +129,7 @@ class Split:
             times = pd.to_datetime(times, utc=True)  # times with and without a zone don't compare
         if begins.isna().any() or not begins.is_monotonic_increasing:
             raise UserError(
-                f"data.cut: {', '.join(self.cut)} is not valid; give "
+                f"data.cut: {', '.join(map(str, self.cut))} is not valid; give "
                 f"{'numbers' if is_number else 'times such as 2024-01-31'}, the earlier first"
             )
 
