@@ -2,6 +2,7 @@
 every setting by group.
 """
 
+import re
 from argparse import Action, RawDescriptionHelpFormatter
 
 from jsonargparse import DefaultHelpFormatter
@@ -73,13 +74,18 @@ def write_usage(verb: str) -> str:
 
 
 class HelpFormatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
-    """jsonargparse's formatter, which leaves the first screen as it is and names a few of many
-    classes.
+    """jsonargparse's formatter, which leaves the first screen as it is, names a few of many classes,
+    and writes types as YAML does.
     """
 
-    def _get_help_string(self, action: Action) -> str:
+    def _expand_help(self, action: Action) -> str:
+        text = super()._expand_help(action)
+        # Types as YAML has their values: Optional[Literal['min', 'max']] is 'min' | 'max' | null
+        text = re.sub(r"Literal\[([^]]*)\]", lambda words: words[1].replace("', '", "' | '"), text)
+        text = re.sub(r"Callable\[\[\w*\], (\w+)\]", r"\1", text)  # what it makes
+        text = re.sub(r"(?<=\(type: )Optional\[(.*?)\](?=, default:|\)$)", r"\1 | null", text)
         # jsonargparse ends the help of a class with "(type: ..., known subclasses: a.B, c.D)"
-        head, found, classes = super()._get_help_string(action).partition(", known subclasses: ")
+        head, found, classes = text.partition(", known subclasses: ")
         if not found:
             return head
         # The team's own classes first: of many, only the first few are shown

@@ -16,5 +16,10 @@ def test_help_of_a_verb(run, verb, other):
     assert f"\n  --{other} " not in out.replace(FIRST_SCREEN[verb], "")
 
 
+def test_types_are_written_as_yaml_has_their_values(run):
+    text = " ".join(run("fit --checkpoint.help").out.split())
+    assert "(type: 'min' | 'max' | null, default: null)" in text
+
+
 def test_a_short_name_leads_to_its_class(run):
     assert "warmup" in run("fit --model=SmallCNN --model.schedule.scheduler.help WarmupDecay").out
