@@ -74,8 +74,8 @@ def write_usage(verb: str) -> str:
 
 
 class HelpFormatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
-    """jsonargparse's formatter, which leaves the first screen as it is, names a few of many classes,
-    and writes types as YAML does.
+    """jsonargparse's formatter, which leaves the first screen as it is, writes types as YAML has
+    their values, and names a few of many classes.
     """
 
     def _expand_help(self, action: Action) -> str:
