@@ -143,8 +143,8 @@ def test_times_that_can_not_be_misread():
     assert {cell: times(cell)[0][0] for cell in cells} == cells
     assert times(1949, None, "1949.25")[0] == ["1949-01-01 00:00:00", None, "1949-04-01 00:00:00"]
     # One cell of another kind is a bad row, and changes no other
-    found = times(1_700_000_000, None, "2024-01-31", 1_700_000_000)[0]
-    assert found == ["2023-11-14 22:13:20", None, None, "2023-11-14 22:13:20"]
+    for good, bad in ((1_700_000_000, "2024-01-31"), ("2024013112", "2024990012")):
+        assert times(good, None, bad, good)[0] == [cells[str(good)], None, None, cells[str(good)]]
 
 
 def test_times_with_offsets_are_in_utc_but_for_days_of_a_clock():
