@@ -152,6 +152,8 @@ CASES = [
     table({}, {"target": "price"}, {"target": "kind"}, "num_classes", 3),
     table({"a": "x"}, {"target": "a", "ignore": ["a"]}, {"target": "kind"},
           "num_classes", 3),
+    table({"a": [True, False] * 30}, {"target": "a", "task": "regression"}, {"task": None},
+          "class_names", ["False", "True"]),
     # Splits
     table({"a": DAYS.strftime("%d/%m/%Y")}, {"time_column": "a"}, {"time_format": "%d/%m/%Y"},
           lambda data: data.table["test"]["size"].tolist(), NUMBERS[48:]),

@@ -234,7 +234,8 @@ class UserData(ExperimentData):
         """Return the settings by which columns that are taken for numbers would be categories."""
         remedies = {}
         for name, kind in kinds.items():
-            if kind == "target":
+            # Also where task: regression has made numbers of it
+            if kind == "target" or [name] == vars(self).get("targets"):
                 remedies[name] = "--data.task classification"
             elif kind == "input" and "categories" in self.hparams:  # a setting of tables alone
                 remedies[name] = add_to_list("--data.categories", [name])
