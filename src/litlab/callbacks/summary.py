@@ -1,6 +1,7 @@
 """The results of a finished run in one table."""
 
 import os
+import shlex
 import time
 from typing import Any
 
@@ -133,7 +134,7 @@ class RunSummary(Callback):
         folder = run_folder(trainer)
         if folder is not None:
             rows["run folder"] = os.path.relpath(folder)
-            rows["TensorBoard"] = f"tensorboard --logdir {os.path.relpath(folder)}"
+            rows["TensorBoard"] = shlex.join(["tensorboard", "--logdir", os.path.relpath(folder)])
         if is_fit and getattr(checkpoint, "best_model_path", ""):
             # From the folder on, as a terminal has 80 columns; `--run FOLDER` takes the best one
             rows["checkpoint"] = os.path.relpath(checkpoint.best_model_path, folder)

@@ -1,6 +1,7 @@
 """Whether a command has the settings and the data of the run that it resumes or evaluates."""
 
 import re
+import shlex
 from typing import Any
 
 from lightning.pytorch import Trainer
@@ -31,7 +32,7 @@ def check_settings(command: Any) -> None:
     if other:
         raise UserError(
             f"{run.name}: a resumed run keeps its settings ({', '.join(other)}); leave that out, "
-            f"or start a new run from its weights with --init_from {run.path}"
+            f"or start a new run from its weights with --init_from {shlex.quote(str(run.path))}"
         )
 
 
@@ -44,9 +45,8 @@ def is_finished(command: Any) -> bool:
     # With a later end there is something left to do
     if any(key.startswith("trainer.max_") for key in find_changes(command, run)):
         return False
-    rank_zero_info(
-        f"{run.name} is finished. Train it longer with --resume {run.path} --trainer.max_epochs N"
-    )
+    longer = f"--resume {shlex.quote(str(run.path))} --trainer.max_epochs N"
+    rank_zero_info(f"{run.name} is finished. Train it longer with {longer}")
     return True
 
 

@@ -5,6 +5,7 @@ or a command that is to be repeated, asks here.
 """
 
 import importlib.util
+import shlex
 from pathlib import Path
 
 _package = ""
@@ -49,8 +50,8 @@ def build_command(*arguments: str) -> list[str]:
 
 
 def typed(*arguments: str) -> str:
-    """Return a command of the team's package as it is typed."""
-    return " ".join(build_command(*arguments))
+    """Return a command of the team's package as it is typed into a shell."""
+    return shlex.join(build_command(*arguments))
 
 
 def is_own(module: str) -> bool:

@@ -23,6 +23,8 @@ def log_score(trainer, model):
 
 
 def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
+    tmp_path = tmp_path / "a run"
+    tmp_path.mkdir()
     # An hour and a half were spent before
     write_json(tmp_path / "metrics.json", {"seconds": 5400.0})
     record = RunRecord(Run(command(), RunFolder(tmp_path)))
@@ -49,6 +51,7 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
         "test/loss": format_number(float(trainer.callback_metrics["test/loss"])),
         "epochs": "3",
         "run folder": os.path.relpath(tmp_path),
+        "TensorBoard": f"tensorboard --logdir '{os.path.relpath(tmp_path)}'",
         "checkpoint": os.path.relpath(checkpoint.best_model_path, tmp_path),
     }
     assert 90 <= float(rows["minutes"]) < 91

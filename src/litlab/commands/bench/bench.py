@@ -174,7 +174,7 @@ def write_overlay(trials: Trials, best: Side, facts: Facts, flags: list[str]) ->
         file.unlink(missing_ok=True)
         print("No overlay: of what was measured twice, nothing pays")
         return
-    fit = " ".join([typed("fit"), *mask_command(flags), "--config", str(file)])
+    fit = typed("fit", *mask_command(flags), "--config", str(file))
     times = f"{trials[best].rate / trials[()].rate:.3g} times as many samples per second"
     comment = f"# {facts.heading}: {times}, {tell_time()}\n# {fit}\n"
     settings = {change.key: yaml.load(change.value, Loader) for change in best}

@@ -173,7 +173,8 @@ def show_results(spec: Spec, study: optuna.Study) -> None:
             best = write_best(spec, study)
             page = write_report(spec, study)
         print(f"Report: {page}")
-        print(f"Best: {typed('fit', *(f'--config {path}' for path in [*spec.base, best]))}")
+        flags = [word for path in (*spec.base, best) for word in ("--config", str(path))]
+        print("Best:", typed("fit", *flags))
 
 
 def take_share(worker: int, workers: int) -> None:
