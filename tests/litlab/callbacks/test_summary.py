@@ -23,7 +23,7 @@ def log_score(trainer, model):
 
 
 def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
-    tmp_path = tmp_path / "a run"
+    tmp_path = tmp_path / "a&run"
     tmp_path.mkdir()
     # An hour and a half were spent before
     write_json(tmp_path / "metrics.json", {"seconds": 5400.0})
@@ -45,13 +45,14 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")  # paths stay whole
     capsys.readouterr()
     summary.print_summary(trainer)
-    rows = dict(re.findall("^(.+?) {2,}(.+)$", capsys.readouterr().out, re.MULTILINE))
+    out = capsys.readouterr().out
+    assert f"'{os.path.relpath(tmp_path)}'" in out, "a command is printed as a shell takes it"
+    rows = dict(re.findall("^(.+?) {2,}(.+)$", out, re.MULTILINE))
     assert rows == rows | {
         "best val/score": "0.7500",
         "test/loss": format_number(float(trainer.callback_metrics["test/loss"])),
         "epochs": "3",
         "run folder": os.path.relpath(tmp_path),
-        "TensorBoard": f"tensorboard --logdir '{os.path.relpath(tmp_path)}'",
         "checkpoint": os.path.relpath(checkpoint.best_model_path, tmp_path),
     }
     assert 90 <= float(rows["minutes"]) < 91
