@@ -3,7 +3,6 @@
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 from litlab.errors import UserError
 from litlab.runs.folder import ROOT, RunFolder, find_owner, read_json, read_or_note, read_record
@@ -112,7 +111,8 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
         UserError: If there is no such checkpoint.
     """
     which = which or "best"
-    names = {"last": "last.ckpt", "best": _read_best(run).get("checkpoint", "last.ckpt")}
+    best = read_json(run.metrics).get("best") or {}
+    names = {"last": "last.ckpt", "best": best.get("checkpoint", "last.ckpt")}
     # The name alone: the metrics.json of somebody else may say ../../another.ckpt
     path = run.checkpoints / Path(names[which]).name if which in names else Path(which)
     if not os.path.isfile(path):
@@ -126,7 +126,3 @@ def find_experiment(run: RunFolder) -> Path:
     """Return the folder of the experiment that a run belongs to, also for a run in a group."""
     # lightning_logs/mine, also of lightning_logs/mine/seeds_0/seed_1/version_0
     return Path(re.sub(r"/(seeds|folds)_\d+(/(seed|fold)_\d+)?$", "", str(run.path.parent)))
-
-
-def _read_best(run: RunFolder) -> dict[str, Any]:
-    return read_json(run.metrics).get("best") or {}
