@@ -162,11 +162,10 @@ def quiet_exporters() -> Iterator[None]:
     logging.disable(logging.WARNING)
     try:
         with (
-            warnings.catch_warnings(),
+            warnings.catch_warnings(action="ignore"),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
         ):
-            warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(before)
