@@ -202,7 +202,7 @@ class Run:
     def _save_traceback(self, error: Exception) -> None:
         """Keep the traceback of this process; those of ranks above zero have files of their own."""
         if self.folder is None:
-            save_traceback(error, ROOT / "traceback.txt")
+            save_traceback(error)
         elif is_first_process():
             save_traceback(error, self.folder.traceback)
         elif self._trainer is not None:  # earlier, all processes fail alike
