@@ -173,7 +173,8 @@ def denormalize(images: Tensor, trainer: Trainer) -> Tensor:
     Where the data has no ``mean`` and ``std``, their least value becomes 0 and their greatest 1,
     unless all are from 0 to 1.
     """
-    images, data = images.float(), getattr(trainer, "datamodule", None)
+    data: Any = getattr(trainer, "datamodule", None)
+    images = images.float()
     if hasattr(data, "mean") and hasattr(data, "std"):
         mean, std = torch.tensor([data.mean, data.std]).view(2, -1, 1, 1)
         return (images * std + mean).clamp(0, 1)
