@@ -98,7 +98,7 @@ class AttentionPlot(Callback):
         if weights is not None:
             self._weights[name] = weights.float()
 
-    def on_exception(self, *_: Any) -> None:
+    def on_exception(self, *_: Any, **__: Any) -> None:
         """Take back the hooks, and what the compiler was told."""
         self._watching.close()
 
