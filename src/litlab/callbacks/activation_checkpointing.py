@@ -92,8 +92,8 @@ def checkpoint_activations(block: nn.Module) -> None:
     block.forward = MethodType(_forward, block)
 
 
-class _OwnForward(nn.Module):
-    """Calls the forward pass that the class of a block has."""
+class OwnForward(nn.Module):
+    """Calls the forward pass that the class of a block has, whatever its ``forward`` is now."""
 
     def __init__(self, block: nn.Module) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ def _forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         own = type(self).forward
         return checkpoint(own, self, *args, use_reentrant=False, **kwargs)
 
-    block = _OwnForward(self)
+    block = OwnForward(self)
     if not torch.is_grad_enabled():
         return block(*args, **kwargs)
     buffers = {name: buffer.clone() for name, buffer in block.named_buffers()}

@@ -47,6 +47,7 @@ class AttentionPlot(Callback):
 
     def __init__(self, texts: PositiveInt = 6) -> None:
         self.texts = texts
+        self._watching = ExitStack()  # while a batch is tested
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.strips: list[Tensor] = []  # of each text that was drawn, (strip, token)
@@ -54,7 +55,6 @@ class AttentionPlot(Callback):
         # device, for which nothing waits.
         self._texts: list[tuple[Tensor, ...]] = []
         self._weights: dict[str, Tensor] = {}  # of those chosen in a batch
-        self._watching = ExitStack()
         self._pick = EvenPick(self.texts, trainer)
         self._parts = {
             type(part): (name.rpartition(".")[2], part)
@@ -97,6 +97,10 @@ class AttentionPlot(Callback):
             weights = part.attention_weights(self._rows, *args, **kwargs)
         if weights is not None:
             self._weights[name] = weights.float()
+
+    def on_exception(self, *_: Any, **__: Any) -> None:
+        """Take back the hooks, and what the compiler was told."""
+        self._watching.close()
 
     def on_test_batch_end(
         self,

@@ -1,7 +1,6 @@
 """torch.compile for chosen parts of the model, in place. Lightning has no callback for it."""
 
 from contextlib import ExitStack
-from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -139,9 +138,7 @@ class Compile(Callback):
             return list(select_modules(model, self.children, "compile.children").values())
         modules = list(find_networks(model).values())
         if self.blocks:
-            modules = list(
-                chain.from_iterable(find_blocks(network).values() for network in modules)
-            )
+            modules = [part for network in modules for part in find_blocks(network).values()]
         if not modules:
             raise UserError(
                 f"compile.children: {type(model).__name__} has no blocks (in a Sequential or "
@@ -163,10 +160,8 @@ class Compile(Callback):
         if self.graph_breaks and not self._is_told:  # of a fit, not again of the test that follows
             self._is_told = True
             graphs = get_compilation_metrics()[self._graphs_before :]
-            guards, breaks = (
-                sum(graph.guard_count or 0 for graph in graphs),
-                counters["graph_break"].total(),
-            )
+            guards = sum(graph.guard_count or 0 for graph in graphs)
+            breaks = counters["graph_break"].total()
             rank_zero_info(
                 f"compile: {plural(len(graphs), 'graph')} with {plural(guards, 'guard')}, "
                 f"{plural(breaks, 'graph break')}"

@@ -86,17 +86,28 @@ class Freeze(Callback):
             parameter.requires_grad_(start < math.inf)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._train_from(trainer, pl_module, trainer.current_epoch)
+        is_changed = self._train_from(pl_module, trainer.current_epoch)
+        # DDP shares the gradients of the parameters that were trained when it was made.
+        strategy = trainer.strategy
+        if (
+            is_changed
+            and isinstance(strategy, DDPStrategy)
+            and isinstance(strategy.model, DistributedDataParallel)
+        ):
+            strategy.model = pl_module
+            strategy.configure_ddp()
 
     # A run that is resumed in the middle of an epoch has no start of it
     on_train_start = on_train_epoch_start
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any) -> None:
         """Leave the module as it was found."""
-        self._train_from(trainer, pl_module, math.inf)
+        self._train_from(pl_module, math.inf)
 
-    def _train_from(self, trainer: Trainer, module: LightningModule, epoch: float) -> None:
-        """Freeze and unfreeze parameters and statistics."""
+    on_exception = teardown
+
+    def _train_from(self, module: LightningModule, epoch: float) -> bool:
+        """Freeze and unfreeze parameters and statistics; return whether parameters have changed."""
         changed = [p for p, start in self._starts.items() if p.requires_grad != (epoch >= start)]
         for parameter in changed:
             parameter.requires_grad_(not parameter.requires_grad)
@@ -104,13 +115,4 @@ class Freeze(Callback):
             start = self._starts.get(getattr(part, "weight", None), 0)  # pyright: ignore[reportArgumentType]
             if start > 0 and getattr(part, "running_mean", None) is not None:
                 part.train(epoch >= start)
-
-        # DDP shares the gradients of the parameters that were trained when it was made.
-        strategy = trainer.strategy
-        if (
-            changed
-            and isinstance(strategy, DDPStrategy)
-            and isinstance(strategy.model, DistributedDataParallel)
-        ):
-            strategy.model = module
-            strategy.configure_ddp()
+        return bool(changed)

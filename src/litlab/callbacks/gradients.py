@@ -45,7 +45,8 @@ class GradNorms(Callback):
         if not every or (trainer.global_step + 1) % every:
             return
         gradients = {name: p.grad for name, p in pl_module.named_parameters() if p.grad is not None}
-        norms = [compute_norm([get_local(gradient)]).item() for gradient in gradients.values()]
+        each = [compute_norm([get_local(gradient)]) for gradient in gradients.values()]
+        norms = torch.stack(each).tolist() if each else []  # none where a step has no loss
         values = {f"grad_norm/{name}": norm for name, norm in zip(gradients, norms, strict=True)}
         values["grad_norm/total"] = math.hypot(*norms)
         for logger in trainer.loggers:

@@ -88,8 +88,8 @@ class ImagePlots(Callback):
         for name, parts in (("test_images", self._samples), ("mistakes", self._worst)):
             images, rows = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
             if len(rows):
-                pixels = denormalize(images.float(), getattr(trainer, "datamodule", None))
-                publish_figure(trainer, folder, name, draw_images(pixels, rows, self._outputs))
+                figure = draw_images(denormalize(images, trainer), rows, self._outputs)
+                publish_figure(trainer, folder, name, figure)
 
 
 class MaskPlots(Callback):
@@ -129,21 +129,22 @@ class MaskPlots(Callback):
         folder = run_folder(trainer)  # on every rank
         if not self._samples or not trainer.is_global_zero:
             return
-        images, *masks = (torch.cat(part).cpu() for part in zip(*self._samples, strict=True))
-        pixels = denormalize(images.float(), getattr(trainer, "datamodule", None))
+        images, masks, predicted = (
+            torch.cat(part).cpu() for part in zip(*self._samples, strict=True)
+        )
+        pixels = denormalize(images, trainer).movedim(1, -1)
         figure, grid = make_axes(3, len(pixels), 1.3 * len(pixels), 4)
-        rows = {"image": pixels.movedim(1, -1), "mask": masks[0], "predicted": masks[1]}
+        rows = {"image": pixels, "mask": masks, "predicted": predicted}
         for line, (name, pictures) in zip(grid, rows.items(), strict=True):
             line[0].set_ylabel(name)
-            is_mask = name != "image"
             for axes, picture in zip(line, pictures, strict=True):
                 axes.set(xticks=[], yticks=[])
-                if is_mask:  # 20 colours, in turns
+                if name == "image":
+                    axes.imshow(picture, cmap="gray", vmin=0, vmax=1)
+                else:  # 20 colours, in turns
                     axes.imshow(
                         picture % 20, cmap="tab20", vmin=0, vmax=19, interpolation="nearest"
                     )
-                else:
-                    axes.imshow(picture, cmap="gray", vmin=0, vmax=1)
         publish_figure(trainer, folder, "masks", figure)
 
 
@@ -166,12 +167,14 @@ def draw_images(pixels: Tensor, rows: Tensor, outputs: Outputs) -> "Figure":
     return figure
 
 
-def denormalize(images: Tensor, data: Any) -> Tensor:
+def denormalize(images: Tensor, trainer: Trainer) -> Tensor:
     """Bring images (image, channel, height, width) back to pixels from 0 to 1.
 
     Where the data has no ``mean`` and ``std``, their least value becomes 0 and their greatest 1,
     unless all are from 0 to 1.
     """
+    data: Any = getattr(trainer, "datamodule", None)
+    images = images.float()
     if hasattr(data, "mean") and hasattr(data, "std"):
         mean, std = torch.tensor([data.mean, data.std]).view(2, -1, 1, 1)
         return (images * std + mean).clamp(0, 1)

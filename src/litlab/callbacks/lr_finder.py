@@ -17,9 +17,9 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.callbacks.reporting import publish_figure, run_folder
 from litlab.errors import UserError
-from litlab.optim.param_groups import set_rate
+from litlab.optim.param_groups import find_peak, set_rate
 from litlab.types import PositiveFloat, PositiveInt
-from litlab.util.steps import is_part_of_step
+from litlab.util.steps import is_part_of_step, remove_end
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,16 +125,11 @@ class Sweep(Callback):
         self.losses: list[float] = []  # up to the first one that is not finite
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # Beyond the end of a short run, without its schedule
-        trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = -1
-        trainer.strategy.lr_scheduler_configs = []
-
+        # Beyond the end of a short run
+        remove_end(trainer)
         # Without the factor that a schedule begins with; that of OneCycleLR is in initial_lr, too.
         self._groups = trainer.optimizers[0].param_groups
-        self._rates = [
-            float(group.get("max_lr", group.get("initial_lr", group["lr"])))
-            for group in self._groups
-        ]
+        self._rates = list(map(find_peak, self._groups))
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int

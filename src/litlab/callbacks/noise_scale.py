@@ -18,6 +18,7 @@ from litlab.callbacks.samples import refuse
 from litlab.metrics import load_metric_states, metric_states
 from litlab.types import PositiveInt
 from litlab.util.ranks import divides_model
+from litlab.util.steps import tensors
 
 MICRO_BATCHES = 8
 DECAY = 0.9  # of the averages, from one measurement to the next
@@ -68,8 +69,7 @@ class GradientNoiseScale(Callback):
         step = trainer.global_step
         if step == 0 or step % self.every_n_steps or batch_idx % trainer.accumulate_grad_batches:
             return
-        sizes: set[tuple[int, ...]] = set()
-        apply_to_collection(batch, Tensor, lambda part: sizes.add(part.shape[:1]))
+        sizes = {part.shape[:1] for part in tensors(batch)}
         if len(sizes) != 1 or not (size := sizes.pop()):
             raise refuse(
                 self,

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.func import functional_call
+
+from litlab.callbacks.activation_checkpointing import OwnForward
 
 
 class QAT(Callback):
@@ -85,21 +87,14 @@ class Rounding:
 
     def __init__(self, layer: nn.Module) -> None:
         self.layer: Any = layer
+        self._own = OwnForward(layer)
         # Least and most of the inputs, (2,); None until there were some in training
         self.range: Tensor | None = None
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return what the layer makes of rounded inputs by rounded weights."""
-        layer = self.layer
-        inputs, weight = self.round_inputs(inputs), round_weight(layer.weight)
-        if isinstance(layer, nn.Linear):
-            return F.linear(inputs, weight, layer.bias)
-        padding = layer.padding
-        if layer.padding_mode != "zeros":  # conv2d knows no other
-            inputs, padding = F.pad(inputs, list_padding(layer), mode=layer.padding_mode), 0
-        return F.conv2d(
-            inputs, weight, layer.bias, layer.stride, padding, layer.dilation, layer.groups
-        )
+        inputs, weight = self.round_inputs(inputs), round_weight(self.layer.weight)
+        return functional_call(self._own, {"block.weight": weight}, inputs)
 
     def round_inputs(self, inputs: Tensor) -> Tensor:
         """Return inputs of any shape rounded to 0 to 255 steps, one of which is 0; training moves
@@ -119,13 +114,6 @@ class Rounding:
         return torch.fake_quantize_per_tensor_affine(inputs.float(), scale, zero, 0, 255).to(
             inputs.dtype
         )
-
-
-def list_padding(layer: Any) -> list[int]:
-    """Return what a convolution adds to its inputs: left, right, above, below."""
-    reach = [size * (k - 1) for size, k in zip(layer.dilation, layer.kernel_size, strict=True)]
-    totals = {"valid": [0, 0], "same": reach}.get(layer.padding) or [2 * n for n in layer.padding]
-    return [side for total in reversed(totals) for side in (total // 2, total - total // 2)]
 
 
 def round_weight(weight: Tensor) -> Tensor:

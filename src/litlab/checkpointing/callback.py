@@ -8,6 +8,7 @@ from typing import Any, Literal
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+from litlab.callbacks.reporting import run_folder
 from litlab.checkpointing.io import check_local
 from litlab.checkpointing.loops import can_save, ends_within_epoch, precede
 from litlab.runs.folder import RunFolder
@@ -86,9 +87,9 @@ class RunCheckpoint(ModelCheckpoint):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         # Runs may share checkpoint.dirpath: each gets a folder in it
-        folder = trainer.log_dir if trainer.loggers else None  # on every rank: it is broadcast
+        folder = run_folder(trainer)  # on every rank: it is broadcast
         if stage == "fit" and trainer.is_global_zero and self.dirpath and folder:
-            run = RunFolder(Path(folder))
+            run = RunFolder(folder)
             if run.is_run():
                 run.link_checkpoints(Path(self.dirpath))
                 self.dirpath = None  # which is the run's

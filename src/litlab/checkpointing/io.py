@@ -17,7 +17,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from litlab.errors import UserError, first_line
 from litlab.util.checksums import check_archive
-from litlab.util.files import TEMPORARY, write_atomically
+from litlab.util.files import TEMPORARY, stage_file
 
 # A full disk, a quota, `ulimit -f`
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -38,7 +38,8 @@ class AtomicCheckpointIO(CheckpointIO):
     ) -> None:
         path = prepare_file(path)
         try:
-            write_atomically(path, lambda stream: torch.save(checkpoint, stream))
+            with stage_file(path) as temporary, temporary.open("wb") as stream:
+                torch.save(checkpoint, stream)
         except (OSError, RuntimeError) as error:
             raise_if_full(error, path)
             raise

@@ -34,7 +34,7 @@ from litlab.checkpointing.io import (
 from litlab.checkpointing.shard_reader import TENSOR_KEYS, find_cause, map_tensors
 from litlab.errors import UserError
 from litlab.util.checksums import compute_checksum
-from litlab.util.files import sync, write_atomically
+from litlab.util.files import stage_file, sync
 
 
 class ShardedCheckpointIO(AtomicCheckpointIO):
@@ -194,5 +194,6 @@ class ShardWriter(dcp.FileSystemWriter):
         # From here on the new checkpoint is there, and the one that it replaces is not
         sync(self.folder)
         self.content[SHARDS] = self.folder.name, compute_checksum(self.folder / ".metadata")
-        write_atomically(self.file, lambda stream: torch.save(self.content, stream))
+        with stage_file(self.file) as temporary, temporary.open("wb") as stream:
+            torch.save(self.content, stream)
         remove_shards(self.file, self.folder.name)

@@ -35,14 +35,19 @@ def pretrained(
         others.
 
     Raises:
-        UserError: The weights can't be downloaded and there is no fallback, or their file holds
-            other things.
+        UserError: There are no such weights, they can't be downloaded and there is no fallback, or
+            their file holds other things.
     """
     from torchvision.models import get_model, get_model_weights
 
     if weights is None:
         return get_model(name, weights=None)
-    entry = get_model_weights(name)[weights]  # pyright: ignore[reportIndexIssue]
+    entries = get_model_weights(name).__members__
+    if weights not in entries:
+        raise UserError(
+            f"model.network.weights: {name} has no {weights}; choose one of {', '.join(entries)}"
+        )
+    entry: Any = entries[weights]
     url = entry.url
     file = f"{torch.hub.get_dir()}/checkpoints/{url.rpartition('/')[2]}"
     try:

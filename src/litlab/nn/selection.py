@@ -79,12 +79,12 @@ def find_blocks(network: nn.Module) -> dict[str, nn.Module]:
             network, plan.blocks, f"parallel_plan.blocks of {type(network).__name__}"
         )
 
-    children = {}
-    for name, module in network.named_modules():
-        if isinstance(module, nn.ModuleList | nn.Sequential):
-            children |= {
-                f"{name}.{child}".lstrip("."): part for child, part in module.named_children()
-            }
+    children = {
+        f"{name}.{child}".lstrip("."): part
+        for name, module in network.named_modules()
+        if isinstance(module, nn.ModuleList | nn.Sequential)
+        for child, part in module.named_children()
+    }
     return {
         name: block for name, block in find_called(children).items() if list(block.parameters())
     }

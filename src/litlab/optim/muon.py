@@ -74,8 +74,10 @@ class Muon(Optimizer):
             "momentum": momentum,
             "weight_decay": weight_decay,
             "unit_norm": unit_norm,
+            "iterations": iterations,
+            "method": "",
         }
-        super().__init__(params, {**defaults, "iterations": iterations, "method": ""})
+        super().__init__(params, defaults)
 
     def divide(self, module: nn.Module) -> None:
         """Divide each group into hidden weights and the rest.

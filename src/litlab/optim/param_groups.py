@@ -119,6 +119,11 @@ def divide_groups(
             optimizer.add_param_group(new)
 
 
+def find_peak(group: dict[str, Any]) -> float:
+    """Return the learning rate that the schedule of a group scales, or the peak of OneCycleLR."""
+    return float(group.get("max_lr", group.get("initial_lr", group["lr"])))
+
+
 def set_rate(group: dict[str, Any], rate: float) -> None:
     """Set the learning rate of a group of an optimizer's parameters, in place where it is a
     tensor.

@@ -85,10 +85,10 @@ def find_changes(command: Any, run: RunFolder) -> dict[str, str]:
     """
     # The run's settings first, so that a change reads "16 -> 32"
     settings = [flatten(command.read_settings(run.config)), flatten(command.get_settings())]
-    changes = {
-        key: list(map(format_value, pair)) for key, pair in find_differences(settings).items()
+    return {
+        key: f"{key}: {format_value(was)} -> {format_value(value)}"
+        for key, (was, value) in find_differences(settings).items()
     }
-    return {key: f"{key}: {was} -> {value}" for key, (was, value) in changes.items()}
 
 
 def check_data(run: RunFolder, trainer: Trainer) -> None:

@@ -16,17 +16,17 @@ from litlab.util import team
 
 
 @contextmanager
-def saving_traceback(file: Path = ROOT / "traceback.txt") -> Iterator[None]:
+def saving_traceback() -> Iterator[None]:
     """Keep the traceback of what ends the block, and note on the exception where it is."""
     try:
         yield
     except Exception as error:
-        save_traceback(error, file)
+        save_traceback(error)
         raise
 
 
-def save_traceback(error: Exception, file: Path) -> None:
-    """Keep the traceback of an exception, and note on it where it is."""
+def save_traceback(error: Exception, file: Path = ROOT / "traceback.txt") -> None:
+    """Keep the traceback of an exception, by default that of no run, and note on it where it is."""
     # A full disk is no reason to hide the exception itself, which then has no note
     with suppress(UserError):
         write_text(file, mask_text("".join(traceback.format_exception(error))))

@@ -120,7 +120,8 @@ def choose_checkpoint(run: RunFolder, which: str | None = None) -> Path:
         UserError: If there is no such checkpoint.
     """
     which = which or "best"
-    names = {"last": "last.ckpt", "best": _read_best(run).get("checkpoint", "last.ckpt")}
+    best = read_record(run.metrics).get("best") or {}
+    names = {"last": "last.ckpt", "best": best.get("checkpoint", "last.ckpt")}
     # The name alone: the metrics.json of somebody else may say ../../another.ckpt
     path = run.checkpoints / Path(names[which]).name if which in names else Path(which)
     if not os.path.isfile(path):
@@ -134,7 +135,3 @@ def find_experiment(run: RunFolder) -> Path:
     """Return the folder of the experiment that a run belongs to, also for a run in a group."""
     # lightning_logs/mine, also of lightning_logs/mine/seeds_0/seed_1/version_0
     return Path(re.sub(r"/(seeds|folds)_\d+(/(seed|fold)_\d+)?$", "", str(run.path.parent)))
-
-
-def _read_best(run: RunFolder) -> dict[str, Any]:
-    return read_record(run.metrics).get("best") or {}

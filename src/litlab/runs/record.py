@@ -41,10 +41,11 @@ class RunRecord(Callback):
         self._run.begin(trainer)  # only now: which data it is was not known before
         if stage == "fit":
             self._clock = time.monotonic()
-            if self._run.folder is not None and trainer.is_global_zero:
-                self.seconds_before = read_record(self._run.folder.metrics).get("seconds", 0.0)
+            folder = self._run.folder
+            if folder is not None and trainer.is_global_zero:
+                self.seconds_before = read_record(folder.metrics).get("seconds") or 0.0
                 # The test was of weights that this fit replaces.
-                self._update({"test": None, "test_checkpoint": None})
+                update_metrics(folder, {"test": None, "test_checkpoint": None})
 
     # While it trains
 
@@ -58,6 +59,7 @@ class RunRecord(Callback):
         # JSON has no NaN
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        folder = self._run.folder
         if trainer.state.fn == "fit":
             if not trainer.sanity_checking:
                 # Checkpoints are written after this hook: only that of the validation before is
@@ -65,10 +67,10 @@ class RunRecord(Callback):
                 self._find_best(trainer)
                 self._newest = {name: metrics[name] for name in metrics if name.startswith("val")}
                 self._write(trainer)
-        elif self._run.folder is not None and trainer.is_global_zero:
+        elif folder is not None and trainer.is_global_zero:
             stage = "test" if trainer.testing else "val"
             checkpoint = Path(trainer.ckpt_path).name if trainer.ckpt_path else None
-            self._update({stage: metrics, f"{stage}_checkpoint": checkpoint})
+            update_metrics(folder, {stage: metrics, f"{stage}_checkpoint": checkpoint})
 
     on_test_end = on_validation_end
 
@@ -88,16 +90,17 @@ class RunRecord(Callback):
         self._write(trainer)
 
     def _write(self, trainer: Trainer) -> None:
-        if trainer.state.fn != "fit" or self._run.folder is None or not self._clock:
+        folder = self._run.folder
+        if trainer.state.fn != "fit" or folder is None or not self._clock:
             return
         peak = peak_gib(trainer)
         found = self._find_best(trainer)
         if not trainer.is_global_zero:
             return
         # A resumed run adds its time to that of the fits before, and keeps the highest peak
-        before = read_record(self._run.folder.metrics)
+        before = read_record(folder.metrics)
         seconds = self.seconds_before + time.monotonic() - self._clock
-        self._update({
+        update_metrics(folder, {
             **found,
             "best": describe_best(trainer) or before.get("best"),
             "epochs": trainer.current_epoch,
@@ -119,10 +122,6 @@ class RunRecord(Callback):
             self._best = {"val": self._newest, "val_checkpoint": name}
         self._saved = saved
         return self._best
-
-    def _update(self, changes: dict[str, Any]) -> None:
-        assert self._run.folder is not None
-        update_metrics(self._run.folder, changes)
 
 
 def update_metrics(run: RunFolder, changes: dict[str, Any]) -> None:

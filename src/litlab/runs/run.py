@@ -12,6 +12,7 @@ from typing import Any
 
 from lightning.pytorch import Trainer
 
+from litlab.callbacks.reporting import run_folder
 from litlab.errors import UserError, first_line
 from litlab.runs.changes import (
     check_data,
@@ -117,10 +118,10 @@ class Run:
             check_data(self._trained, trainer)
 
         # The first process has made the folder; Lightning tells the others its name
-        path = trainer.log_dir if trainer.loggers else None
+        path = run_folder(trainer)
         if path is None:  # it keeps nothing
             return
-        self.folder = RunFolder(Path(path))
+        self.folder = RunFolder(path)
 
         # From here on the run shows up in `runs`
         if self._is_fit and trainer.is_global_zero:
@@ -201,7 +202,7 @@ class Run:
     def _save_traceback(self, error: Exception) -> None:
         """Keep the traceback of this process; those of ranks above zero have files of their own."""
         if self.folder is None:
-            save_traceback(error, ROOT / "traceback.txt")
+            save_traceback(error)
         elif is_first_process():
             save_traceback(error, self.folder.traceback)
         elif self._trainer is not None:  # earlier, all processes fail alike

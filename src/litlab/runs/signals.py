@@ -5,7 +5,6 @@ code.
 import os
 import signal
 import subprocess
-import threading
 from typing import Any, NoReturn
 
 import torch
@@ -66,8 +65,6 @@ class StopSignals(Callback):
         """Handle the signals, and move behind all callbacks, so that what they do at the end of a
         step is done.
         """
-        if threading.current_thread() is not threading.main_thread():
-            return  # Python sets handlers in the main thread only
         trainer.callbacks = sorted(trainer.callbacks, key=lambda callback: callback is self)  # pyright: ignore[reportAttributeAccessIssue]
         disable_signal_handling(trainer)
         self._pid = os.getpid()

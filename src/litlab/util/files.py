@@ -3,34 +3,23 @@
 import hashlib
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from litlab.errors import UserError
 
 TEMPORARY = ".tmp"  # how the names of files end that are being written
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file under another name, sync it, then rename it: readers see the whole old file or
-    the whole new one.
-
-    Args:
-        path: The file.
-        write: Writes its content into a stream.
+@contextmanager
+def stage_file(path: Path) -> Iterator[Path]:
+    """Give another name to what writes a file; then sync and rename it: readers see the whole old
+    file or the whole new one.
 
     Raises:
         OSError: If it can't be written, as with a full disk; the old content stays.
     """
-    with stage_file(path) as temporary, temporary.open("wb") as stream:
-        write(stream)
-
-
-@contextmanager
-def stage_file(path: Path) -> Iterator[Path]:
-    """Give the other name to what writes a file by its name, and do the rest."""
     temporary = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}{TEMPORARY}")
     try:
         yield temporary
@@ -60,7 +49,8 @@ def write_text(path: Path, text: str | bytes) -> None:
     content = text.encode(errors="surrogateescape") if isinstance(text, str) else text
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda stream: stream.write(content))
+        with stage_file(path) as temporary:
+            temporary.write_bytes(content)
     except OSError as error:
         raise UserError(
             f"{path}: it can't be written ({error.strerror}); make room, or make it writable"

@@ -1,5 +1,6 @@
 """What a container or a job may take of the machine, by the control groups of Linux."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,19 @@ def find_groups(controller: str) -> Iterator[Path]:
         if controllers in ("", controller):  # version 2 has none, and all in one tree
             group = CGROUPS / controllers / path.lstrip("/")
             yield from (group, *group.parents)
+
+
+def count_cores() -> float:
+    """Return how many cores this process may compute on, of a container perhaps a part of one."""
+    cores: float = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    for folder in find_groups("cpu"):
+        quota = folder / "cpu.max"
+        if quota.is_file() and "max" not in quota.read_text():
+            most, period = map(int, quota.read_text().split())
+            cores = min(cores, most / period)
+    return cores
 
 
 def find_memory() -> tuple[int, int]:

@@ -69,6 +69,13 @@ def epochs_of_run(trainer: Trainer) -> float:
     return min(limit, whole + (steps - before) / (after - before))
 
 
+def remove_end(trainer: Trainer) -> None:
+    """Let a fit that has begun go on until it is stopped, without its schedules."""
+    trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = -1
+    # Some can't go on after the end, or want a validation's metric
+    trainer.strategy.lr_scheduler_configs = []
+
+
 def find_progress(trainer: Trainer) -> tuple[int, int]:
     """Return epoch and batch that a resumed run continues with."""
     epochs: Any = trainer.fit_loop.epoch_progress.current

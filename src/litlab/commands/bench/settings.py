@@ -110,9 +110,12 @@ def list_candidates(facts: Facts, allowed: list[str]) -> list[Change]:
         ("compile", "reduce-overhead", is_cuda),
         ("compile", "max-autotune", is_cuda),
     ]
-    candidates = []
-    for name, value, can_pay in order:
-        is_open = name in facts.current and (name not in LEARNS or name in allowed)
-        if can_pay and is_open and facts.current[name] != value:
-            candidates.append(Change(name, json.dumps(value).strip('"')))
+    candidates = [
+        Change(name, json.dumps(value).strip('"'))
+        for name, value, can_pay in order
+        if can_pay
+        and (name not in LEARNS or name in allowed)
+        and name in facts.current
+        and facts.current[name] != value
+    ]
     return list(dict.fromkeys(candidates))

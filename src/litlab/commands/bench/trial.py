@@ -24,7 +24,14 @@ from litlab.cli.trainer import check_trained
 from litlab.runs.folder import write_json
 from litlab.runs.provenance import describe_hardware
 from litlab.util.device import has_fast_bfloat16
-from litlab.util.steps import Enough, LapTimer, count_samples, is_part_of_step, steps_of_run
+from litlab.util.steps import (
+    Enough,
+    LapTimer,
+    count_samples,
+    is_part_of_step,
+    remove_end,
+    steps_of_run,
+)
 from litlab.util.team import use_package
 
 WARM_UP = 3  # steps before the first that is timed; CUDA graphs are recorded in the second
@@ -62,9 +69,7 @@ class TrialClock(LapTimer):
 
     def laps(self, trainer: Trainer, pl_module: LightningModule) -> Generator[int, float, None]:
         run_steps = steps_of_run(trainer)
-        trainer.fit_loop.max_epochs, trainer.fit_loop.epoch_loop.max_steps = -1, -1
-        # Some can't go on after the end, or want a validation's metric
-        trainer.strategy.lr_scheduler_configs = []
+        remove_end(trainer)
 
         # The first steps compile and allocate
         first: list[float] = []

@@ -12,7 +12,7 @@ from litlab.callbacks.lr_finder import build_second_trainer
 from litlab.cli.preflight import Preflight
 from litlab.cli.trainer import check_trained
 from litlab.commands.check.probe import Probe
-from litlab.optim.param_groups import summarise
+from litlab.optim.param_groups import find_peak, summarise
 from litlab.runs.table import show_table
 from litlab.util.device import peak_gib
 from litlab.util.steps import Enough, count_steps, is_part_of_step
@@ -65,11 +65,10 @@ def list_groups(trainer: Trainer, module: LightningModule) -> list[tuple[str, st
 
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:
-            # The rate that the schedule scales, or the peak of OneCycleLR: a warm-up begins with
-            # little of it.
-            rate = group.get("max_lr", group.get("initial_lr", group["lr"]))
+            # Not the rate as it is: a warm-up begins with little of it
+            rate = f"{find_peak(group):.3g} {group.get('method', '')}".strip()
             decay = f"{group['weight_decay']:.3g}" if "weight_decay" in group else "-"
-            add_row(group["params"], f"{rate:.3g} {group.get('method', '')}".strip(), decay)
+            add_row(group["params"], rate, decay)
     add_row(list(rest), "not trained", "-")
     return rows
 

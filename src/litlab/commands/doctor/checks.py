@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from litlab.errors import first_line
 from litlab.runs.folder import ROOT as RUNS
-from litlab.util.limits import find_groups, find_memory
+from litlab.util.limits import count_cores, find_memory
 from litlab.util.team import package, package_folder
 from litlab.util.text import plural
 
@@ -215,18 +215,6 @@ def check_compiler() -> Iterator[Line]:
     else:
         errors = [line for line in compilation.stderr.splitlines() if "error" in line]
         yield WARN, f"{command[0]} can't compile ({''.join(errors[:1])}), and {without}; {remedy}"
-
-
-def count_cores() -> float:
-    cores: float = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    for folder in find_groups("cpu"):
-        quota = folder / "cpu.max"
-        if quota.is_file() and "max" not in quota.read_text():
-            most, period = map(int, quota.read_text().split())
-            cores = min(cores, most / period)
-    return cores
 
 
 def check_memory() -> Iterator[Line]:

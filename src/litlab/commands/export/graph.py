@@ -106,6 +106,13 @@ def _write_onnx(program: ExportedProgram, serving: Serving, path: Path, opset: i
         ) from error
     assert graph is not None
     onnx = graph.model
+    # Of an opset that is too old or too new torch only logs that it takes another one
+    written = onnx.opset_imports[""]
+    if opset not in (None, written):
+        raise UserError(
+            f"--opset: the model can't be written in {opset}, but in {written}; choose that, or "
+            "leave it out"
+        )
     check_axes(serving, [list(value.shape or ()) for value in onnx.graph.inputs])
     graph.save(path)
 
@@ -162,11 +169,10 @@ def quiet_exporters() -> Iterator[None]:
     logging.disable(logging.WARNING)
     try:
         with (
-            warnings.catch_warnings(),
+            warnings.catch_warnings(action="ignore"),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
         ):
-            warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(before)

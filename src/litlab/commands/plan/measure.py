@@ -151,12 +151,11 @@ class FakeDevice(SingleDeviceStrategy):
     def post_backward(self, closure_loss: Tensor) -> None:
         self.step.passes = self.ledger.peak - self.start
         self.ledger.peak = self.ledger.alive
-        held = [
+        self.step.gradients = sum(
             weight.nbytes
             for weight in self.trainer.lightning_module.parameters()
             if weight.grad is not None
-        ]
-        self.step.gradients = sum(held)
+        )
 
     def teardown(self) -> None:
         """Leave everything where it is."""

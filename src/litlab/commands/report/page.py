@@ -9,23 +9,20 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
 from litlab.runs import results
 from litlab.runs.compare import describe_costs, flatten_origin
-from litlab.runs.folder import RunFolder, read_json, read_or_note, read_record
+from litlab.runs.folder import RunFolder, read_json, read_or_note
 from litlab.runs.masking import mask
 from litlab.runs.page import Section, encode, render_page, show
 from litlab.runs.results import Curves, find_differences, flatten, format_value, read_curves
+from litlab.runs.table import describe_run
 from litlab.util import team
 from litlab.util.text import format_column
 from litlab.util.yaml import dump_config, read_mapping
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 STYLE: Any = {
     "svg.hashsalt": "litlab",
@@ -34,14 +31,17 @@ STYLE: Any = {
     "axes.grid": True,
     "savefig.transparent": True,  # the page's ground
     "grid.alpha": 0.3,
+    "text.parse_math": False,  # names may hold a $, which would begin a formula
 }
 Line = tuple[str, Any, Any, str]  # label, x, y, and matplotlib's format such as "C0--"
 
 
 def draw_lines(lines: Sequence[Line], x_label: str) -> str:
+    """Return a drawing as an address that holds it as SVG, the same each time."""
     import matplotlib
     from matplotlib.figure import Figure
 
+    stream = io.BytesIO()
     with matplotlib.rc_context(STYLE):
         labels = [label for label, *_ in lines if label]
         figure = Figure(figsize=(4.4, 2.6 + 0.15 * len(labels)), layout="constrained")
@@ -50,18 +50,6 @@ def draw_lines(lines: Sequence[Line], x_label: str) -> str:
             axes.plot(x, y, line, label=label, markersize=3)
         if labels:
             figure.legend(fontsize=8, frameon=False, loc="outside lower left")
-        return encode_figure(figure)
-
-
-def encode_figure(figure: "Figure") -> str:
-    """Return a figure as an address that holds it as SVG, the same each time."""
-    import matplotlib
-    from matplotlib.text import Text
-
-    for text in figure.findobj(Text):
-        text.set_parse_math(False)  # names may hold a $, which would begin a formula
-    stream = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
         figure.savefig(stream, format="svg", metadata={"Date": None})
     return encode("svg+xml", stream.getvalue())
 
@@ -72,49 +60,26 @@ OF_A_MEMBER = ("seed_everything", "data.seed", "data.fold", "experiment")
 
 @dataclass(frozen=True)
 class Facts:
-    """A run as its files describe it, secrets masked; {} where a file is missing or damaged."""
+    """A run as its files describe it, secrets masked; what is missing or damaged is left out."""
 
     run: RunFolder
-    state: dict[str, Any]  # of status.json
-    metrics: dict[str, Any]  # of metrics.json
-    origin: dict[str, Any]  # of provenance.json
+    record: dict[str, Any]  # as of `describe_run`; its problems are those of all files
     settings: dict[str, Any]  # of config.yaml, by dotted key
     baselines: dict[str, dict[str, float]]  # test metrics of each baseline, by its name
     curves: Curves  # what was logged for TensorBoard
-    problems: list[str]  # files that can't be read, a line each
-
-    @property
-    def status(self) -> str:
-        return self.state.get("status", "unknown")
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return self.origin.get("data") or {}
-
-    @property
-    def generated(self) -> bool:
-        return self.data.get("generated", (self.run.path / "GENERATED_DATA.txt").is_file())
 
 
 def read_facts(run: RunFolder) -> Facts:
     """Read the files of a run; those that are damaged are listed as problems."""
-    problems: list[str] = []
-
-    def read(*reader: Any) -> dict[str, Any]:
-        return mask(read_or_note(problems, *reader))
-
-    config = read(read_mapping, run.config)
-    baselines = read(read_json, run.path / "baselines.json")
-    names = list(baselines)[1:]  # the first row is the model's
+    record = describe_run(run)
+    config = read_or_note(record["problems"], read_mapping, run.config)
+    baselines = mask(read_or_note(record["problems"], read_json, run.path / "baselines.json"))
     return Facts(
         run=run,
-        state=read(run.read_state),
-        metrics=read(read_record, run.metrics),
-        origin=read(read_record, run.provenance),
-        settings=flatten(config) if config else {},
-        baselines={name: baselines[name] for name in names},
+        record=mask(record),
+        settings=flatten(mask(config)),
+        baselines=dict(list(baselines.items())[1:]),  # the first row is the model's
         curves=read_curves(run.path),
-        problems=problems,
     )
 
 
@@ -163,7 +128,8 @@ def build_page(facts: Sequence[Facts], command: str) -> str:
 
 
 def describe_experiment(facts: Facts) -> str:
-    parts = (facts.settings.get("model"), facts.data.get("description"))
+    data = facts.record.get("data") or {}
+    parts = (facts.settings.get("model"), data.get("description"))
     return " on ".join(str(part) for part in parts if part)
 
 
@@ -172,15 +138,16 @@ def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
     banners: list[Markup] = []
     for name, facts in runs.items():
         before = f"{name}: " if len(runs) > 1 else ""
-        if facts.generated:
+        if facts.record["generated_data"]:
             banners.append(show.text(before + NOT_REAL, "error"))
         if (facts.run.path / "RANDOM_WEIGHTS.txt").is_file():
             banners.append(show.text(before + RANDOM_WEIGHTS, "error"))
 
         # How it ended, what it left out, and files that can't be read
         notes: list[str] = []
-        if facts.status in ENDINGS:
-            notes.append(f"{before}{ENDINGS[facts.status]} {facts.state.get('reason') or ''}")
+        status, reason = facts.record["status"], facts.record.get("reason") or ""
+        if status in ENDINGS:
+            notes.append(f"{before}{ENDINGS[status]} {reason}")
         limits = {limit: facts.settings.get(f"trainer.{limit}") for limit in LIMITS}
         # 1.0 is all of the data, 1 is one batch.
         parts = [
@@ -188,7 +155,7 @@ def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
         ]
         if parts:
             notes.append(f"{before}It used a part of its data ({', '.join(parts)}).")
-        banners += [show.text(note, "warning") for note in notes + facts.problems]
+        banners += [show.text(note, "warning") for note in notes + facts.record["problems"]]
     return banners
 
 
@@ -196,7 +163,7 @@ def list_banners(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
-    columns = {name: results.pick_metrics(facts.metrics) for name, facts in runs.items()}
+    columns = {name: results.pick_metrics(facts.record) for name, facts in runs.items()}
     baselines = [facts.baselines for facts in runs.values()]
     if baselines.count(baselines[0]) == len(runs):
         columns |= baselines[0]
@@ -210,13 +177,13 @@ def list_results(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_spreads(runs: Sequence[Facts]) -> list[Markup]:
-    finished = [facts for facts in runs if facts.status == "finished"]
+    finished = [facts for facts in runs if facts.record["status"] == "finished"]
     different = find_differences([facts.settings for facts in finished]).keys()
     if len(finished) < 2 or different - set(OF_A_MEMBER):
         return []
     rows = [
         [name, *results.format_spread(spread)]
-        for name, spread in results.measure_spreads(facts.metrics for facts in finished).items()
+        for name, spread in results.measure_spreads(facts.record for facts in finished).items()
     ]
     return [
         show.table(["", "mean", "standard deviation", "95 % interval of the mean", "runs"], rows)
@@ -295,15 +262,15 @@ def list_settings(runs: Mapping[str, Facts]) -> list[Markup]:
 
 
 def list_costs(runs: Mapping[str, Facts]) -> list[Markup]:
-    hardware = [facts.origin.get("hardware") or {} for facts in runs.values()]
+    records = [facts.record for facts in runs.values()]
+    hardware = [record.get("hardware") or {} for record in records]
     devices = [found.get("device_name") or found.get("device") for found in hardware]
-    rows = {"status": [facts.status for facts in runs.values()], "device": devices}
-    costs = describe_costs([facts.metrics for facts in runs.values()])
-    return [show_entries(runs, rows | costs)]
+    rows = {"status": [record["status"] for record in records], "device": devices}
+    return [show_entries(runs, rows | describe_costs(records))]
 
 
 def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
-    origins = [flatten_origin(facts.origin) for facts in runs.values()]
+    origins = [flatten_origin(facts.record) for facts in runs.values()]
     rows = (
         find_differences(origins)
         if len(runs) > 1
@@ -317,7 +284,7 @@ def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
     lines = []
     for facts in runs.values():
         lines.append(shlex.join(team.build_command("reproduce", str(facts.run.path))))
-        lines.append("# " + shlex.join(facts.origin.get("command", [])))
+        lines.append("# " + shlex.join(facts.record.get("command", [])))
     return [show.code("\n".join(lines))]
 
 

@@ -39,7 +39,9 @@ def main(arguments: list[str]) -> int:
     output = chosen.output or default_output(runs, chosen.run)
     check_replaceable(output, None if chosen.output else output.parents[1])
     facts = [read_facts(run) for run in runs]
-    generated = some([run_facts.run.name for run_facts in facts if run_facts.generated])
+    generated = some(
+        [run_facts.run.name for run_facts in facts if run_facts.record["generated_data"]]
+    )
     if generated:
         print(
             f"warning: {generated}: on GENERATED data; it says nothing about the real data",

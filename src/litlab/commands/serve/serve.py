@@ -60,15 +60,14 @@ def parse_options(arguments: list[str]) -> ServeOptions:
 
     # Processes that are started later don't find it there
     options.token = os.environ.pop(TOKEN, None) or None
-    if not is_exported(options.run):
-        options.run = (
-            options.run if os.path.isfile(options.run) else str(find_run(options.run).path)
-        )
-    elif options.settings:
-        raise UserError(
-            f"serve: {options.settings[0]} is a setting of a run, and {options.run} is "
-            "an exported model; leave it out"
-        )
+    if is_exported(options.run):
+        if options.settings:
+            raise UserError(
+                f"serve: {options.settings[0]} is a setting of a run, and {options.run} is "
+                "an exported model; leave it out"
+            )
+    elif not os.path.isfile(options.run):
+        options.run = str(find_run(options.run).path)
     return options
 
 

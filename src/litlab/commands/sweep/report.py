@@ -34,11 +34,11 @@ def list_complete(study: optuna.Study) -> list[FrozenTrial]:
 
 def show_values(*trials: FrozenTrial) -> list[str]:
     """Return the metric of each trial, of one that is not complete the last value before."""
-    are_complete = [trial.state == TrialState.COMPLETE for trial in trials]
-    pairs = zip(trials, are_complete, strict=True)
     values = [
-        trial.values[0] if is_complete else trial.intermediate_values.get(trial.last_step or 0)
-        for trial, is_complete in pairs
+        trial.values[0]
+        if trial.state == TrialState.COMPLETE
+        else trial.intermediate_values.get(trial.last_step or 0)
+        for trial in trials
     ]
     return format_means(values, [trial.user_attrs.get("deviation") for trial in trials])
 

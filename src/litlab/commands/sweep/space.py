@@ -113,8 +113,8 @@ def read_space(content: Any) -> Space:
 
 def _read_range(entry: dict[str, Any], key: str) -> FloatDistribution | IntDistribution:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # steps that do not end at high
+        # Such as of steps that do not end at high
+        with warnings.catch_warnings(action="error", category=UserWarning):
             is_whole = all(
                 isinstance(number, int) for name, number in entry.items() if name != "log"
             )

@@ -34,7 +34,7 @@ SAMPLERS = {
 }
 PRUNERS = {"median": MedianPruner, "hyperband": HyperbandPruner, "none": NopPruner}
 DIRECTIONS = {"min": "minimize", "max": "maximize"}
-LEAST = {"trials": 1, "hours": 0.0, "seeds": 1}  # the numbers
+LEAST = {"trials": 1, "hours": 0.01, "seeds": 1}  # the numbers
 # What the trials of a study share
 COMPARABLE = ("metric", "direction", "settings", "seeds", "space")
 KEYS = ("name", "base", "sampler", "pruner", "trials", "hours", *COMPARABLE)

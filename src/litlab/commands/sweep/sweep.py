@@ -32,6 +32,7 @@ from litlab.commands.sweep.trial import Stopped, TrialFailed, run_trial
 from litlab.errors import UserError
 from litlab.runs.children import run_children
 from litlab.runs.table import show_table
+from litlab.util.limits import count_cores
 from litlab.util.options import Options, amount_of, count
 from litlab.util.team import package, typed
 
@@ -184,4 +185,4 @@ def take_share(worker: int, workers: int) -> None:
     if devices:
         share = devices[worker::workers] or [devices[worker % len(devices)]]
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(share)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, int(count_cores() / workers))))

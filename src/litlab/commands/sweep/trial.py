@@ -57,8 +57,8 @@ def run_trial(spec: Spec, trial: optuna.Trial, processes: list[int]) -> float:
             "trial": trial.number,
             "pruner": spec.pruner,
             "processes": processes,
+            "reports": seed == 0,  # the first fit, which every trial has, is compared
         }
-        job["reports"] = seed == 0  # the first fit, which every trial has, is compared
         values.append(_fit(spec, folder, seed, job))
     over_seeds = measure_spread(values)
     trial.set_user_attr("deviation", over_seeds.deviation)
