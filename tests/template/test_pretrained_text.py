@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from litlab.commands.export import export_run
+from litlab.errors import UserError
+from litlab.nn import PretrainedText
 from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS
 
@@ -101,3 +103,16 @@ def test_refusals(run, flags, monkeypatch, wrong, message):
 def test_layer_decay_takes_each_block_of_the_encoder_for_a_layer(run, flags):
     done = run("fit", *flags, "--freeze=null", "--check").check()
     assert "0.00729" in done.out  # 0.01 x 0.9^3: embeddings, two blocks, head
+
+
+def test_positions_of_roberta_begin_behind_that_of_the_padding(tmp_path):
+    config = transformers.RobertaConfig(
+        vocab_size=9, hidden_size=4, intermediate_size=4, num_hidden_layers=1,
+        num_attention_heads=1, max_position_embeddings=20,
+    )  # fmt: skip
+    transformers.RobertaModel(config).save_pretrained(tmp_path)
+    data = {"vocab_size": 9, "padding": 1, "num_classes": 2}
+    network = PretrainedText(str(tmp_path), longest=18, **data)
+    assert network(torch.full((1, 18), 5)).shape == (1, 2)
+    with pytest.raises(UserError, match="texts of up to 18"):
+        PretrainedText(str(tmp_path), longest=19, **data)

@@ -91,6 +91,12 @@ class AveragedWeights(Callback):
         set_tensors(pl_module, self._weights)
         self._weights = {}
 
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        if trainer.validating:  # it leaves the average in the model
+            self.on_validation_epoch_end(trainer, pl_module)
+
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.put_in(pl_module)
 

@@ -1,5 +1,6 @@
 """Text encoders of Hugging Face's transformers, and their tokenizers."""
 
+import math
 from importlib import import_module
 from typing import Any, Literal
 
@@ -46,18 +47,20 @@ class PretrainedText(nn.Module):
                 "model.network: PretrainedText does not know the tokens of the data; use TextData"
             )
         config = load_pretrained("AutoConfig", name, "model.network.name")
-        if vocab_size > config.vocab_size or longest > config.max_position_embeddings:
-            raise UserError(
-                f"model.network.name: {name} takes {config.vocab_size:,} different tokens and "
-                f"texts of up to {config.max_position_embeddings:,}, but the data has "
-                f"{vocab_size:,} and {longest:,}; set data.tokenizer to the same name, and lower "
-                "data.max_tokens"
-            )
+        if config.is_encoder_decoder:
+            raise UserError(f"model.network.name: {name} has a decoder, too; name an encoder alone")
         if weights is None:
             self.encoder = import_module("transformers").AutoModel.from_config(config)
         else:
             self.encoder = load_pretrained(
                 "AutoModel", name, "model.network.name", use_safetensors=True
+            )
+        limit = count_positions(self.encoder)
+        if vocab_size > config.vocab_size or longest > limit:
+            raise UserError(
+                f"model.network.name: {name} takes {config.vocab_size:,} different tokens and "
+                f"texts of up to {limit:,}, but the data has {vocab_size:,} and {longest:,}; set "
+                "data.tokenizer to the same name, and lower data.max_tokens"
             )
         self.encoder.train()
         self.encoder.pooler = None  # BERT's, which nothing would train
@@ -70,10 +73,21 @@ class PretrainedText(nn.Module):
         (batch, time).
         """
         real = ids != self.padding
-        states = self.encoder(input_ids=ids, attention_mask=real).last_hidden_state
+        states = self.encoder(input_ids=ids, attention_mask=real.long()).last_hidden_state
         weights = real.unsqueeze(-1).to(states)
         mean = (states * weights).sum(dim=1) / weights.sum(dim=1)
         return self.head(self.dropout(mean))
+
+
+def count_positions(encoder: Any) -> float:
+    """Return how many tokens of a text an encoder reads at most."""
+    # Of RoBERTa and its like the positions up to that of the padding stand for no token
+    for name, part in encoder.named_modules():
+        if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
+            return part.num_embeddings - part.padding_idx - 1
+    # Those with relative positions alone have no limit: XLNet says -1, others nothing
+    limit = getattr(encoder.config, "max_position_embeddings", -1)
+    return limit if limit > 0 else math.inf
 
 
 def load_pretrained(kind: str, name: str, setting: str, **options: Any) -> Any:

@@ -147,3 +147,15 @@ def test_saved_while_the_average_is_validated(tmp_path):
         assert are_equal(after[state], within[state])
         assert are_equal(after[state], end[state])
     assert not are_equal(after["state_dict"], after["current_model_state"])
+
+
+def test_a_validation_that_fails_leaves_the_weights_of_the_training(tmp_path):
+    def fail(trainer, model):
+        raise RuntimeError
+
+    watch, model = Watch(), Model()
+    failing = LambdaCallback(on_validation_epoch_start=fail)
+    with pytest.raises(RuntimeError):
+        fit(tmp_path, model, EMA(DECAY), watch, failing, max_epochs=1)
+    assert are_equal(model.state_dict(), watch.trained[-1])
+    assert not are_equal(model.state_dict(), watch.validated[-1])
