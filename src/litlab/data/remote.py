@@ -1,10 +1,9 @@
 """Data at URLs: copied once into the folder of caches, and read there like any other."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
-from litlab.data.store import fill_cache
+from litlab.data.store import fill_cache, name_cache
 from litlab.errors import UserError, first_line
 
 # What file systems tell that changes with a file
@@ -47,7 +46,6 @@ def find_local(path: Any, setting: str, cache_dir: Path) -> Any:
         ) from error
     # The copy's name changes with the files, so that an old copy is not taken for the new ones
     marks = [(name, *(str(info.get(mark)) for mark in _MARKS)) for name, info in files.items()]
-    digest = hashlib.sha256(repr((path, marks)).encode()).hexdigest()[:12]
     copy = Path(remote.rstrip("/")).name
 
     def fill(folder: Path) -> None:
@@ -61,6 +59,6 @@ def find_local(path: Any, setting: str, cache_dir: Path) -> Any:
                 callback=callback,
             )
 
-    folder = cache_dir / f"remote-{digest}"
+    folder = cache_dir / name_cache("remote", path, marks)
     fill_cache(folder, fill)
     return folder / copy

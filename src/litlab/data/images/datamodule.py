@@ -27,7 +27,6 @@ from litlab.data.images.decode import (
 from litlab.data.images.files import (
     TABLES,
     Listing,
-    compute_mark,
     find_images,
     list_folder,
     list_parquet,
@@ -46,7 +45,7 @@ from litlab.data.images.store import (
 from litlab.data.predictions import name_rows
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS
-from litlab.data.store import fill_cache
+from litlab.data.store import fill_cache, name_cache
 from litlab.data.target import Classes
 from litlab.data.user_data import Table, UserData
 from litlab.errors import UserError
@@ -271,7 +270,7 @@ class ImageData(UserData):
     def _find_depth(self) -> int:
         """Return the bits that are in use, by all images: looked for once."""
         images, names = self.listing.images, self.listing.names
-        folder = self.cache_dir / compute_mark("depth", names, self.listing.status)
+        folder = self.cache_dir / name_cache("images", "depth", names, self.listing.status)
         depth = Path("depth.txt")
 
         def fill(folder: Path) -> None:
@@ -291,13 +290,13 @@ class ImageData(UserData):
         """Changes whenever the data or their preparation do, wherever they lie: by names and sizes
         of the files.
         """
-        marks = [_VERSION, self._surveyed, self.bad_rows]
+        marks = ["images", _VERSION, self._surveyed, self.bad_rows]
         if not self.is_own:  # a public set is known by checksum
-            return compute_mark(*marks, self.source_name)
+            return name_cache(*marks, self.source_name)
         sizes = [status.partition(" ")[0] for status in self.listing.status]
         table = self._table
         cells = table.inputs.to_csv(), table.outcomes.to_csv()
-        return compute_mark(*marks, sizes, *cells, table.split.tolist())
+        return name_cache(*marks, sizes, *cells, table.split.tolist())
 
     # ---- from files to memory
 
@@ -313,7 +312,7 @@ class ImageData(UserData):
         source = self.source_name, self.public
         if self.is_own:
             source = self.listing.names, self.listing.status
-        return self.cache_dir / compute_mark(_VERSION, self.is_lazy, *form, *source)
+        return self.cache_dir / name_cache("images", _VERSION, self.is_lazy, *form, *source)
 
     def fill_cache(self, folder: Path) -> None:
         """Write ``images.npy``, and ``facts.parquet``: of each image the digest of its pixels, or

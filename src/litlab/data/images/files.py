@@ -1,7 +1,6 @@
 """The user's own images: where they are, and what is known of each."""
 
 import glob
-import hashlib
 import json
 import re
 from collections import Counter
@@ -255,11 +254,6 @@ def read_status(file: Path) -> str:
         status = file.stat()
         return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
     return ""
-
-
-def compute_mark(*facts: Any) -> str:
-    """Return a short name that changes with any of some facts."""
-    return f"images-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
 
 
 def warn_of_copies(rows: Frame, targets: list[str], where: str) -> None:

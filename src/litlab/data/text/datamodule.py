@@ -16,7 +16,7 @@ from litlab.data.files import Frame, Source, UserFile, check_file, name_source
 from litlab.data.generated import TEXT_CLASSES, make_corpus
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS
-from litlab.data.store import fill_cache
+from litlab.data.store import fill_cache, name_cache
 from litlab.data.target import Classes
 from litlab.data.target_metadata import TargetMetadata
 from litlab.data.text.batches import TokenizedTexts
@@ -175,8 +175,7 @@ class TextData(UserData):
         settings = [self.hparams[name] for name in _PREPARATION]
         decisions = self.targets, self.task, self.label_separator, self.split, self.form
         marks = _VERSION, source, settings, decisions, self.bad_rows, self._pretrained_tokenizer
-        digest = hashlib.sha256(repr(marks).encode()).hexdigest()
-        return f"texts-{digest[:12]}"
+        return name_cache("texts", *marks)
 
     def cache_folder(self) -> Path:
         return Path(self.hparams["cache_dir"]).expanduser() / self.fingerprint
