@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
-from litlab.data.files import UserFile, check_columns, check_file, name_source
+from litlab.data.files import UserFile, check_file, name_source
 from litlab.data.generated import make_images
 from litlab.data.images.augment import Augment, augment_batch
 from litlab.data.images.decode import (
@@ -221,16 +221,11 @@ class ImageData(UserData):
         cells, predefined = self.listing.cells, self.listing.predefined
         if not self.is_own:
             # The classes of a public set have a published order, which need not be alphabetic
-            remedy = "leave out the setting that names it"
-            check_columns(cells, self.source_name, dict.fromkeys(self.split.columns, remedy))
-            target = self._surveyed.target
-            split = self.split.divide(cells, target.encode(cells), predefined)
-            return Table(cells[[]], cells, split, {}, target)
+            return self.split_known(cells, self._surveyed.target, predefined)
         # Without any word on what is for training, some images are kept for the test
         if self.settings.test_fraction is None and predefined is None:
             self.split = replace(self.split, test=0.1)
-        where = name_source(self.path, "data.path")
-        return self.fit_table(cells, {self.file_column: "text"}, where, predefined)
+        return self.fit_table(cells, {self.file_column: "text"}, predefined)
 
     def survey(self) -> ImageMetadata:
         """Return what is known before `setup`: all but the colours."""

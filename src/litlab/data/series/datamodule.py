@@ -234,8 +234,7 @@ class SeriesData(UserData):
                 f"{where}: there is no column of numbers besides that of the times; add one"
             )
         metadata = self._describe(settings.targets or others, columns)
-        options: Any = {"gaps": settings.gaps, "bad_rows": self.bad_rows}
-        return read_series(raw, metadata, where, **options)
+        return read_series(raw, metadata, where, gaps=settings.gaps, bad_rows=self.bad_rows)
 
     def open(self, stage: str | None) -> SeriesMetadata:
         settings = self.settings
@@ -264,12 +263,12 @@ class SeriesData(UserData):
             UserError: A column never changes, or its numbers are too large or too small.
         """
         # Mean and deviation of the targets, and of the covariates that are numbers
-        where, metadata = name_source(self.path, "data.path"), self.series.metadata
+        metadata = self.series.metadata
         train = self.series.table[self._split == "train"]
-        target = fit_numbers(train, metadata.targets, where)
+        target = fit_numbers(train, metadata.targets, self.where)
         texts = train[metadata.covariate_columns].select_dtypes("string")
         numbers = [name for name in metadata.covariate_columns if name not in texts]
-        scales = fit_numbers(train, numbers, where)
+        scales = fit_numbers(train, numbers, self.where)
 
         # The rows of a season; of hours and minutes those of a day. "W-SUN" is a week, like "W"
         day = pd.date_range("2024-01-01", "2024-01-02", freq=metadata.freq, inclusive="left")

@@ -235,11 +235,9 @@ class TextData(UserData):
         if self.dataset != "csv":
             names = TEXT_CLASSES if self.dataset else list(self.public.class_names)
             corpus = make_corpus(len(names)) if self.generated else self.public.read(self.path)
-            outcomes = corpus[["label"]].map(names.__getitem__).astype("string")
-            labels, predefined = corpus["label"].to_numpy(), corpus["split"].to_numpy()
-            split = self.split.divide(corpus, labels, predefined)
-            inputs = corpus[["text"]].set_axis([TEXT], axis=1)
-            return Table(inputs, outcomes, split, {}, Classes(["label"], names))
+            cells = corpus[["label"]].map(names.__getitem__).astype("string")
+            table = self.split_known(cells, Classes(["label"], names), corpus["split"].to_numpy())
+            return replace(table, inputs=corpus[["text"]].set_axis([TEXT], axis=1))
 
         # One file, or one to train on and one to test on, put one below the other
         raw_of = {}
@@ -249,10 +247,9 @@ class TextData(UserData):
             prefix = f"{name_source(file, split)}:" if len(self.files) > 1 else ""
             raw_of[split] = raw.set_axis([f"{prefix}{row}" if prefix else row for row in raw.index])
         predefined = np.repeat(list(raw_of), [len(raw) for raw in raw_of.values()])
-        where = name_source(self.path, "data.path")
         columns = self.hparams["text_columns"]
         table = self.fit_table(
-            pd.concat(raw_of.values()), dict.fromkeys(columns, "text"), where, predefined
+            pd.concat(raw_of.values()), dict.fromkeys(columns, "text"), predefined
         )
         return replace(table, inputs=join_texts(table.inputs, columns))
 
