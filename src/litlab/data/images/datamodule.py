@@ -1,6 +1,5 @@
 """Images and what is to be predicted of them, for training, evaluation and prediction."""
 
-import hashlib
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
-from litlab.data.files import UserFile, check_file, name_source
+from litlab.data.files import Frame, UserFile, check_file, name_source
 from litlab.data.generated import make_images
 from litlab.data.images.augment import Augment, augment_batch
 from litlab.data.images.decode import (
@@ -39,6 +38,7 @@ from litlab.data.images.shards import ShardBatches, list_shards
 from litlab.data.images.store import (
     LazyImages,
     StoredImages,
+    decode_all,
     find_nearest_mean,
     measure_colours,
 )
@@ -313,37 +313,20 @@ class ImageData(UserData):
         """Write ``images.npy``, and ``facts.parquet``: of each image the digest of its pixels, or
         what is wrong with it; of public ones also their classes and splits.
         """
-        import pandas as pd
-
         listing = self.listing if self.is_own else self._list_public(None)
-        count, stored = len(listing.names), None
-        if not self.is_lazy:
-            # Written image by image: together they may be larger than the memory
-            shape = count, *self.image_shape
-            stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, shape)
-
-        # All are decoded before anything is said of those that are bad
-        digests, problems = np.zeros(count, np.uint64), {}
-        for number, image in decode_good(listing.images, self._surveyed, range(count), problems):
-            digest = hashlib.blake2b(image.tobytes(), digest_size=8).digest()
-            digests[number] = int.from_bytes(digest, "big")
-            if stored is not None:
-                stored[number] = image
-
+        file = None if self.is_lazy else folder / "images.npy"
+        facts = decode_all(listing.images, len(listing.names), self._surveyed, file)
         # Refused before anything is kept; images that are to be dropped are named in each `setup`
-        if problems and self.bad_rows == "error":
-            self._drop_bad_images(problems)
-
+        if self.bad_rows == "error":
+            self._drop_bad_images(facts, listing)
         # Public sets are not read again once they are in the cache
-        facts = pd.DataFrame({"digest": digests})
-        facts["problem"] = pd.Series(problems, dtype=object)
         if not self.is_own:
             facts = facts.join(listing.cells).assign(given=listing.predefined)
         facts.to_parquet(folder / "facts.parquet")
 
-    def _drop_bad_images(self, problems: dict[int, str]) -> None:
-        policy: Any = self.bad_rows
-        drop_bad_images(self.listing.names, problems, self._surveyed, policy, "data.path")
+    def _drop_bad_images(self, facts: Frame, listing: Listing) -> None:
+        problems = facts["problem"].dropna().to_dict()
+        drop_bad_images(listing.names, problems, self._surveyed, self.bad_rows, "data.path")
 
     def open(self, stage: str | None) -> ImageMetadata:
         if not self.by_split:  # each stage has its setup
@@ -368,9 +351,8 @@ class ImageData(UserData):
         if folder is not None:
             facts = pd.read_parquet(folder / "facts.parquet")
             # Images that can't be decoded are in no split
-            problems = facts["problem"].dropna()
-            self._drop_bad_images(problems.to_dict())
-            split = np.where(np.isin(numbers, problems.index), "", split)
+            self._drop_bad_images(facts, listing)
+            split = np.where(facts["problem"].notna()[numbers], "", split)
             digests = facts["digest"].to_numpy()
             if not self.is_lazy:
                 # "c": torch wants memory that can be written to, and the file stays as it is
@@ -416,11 +398,12 @@ class ImageData(UserData):
         # What training images say; those that are not in the cache are decoded for it
         train = self.by_split["train"]
         positions = train.positions[:: 1 + len(train) // _MEASURED].numpy()
-        problems: dict[int, str] = {}
         if self.is_lazy:
-            decoded = decode_good(train.images, self._surveyed, positions, problems)
+            names, policy = self.listing.names, self.bad_rows
+            decoded = decode_good(
+                train.images, names, self._surveyed, positions, policy, "data.path"
+            )
             mean, std = measure_colours(image for _, image in decoded)
-            self._drop_bad_images(problems)
         else:
             mean, std = measure_colours(train.images[positions].numpy())
         if max(std) < _FLAT / 255:
@@ -522,10 +505,8 @@ class ImageData(UserData):
         # once; else the first bad one ends the prediction when its batch is made
         positions = [*range(len(names))]
         if self.bad_rows == "drop":
-            problems: dict[int, str] = {}
-            good = decode_good(images, self.served, positions, problems)
+            good = decode_good(images, names, self.served, positions, "drop", "--input")
             positions = [position for position, _ in good]
-            drop_bad_images(names, problems, self.served, "drop", "--input")
         self.row_names = {
             name: [cells[position] for position in positions]
             for name, cells in {**row_names, "file": names}.items()

@@ -137,7 +137,7 @@ def measure_depth(images: Images, count: int) -> int:
     """Look at all images; return the least of 8, 10, 12 and 16 bits that values of 16 bits fit
     into: cameras and scanners often have 10 or 12.
     """
-    largest = max(value for _, value in _map_images(_find_largest, images, range(count)))
+    largest = max(value for _, value in map_images(_find_largest, images, range(count)))
     return next((bits for bits in (8, 10, 12) if largest < 2**bits), 16)
 
 
@@ -149,27 +149,37 @@ def _find_largest(source: Source) -> int:
 
 
 def decode_good(
-    images: Images, form: ImageMetadata, positions: Any, problems: dict[int, str]
+    images: Images,
+    names: Sequence[str],
+    form: ImageMetadata,
+    positions: Any,
+    policy: Policy,
+    where: str,
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Decode images, by their numbers.
+    """Decode images, by their numbers; at the end refuse those that can't be used, or say that they
+    are left out, see `drop_bad_images`.
 
     Args:
         images: The images.
+        names: As of `drop_bad_images`.
         form: The format that they get.
         positions: Their numbers.
-        problems: Gets what is wrong with an image, by its number.
+        policy: As of `drop_bad_images`.
+        where: As of `drop_bad_images`.
 
     Yields:
         Number and pixels of each of the others.
     """
-    for position, image in _map_images(partial(decode, form=form), images, positions):
+    problems = {}
+    for position, image in map_images(partial(decode, form=form), images, positions):
         if isinstance(image, str):
             problems[position] = image
         else:
             yield position, image
+    drop_bad_images(names, problems, form, policy, where)
 
 
-def _map_images(
+def map_images(
     function: Callable[[Source], Any], images: Images, positions: Any
 ) -> Iterator[tuple[int, Any]]:
     """Call a function for each image, in threads; yield number and result."""

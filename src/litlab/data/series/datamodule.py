@@ -370,8 +370,14 @@ class SeriesData(UserData):
     def open_input(self, source: str) -> Windows:
         # Each series becomes one window: its last rows, and those to forecast
         raw, where = self.read_cells(source), name_source(source, "--input")
-        options: Any = {"gaps": self.settings.gaps, "bad_rows": self.bad_rows, "form": self.form}
-        self._predicted = read_last_rows(raw, self.metadata, where, **options).table
+        self._predicted = read_last_rows(
+            raw,
+            self.metadata,
+            where,
+            form=self.form,
+            gaps=self.settings.gaps,
+            bad_rows=self.bad_rows,
+        ).table
         encoded = self._encode(self._predicted)
         starts = torch.arange(0, len(encoded["past"]), self.context_length + self.horizon)
         windows = Windows(encoded, starts, self.context_length, self.horizon)

@@ -88,18 +88,9 @@ class SeriesMetadata(TargetMetadata):
     def num_covariates(self) -> int:
         return len(self.features)
 
-    # As charts and a forecaster's metrics call them
-    @property
-    def mean(self) -> list[float]:
-        return self.target_mean
-
-    @property
-    def scale(self) -> list[float]:
-        return self.target_std
-
-    @property
-    def num_targets(self) -> int:
-        return len(self.targets)
+    # As charts and a forecaster's settings call them
+    mean, scale = TargetMetadata.target_mean, TargetMetadata.target_std
+    num_targets = TargetMetadata.num_outputs
 
     def arrange_inputs(self, table: Frame) -> list[Tensor]:
         """Arrange rows as a deployed model takes them.
