@@ -259,7 +259,6 @@ class ImageData(UserData):
             # Measured in `setup`, when the images are decoded
             mean=[],
             std=[],
-            generated=False,
         )
 
     def _find_depth(self) -> int:
@@ -334,7 +333,7 @@ class ImageData(UserData):
         mean, std = self._choose_colours()
         if self.is_lazy:
             self.by_split["train"].transforms = self.transforms
-        return replace(self._surveyed, mean=mean, std=std, generated=self.generated)
+        return replace(self._surveyed, mean=mean, std=std)
 
     def _divide(self) -> None:
         """Give each split its images; tell of those that can't be used, and of copies."""

@@ -50,7 +50,6 @@ class ImageMetadata(TargetMetadata):
             grey; else they become so where there is 1 channel.
         mean: What is subtracted from each channel, of pixels from 0 to 1.
         std: What each channel is divided by.
-        generated: Whether the images are made up.
     """
 
     fixed: ClassVar[tuple[str, ...]] = (*TargetMetadata.fixed, "image_shape")
@@ -60,7 +59,6 @@ class ImageMetadata(TargetMetadata):
     refuses_colours: bool
     mean: list[float]
     std: list[float]
-    generated: bool
 
 
 @cache

@@ -178,7 +178,6 @@ class SeriesData(UserData):
             categories={},
             season=1,
             naive_error=[],
-            generated=self.generated,
         )
 
     @property
@@ -284,10 +283,7 @@ class SeriesData(UserData):
             target=target,
             season=season,
             naive_error=(changes.mean(0) / target.std).tolist(),
-            ranges={
-                name: [float(train[name].min()), float(train[name].max())]
-                for name in (*metadata.targets, *numbers)
-            },
+            ranges=train[[*metadata.targets, *numbers]].agg(["min", "max"]).to_dict("list"),
             numbers={name: [scales.mean[k], scales.std[k]] for k, name in enumerate(numbers)},
             # "" stands for a missing text, which is none of the categories
             categories={name: sort_classes({*texts[name].dropna()} - {""}) for name in texts},

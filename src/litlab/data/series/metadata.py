@@ -32,7 +32,6 @@ class SeriesMetadata(TargetMetadata):
         ranges: Smallest and largest number of each target and each column of numbers.
         season: Rows of a season.
         naive_error: Mean absolute error of the seasonal naive forecast, scaled, for each channel.
-        generated: Whether the series is made up.
     """
 
     # The scales are not among them: those of the checkpoint count
@@ -56,7 +55,6 @@ class SeriesMetadata(TargetMetadata):
     categories: dict[str, list[str]]
     season: int
     naive_error: list[float]
-    generated: bool
     ranges: dict[str, list[float]] = field(default_factory=dict)
 
     @property

@@ -35,7 +35,7 @@ from litlab.util.text import plural
 
 # The column of whole texts; a file is unlikely to have one of that name
 TEXT = "text, joined"
-_VERSION = 8  # raise it when the cache of the same texts would come out different
+_VERSION = 9  # raise it when the cache of the same texts would come out different
 _PREPARATION = ("columns", "text_columns", "tokenizer", "vocab_size")  # settings that change it
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
@@ -132,13 +132,7 @@ class TextData(UserData):
         if self.public is None or self.dataset is not None:
             return super().survey()
         settings = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
-        values = {
-            "tokenizer": "",
-            "padding": PADDING,
-            "generated": False,
-            **settings,
-            **self._pretrained_tokenizer,
-        }
+        values = {"tokenizer": "", "padding": PADDING, **settings, **self._pretrained_tokenizer}
         return TextMetadata(target=Classes(["label"], list(self.public.class_names)), **values)
 
     @property
@@ -210,8 +204,7 @@ class TextData(UserData):
                 labels = torch.from_numpy(table.target.encode(rows))
                 encoded = encode(tokens["tokenizer"], texts)
                 splits[split] = {**encoded, **_pack(texts), "labels": labels}
-        described = TargetMetadata(**self.describe_columns(table)).state_dict()
-        metadata = {**described, "generated": self.generated, **tokens}
+        metadata = TargetMetadata(**self.describe_columns(table)).state_dict() | tokens
         torch.save({"metadata": metadata, "splits": splits}, folder / "texts.pt")
 
     def open(self, stage: str | None) -> TextMetadata:
@@ -221,7 +214,7 @@ class TextData(UserData):
         # Mapped, so that processes of a machine share one copy in memory
         cached = torch.load(folder / "texts.pt", mmap=True, weights_only=True)
         written, self._stored = cached["metadata"], cached["splits"]
-        self.generated, self._tokenizer = written["generated"], written["tokenizer"]
+        self._tokenizer = written["tokenizer"]
         self.sizes = {split: len(stored["labels"]) for split, stored in self._stored.items()}
         # How much of a text is read is decided batch by batch: it changes nothing in the cache
         lengths = {name: self.hparams[name] for name in ("max_tokens", "long_texts")}
