@@ -184,11 +184,9 @@ class ParquetImages:
 
     @cached_property
     def _cells(self) -> Any:
-        import pyarrow as pa
         from pyarrow import parquet
 
-        tables = [parquet.read_table(file, columns=[self.column]) for file in self.files]
-        return pa.chunked_array([chunk for table in tables for chunk in table[0].chunks])
+        return parquet.read_table([*self.files], columns=[self.column])[0]
 
     def __getitem__(self, positions: np.ndarray) -> list[bytes]:
         cells = [self._cells[int(position)].as_py() for position in positions]
