@@ -235,10 +235,9 @@ class TextData(UserData):
         # One file, or one to train on and one to test on, put one below the other
         raw_of = {}
         for split, file in self.files.items():
-            raw = self.read_cells(file, "data.path")
-            # Where there are two files, a row is one of a file
-            prefix = f"{name_source(file, split)}:" if len(self.files) > 1 else ""
-            raw_of[split] = raw.set_axis([f"{prefix}{row}" if prefix else row for row in raw.index])
+            raw_of[split] = raw = self.read_cells(file, "data.path")
+            if len(self.files) > 1:  # a row is one of a file
+                raw.index = [f"{name_source(file, split)}:{row}" for row in raw.index]
         predefined = np.repeat(list(raw_of), [len(raw) for raw in raw_of.values()])
         columns = self.hparams["text_columns"]
         table = self.fit_table(
