@@ -55,8 +55,6 @@ def read_texts(cells: Cells, form: FileFormat, is_category: bool = True) -> Cell
         is_category: Whether what is written differently is to become one text: numbers without
             needless digits; True and False.
     """
-    import pandas as pd
-
     # A `map` of a categorical column works on the categories and returns another one
     if cells.dtype == "category":
         cells = cells.astype(cells.cat.categories.dtype)
@@ -71,9 +69,8 @@ def read_texts(cells: Cells, form: FileFormat, is_category: bool = True) -> Cell
     write = partial(_write_category, form=form) if is_category else _write_text
     names = {key: write(key[1] if is_mixed else key) for key in keys[~missing].unique()}
     texts: Cells = keys.where(~missing).map(names, na_action="ignore")
-    kind: Any = pd.StringDtype()
     # The same type whether or not a cell is there: a column without any would be one of floats
-    return texts.astype(kind)
+    return texts.astype("string")
 
 
 def read_plain(cells: Cells, form: FileFormat) -> Cells:

@@ -240,16 +240,13 @@ class UserData(ExperimentData):
         """
         # A missing column's message has the setting that names it: all settings of this module are
         # looked through, as a kind of data has more than those stated here
-        # (Series have no `targets` before their columns are read)
-        named = dict.fromkeys(vars(self).get("targets", []), "target") | {
-            name: key
-            for key, value in self.hparams.items()
-            for name in (value if isinstance(value, list) else [value])
-            if isinstance(name, str)
-        }
-        remedies = dict.fromkeys(kinds, "correct it") | {
-            name: f"correct it, or set --data.{key}" for name, key in named.items() if name in kinds
-        }
+        remedies = dict.fromkeys(kinds, "correct it")
+        for key, value in {**self.hparams, "target": vars(self).get("targets")}.items():
+            # A word that is no list, such as "word" of a tokenizer, is a column's name in some only
+            named = value if isinstance(value, list) else [value] * key.endswith("_column")
+            remedies |= {
+                name: f"correct it, or set --data.{key}" for name in remedies if name in named
+            }
         check_columns(raw, where, remedies)
         ways_out = self._find_remedies(kinds)  # of a column of numbers in which some are none
         return {
