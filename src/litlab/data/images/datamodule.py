@@ -360,8 +360,9 @@ class ImageData(UserData):
 
         if digests is not None and self.is_own:
             names = np.array(listing.names, object)[numbers]
-            rows = table.outcomes.assign(name=names, digest=digests[numbers], split=split)
-            warn_of_copies(rows, self.targets, self.source_name)
+            rows = {"name": names, "digest": digests[numbers], "split": split}
+            rows = pd.DataFrame(rows, table.outcomes.index)
+            warn_of_copies(rows, table.outcomes, self.source_name)
 
         # Images and targets of each split that has some
         targets = self.facts.target.encode(table.outcomes)

@@ -254,23 +254,24 @@ def read_status(file: Path) -> str:
     return ""
 
 
-def warn_of_copies(rows: Frame, targets: list[str], where: str) -> None:
+def warn_of_copies(rows: Frame, targets: Frame, where: str) -> None:
     """Warn of pictures that come twice: with another target, or in training and evaluation.
 
     Args:
-        rows: ``name``, ``digest`` and ``split`` of each image, and its targets.
-        targets: Their columns.
+        rows: ``name``, ``digest`` and ``split`` of each image.
+        targets: The columns of its target.
         where: What messages call the images.
     """
     # The same digest twice with two targets: one of them is wrong, or the picture is ambiguous
     rows = rows[rows["split"] != ""]
     copies = rows[rows.duplicated("digest", keep=False)]
-    different = copies.drop_duplicates(["digest", *targets])
+    texts = [", ".join(map(str, cells)) for cells in targets.loc[copies.index].to_numpy()]
+    copies = copies.assign(target=texts)
+    different = copies.drop_duplicates(["digest", "target"])
     different = different[different.duplicated("digest", keep=False)].sort_values("digest")
     if len(different):
         first, second = (
-            f"{row['name']} ({', '.join(map(str, row[targets]))})"
-            for _, row in different.iloc[:2].iterrows()
+            f"{row['name']} ({row['target']})" for _, row in different.iloc[:2].iterrows()
         )
         rank_zero_info(
             f"warning: {where}: {first} and {second} are the same picture (such pictures: "
