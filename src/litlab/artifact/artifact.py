@@ -33,10 +33,8 @@ def is_exported(folder: str | Path) -> bool:
     """Return whether a folder holds an exported model. A run is never an export, whatever files are
     in it.
     """
-    is_run = any(
-        os.path.lexists(os.path.join(folder, name)) for name in ("config.yaml", "status.json")
-    )
-    return os.path.isfile(os.path.join(folder, MANIFEST)) and not is_run
+    is_run = any(os.path.lexists(Path(folder, name)) for name in ("config.yaml", "status.json"))
+    return Path(folder, MANIFEST).is_file() and not is_run
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

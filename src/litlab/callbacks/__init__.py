@@ -24,26 +24,4 @@ if TYPE_CHECKING:
     from litlab.callbacks.summary import RunSummary
     from litlab.callbacks.text_samples import TextSamples
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "activation_checkpointing": "ActivationCheckpointing",
-        "attention_plot": "AttentionPlot",
-        "averaging": "EMA SWA",
-        "compile": "Compile",
-        "evaluation": "Baselines ConfusionMatrix",
-        "forecast_plots": "ForecastPlots",
-        "freeze": "Freeze FreezeRule",
-        "gradients": "AGC GradNorms OptimizerInBackward",
-        "image_plots": "ImagePlots MaskPlots",
-        "lr_finder": "LRFinder",
-        "memory": "VRAM MemorySnapshot",
-        "nan_guard": "NaNGuard",
-        "noise_scale": "GradientNoiseScale",
-        "profiler": "StepProfiler",
-        "progress": "ProgressBar",
-        "qat": "QAT",
-        "summary": "RunSummary",
-        "text_samples": "TextSamples",
-    },
-)
+__getattr__ = export_lazily(__name__)

@@ -25,25 +25,4 @@ if TYPE_CHECKING:
     from litlab.data.text.tokenizer import PADDING, UNKNOWN
     from litlab.data.user_data import UserData
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "draws": "uniform",
-        "images.augment": "Augment move_images",
-        "images.datamodule": "ImageData",
-        "images.public": "PublicImages",
-        "module": "ExperimentData",
-        "predictions": "write_outputs",
-        "public": "PublicFile",
-        "series.datamodule": "PublicSeries SeriesData",
-        "serving": "Metadata Sample Serving TensorSpec",
-        "store": "progress_bar",
-        "tables.datamodule": "TabularData",
-        "target": "Classes Labels Numbers Target",
-        "target_metadata": "TargetMetadata",
-        "text.datamodule": "TextData",
-        "text.reading": "PublicTexts",
-        "text.tokenizer": "PADDING UNKNOWN",
-        "user_data": "UserData",
-    },
-)
+__getattr__ = export_lazily(__name__)

@@ -22,7 +22,7 @@ _MISSING_WORDS = (
 _SPACES = "\u00a0\u202f\u2009"  # no-break and thin ones, as people write 1 129
 # What does not tell categories apart for a reader: zeros in front of a number, and all spaces but
 # those between two numbers ("1 2" is not "12")
-_NEEDLESS = r"\s+(?!\d)|(?<![\d\s])\s+|\b0+(?=\d)"
+_NEEDLESS = re.compile(r"\s+(?!\d)|(?<![\d\s])\s+|\b0+(?=\d)")
 # A column of numbers is one of categories if it has no more different ones than this. An input of
 # one number can't be scaled, but whether it is missing may tell something; a target of 1 to 5 is a
 # class; a series is always one of numbers
@@ -55,8 +55,6 @@ def read_texts(cells: Cells, form: FileFormat, is_category: bool = True) -> Cell
         is_category: Whether what is written differently is to become one text: numbers without
             needless digits; True and False.
     """
-    import pandas as pd
-
     # A `map` of a categorical column works on the categories and returns another one
     if cells.dtype == "category":
         cells = cells.astype(cells.cat.categories.dtype)
@@ -71,9 +69,8 @@ def read_texts(cells: Cells, form: FileFormat, is_category: bool = True) -> Cell
     write = partial(_write_category, form=form) if is_category else _write_text
     names = {key: write(key[1] if is_mixed else key) for key in keys[~missing].unique()}
     texts: Cells = keys.where(~missing).map(names, na_action="ignore")
-    kind: Any = pd.StringDtype()
     # The same type whether or not a cell is there: a column without any would be one of floats
-    return texts.astype(kind)
+    return texts.astype("string")
 
 
 def read_plain(cells: Cells, form: FileFormat) -> Cells:
@@ -113,15 +110,13 @@ def warn_of_likeness(texts: Cells, where: str) -> None:
     """Warn of categories that look the same: in other case, with zeros in front, with spaces."""
     counts = texts.value_counts()
     # Group the texts by what is left without case, needless spaces and zeros
-    alike: dict[str, list[str]] = {}
-    for text in counts.index:
-        plain = unicodedata.normalize("NFKC", text).casefold()
-        alike.setdefault(re.sub(_NEEDLESS, "", plain), []).append(text)
+    plain = counts.index.str.normalize("NFKC").str.casefold().str.replace(_NEEDLESS, "", regex=True)
+    alike = plain[plain.duplicated(keep=False)].unique()
     # Only the first such group is shown in full: a messy column may have hundreds
-    pairs = [group for group in alike.values() if len(group) > 1]
-    if pairs:
-        shown = " and ".join(f"{text!r} ({counts[text]:,})" for text in pairs[0])
-        more = f", and {len(pairs) - 1} more like that" if len(pairs) > 1 else ""
+    if len(alike):
+        group = counts[plain == alike[0]]
+        shown = " and ".join(f"{text!r} ({count:,})" for text, count in group.items())
+        more = f", and {len(alike) - 1} more like that" if len(alike) > 1 else ""
         rank_zero_info(
             f"warning: {where}: column {texts.name!r} has {shown}{more}: they count as different; "
             "write them alike if they are the same"

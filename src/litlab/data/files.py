@@ -95,14 +95,11 @@ def read_cells(
     where = name_source(source, setting)
     frame: Frame
     if isinstance(source, pd.DataFrame):
-        # As it is; or a file, of which some kinds have the names of the columns in their first row
-        frame, first = source.copy(), 1
+        frame = source.reset_index(drop=True)
     else:
         file: Any = source if isinstance(source, bytes) else check_file(source, setting)
         try:
-            frame, first = _read_file(file, Path(where).suffix.lower(), form, where, bad_rows)
-            if first is None:  # it has no names of its own
-                frame, first = _name_columns(frame, names, where)
+            frame = _read_file(file, form, where, names, bad_rows)
         except (ValueError, OSError, EOFError, ImportError) as error:
             # pandas' errors of parsing and of encoding are ValueErrors; an ImportError is that of
             # openpyxl, which reads Excel files
@@ -115,7 +112,7 @@ def read_cells(
                 )
             raise UserError(f"{where}: it can't be read ({first_line(error)}); {advice}") from error
     # Rows are numbered before any is left out, so that messages point to the row in the file
-    frame.index = pd.RangeIndex(first, first + len(frame))
+    frame.index += 1
 
     # Names of columns are texts, and each is there once: `frame[name]` is one column from here on
     frame = frame.rename(columns=lambda name: str(name).strip())
@@ -148,27 +145,28 @@ def _strip(cell: Any, where: str) -> Any:
 
 
 def _read_file(
-    file: Any, suffix: str, form: FileFormat, where: str, bad_rows: Policy
-) -> tuple[Frame, int | None]:
-    """Return the cells of a file, and the number of its first row; None where its first row may
-    have the names.
-    """
+    file: Any, form: FileFormat, where: str, names: list[str] | None, bad_rows: Policy
+) -> Frame:
+    """Return the cells of a file; the index counts its rows from 0, a row of names, too."""
     import pandas as pd
 
+    suffix = Path(where).suffix.lower()
     if suffix == ".parquet":
         import pyarrow.parquet
 
         # Else pandas would make floats of whole numbers where one is missing
-        return pyarrow.parquet.read_table(file).to_pandas(integer_object_nulls=True), 1
+        frame = pyarrow.parquet.read_table(file).to_pandas(integer_object_nulls=True)
+        return frame.reset_index(drop=True)
     if suffix in (".json", ".jsonl"):
         # Not by `pandas.read_json`, which makes numbers and dates of texts that look like some
         text = Path(file).read_text("utf-8-sig").strip()
         if not text.startswith("["):  # an object a line
             text = "[" + ",\n".join(filter(str.strip, text.split("\n"))) + "]"
-        return pd.DataFrame(json.loads(text), dtype=object), 1
-    if suffix == ".xlsx":
-        return _read_excel(file, where), None
-    return _read_csv(file, form, where, bad_rows), None
+        return pd.DataFrame(json.loads(text), dtype=object)
+    # The other kinds have the names of the columns in their first row
+    is_excel = suffix == ".xlsx"
+    frame = _read_excel(file, where) if is_excel else _read_csv(file, form, where, bad_rows)
+    return frame if frame.empty else _name_columns(frame, names, where)  # a sheet may be empty
 
 
 def _read_csv(source: Path | bytes, form: FileFormat, where: str, bad_rows: Policy) -> Frame:
@@ -256,20 +254,18 @@ def _read_excel(file: Path, where: str) -> Frame:
     return frame
 
 
-def _name_columns(frame: Frame, names: list[str] | None, where: str) -> tuple[Frame, int]:
-    """Give the columns the names that the first row has; return them, and the number of the row
-    below.
+def _name_columns(frame: Frame, names: list[str] | None, where: str) -> Frame:
+    """Give the columns the names that the first row has, or that the user gives.
 
     Columns without a name are left out: the first one numbers the rows, as some programs write it.
     """
-    first = int(frame.index[0]) + 1  # rows are counted from 1, and a line sep=; is one
     if names:
         if len(names) != frame.shape[1]:
             raise UserError(
                 f"data.columns: it has {plural(len(names), 'name')}; give one for each of the "
                 f"{plural(frame.shape[1], 'column')} of {where}"
             )
-        return frame.set_axis(names, axis=1), first
+        return frame.set_axis(names, axis=1)
 
     # The first row has the names
     header = ["" if cell is None else str(cell).strip() for cell in frame.iloc[0]]
@@ -279,7 +275,7 @@ def _name_columns(frame: Frame, names: list[str] | None, where: str) -> tuple[Fr
             rank_zero_info(f"warning: {where}: column {index + 1} has no name and is left out")
     # The column of the rows' numbers has no name either, and needs no warning
     is_named = [bool(name) for name in header]
-    return frame.set_axis(header, axis=1).loc[:, is_named], first + 1
+    return frame.set_axis(header, axis=1).loc[:, is_named]
 
 
 def check_file(path: str | Path, setting: str) -> Path:

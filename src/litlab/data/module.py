@@ -295,18 +295,14 @@ class ExperimentData(DataSource, LightningDataModule):
 
     # ---- batches
 
-    def choose_device(self, size: int, share: float = 0.25) -> torch.device:
-        """Return where to keep data of a size in bytes: on a CUDA GPU with room for it, else on the
-            host.
-
-        Args:
-            size: Of the data.
-            share: How much of the GPU's free memory it may take.
+    def choose_device(self, size: int) -> torch.device:
+        """Return where to keep data of a size in bytes: on a CUDA GPU, if it takes a quarter of the
+        free memory there at most, else on the host.
         """
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
         # Worker processes can't read what the training process has on its GPU
         may_move = device.type == "cuda" and not self.num_workers
-        has_room = may_move and size <= share * torch.cuda.mem_get_info(device)[0]
+        has_room = may_move and size <= torch.cuda.mem_get_info(device)[0] / 4
         return device if has_room else torch.device("cpu")
 
     def train_dataloader(self) -> DataLoader[Any]:

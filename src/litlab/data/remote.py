@@ -1,10 +1,9 @@
 """Data at URLs: copied once into the folder of caches, and read there like any other."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
-from litlab.data.store import fill_cache
+from litlab.data.store import fill_cache, name_cache, progress_bar
 from litlab.errors import UserError, first_line
 
 # What file systems tell that changes with a file
@@ -47,13 +46,10 @@ def find_local(path: Any, setting: str, cache_dir: Path) -> Any:
         ) from error
     # The copy's name changes with the files, so that an old copy is not taken for the new ones
     marks = [(name, *(str(info.get(mark)) for mark in _MARKS)) for name, info in files.items()]
-    digest = hashlib.sha256(repr((path, marks)).encode()).hexdigest()[:12]
-    copy = Path(remote.rstrip("/")).name
+    copy = Path(remote).name
 
     def fill(folder: Path) -> None:
-        # On a terminal, with a bar
-        options = {"desc": f"copying {copy}", "delay": 2, "disable": None}
-        with TqdmCallback(tqdm_kwargs=options) as callback:
+        with TqdmCallback({"desc": f"copying {copy}"}, tqdm_cls=progress_bar) as callback:
             system.get(
                 f"{remote.rstrip('/')}/" if is_folder else remote,
                 f"{folder / copy}/" if is_folder else str(folder / copy),
@@ -61,6 +57,6 @@ def find_local(path: Any, setting: str, cache_dir: Path) -> Any:
                 callback=callback,
             )
 
-    folder = cache_dir / f"remote-{digest}"
+    folder = cache_dir / name_cache("remote", path, marks)
     fill_cache(folder, fill)
     return folder / copy

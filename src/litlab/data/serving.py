@@ -289,7 +289,6 @@ def make_times(zone: str | None, form: FileFormat, count: int = 1, freq: str = "
     import pandas as pd
 
     # With UTC offsets where the training file has some: others are refused
-    options: Any = {"freq": freq, "tz": zone and "UTC"}
-    times = pd.date_range("2000-01-01", periods=count, **options)
+    times = pd.date_range("2000-01-01", periods=count, freq=freq, tz=zone and "UTC")
     written = times.strftime(form.time_format) if form.time_format else times
     return written.astype(str).tolist()

@@ -2,6 +2,7 @@
 renamed.
 """
 
+import hashlib
 import logging
 import os
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 from lightning.pytorch.utilities import rank_zero_info
@@ -21,6 +23,11 @@ from litlab.util.checksums import CHECKSUMS, find_damaged, write_checksums
 from litlab.util.files import check_replaceable, record_digests, sync
 
 _UNUSED = 60  # days after which a cache is removed
+
+
+def name_cache(kind: str, *facts: Any) -> str:
+    """Return the name of a cache, which changes with any of some facts."""
+    return f"{kind}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
 
 
 def fill_cache(folder: Path, fill: Callable[[Path], object]) -> None:

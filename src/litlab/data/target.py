@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from lightning.pytorch.utilities import rank_zero_info
 
-from litlab.data.files import Frame
+from litlab.data.files import Cells, Frame
 from litlab.data.serving import BATCH, TensorSpec
 from litlab.errors import UserError
 from litlab.metrics import classification_scores, label_scores, regression_scores
@@ -24,7 +24,7 @@ from litlab.util.text import some
 Task = Literal["classification", "regression", "labels"]
 Scores = dict[str, float]
 TARGETS: dict[str, Any] = {}  # the kinds of targets by their tasks
-LARGEST = 1e16  # of a standard deviation, whose square float32 still holds
+_LARGEST = 1e16  # of a standard deviation, whose square float32 still holds
 # As `read_texts` returns categories: 1.0 is "1" by then, and TRUE is "True"
 _YES, _NO = ("1", "True", "yes", "y"), ("0", "False", "no", "n")
 
@@ -250,19 +250,25 @@ def fit_numbers(rows: Frame, columns: list[str], where: str) -> Numbers:
     Raises:
         UserError: They are constant, or can't be scaled.
     """
-    with np.errstate(over="ignore"):  # an overflow is inf, which is refused below
-        deviation = rows[columns].std(ddof=0)
-    # Rounding may leave a constant column with a tiny deviation instead of 0
-    changes = rows[columns].max() > rows[columns].min()
     for name in columns:
-        if not (changes[name] and 1 / LARGEST < deviation[name] < LARGEST):
-            wide = "has a standard deviation below 1e-16 or above 1e16"
-            reason = wide if changes[name] else "is constant"
+        if reason := find_useless(rows[name]):
             raise UserError(
                 f"{where}: nothing can be learned from column {name!r}, which {reason} in the "
                 "training rows; leave it out, or use another one"
             )
-    return Numbers(columns, rows[columns].mean().tolist(), deviation.tolist())
+    return Numbers(columns, rows[columns].mean().tolist(), rows[columns].std(ddof=0).tolist())
+
+
+def find_useless(numbers: Cells) -> str:
+    """Return why nothing can be learned from numbers, of which some may be missing; empty if
+    something can.
+    """
+    # Rounding may leave a constant column with a tiny deviation instead of 0
+    if not numbers.max() > numbers.min():
+        return "is constant"
+    with np.errstate(over="ignore"):  # an overflow is inf
+        is_fit = 1 / _LARGEST < numbers.std(ddof=0) < _LARGEST
+    return "" if is_fit else "has a standard deviation below 1e-16 or above 1e16"
 
 
 def fit_classes(rows: Frame, column: str, split: np.ndarray, where: str) -> Classes:

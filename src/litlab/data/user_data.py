@@ -138,15 +138,19 @@ class UserData(ExperimentData):
         self.id_column, self.balance = id_column, balance
         self.bad_rows: Policy = bad_rows
 
+    @property
+    def where(self) -> str:
+        """What messages call the training file."""
+        return name_source(self.path, "data.path")
+
     def fit_table(
-        self, raw: Frame, kinds: dict[str, Any], where: str, predefined: np.ndarray | None = None
+        self, raw: Frame, kinds: dict[str, Any], predefined: np.ndarray | None = None
     ) -> Table:
         """Decide what the cells of the training file mean, read them, and split the rows.
 
         Args:
             raw: As of `read_cells`.
             kinds: The input columns, and what each is, as of `fit_column`.
-            where: What messages call the file.
             predefined: As of `split_samples`.
 
         Raises:
@@ -160,7 +164,7 @@ class UserData(ExperimentData):
         apart |= self.split.columns
         inputs = [name for name in kinds if name not in apart and name != self.id_column]
         kinds = {name: kinds[name] for name in inputs} | apart
-        columns = self.fit_columns(raw, kinds, where)
+        columns = self.fit_columns(raw, kinds, self.where)
 
         # All cells are read before a bad row is left out, so that one message has all of them. A
         # cell with several labels may be empty, if none is true, and so may a text, if another
@@ -168,16 +172,23 @@ class UserData(ExperimentData):
         needed = set(apart if self.label_separator is None else self.split.columns)
         texts = [name for name in inputs if kinds[name] == "text"]
         needed |= set(texts if len(texts) == 1 else ())
-        options: Any = {"needed": needed, "bad_rows": self.bad_rows}
         rows = read_columns(
-            raw, columns, self.form, where, remedies=self._find_remedies(kinds), **options
+            raw,
+            columns,
+            self.form,
+            self.where,
+            needed=needed,
+            bad_rows=self.bad_rows,
+            remedies=self._find_remedies(kinds),
         )
 
         # `predefined` is of all rows of the file, bad ones included
         if predefined is not None:
             predefined = predefined[raw.index.get_indexer(rows.index)]
             if "train" not in predefined:
-                raise UserError(f"{where}: none of the training rows can be used; correct them")
+                raise UserError(
+                    f"{self.where}: none of the training rows can be used; correct them"
+                )
 
         # Each split gets its share of every class. The target is found after the split, as
         # its classes, mean and deviation are those of the training rows
@@ -185,9 +196,25 @@ class UserData(ExperimentData):
         has_classes = columns[first].kind == "category" and self.task != "labels"
         labels = rows[first].factorize(sort=True)[0] if has_classes else None
         split = self.split.divide(rows, labels, predefined)
-        target = self.fit_target(rows, columns, split, where)
+        target = self.fit_target(rows, columns, split, self.where)
         input_columns = {name: columns[name] for name in inputs}
         return Table(rows[inputs], rows[self.targets], split, input_columns, target)
+
+    def split_known(self, cells: Frame, target: Target, predefined: np.ndarray | None) -> Table:
+        """Split public or made-up samples, of which the target is known.
+
+        Args:
+            cells: The column of the target.
+            target: What is to be predicted.
+            predefined: As of `split_samples`.
+
+        Raises:
+            UserError: They are to be split by a column that only a file of the user's could have.
+        """
+        remedies = dict.fromkeys(self.split.columns, "leave out the setting that names it")
+        check_columns(cells, self.source_name, remedies)
+        split = self.split.divide(cells, target.encode(cells), predefined)
+        return Table(cells[[]], cells, split, {}, target)
 
     def fit_target(
         self, rows: Frame, columns: dict[str, Column], split: np.ndarray, where: str
@@ -213,16 +240,13 @@ class UserData(ExperimentData):
         """
         # A missing column's message has the setting that names it: all settings of this module are
         # looked through, as a kind of data has more than those stated here
-        # (Series have no `targets` before their columns are read)
-        named = dict.fromkeys(vars(self).get("targets", []), "target") | {
-            name: key
-            for key, value in self.hparams.items()
-            for name in (value if isinstance(value, list) else [value])
-            if isinstance(name, str)
-        }
-        remedies = dict.fromkeys(kinds, "correct it") | {
-            name: f"correct it, or set --data.{key}" for name, key in named.items() if name in kinds
-        }
+        remedies = dict.fromkeys(kinds, "correct it")
+        for key, value in {**self.hparams, "target": vars(self).get("targets")}.items():
+            # A word that is no list, such as "word" of a tokenizer, is a column's name in some only
+            named = value if isinstance(value, list) else [value] * key.endswith("_column")
+            remedies |= {
+                name: f"correct it, or set --data.{key}" for name in remedies if name in named
+            }
         check_columns(raw, where, remedies)
         ways_out = self._find_remedies(kinds)  # of a column of numbers in which some are none
         return {

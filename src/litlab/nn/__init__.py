@@ -8,10 +8,4 @@ if TYPE_CHECKING:
     from litlab.nn.adapt import adapt_network, pretrained
     from litlab.nn.pretrained_text import PretrainedText
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "adapt": "adapt_network pretrained",
-        "pretrained_text": "PretrainedText",
-    },
-)
+__getattr__ = export_lazily(__name__)

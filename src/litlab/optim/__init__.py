@@ -9,11 +9,4 @@ if TYPE_CHECKING:
     from litlab.optim.param_groups import GroupRule, ParamGroups
     from litlab.optim.schedule import Schedule, WarmupDecay
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "muon": "Muon orthogonalise",
-        "param_groups": "GroupRule ParamGroups",
-        "schedule": "Schedule WarmupDecay",
-    },
-)
+__getattr__ = export_lazily(__name__)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from litlab.parallel.plan import ParallelPlan
     from litlab.parallel.strategy import ShardedStrategy
 
-__getattr__ = export_lazily(__name__, {"plan": "ParallelPlan", "strategy": "ShardedStrategy"})
+__getattr__ = export_lazily(__name__)
 
 
 # A name for trainer.strategy; the module is imported when one is built.

@@ -11,13 +11,4 @@ if TYPE_CHECKING:
     from litlab.tasks.multilabel import MultilabelClassifier
     from litlab.tasks.regressor import Regressor
 
-__getattr__ = export_lazily(
-    __name__,
-    {
-        "base": "ExperimentModule",
-        "classifier": "Classifier",
-        "forecaster": "Forecaster",
-        "multilabel": "MultilabelClassifier",
-        "regressor": "Regressor",
-    },
-)
+__getattr__ = export_lazily(__name__)

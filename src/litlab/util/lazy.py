@@ -2,24 +2,28 @@
 it uses.
 """
 
+import ast
+import inspect
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 
-def export_lazily(package: str, modules: dict[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package (PEP 562).
+def export_lazily(package: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package (PEP 562), for the names that it imports under ``if
+    TYPE_CHECKING``: only type checkers and editors do that at once.
 
     Args:
         package: Its name.
-        modules: The names that it exports, separated by spaces, by the module that has them.
-            Beside it stand the same imports for type checkers and editors.
     """
-    homes = {name: module for module, names in modules.items() for name in names.split()}
+    tree = ast.parse(inspect.getsource(sys.modules[package]))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
 
     def get_attribute(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{homes[name]}"), name)
+        return getattr(import_module(homes[name]), name)
 
     return get_attribute

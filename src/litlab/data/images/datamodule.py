@@ -1,6 +1,5 @@
 """Images and what is to be predicted of them, for training, evaluation and prediction."""
 
-import hashlib
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor, nn
 
-from litlab.data.files import UserFile, check_columns, check_file, name_source
+from litlab.data.files import Frame, UserFile, check_file, name_source
 from litlab.data.generated import make_images
 from litlab.data.images.augment import Augment, augment_batch
 from litlab.data.images.decode import (
@@ -27,7 +26,6 @@ from litlab.data.images.decode import (
 from litlab.data.images.files import (
     TABLES,
     Listing,
-    compute_mark,
     find_images,
     list_folder,
     list_parquet,
@@ -40,13 +38,14 @@ from litlab.data.images.shards import ShardBatches, list_shards
 from litlab.data.images.store import (
     LazyImages,
     StoredImages,
+    decode_all,
     find_nearest_mean,
     measure_colours,
 )
 from litlab.data.predictions import name_rows
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS
-from litlab.data.store import fill_cache
+from litlab.data.store import fill_cache, name_cache
 from litlab.data.target import Classes
 from litlab.data.user_data import Table, UserData
 from litlab.errors import UserError
@@ -222,16 +221,11 @@ class ImageData(UserData):
         cells, predefined = self.listing.cells, self.listing.predefined
         if not self.is_own:
             # The classes of a public set have a published order, which need not be alphabetic
-            remedy = "leave out the setting that names it"
-            check_columns(cells, self.source_name, dict.fromkeys(self.split.columns, remedy))
-            target = self._surveyed.target
-            split = self.split.divide(cells, target.encode(cells), predefined)
-            return Table(cells[[]], cells, split, {}, target)
+            return self.split_known(cells, self._surveyed.target, predefined)
         # Without any word on what is for training, some images are kept for the test
         if self.settings.test_fraction is None and predefined is None:
             self.split = replace(self.split, test=0.1)
-        where = name_source(self.path, "data.path")
-        return self.fit_table(cells, {self.file_column: "text"}, where, predefined)
+        return self.fit_table(cells, {self.file_column: "text"}, predefined)
 
     def survey(self) -> ImageMetadata:
         """Return what is known before `setup`: all but the colours."""
@@ -265,13 +259,12 @@ class ImageData(UserData):
             # Measured in `setup`, when the images are decoded
             mean=[],
             std=[],
-            generated=False,
         )
 
     def _find_depth(self) -> int:
         """Return the bits that are in use, by all images: looked for once."""
         images, names = self.listing.images, self.listing.names
-        folder = self.cache_dir / compute_mark("depth", names, self.listing.status)
+        folder = self.cache_dir / name_cache("images", "depth", names, self.listing.status)
         depth = Path("depth.txt")
 
         def fill(folder: Path) -> None:
@@ -291,13 +284,13 @@ class ImageData(UserData):
         """Changes whenever the data or their preparation do, wherever they lie: by names and sizes
         of the files.
         """
-        marks = [_VERSION, self._surveyed, self.bad_rows]
+        marks = ["images", _VERSION, self._surveyed, self.bad_rows]
         if not self.is_own:  # a public set is known by checksum
-            return compute_mark(*marks, self.source_name)
+            return name_cache(*marks, self.source_name)
         sizes = [status.partition(" ")[0] for status in self.listing.status]
         table = self._table
         cells = table.inputs.to_csv(), table.outcomes.to_csv()
-        return compute_mark(*marks, sizes, *cells, table.split.tolist())
+        return name_cache(*marks, sizes, *cells, table.split.tolist())
 
     # ---- from files to memory
 
@@ -313,43 +306,26 @@ class ImageData(UserData):
         source = self.source_name, self.public
         if self.is_own:
             source = self.listing.names, self.listing.status
-        return self.cache_dir / compute_mark(_VERSION, self.is_lazy, *form, *source)
+        return self.cache_dir / name_cache("images", _VERSION, self.is_lazy, *form, *source)
 
     def fill_cache(self, folder: Path) -> None:
         """Write ``images.npy``, and ``facts.parquet``: of each image the digest of its pixels, or
         what is wrong with it; of public ones also their classes and splits.
         """
-        import pandas as pd
-
         listing = self.listing if self.is_own else self._list_public(None)
-        count, stored = len(listing.names), None
-        if not self.is_lazy:
-            # Written image by image: together they may be larger than the memory
-            shape = count, *self.image_shape
-            stored = np.lib.format.open_memmap(folder / "images.npy", "w+", np.uint8, shape)
-
-        # All are decoded before anything is said of those that are bad
-        digests, problems = np.zeros(count, np.uint64), {}
-        for number, image in decode_good(listing.images, self._surveyed, range(count), problems):
-            digest = hashlib.blake2b(image.tobytes(), digest_size=8).digest()
-            digests[number] = int.from_bytes(digest, "big")
-            if stored is not None:
-                stored[number] = image
-
+        file = None if self.is_lazy else folder / "images.npy"
+        facts = decode_all(listing.images, len(listing.names), self._surveyed, file)
         # Refused before anything is kept; images that are to be dropped are named in each `setup`
-        if problems and self.bad_rows == "error":
-            self._drop_bad_images(problems)
-
+        if self.bad_rows == "error":
+            self._drop_bad_images(facts, listing)
         # Public sets are not read again once they are in the cache
-        facts = pd.DataFrame({"digest": digests})
-        facts["problem"] = pd.Series(problems, dtype=object)
         if not self.is_own:
             facts = facts.join(listing.cells).assign(given=listing.predefined)
         facts.to_parquet(folder / "facts.parquet")
 
-    def _drop_bad_images(self, problems: dict[int, str]) -> None:
-        policy: Any = self.bad_rows
-        drop_bad_images(self.listing.names, problems, self._surveyed, policy, "data.path")
+    def _drop_bad_images(self, facts: Frame, listing: Listing) -> None:
+        problems = facts["problem"].dropna().to_dict()
+        drop_bad_images(listing.names, problems, self._surveyed, self.bad_rows, "data.path")
 
     def open(self, stage: str | None) -> ImageMetadata:
         if not self.by_split:  # each stage has its setup
@@ -357,7 +333,7 @@ class ImageData(UserData):
         mean, std = self._choose_colours()
         if self.is_lazy:
             self.by_split["train"].transforms = self.transforms
-        return replace(self._surveyed, mean=mean, std=std, generated=self.generated)
+        return replace(self._surveyed, mean=mean, std=std)
 
     def _divide(self) -> None:
         """Give each split its images; tell of those that can't be used, and of copies."""
@@ -374,9 +350,8 @@ class ImageData(UserData):
         if folder is not None:
             facts = pd.read_parquet(folder / "facts.parquet")
             # Images that can't be decoded are in no split
-            problems = facts["problem"].dropna()
-            self._drop_bad_images(problems.to_dict())
-            split = np.where(np.isin(numbers, problems.index), "", split)
+            self._drop_bad_images(facts, listing)
+            split = np.where(facts["problem"].notna()[numbers], "", split)
             digests = facts["digest"].to_numpy()
             if not self.is_lazy:
                 # "c": torch wants memory that can be written to, and the file stays as it is
@@ -385,8 +360,9 @@ class ImageData(UserData):
 
         if digests is not None and self.is_own:
             names = np.array(listing.names, object)[numbers]
-            columns = {"name": names, "digest": digests[numbers], "split": split}
-            warn_of_copies(table.outcomes.assign(**columns), self.targets, self.source_name)
+            rows = {"name": names, "digest": digests[numbers], "split": split}
+            rows = pd.DataFrame(rows, table.outcomes.index)
+            warn_of_copies(rows, table.outcomes, self.source_name)
 
         # Images and targets of each split that has some
         targets = self.facts.target.encode(table.outcomes)
@@ -422,11 +398,12 @@ class ImageData(UserData):
         # What training images say; those that are not in the cache are decoded for it
         train = self.by_split["train"]
         positions = train.positions[:: 1 + len(train) // _MEASURED].numpy()
-        problems: dict[int, str] = {}
         if self.is_lazy:
-            decoded = decode_good(train.images, self._surveyed, positions, problems)
+            names, policy = self.listing.names, self.bad_rows
+            decoded = decode_good(
+                train.images, names, self._surveyed, positions, policy, "data.path"
+            )
             mean, std = measure_colours(image for _, image in decoded)
-            self._drop_bad_images(problems)
         else:
             mean, std = measure_colours(train.images[positions].numpy())
         if max(std) < _FLAT / 255:
@@ -528,10 +505,8 @@ class ImageData(UserData):
         # once; else the first bad one ends the prediction when its batch is made
         positions = [*range(len(names))]
         if self.bad_rows == "drop":
-            problems: dict[int, str] = {}
-            good = decode_good(images, self.served, positions, problems)
+            good = decode_good(images, names, self.served, positions, "drop", "--input")
             positions = [position for position, _ in good]
-            drop_bad_images(names, problems, self.served, "drop", "--input")
         self.row_names = {
             name: [cells[position] for position in positions]
             for name, cells in {**row_names, "file": names}.items()

@@ -50,7 +50,6 @@ class ImageMetadata(TargetMetadata):
             grey; else they become so where there is 1 channel.
         mean: What is subtracted from each channel, of pixels from 0 to 1.
         std: What each channel is divided by.
-        generated: Whether the images are made up.
     """
 
     fixed: ClassVar[tuple[str, ...]] = (*TargetMetadata.fixed, "image_shape")
@@ -60,7 +59,6 @@ class ImageMetadata(TargetMetadata):
     refuses_colours: bool
     mean: list[float]
     std: list[float]
-    generated: bool
 
 
 @cache
@@ -137,7 +135,7 @@ def measure_depth(images: Images, count: int) -> int:
     """Look at all images; return the least of 8, 10, 12 and 16 bits that values of 16 bits fit
     into: cameras and scanners often have 10 or 12.
     """
-    largest = max(value for _, value in _map_images(_find_largest, images, range(count)))
+    largest = max(value for _, value in map_images(_find_largest, images, range(count)))
     return next((bits for bits in (8, 10, 12) if largest < 2**bits), 16)
 
 
@@ -149,27 +147,37 @@ def _find_largest(source: Source) -> int:
 
 
 def decode_good(
-    images: Images, form: ImageMetadata, positions: Any, problems: dict[int, str]
+    images: Images,
+    names: Sequence[str],
+    form: ImageMetadata,
+    positions: Any,
+    policy: Policy,
+    where: str,
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Decode images, by their numbers.
+    """Decode images, by their numbers; at the end refuse those that can't be used, or say that they
+    are left out, see `drop_bad_images`.
 
     Args:
         images: The images.
+        names: As of `drop_bad_images`.
         form: The format that they get.
         positions: Their numbers.
-        problems: Gets what is wrong with an image, by its number.
+        policy: As of `drop_bad_images`.
+        where: As of `drop_bad_images`.
 
     Yields:
         Number and pixels of each of the others.
     """
-    for position, image in _map_images(partial(decode, form=form), images, positions):
+    problems = {}
+    for position, image in map_images(partial(decode, form=form), images, positions):
         if isinstance(image, str):
             problems[position] = image
         else:
             yield position, image
+    drop_bad_images(names, problems, form, policy, where)
 
 
-def _map_images(
+def map_images(
     function: Callable[[Source], Any], images: Images, positions: Any
 ) -> Iterator[tuple[int, Any]]:
     """Call a function for each image, in threads; yield number and result."""

@@ -1,7 +1,6 @@
 """The user's own images: where they are, and what is known of each."""
 
 import glob
-import hashlib
 import json
 import re
 from collections import Counter
@@ -185,11 +184,9 @@ class ParquetImages:
 
     @cached_property
     def _cells(self) -> Any:
-        import pyarrow as pa
         from pyarrow import parquet
 
-        tables = [parquet.read_table(file, columns=[self.column]) for file in self.files]
-        return pa.chunked_array([chunk for table in tables for chunk in table[0].chunks])
+        return parquet.read_table([*self.files], columns=[self.column])[0]
 
     def __getitem__(self, positions: np.ndarray) -> list[bytes]:
         cells = [self._cells[int(position)].as_py() for position in positions]
@@ -257,28 +254,24 @@ def read_status(file: Path) -> str:
     return ""
 
 
-def compute_mark(*facts: Any) -> str:
-    """Return a short name that changes with any of some facts."""
-    return f"images-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
-
-
-def warn_of_copies(rows: Frame, targets: list[str], where: str) -> None:
+def warn_of_copies(rows: Frame, targets: Frame, where: str) -> None:
     """Warn of pictures that come twice: with another target, or in training and evaluation.
 
     Args:
-        rows: ``name``, ``digest`` and ``split`` of each image, and its targets.
-        targets: Their columns.
+        rows: ``name``, ``digest`` and ``split`` of each image.
+        targets: The columns of its target.
         where: What messages call the images.
     """
     # The same digest twice with two targets: one of them is wrong, or the picture is ambiguous
     rows = rows[rows["split"] != ""]
     copies = rows[rows.duplicated("digest", keep=False)]
-    different = copies.drop_duplicates(["digest", *targets])
+    texts = [", ".join(map(str, cells)) for cells in targets.loc[copies.index].to_numpy()]
+    copies = copies.assign(target=texts)
+    different = copies.drop_duplicates(["digest", "target"])
     different = different[different.duplicated("digest", keep=False)].sort_values("digest")
     if len(different):
         first, second = (
-            f"{row['name']} ({', '.join(map(str, row[targets]))})"
-            for _, row in different.iloc[:2].iterrows()
+            f"{row['name']} ({row['target']})" for _, row in different.iloc[:2].iterrows()
         )
         rank_zero_info(
             f"warning: {where}: {first} and {second} are the same picture (such pictures: "

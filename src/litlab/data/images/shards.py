@@ -25,15 +25,9 @@ from torch import Tensor
 
 from litlab.data.files import read_cells
 from litlab.data.images.decode import is_image, open_image
-from litlab.data.images.files import (
-    Listing,
-    compute_mark,
-    find_files,
-    read_splits,
-    read_status,
-)
+from litlab.data.images.files import Listing, find_files, read_splits, read_status
 from litlab.data.sampler import EpochSampler
-from litlab.data.store import fill_cache, progress_bar
+from litlab.data.store import fill_cache, name_cache, progress_bar
 from litlab.errors import LoaderError, UserError, first_line
 
 INDEX = "index.parquet"
@@ -143,7 +137,7 @@ def list_shards(root: Path, cache_dir: Path, file_column: str, target: str) -> L
     status = [*map(read_status, tars.values())]
     beside = root / INDEX
     if not beside.is_file():
-        cache = cache_dir / compute_mark("index", root.absolute(), [*tars], status)
+        cache = cache_dir / name_cache("images", "index", root.absolute(), [*tars], status)
         fill_cache(cache, partial(write_index, tars))
         beside = cache / INDEX
     # Its pages have checksums, too

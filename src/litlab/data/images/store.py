@@ -2,6 +2,7 @@
 each batch.
 """
 
+import hashlib
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +16,46 @@ from lightning.pytorch.utilities.seed import isolate_rng
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from litlab.data.files import Frame
 from litlab.data.images.augment import reflect_pad
-from litlab.data.images.decode import ImageMetadata, Picture, decode
+from litlab.data.images.decode import ImageMetadata, Images, Picture, decode, map_images
 from litlab.errors import LoaderError
 
 _BLOCK = 128  # images that are handled at a time
+
+
+def decode_all(images: Images, count: int, form: ImageMetadata, file: Path | None) -> Frame:
+    """Decode images, and write their pixels.
+
+    Args:
+        images: The images.
+        count: How many there are.
+        form: The format that they get.
+        file: Gets uint8 of shape (image, channel, height, width), as `numpy.load` reads it; None:
+            they are only looked at.
+
+    Returns:
+        The ``digest`` of each image's pixels, and its ``problem``, missing where it has none.
+    """
+    import pandas as pd
+
+    stored = None
+    if file is not None:
+        # Written image by image: together they may be larger than the memory
+        shape = count, *form.image_shape
+        stored = np.lib.format.open_memmap(file, "w+", np.uint8, shape)
+    digests, problems = np.zeros(count, np.uint64), {}
+    for number, image in map_images(partial(decode, form=form), images, range(count)):
+        if isinstance(image, str):
+            problems[number] = image
+            continue
+        digest = hashlib.blake2b(image.tobytes(), digest_size=8).digest()
+        digests[number] = int.from_bytes(digest, "big")
+        if stored is not None:
+            stored[number] = image
+    facts = pd.DataFrame({"digest": digests})
+    facts["problem"] = pd.Series(problems, dtype=object)
+    return facts
 
 
 def measure_colours(images: Iterable[np.ndarray]) -> list[list[float]]:

@@ -178,7 +178,6 @@ class SeriesData(UserData):
             categories={},
             season=1,
             naive_error=[],
-            generated=self.generated,
         )
 
     @property
@@ -234,8 +233,7 @@ class SeriesData(UserData):
                 f"{where}: there is no column of numbers besides that of the times; add one"
             )
         metadata = self._describe(settings.targets or others, columns)
-        options: Any = {"gaps": settings.gaps, "bad_rows": self.bad_rows}
-        return read_series(raw, metadata, where, **options)
+        return read_series(raw, metadata, where, gaps=settings.gaps, bad_rows=self.bad_rows)
 
     def open(self, stage: str | None) -> SeriesMetadata:
         settings = self.settings
@@ -264,12 +262,12 @@ class SeriesData(UserData):
             UserError: A column never changes, or its numbers are too large or too small.
         """
         # Mean and deviation of the targets, and of the covariates that are numbers
-        where, metadata = name_source(self.path, "data.path"), self.series.metadata
+        metadata = self.series.metadata
         train = self.series.table[self._split == "train"]
-        target = fit_numbers(train, metadata.targets, where)
+        target = fit_numbers(train, metadata.targets, self.where)
         texts = train[metadata.covariate_columns].select_dtypes("string")
         numbers = [name for name in metadata.covariate_columns if name not in texts]
-        scales = fit_numbers(train, numbers, where)
+        scales = fit_numbers(train, numbers, self.where)
 
         # The rows of a season; of hours and minutes those of a day. "W-SUN" is a week, like "W"
         day = pd.date_range("2024-01-01", "2024-01-02", freq=metadata.freq, inclusive="left")
@@ -285,10 +283,7 @@ class SeriesData(UserData):
             target=target,
             season=season,
             naive_error=(changes.mean(0) / target.std).tolist(),
-            ranges={
-                name: [float(train[name].min()), float(train[name].max())]
-                for name in (*metadata.targets, *numbers)
-            },
+            ranges=train[[*metadata.targets, *numbers]].agg(["min", "max"]).to_dict("list"),
             numbers={name: [scales.mean[k], scales.std[k]] for k, name in enumerate(numbers)},
             # "" stands for a missing text, which is none of the categories
             categories={name: sort_classes({*texts[name].dropna()} - {""}) for name in texts},
@@ -371,8 +366,14 @@ class SeriesData(UserData):
     def open_input(self, source: str) -> Windows:
         # Each series becomes one window: its last rows, and those to forecast
         raw, where = self.read_cells(source), name_source(source, "--input")
-        options: Any = {"gaps": self.settings.gaps, "bad_rows": self.bad_rows, "form": self.form}
-        self._predicted = read_last_rows(raw, self.metadata, where, **options).table
+        self._predicted = read_last_rows(
+            raw,
+            self.metadata,
+            where,
+            form=self.form,
+            gaps=self.settings.gaps,
+            bad_rows=self.bad_rows,
+        ).table
         encoded = self._encode(self._predicted)
         starts = torch.arange(0, len(encoded["past"]), self.context_length + self.horizon)
         windows = Windows(encoded, starts, self.context_length, self.horizon)

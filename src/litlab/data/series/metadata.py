@@ -32,7 +32,6 @@ class SeriesMetadata(TargetMetadata):
         ranges: Smallest and largest number of each target and each column of numbers.
         season: Rows of a season.
         naive_error: Mean absolute error of the seasonal naive forecast, scaled, for each channel.
-        generated: Whether the series is made up.
     """
 
     # The scales are not among them: those of the checkpoint count
@@ -56,7 +55,6 @@ class SeriesMetadata(TargetMetadata):
     categories: dict[str, list[str]]
     season: int
     naive_error: list[float]
-    generated: bool
     ranges: dict[str, list[float]] = field(default_factory=dict)
 
     @property
@@ -88,18 +86,9 @@ class SeriesMetadata(TargetMetadata):
     def num_covariates(self) -> int:
         return len(self.features)
 
-    # As charts and a forecaster's metrics call them
-    @property
-    def mean(self) -> list[float]:
-        return self.target_mean
-
-    @property
-    def scale(self) -> list[float]:
-        return self.target_std
-
-    @property
-    def num_targets(self) -> int:
-        return len(self.targets)
+    # As charts and a forecaster's settings call them
+    mean, scale = TargetMetadata.target_mean, TargetMetadata.target_std
+    num_targets = TargetMetadata.num_outputs
 
     def arrange_inputs(self, table: Frame) -> list[Tensor]:
         """Arrange rows as a deployed model takes them.

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from litlab.data.columns import refuse_dates
-from litlab.data.files import Frame, UserFile, check_columns, name_source
+from litlab.data.files import Frame, UserFile, check_columns
 from litlab.data.generated import make_customers
 from litlab.data.split import SPLITS
 from litlab.data.tables.serving import TabularMetadata, TabularServing, measure, split_dates
@@ -104,10 +104,10 @@ class TabularData(UserData):
         Raises:
             UserError: As `read_cells` and `UserData.fit_table`.
         """
-        settings, where = self.hparams, name_source(self.path, "data.path")
+        settings = self.hparams
         source = make_customers(self.targets) if self.generated else self.path
         raw = self.read_cells(source, "data.path")
-        check_columns(raw, where, dict.fromkeys(settings["ignore"], "correct data.ignore"))
+        check_columns(raw, self.where, dict.fromkeys(settings["ignore"], "correct data.ignore"))
         # Every column is an input, in the order of the file; `fit_table` takes out the target and
         # what splits
         kinds: dict[str, Any] = dict.fromkeys(
@@ -115,8 +115,8 @@ class TabularData(UserData):
         )
         kinds |= dict.fromkeys(settings["categories"], "category")
         kinds |= dict.fromkeys(settings["dates"], "time")
-        table = self.fit_table(raw, kinds, where)
-        refuse_dates(table.inputs, table.columns, where)
+        table = self.fit_table(raw, kinds)
+        refuse_dates(table.inputs, table.columns, self.where)
         return replace(table, inputs=split_dates(table.inputs, table.columns))
 
     # ---- what models and messages are told; before `setup`, too
@@ -151,9 +151,9 @@ class TabularData(UserData):
         """What the training rows say; warnings come once, however often the data are opened."""
         from litlab.data.tables.baselines import warn_of_leaks
 
-        table, where = self._table, name_source(self.path, "data.path")
-        metadata = TabularMetadata(**self.describe_columns(table), **measure(table, where))
-        warn_of_leaks(table.select("train"), table.select("test"), self.targets, where)
+        table = self._table
+        metadata = TabularMetadata(**self.describe_columns(table), **measure(table, self.where))
+        warn_of_leaks(table.select("train"), table.select("test"), self.targets, self.where)
         return metadata
 
     def samples(self, split: str) -> EncodedRows:

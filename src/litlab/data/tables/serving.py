@@ -15,7 +15,7 @@ from litlab.data.cells import count_far
 from litlab.data.columns import Column
 from litlab.data.files import Cells, Frame
 from litlab.data.serving import BATCH, Sample, Serving, TensorSpec, make_times, read_rows
-from litlab.data.target import LARGEST
+from litlab.data.target import find_useless
 from litlab.data.target_metadata import TargetMetadata
 from litlab.data.user_data import Table
 from litlab.errors import UserError
@@ -179,16 +179,14 @@ def _counts_rows(numbers: Cells) -> bool:
 
 def _find_useless(cells: Cells) -> str:
     """Return why a column tells nothing; empty if it may."""
+    if cells.dtype == "float64":
+        return find_useless(cells)
     # Whether a cell is missing may tell something, too
     present = cells.dropna()
     if present.nunique() + cells.isna().any() < 2:
         return "is constant"
-    if cells.dtype != "float64":
-        is_name = present.nunique() > max(_LIKE_NAMES * len(present), 20) or present.is_unique
-        return "has another text in (nearly) each row" if is_name else ""
-    deviation = present.std(ddof=0)
-    is_fit = 1 / LARGEST < deviation < LARGEST
-    return "" if is_fit else "has a standard deviation below 1e-16 or above 1e16"
+    is_name = present.nunique() > max(_LIKE_NAMES * len(present), 20) or present.is_unique
+    return "has another text in (nearly) each row" if is_name else ""
 
 
 class TabularServing(Serving):

@@ -16,7 +16,7 @@ from litlab.data.files import Frame, Source, UserFile, check_file, name_source
 from litlab.data.generated import TEXT_CLASSES, make_corpus
 from litlab.data.sampler import EpochSampler
 from litlab.data.split import SPLITS
-from litlab.data.store import fill_cache
+from litlab.data.store import fill_cache, name_cache
 from litlab.data.target import Classes
 from litlab.data.target_metadata import TargetMetadata
 from litlab.data.text.batches import TokenizedTexts
@@ -35,7 +35,7 @@ from litlab.util.text import plural
 
 # The column of whole texts; a file is unlikely to have one of that name
 TEXT = "text, joined"
-_VERSION = 8  # raise it when the cache of the same texts would come out different
+_VERSION = 9  # raise it when the cache of the same texts would come out different
 _PREPARATION = ("columns", "text_columns", "tokenizer", "vocab_size")  # settings that change it
 _SHOWN = 80  # characters of a text in the file of predictions
 _MOST_FOR_BASELINE = 200_000  # texts
@@ -132,13 +132,7 @@ class TextData(UserData):
         if self.public is None or self.dataset is not None:
             return super().survey()
         settings = {name: self.hparams[name] for name in ("vocab_size", "max_tokens", "long_texts")}
-        values = {
-            "tokenizer": "",
-            "padding": PADDING,
-            "generated": False,
-            **settings,
-            **self._pretrained_tokenizer,
-        }
+        values = {"tokenizer": "", "padding": PADDING, **settings, **self._pretrained_tokenizer}
         return TextMetadata(target=Classes(["label"], list(self.public.class_names)), **values)
 
     @property
@@ -175,8 +169,7 @@ class TextData(UserData):
         settings = [self.hparams[name] for name in _PREPARATION]
         decisions = self.targets, self.task, self.label_separator, self.split, self.form
         marks = _VERSION, source, settings, decisions, self.bad_rows, self._pretrained_tokenizer
-        digest = hashlib.sha256(repr(marks).encode()).hexdigest()
-        return f"texts-{digest[:12]}"
+        return name_cache("texts", *marks)
 
     def cache_folder(self) -> Path:
         return Path(self.hparams["cache_dir"]).expanduser() / self.fingerprint
@@ -211,8 +204,7 @@ class TextData(UserData):
                 labels = torch.from_numpy(table.target.encode(rows))
                 encoded = encode(tokens["tokenizer"], texts)
                 splits[split] = {**encoded, **_pack(texts), "labels": labels}
-        described = TargetMetadata(**self.describe_columns(table)).state_dict()
-        metadata = {**described, "generated": self.generated, **tokens}
+        metadata = TargetMetadata(**self.describe_columns(table)).state_dict() | tokens
         torch.save({"metadata": metadata, "splits": splits}, folder / "texts.pt")
 
     def open(self, stage: str | None) -> TextMetadata:
@@ -222,7 +214,7 @@ class TextData(UserData):
         # Mapped, so that processes of a machine share one copy in memory
         cached = torch.load(folder / "texts.pt", mmap=True, weights_only=True)
         written, self._stored = cached["metadata"], cached["splits"]
-        self.generated, self._tokenizer = written["generated"], written["tokenizer"]
+        self._tokenizer = written["tokenizer"]
         self.sizes = {split: len(stored["labels"]) for split, stored in self._stored.items()}
         # How much of a text is read is decided batch by batch: it changes nothing in the cache
         lengths = {name: self.hparams[name] for name in ("max_tokens", "long_texts")}
@@ -236,24 +228,20 @@ class TextData(UserData):
         if self.dataset != "csv":
             names = TEXT_CLASSES if self.dataset else list(self.public.class_names)
             corpus = make_corpus(len(names)) if self.generated else self.public.read(self.path)
-            outcomes = corpus[["label"]].map(names.__getitem__).astype("string")
-            labels, predefined = corpus["label"].to_numpy(), corpus["split"].to_numpy()
-            split = self.split.divide(corpus, labels, predefined)
-            inputs = corpus[["text"]].set_axis([TEXT], axis=1)
-            return Table(inputs, outcomes, split, {}, Classes(["label"], names))
+            cells = corpus[["label"]].map(names.__getitem__).astype("string")
+            table = self.split_known(cells, Classes(["label"], names), corpus["split"].to_numpy())
+            return replace(table, inputs=corpus[["text"]].set_axis([TEXT], axis=1))
 
         # One file, or one to train on and one to test on, put one below the other
         raw_of = {}
         for split, file in self.files.items():
-            raw = self.read_cells(file, "data.path")
-            # Where there are two files, a row is one of a file
-            prefix = f"{name_source(file, split)}:" if len(self.files) > 1 else ""
-            raw_of[split] = raw.set_axis([f"{prefix}{row}" if prefix else row for row in raw.index])
+            raw_of[split] = raw = self.read_cells(file, "data.path")
+            if len(self.files) > 1:  # a row is one of a file
+                raw.index = [f"{name_source(file, split)}:{row}" for row in raw.index]
         predefined = np.repeat(list(raw_of), [len(raw) for raw in raw_of.values()])
-        where = name_source(self.path, "data.path")
         columns = self.hparams["text_columns"]
         table = self.fit_table(
-            pd.concat(raw_of.values()), dict.fromkeys(columns, "text"), where, predefined
+            pd.concat(raw_of.values()), dict.fromkeys(columns, "text"), predefined
         )
         return replace(table, inputs=join_texts(table.inputs, columns))
 

@@ -29,7 +29,6 @@ class TextMetadata(TargetMetadata):
         padding: Token id behind the end of a text.
         max_tokens: Longest piece of a text that the model reads at once.
         long_texts: What happens to longer texts.
-        generated: Whether the texts are made up.
     """
 
     tokenizer: str
@@ -37,7 +36,6 @@ class TextMetadata(TargetMetadata):
     padding: int
     max_tokens: int
     long_texts: Literal["truncate", "crop"]
-    generated: bool
 
     @property
     def both_ends(self) -> bool:
