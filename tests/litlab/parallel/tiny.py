@@ -1,11 +1,8 @@
-"""A small Transformer with a plan, data that no number of processes divides, and losses that all
-processes share.
-"""
+"""A small Transformer with a plan, and data that no number of processes divides."""
 
 from functools import partial
 
 import torch
-from lightning.pytorch import Callback
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
@@ -15,7 +12,6 @@ from litlab.data.target import Classes
 from litlab.data.target_metadata import TargetMetadata
 from litlab.parallel import ParallelPlan
 from litlab.tasks import Classifier
-from litlab.util.ranks import data_ranks, gather_rows
 
 TOKENS, TIME, CLASSES = 40, 7, 5
 
@@ -76,24 +72,6 @@ class Tokens(ExperimentData):
         generator = torch.Generator().manual_seed(len(split))
         ids = torch.randint(TOKENS, (self.sizes[split], TIME), generator=generator)
         return TensorDataset(ids, F.one_hot(ids % CLASSES, CLASSES).sum(1).argmax(1))
-
-
-class Losses(Callback):
-    """The loss of each training batch, and the labels of the test, of all processes together."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-        self.tested: list[int] = []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        total = trainer.strategy.reduce(outputs["loss"].detach().clone(), reduce_op="sum").item()
-        self.values.append(total / data_ranks(trainer)["world_size"])
-
-    def on_test_batch_end(self, trainer, pl_module, outputs, batch, *_):
-        self.tested += batch[1].tolist()
-
-    def on_test_epoch_end(self, trainer, pl_module):
-        self.labels = gather_rows(trainer, torch.tensor(self.tested))
 
 
 def classifier(

@@ -44,8 +44,8 @@ class Page:
 
 @pytest.fixture
 def logs(run, small_data, make_once, monkeypatch, tmp_path) -> Path:
-    """Runs, in the folder that commands run in: images, series, table/version_0 and version_1
-    (another seed), and spend.
+    """Runs, in the folder that commands run in: images, table/version_0 and version_1 (another
+    seed), and spend.
     """
     table = f"--config={CONFIGS}/table.yaml"
 
@@ -53,7 +53,6 @@ def logs(run, small_data, make_once, monkeypatch, tmp_path) -> Path:
         monkeypatch.chdir(folder)
         for flags, name in (
             ("--model.width=8 --trainer.callbacks=[ConfusionMatrix,Baselines]", "images"),
-            ("--data.targets=null", "series"),
             (table, None),
             (f"{table} --seed_everything=1", None),
             (f"{table} --model=Regressor --data.target=spend --experiment=spend", None),

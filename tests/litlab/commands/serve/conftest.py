@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -41,11 +40,11 @@ FLAGS = {
 
 @dataclass(frozen=True)
 class Example:
-    """A run, the content of a file to predict from, and the rows that ``predict`` has written."""
+    """A run, the content of a file to predict from, and the table that ``predict`` has written."""
 
     run: Path
     content: bytes
-    predicted: list[dict[Any, Any]]
+    predicted: pd.DataFrame
 
 
 @pytest.fixture
@@ -73,7 +72,7 @@ def example(images, texts, series, make_once) -> Callable[[str], Example]:
 
     def of(kind: str) -> Example:
         folder = make_once(f"served_{kind}", partial(train, kind))
-        predicted = pd.read_csv(folder / "out.csv").to_dict("records")
+        predicted = pd.read_csv(folder / "out.csv")
         return Example(folder / "lightning_logs" / kind / "version_0", contents[kind], predicted)
 
     return of
