@@ -46,7 +46,7 @@ class Save(Callback):
     process begins late to write it, or finds too little room.
     """
 
-    def __init__(self, path: Path, parts: bool, room: int | None) -> None:
+    def __init__(self, path, parts, room):
         within = path.with_name(f"{path.stem}-{WITHIN}.ckpt")
         self.paths = {**({FIRST: within} if parts else {}), WITHIN: within, STEPS: path}
         self.best, self.parts, self.room = path.with_name(f"{path.stem}-best.ckpt"), parts, room
@@ -121,7 +121,7 @@ def train(
         (folder / f"{name}.json").write_text(json.dumps(result))
 
 
-def start(script: Path, world: int, folder: Path, *arguments: object) -> list[Python]:
+def start(script, world, folder, *arguments) -> list[Python]:
     """Start a script in some processes, in a folder."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     return [
@@ -130,7 +130,7 @@ def start(script: Path, world: int, folder: Path, *arguments: object) -> list[Py
     ]
 
 
-def wait(processes: list[Python], code: int = 0) -> list[str]:
+def wait(processes, code=0) -> list[str]:
     """Return what processes have printed; it is shown where one of them fails."""
     printed = ["".join(process.communicate()) for process in processes]
     assert [process.returncode for process in processes] == [code] * len(processes), "\n".join(
@@ -139,7 +139,7 @@ def wait(processes: list[Python], code: int = 0) -> list[str]:
     return printed
 
 
-def run(folder: Path, world: int, cases: dict[str, dict], code: int = 0) -> list[str]:
+def run(folder, world, cases, code=0) -> list[str]:
     return wait(start(Path(__file__), world, folder, json.dumps(cases)), code)
 
 

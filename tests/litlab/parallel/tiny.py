@@ -74,13 +74,7 @@ class Tokens(ExperimentData):
         return TensorDataset(ids, F.one_hot(ids % CLASSES, CLASSES).sum(1).argmax(1))
 
 
-def classifier(
-    optimizer: str = "AdamW",
-    lr: float = 3e-3,
-    foreach: bool | None = None,
-    seed: int = 1,
-    **settings,
-):
+def classifier(optimizer="AdamW", lr=3e-3, foreach=None, seed=1, **settings):
     torch.manual_seed(seed)
     momentum = {"momentum": 0.9} if optimizer == "SGD" else {}
     update = partial(getattr(torch.optim, optimizer), lr=lr, foreach=foreach, **momentum)

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 
@@ -65,10 +64,10 @@ def logs(run, small_data, make_once, monkeypatch, tmp_path) -> Path:
 
 
 @pytest.fixture
-def report(run, logs) -> Callable[..., Page]:
+def report(run, logs):
     """Runs ``report`` and returns the page that it has written."""
 
-    def make(*arguments: object) -> Page:
+    def make(*arguments):
         done = run("report", *arguments).check()
         assert "Traceback" not in done.err
         return Page(Path(done.out.splitlines()[0]).read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from litlab.util.text import format_number
 SECTIONS = ["results", "curves", "settings", "cost", "made-from", "how-to-repeat-it"]
 
 
-def cells(section: str, first: str) -> list[str]:
+def cells(section, first):
     """The other cells of a row."""
     rows = re.findall(r"<tr>(.*?)</tr>", section.replace("<wbr>", ""), re.DOTALL)
     texts = [re.findall(r"<t[hd][^>]*>(?:<[^>]+>)*([^<]*)", row) for row in rows]
