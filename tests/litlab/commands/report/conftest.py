@@ -29,13 +29,13 @@ class Page:
         )
 
     @property
-    def text(self) -> str:
+    def text(self):
         """What is read, with single spaces."""
         return " ".join(
             unescape(re.sub("<style.*?</style>|<[^>]+>", " ", self.source, flags=re.DOTALL)).split()
         )
 
-    def section(self, name: str) -> str:
+    def section(self, name):
         """The source of a section."""
         [section] = re.findall(rf'<section id="{name}">.*?</section>', self.source, re.DOTALL)
         return section
@@ -48,7 +48,7 @@ def logs(run, small_data, make_once, monkeypatch, tmp_path) -> Path:
     """
     table = f"--config={CONFIGS}/table.yaml"
 
-    def train(folder: Path) -> None:
+    def train(folder):
         monkeypatch.chdir(folder)
         for flags, name in (
             ("--model.width=8 --trainer.callbacks=[ConfusionMatrix,Baselines]", "images"),
