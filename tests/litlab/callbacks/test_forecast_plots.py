@@ -46,16 +46,12 @@ def test_tables_of_errors_by_step_and_by_period(tmp_path, figures):
         assert_frame_equal(table, DataFrame(rows), check_like=True, rtol=1e-4)
 
 
-def without(batch, *names):
-    return {name: part for name, part in batch.items() if name not in names}
-
-
 def test_pictures_show_windows_in_their_units(tmp_path, figures):
     """The first and the last of three windows of one series, of a model without intervals."""
     data = TinySeries(windows=3)
 
     def forecast(batch):
-        return without(repeat_last(batch), "lower", "upper")
+        return {"forecast": repeat_last(batch)["forecast"]}
 
     evaluate(tmp_path, forecast, data, ForecastPlots(2, 1))
     units = data.series[:, 0] * data.scale[0] + data.mean[0]
@@ -70,6 +66,10 @@ def test_pictures_show_windows_in_their_units(tmp_path, figures):
         assert line.get_ydata() == pytest.approx(expected.tolist())
 
 
+def without(batch, lack):
+    return {name: part for name, part in batch.items() if name != lack}
+
+
 @pytest.mark.parametrize("lack", ["start", "times", "forecast"])
 def test_what_is_lacking_is_said_in_a_line(tmp_path, lack):
     data = TinySeries()
@@ -79,9 +79,5 @@ def test_what_is_lacking_is_said_in_a_line(tmp_path, lack):
     data.test_dataloader = lambda: DataLoader(
         [without(batch, lack) for batch in loader()], batch_size=None
     )
-
-    def forecast(batch):
-        return without(repeat_last(batch), lack)
-
     with pytest.raises(UserError, match=rf"^ForecastPlots: .*{lack}.*; .*trainer\.callbacks$"):
-        evaluate(tmp_path, forecast, data, ForecastPlots())
+        evaluate(tmp_path, lambda batch: without(repeat_last(batch), lack), data, ForecastPlots())

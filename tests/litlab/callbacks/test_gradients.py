@@ -18,8 +18,6 @@ from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, fit, make_trainer
 from tests.litlab.checkpointing.resuming import differences, leaves
 
-pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")
-
 
 def keep(steps) -> LambdaCallback:
     """Keeps the gradients of each step at its place in the list of callbacks."""

@@ -21,9 +21,6 @@ from litlab.optim.schedule import WarmupDecay
 from litlab.tasks import Classifier
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, make_trainer
 
-pytestmark = pytest.mark.filterwarnings("ignore:The number of training batches")
-
-
 RATES = np.geomspace(1e-6, 10, 100)
 LOSSES = 2 - 1.5 / (1 + (1e-3 / RATES) ** 2) + RATES**2  # falls at 1e-3, rises at 1
 NOISE = np.random.default_rng(0).normal(size=100)

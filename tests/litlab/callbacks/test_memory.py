@@ -1,6 +1,5 @@
 """Memory and speed of each epoch, and snapshots of what takes the memory."""
 
-import time
 from contextlib import suppress
 from pathlib import Path
 from unittest.mock import Mock, call
@@ -16,7 +15,7 @@ from tests.litlab.callbacks.tiny import Tiny, fit
 
 def test_logs_each_epoch_without_validation(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
     class Timed(Tiny):
         def on_train_batch_start(self, *_):

@@ -14,8 +14,6 @@ from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal
 from tests.litlab.callbacks.tiny import fit as fit_tiny
 from tests.litlab.checkpointing.in_process import fit
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*Checkpoint directory .* exists and is not empty")
-
 
 def test_estimates_are_unbiased():
     """Gradients of a known mean and covariance: that of a sample is the sample; one parameter is
@@ -45,8 +43,7 @@ def test_the_training_does_not_notice_and_a_resumed_run_has_the_same_points(tmp_
     whole = GradientNoiseScale(every_n_steps=2)
     watched, _ = fit(tmp_path / "watched", callbacks=[whole])
     assert plain.drawn == watched.drawn
-    for name, value in plain.state_dict().items():
-        assert torch.equal(value, watched.state_dict()[name]), name
+    assert are_equal(plain.state_dict(), watched.state_dict())
     assert [point[:2] for point in whole.points] == [[2, 8], [4, 8]]
 
     for epoch, stop in enumerate(((0, 4), (1, 4), None)):

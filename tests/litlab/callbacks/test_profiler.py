@@ -7,7 +7,7 @@ from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader, default_collate
 
-from litlab.callbacks import StepProfiler, profiler
+from litlab.callbacks import StepProfiler
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 SECONDS = {  # of each part, per batch
@@ -40,7 +40,7 @@ def test_parts_of_a_step_and_its_trace(tmp_path, monkeypatch, capsys):
     belong to none.
     """
     clock, model = Clock(), Tiny()
-    monkeypatch.setattr(profiler, "time", clock)
+    monkeypatch.setattr("litlab.callbacks.profiler.time", clock)
     model.transfer_batch_to_device = lambda batch, *_: clock.add("copying to the device", batch)
     model.on_after_batch_transfer = lambda batch, _: clock.add("transform", batch)
     model.network.register_forward_hook(lambda *_: clock.add("forward"))

@@ -10,18 +10,18 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 class Tiny(LightningModule):
-    """Classify 8x8 images into `classes` classes, with a network that has batch normalisation."""
+    """Classify 8x8 images into 4 classes, with a network that has batch normalisation."""
 
     coverage = 0.9  # that the intervals of a forecaster aim at
 
-    def __init__(self, classes: int = 4, network: nn.Module | None = None) -> None:
+    def __init__(self, network: nn.Module | None = None) -> None:
         super().__init__()
         self.network = network or nn.Sequential(
             nn.Conv2d(3, 4, 3),
             nn.BatchNorm2d(4),
             nn.ReLU(),
             nn.Flatten(),
-            nn.Linear(4 * 36, classes),
+            nn.Linear(4 * 36, 4),
         )
 
     def forward(self, images):
@@ -50,11 +50,11 @@ class TinyData(LightningDataModule):
     smaller.
     """
 
-    def __init__(self, samples: int = 10, batch_size: int = 4, classes: int = 4) -> None:
+    def __init__(self, samples: int = 10, batch_size: int = 4) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(0)
         images = torch.randn(samples, 3, 8, 8, generator=generator)
-        labels = torch.randint(classes, (samples,), generator=generator)
+        labels = torch.randint(4, (samples,), generator=generator)
         self.dataset = TensorDataset(images, labels)
         self.batch_size = batch_size
 

@@ -16,9 +16,7 @@ from tests.conftest import BRIEF
 from tests.litlab.commands.check.conftest import make_data, make_model
 from tests.litlab.runs.conftest import error
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers", "ignore:.*tensorboardX"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:.*tensorboardX")
 
 
 def test_a_good_run(checked):
