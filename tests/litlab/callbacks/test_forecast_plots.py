@@ -60,9 +60,9 @@ def test_pictures_show_windows_in_their_units(tmp_path, figures):
         assert series.get_ydata() == pytest.approx(units[start : start + 8].tolist())
         assert forecast.get_ydata() == pytest.approx([units[start + 4].item()] * 3)
         assert (forecast.get_xdata() == data.times[start + 5 : start + 8]).all()
-    error = figures["error_by_step"].axes[0]
-    mean, first = errors(data).abs().mean(dim=0).mean(dim=1), errors(data)[:, :, 0].abs().mean(0)
-    for line, expected in zip(error.lines, (mean, first), strict=True):
+    mae = errors(data).abs().mean(dim=0)
+    lines = figures["error_by_step"].axes[0].lines
+    for line, expected in zip(lines, (mae.mean(dim=1), mae[:, 0]), strict=True):
         assert line.get_ydata() == pytest.approx(expected.tolist())
 
 

@@ -19,7 +19,7 @@ TOKENS, TIME, CLASSES = 40, 7, 5
 class Block(nn.Module):
     """Attention behind a norm."""
 
-    def __init__(self, size: int, heads: int, dropout: float) -> None:
+    def __init__(self, size, heads, dropout):
         super().__init__()
         self.heads, self.norm = heads, nn.LayerNorm(size)
         self.inputs, self.output = nn.Linear(size, 3 * size), nn.Linear(size, size)
@@ -65,8 +65,7 @@ class Tokens(ExperimentData):
 
     def open(self, stage):
         self.sizes = {"train": self.train_samples, "val": 21, "test": 17}
-        names = [str(number) for number in range(CLASSES)]
-        return TargetMetadata(target=Classes(["label"], names))
+        return TargetMetadata(target=Classes(["label"], [*map(str, range(CLASSES))]))
 
     def samples(self, split):
         generator = torch.Generator().manual_seed(len(split))

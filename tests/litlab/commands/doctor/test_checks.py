@@ -61,8 +61,8 @@ def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     (tmp_path / "own").write_text("0::/job/step\n")
     monkeypatch.setattr(limits, "CGROUPS", tmp_path)
     monkeypatch.setattr(limits, "GROUP", tmp_path / "own")
-    monkeypatch.setattr(checks.os, "sched_getaffinity", lambda process: range(8), raising=False)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(8), raising=False)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
     assert checks.count_cores() == 1.5
     (status, text), *_ = checks.check_devices()
     assert (status, text.partition("; ")[2]) == ("warn", "export OMP_NUM_THREADS=1")

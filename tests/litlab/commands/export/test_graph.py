@@ -139,9 +139,9 @@ def test_a_damaged_export_is_not_used(tmp_path):
     assert manifest["files"] == files.split()
     with (tmp_path / "use.py").open("a") as script:
         script.write("# mine")
+    Artifact(tmp_path)
     for file in tmp_path.glob("[!u]*"):
         for place in (0, 0.5, 1):
-            Artifact(tmp_path)
             flip(file, place)
             with pytest.raises(UserError, match=rf"^{tmp_path}/.*: it is damaged"):
                 Artifact(tmp_path)

@@ -47,16 +47,18 @@ def logs(run, small_data, make_once, monkeypatch, tmp_path) -> Path:
     seed), and spend.
     """
     table = f"--config={CONFIGS}/table.yaml"
+    callbacks = "--trainer.callbacks=[ConfusionMatrix,Baselines]"
+    spend = "--model=Regressor --data.target=spend --experiment=spend"
 
     def train(folder):
         monkeypatch.chdir(folder)
-        for flags, name in (
-            ("--model.width=8 --trainer.callbacks=[ConfusionMatrix,Baselines]", "images"),
-            (table, None),
-            (f"{table} --seed_everything=1", None),
-            (f"{table} --model=Regressor --data.target=spend --experiment=spend", None),
+        for flags in (
+            [*small_data["images"], "--model.width=8", callbacks],
+            [table],
+            [table, "--seed_everything=1"],
+            [table, *spend.split()],
         ):
-            run("fit", *small_data.get(name, []), *BRIEF, *flags.split()).check()
+            run("fit", *flags, *BRIEF).check()
 
     shutil.copytree(make_once("reported", train), tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
