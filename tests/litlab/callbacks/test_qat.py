@@ -39,6 +39,7 @@ def test_layers_round_in_fit_alone_and_a_resumed_fit_has_their_ranges(tmp_path):
         {},
         {"padding": (1, 2), "padding_mode": "reflect", "stride": 2},
         {"padding": "same", "padding_mode": "circular", "dilation": (1, 2)},
+        {"padding": "valid", "padding_mode": "replicate"},
     ],
     ids=str,
 )

@@ -9,8 +9,8 @@ from lightning.pytorch import LightningModule
 from torch import nn
 
 from litlab.artifact import Artifact
-from litlab.artifact.artifact import take_arrays
-from litlab.artifact.servable import Servable, describe_export
+from litlab.artifact.artifact import VERSION, take_arrays
+from litlab.artifact.servable import Servable
 from litlab.commands.export.folder import write_folder, write_manifest
 from litlab.commands.export.graph import check_axes, trace, write_graph
 from litlab.data.serving import BATCH, TIME, Serving, TensorSpec
@@ -130,9 +130,12 @@ def test_a_script_that_fails_in_a_process_of_its_own_is_refused(tmp_path):
 
 def test_a_damaged_export_is_not_used(tmp_path):
     """By its own script neither, which people may change."""
+    shapes = {
+        side: [spec.as_dict() for spec in getattr(Rows(), side)] for side in ("inputs", "outputs")
+    }
     rows = Servable(Model(torch.tanh), Rows())
     write_graph("torchscript", None, rows, tmp_path / "model.ts")
-    manifest = describe_export(Rows(), None, "") | {"format": "torchscript", "versions": {}}
+    manifest = {"version": VERSION, "format": "torchscript", "versions": {}, **shapes}
     write_manifest(tmp_path, manifest)
     write_folder(tmp_path, Rows(), take_arrays(rows), manifest)
     files = "checksums.json example.npz manifest.json model.ts use.py"
