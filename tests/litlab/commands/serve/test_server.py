@@ -22,7 +22,7 @@ from uvicorn.supervisors import Multiprocess
 from litlab.commands.serve.app import build_app
 from litlab.commands.serve.batcher import Batcher
 from litlab.commands.serve.options import ServeOptions
-from litlab.runs.folder import read_json
+from litlab.runs.folder import read_json, write_json
 from litlab.util.checksums import write_checksums
 from tests.conftest import OFFLINE
 from tests.processes import Python
@@ -124,8 +124,8 @@ def test_code_of_others_is_trusted_once(run, exported, tmp_path, monkeypatch):
     assert asked()
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc")  # where nothing can be remembered
     assert [asked("--trust"), asked()] == [False, True]
-    manifest = read_json(folder / "manifest.json")
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": "onnx"}))
+    manifest = folder / "manifest.json"
+    write_json(manifest, read_json(manifest) | {"format": "onnx"})
     write_checksums(folder, leave_out="use.py")
     assert not asked()
 
@@ -216,6 +216,13 @@ def test_a_token_is_asked_for():
         assert client.post("/predict", json={}, headers=known).json() == {}
 
 
+def test_a_server_that_is_killed_leaves_nobody_behind(start):
+    server, _ = start()
+    [worker] = psutil.Process(server.pid).children()
+    server.kill()
+    assert psutil.wait_procs([worker], timeout=60)[1] == []
+
+
 def test_a_model_that_hangs_is_replaced(start):
     server, port = start("--timeout", 0.5, change=HANG)
     assert ask(port) == ask(port, text="sun") == 200
@@ -233,10 +240,8 @@ def test_a_model_that_hangs_is_replaced(start):
 
 @pytest.mark.parametrize("seconds", [600, 2])
 def test_clients_that_send_nothing_do_not_keep_others_out(start, seconds):
-    """There are descriptors for 64; and who is too slow is disconnected. A server that is killed
-    leaves nobody behind.
-    """
-    server, port = start(change=FEW.format(seconds=seconds))
+    """There are descriptors for 64; and who is too slow is disconnected."""
+    _, port = start(change=FEW.format(seconds=seconds))
     head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(TEXT)}\r\n"
     head += "Content-Type: application/json"
     sent = [head.encode(), f"{head}\r\n\r\n".encode(), b""]
@@ -252,9 +257,6 @@ def test_clients_that_send_nothing_do_not_keep_others_out(start, seconds):
                 connection.sendall(sent[number % 3])
         assert ask(port, text="sun") == 200
         if seconds > 2:
-            [worker] = psutil.Process(server.pid).children()
-            server.kill()
-            assert psutil.wait_procs([worker], timeout=60)[1] == []
             return
 
         slow, late = connect(), connect()
