@@ -50,11 +50,11 @@ class TinyData(LightningDataModule):
     smaller.
     """
 
-    def __init__(self, samples: int = 10, batch_size: int = 4) -> None:
+    def __init__(self, samples: int = 10, batch_size: int = 4, classes: int = 4) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(0)
         images = torch.randn(samples, 3, 8, 8, generator=generator)
-        labels = torch.randint(4, (samples,), generator=generator)
+        labels = torch.randint(classes, (samples,), generator=generator)
         self.dataset = TensorDataset(images, labels)
         self.batch_size = batch_size
 
