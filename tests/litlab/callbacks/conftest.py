@@ -1,14 +1,8 @@
-"""What all tests of the callbacks do without: Lightning's advice to load small data in several
-processes. And figures that are looked at as they are.
-"""
+"""Figures that are looked at as they are."""
 
 from typing import Any
 
 import pytest
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    item.add_marker(pytest.mark.filterwarnings("ignore:.*does not have many workers"))
 
 
 @pytest.fixture

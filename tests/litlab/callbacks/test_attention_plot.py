@@ -4,9 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning.pytorch import LightningDataModule
 from torch import nn
-from torch.utils.data import DataLoader
 
 from litlab.callbacks import AttentionPlot
 from litlab.data.text.tokenizer import train_tokenizer
@@ -16,18 +14,7 @@ from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate
 FIRE, PADDING = 2, 7
 
 
-class Texts(LightningDataModule):
-    """Two texts of numbers, of two and four tokens."""
-
-    metadata = SimpleNamespace(
-        tokenizer=train_tokenizer(["fire fire fire tree tree water water"], "word", 9),
-        padding=PADDING,
-    )
-    ids = torch.tensor([[3, FIRE, PADDING, PADDING], [FIRE, 3, 3, 3]])
-
-    def test_dataloader(self):
-        samples = [({"ids": ids}, torch.tensor([1.0])) for ids in self.ids]
-        return DataLoader(samples, batch_size=2)
+TEXTS = torch.tensor([[3, FIRE, PADDING, PADDING], [FIRE, 3, 3, 3]])
 
 
 class Pool(nn.Module):
@@ -66,8 +53,12 @@ def draw(folder, network, data):
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_heads_of_torch_and_modules_of_ones_own(tmp_path):
-    strips = draw(tmp_path, Network(), Texts())
-    for shown, ids in zip(strips, Texts.ids, strict=True):
+    data = TinyData()
+    data.dataset = [({"ids": ids}, torch.tensor([1.0])) for ids in TEXTS]
+    tokenizer = train_tokenizer(["fire fire fire tree tree water water"], "word", 9)
+    data.metadata = SimpleNamespace(tokenizer=tokenizer, padding=PADDING)
+    strips = draw(tmp_path, Network(), data)
+    for shown, ids in zip(strips, TEXTS, strict=True):
         length = int((ids != PADDING).sum())
         assert shown[:2].allclose(torch.full((2, length), 1 / length))
         assert shown[2].equal((ids[:length] == FIRE).float())

@@ -85,9 +85,7 @@ def test_the_average_is_validated_saved_loaded_and_tested(
     watch, model, path = Watch(), Model(), tmp_path / "last.ckpt"
     trainer = fit(tmp_path, model, callback, watch, **options)
     last, saved = watch.trained[-1], load(path)
-    average = {
-        name: value.to(last[name].dtype) for name, value in compute_average(watch.trained).items()
-    }
+    average = compute_average(watch.trained)
     average["network.1.num_batches_tracked"] = last["network.1.num_batches_tracked"]
     states = [watch.validated[-1], deepcopy(model.state_dict()), saved["state_dict"]]
     trainer.test(model, TinyData(16, 4), ckpt_path=path, weights_only=True, verbose=False)

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 import torch
@@ -11,12 +12,15 @@ from torch._dynamo.exc import TorchDynamoException
 from litlab.callbacks import EMA, Compile
 from litlab.cli.run_errors import explain_error
 from litlab.errors import UserError
+from litlab.parallel import ShardedStrategy
 from tests.litlab.callbacks.tiny import Tiny, TinyData, fit, make_trainer
+from tests.litlab.parallel import tiny
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*have no .val_dataloader",
     "ignore:.*not a leaf Tensor",  # torch.compile hides it, pytest shows it
 )
+BLOCK = partial(tiny.Block, heads=1, dropout=0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -26,10 +30,10 @@ def set_up(tmp_path):
     torch._dynamo.utils.counters.clear()
     with ExitStack() as ends:
 
-        def compile_parts(model, **options):
+        def compile_parts(model, strategy="auto", **options):
             compile = Compile(**{"mode": "default", "backend": "eager", **options})
             ends.callback(compile.teardown)
-            compile.setup(make_trainer(tmp_path), model, "fit")
+            compile.setup(make_trainer(tmp_path, strategy=strategy), model, "fit")
             return model
 
         yield compile_parts
@@ -40,26 +44,17 @@ def count_graphs() -> int:
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
-class Block(nn.Module):
-    def __init__(self, width=4):
-        super().__init__()
-        self.linear = nn.Linear(width, width)
-
-    def forward(self, x):
-        return x + self.linear(x).relu()
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({}, ["network"]),
         ({"blocks": True}, ["network.0", "network.1"]),
-        ({"children": ["*.linear"]}, ["network.0.linear"]),
+        ({"children": ["*.inputs"]}, ["network.0.inputs"]),
     ],
     ids=str,
 )
 def test_what_is_compiled(set_up, options, expected):
-    model = Tiny(network=nn.Sequential(Block(), nn.Sequential(nn.Linear(4, 4))))
+    model = Tiny(network=nn.Sequential(BLOCK(4), nn.Sequential(nn.Linear(4, 4))))
     model.loss = nn.CrossEntropyLoss()
     set_up(model, **options)
     assert [
@@ -68,15 +63,23 @@ def test_what_is_compiled(set_up, options, expected):
 
 
 # torch's own, and not
-@pytest.mark.parametrize("kind", [Block, lambda width: nn.Sequential(Block(width), nn.Tanh())])
+@pytest.mark.parametrize("kind", [BLOCK, lambda width: nn.Sequential(BLOCK(width), nn.Tanh())])
 def test_blocks_that_are_alike_are_compiled_once_and_others_have_a_limit_of_their_own(set_up, kind):
     """PyTorch counts what it compiles by function, whichever module it belongs to."""
     before = torch._dynamo.config.recompile_limit
     model = set_up(Tiny(network=nn.Sequential(*map(kind, (4, 4, 4, 3, 2)))), blocks=True)
     assert torch._dynamo.config.recompile_limit == 3 * before
     # No leaf, as what comes from another block
-    model.network[:3](torch.ones(2, 4, requires_grad=True) * 1)
+    model.network[:3](torch.ones(2, 3, 4, requires_grad=True) * 1)
     assert count_graphs() == 1
+
+
+@pytest.mark.parametrize(("strategy", "graphs"), [("auto", 1), (ShardedStrategy(2), 2)])
+def test_layers_that_are_divided_are_compiled_for_sizes_that_are_known(set_up, strategy, graphs):
+    model = set_up(Tiny(network=nn.Linear(4, 4)), strategy, dynamic=True)
+    for samples in (2, 3):
+        model.network(torch.ones(samples, 4))
+    assert count_graphs() == graphs
 
 
 def test_what_can_not_be_compiled_is_one_line(set_up):

@@ -5,14 +5,12 @@ import sys
 
 import torch
 
-from tests.conftest import ROOT
 from tests.litlab.callbacks.tiny import TinyData
-from tests.processes import Python, ranks
+from tests.litlab.parallel import program
 
 START = """
 import json, sys, warnings
 warnings.filterwarnings("error", ".*(memory|time)/.*sync_dist.*")  # of VRAM, not of the tiny model
-sys.path.insert(0, sys.argv[1])
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
@@ -20,7 +18,7 @@ from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from litlab.callbacks import EMA, VRAM, Baselines, ConfusionMatrix, ProgressBar, RunSummary
 from litlab.callbacks import ForecastPlots, TextSamples
 
-folder, devices = sys.argv[2], int(sys.argv[3])
+folder, devices = sys.argv[1], int(sys.argv[2])
 strategy = {"devices": devices, "strategy": "ddp" if devices > 1 else "auto"}
 """
 FIT = """
@@ -76,12 +74,7 @@ def test_two_processes(tmp_path, monkeypatch):
     two.mkdir()
     script = two / "run.py"
     script.write_text(START + FIT + TABLES + SAVE)
-    processes = [
-        Python(script, ROOT, two, 2, cwd=two, environment=of_rank, merge=True)
-        for of_rank in ranks(2)
-    ]
-    printed = [process.communicate(120)[0] for process in processes]
-    assert [process.wait() for process in processes] == [0, 0], printed
+    printed = program.wait(program.start(script, 2, two, 2))
     first, second = (json.loads((two / f"rank{rank}.json").read_text()) for rank in (0, 1))
     assert first["samples"] == 16
     assert (
@@ -95,8 +88,7 @@ def test_two_processes(tmp_path, monkeypatch):
         == 2
     )
     assert "baselines on 1" not in printed[0] + printed[1]
-    monkeypatch.setattr(sys, "argv", ["run.py", str(ROOT), str(one), "1"])
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["run.py", str(one), "1"])
     # here: another process would take seconds to start
     exec(START + TABLES, {"__name__": "run"})
     for name in ("TextSamples/texts", "ForecastPlots/forecast_metrics", "ForecastPlots/backtest"):

@@ -9,7 +9,7 @@ from litlab.cli.preflight import Preflight
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, fit
 
-pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory", "ignore:You're resuming")
+pytestmark = pytest.mark.filterwarnings("ignore:You're resuming")
 
 
 SCORES = [0.5, 0.4, 0.3, 0.6, 0.7, 0.6, 0.8, 0.9]  # of the eight epochs

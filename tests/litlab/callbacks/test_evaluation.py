@@ -76,9 +76,7 @@ def test_every_logger_gets_what_it_takes(tmp_path):
     recorder, run = Recorder(), RunRecorder()
     loggers = [TensorBoardLogger(tmp_path, "", ""), CSVLogger(tmp_path / "csv"), recorder, run]
     evaluate(tmp_path, Tiny(), Compared(), ConfusionMatrix(), Baselines(), logger=loggers)
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    tags, name = events.Tags(), "test/confusion_matrix"
+    tags, name = EventAccumulator(str(tmp_path)).Reload().Tags(), "test/confusion_matrix"
     assert tags["images"] == [name, "test/calibration"]
     shown, stored = recorder.log_image.call_args_list[0], run.experiment.log_image.call_args_list[0]
     assert (shown.kwargs["key"], stored.args[0], stored.args[2]) == (name, "r1", f"{name}.png")

@@ -16,8 +16,6 @@ from litlab.callbacks.memory import ChannelsLast
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, fit, make_trainer
 
-pytestmark = pytest.mark.filterwarnings("ignore:The number of training batches")
-
 
 def test_gradually_and_never(tmp_path):
     """Weights and statistics; the first rule that matches counts; the model is left as it was

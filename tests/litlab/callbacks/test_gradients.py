@@ -18,8 +18,6 @@ from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, fit, make_trainer
 from tests.litlab.checkpointing.resuming import differences, leaves
 
-pytestmark = pytest.mark.filterwarnings("ignore:Checkpoint directory")
-
 
 def keep(steps) -> LambdaCallback:
     """Keeps the gradients of each step at its place in the list of callbacks."""
@@ -114,44 +112,35 @@ def test_an_optimizer_that_frees_gradients_in_its_own_way_does(tmp_path):
     assert trainer.optimizers[0].freed == 2 * trainer.global_step
 
 
-class Grouped(Tiny):
-    """With two groups, a tied weight, a schedule by step, and a note of how many gradients there
-    are at once.
+def fit_groups(folder, *callbacks):
+    """Fit with two groups, a tied weight and a schedule by step; the model, its state with that of
+    the optimizer, and how many gradients there were at once.
     """
-
-    def __init__(self) -> None:
-        torch.manual_seed(0)
-        tied = nn.Linear(192, 192)
-        super().__init__(
-            network=nn.Sequential(nn.Flatten(), tied, nn.ReLU(), tied, nn.Linear(192, 4))
-        )
-        self.most = 0
-        for parameter in self.parameters():
-            parameter.register_hook(self.note)
-
-    def configure_optimizers(self):
-        head, tied = self.network[4].parameters(), self.network[1].parameters()
-        groups = [{"params": head, "lr": 0.02}, {"params": tied}]
-        optimizer = torch.optim.AdamW(groups, lr=0.01, foreach=True)
-        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
-
-    def note(self, _):
-        self.most = max(self.most, sum(p.grad is not None for p in self.parameters()))
+    torch.manual_seed(0)
+    tied, head = nn.Linear(192, 192), nn.Linear(192, 4)
+    model = Tiny(network=nn.Sequential(nn.Flatten(), tied, nn.ReLU(), tied, head))
+    weights, counts = [*model.parameters()], []
+    for weight in weights:
+        weight.register_hook(lambda _: counts.append(sum(w.grad is not None for w in weights)))
+    groups = [{"params": head.parameters(), "lr": 0.02}, {"params": tied.parameters()}]
+    optimizer = torch.optim.AdamW(groups, lr=0.01, foreach=True)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    by_step = {"scheduler": schedule, "interval": "step"}
+    model.configure_optimizers = lambda: ([optimizer], [by_step])
+    fit(folder, model, *callbacks, EMA(0.5), data=TinyData(12, 4), max_epochs=2)
+    # EMA's weights, rates
+    state = dict(leaves([model.state_dict(), optimizer.state_dict()]))
+    return model, state, max(counts)
 
 
 def test_in_backward_it_is_the_same_optimizer_with_one_gradient_at_a_time(tmp_path):
-    states, models = [], (Grouped(), Grouped())
-    for model, callbacks in zip(models, ([], [OptimizerInBackward()]), strict=True):
-        trainer = fit(tmp_path, model, *callbacks, EMA(0.5), data=TinyData(12, 4), max_epochs=2)
-        # EMA's weights, rates
-        states.append(dict(leaves([model.state_dict(), trainer.optimizers[0].state_dict()])))
-        assert trainer.global_step == 6
-    assert differences(*states) == []
-    plain, inside = models
-    assert (plain.most, inside.most) == (3, 0)  # as a gradient arrives, no other is there
-    inside.network(torch.randn(1, 3, 8, 8)).sum().backward()  # after the fit it is a plain model
-    assert all(parameter.grad is not None for parameter in inside.parameters())
+    _, expected, count = fit_groups(tmp_path)
+    model, state, count_inside = fit_groups(tmp_path, OptimizerInBackward())
+    assert differences(state, expected) == []
+    assert (count, count_inside) == (3, 0)  # as a gradient arrives, no other is there
+    assert model.trainer.global_step == 6
+    model.network(torch.randn(1, 3, 8, 8)).sum().backward()  # after the fit it is a plain model
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 @pytest.mark.parametrize(

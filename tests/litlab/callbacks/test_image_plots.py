@@ -5,7 +5,6 @@ from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
 from litlab.callbacks import ImagePlots
-from litlab.callbacks import image_plots as module
 from litlab.data import ImageData
 from litlab.errors import UserError
 from tests.litlab.callbacks.tiny import Tiny, TinyData, evaluate
@@ -22,7 +21,9 @@ def tell_brightness(batch):
 def test_samples_are_spread_and_pixels_those_of_the_files(tmp_path, images, monkeypatch, figures):
     """From the files, sorted by class, through the DataModule's normalisation to what is drawn."""
     calls = []
-    monkeypatch.setattr(module, "draw_images", lambda *given: calls.append(given))
+    monkeypatch.setattr(
+        "litlab.callbacks.image_plots.draw_images", lambda *given: calls.append(given)
+    )
     data = ImageData("folder", path=str(images), batch_size=10, cache_dir=str(tmp_path / "cache"))
     evaluate(tmp_path / "run", tell_brightness, data, ImagePlots(images=10))
     files = {path: np.asarray(Image.open(path)) for path in images.glob("test/*/*.png")}

@@ -4,12 +4,11 @@ hand.
 
 import math
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.optim.lr_scheduler import OneCycleLR
@@ -21,9 +20,6 @@ from litlab.optim import GroupRule, ParamGroups, Schedule
 from litlab.optim.schedule import WarmupDecay
 from litlab.tasks import Classifier
 from tests.litlab.callbacks.tiny import Tiny, TinyData, are_equal, make_trainer
-
-pytestmark = pytest.mark.filterwarnings("ignore:The number of training batches")
-
 
 RATES = np.geomspace(1e-6, 10, 100)
 LOSSES = 2 - 1.5 / (1 + (1e-3 / RATES) ** 2) + RATES**2  # falls at 1e-3, rises at 1
@@ -51,16 +47,6 @@ def test_where_the_fall_is_lost_in_the_noise_the_rise_counts():
     assert 2e-3 < suggest_rate(RATES, losses + (RATES / 0.1) ** 2) < 0.1
 
 
-class Rates(Callback):
-    """Keeps the rates of each step, and of all Trainers."""
-
-    part_of_step = True
-    seen: ClassVar[list[list[float]]] = []
-
-    def on_before_optimizer_step(self, trainer, pl_module, optimizer):
-        Rates.seen.append([float(group["lr"]) for group in optimizer.param_groups])
-
-
 def model_of(schedule, lr=0.05) -> Classifier:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
@@ -70,38 +56,45 @@ def model_of(schedule, lr=0.05) -> Classifier:
 
 
 def fit(folder, model, finder, *callbacks):
-    Rates.seen = []
+    """Return the rates of each step, of the search, too."""
+    rates = []
+
+    def keep(trainer, model, optimizer):
+        rates.append([float(group["lr"]) for group in optimizer.param_groups])
+
+    noting = LambdaCallback(on_before_optimizer_step=keep)
+    noting.part_of_step = True
     settings = {"max_epochs": 2, "logger": CSVLogger(folder, "", "run")}
-    settings |= {"accumulate_grad_batches": 2, "callbacks": [finder, *callbacks, Rates()]}
+    settings |= {"accumulate_grad_batches": 2, "callbacks": [finder, *callbacks, noting]}
     trainer, data = make_trainer(folder, **settings), TinyData(samples=20)
     if isinstance(finder, LRFinder):
         finder.search(trainer, model, data)
     trainer.fit(model, data)
+    return rates
 
 
 def test_the_run_that_follows_is_that_of_the_rate_given_by_hand(tmp_path):
     """Weights, statistics and schedule; the groups keep their proportion."""
     finder, warm_up = LRFinder(1e-4, 10, num_training_steps=40), partial(WarmupDecay, warmup=0.5)
     model, recomputed = model_of(warm_up), ActivationCheckpointing("network.1")
-    fit(tmp_path, model, finder, EMA(0.5), recomputed)
-    assert all(rates[1] == pytest.approx(10 * rates[0]) for rates in Rates.seen)
+    rates = fit(tmp_path, model, finder, EMA(0.5), recomputed)
+    assert all(head == pytest.approx(10 * rest) for rest, head in rates)
     assert model.global_step == 2 * 3
-    searched, after = Rates.seen[:-6], Rates.seen[-6:]
+    searched, after = rates[:-6], rates[-6:]
     assert searched[0][0] == pytest.approx(1e-4)
     assert searched == sorted(searched)
     assert (tmp_path / "run/lr_finder.png").is_file()
 
     by_hand = model_of(warm_up, finder.lr)
-    fit(tmp_path / "by hand", by_hand, EMA(0.5))
-    assert Rates.seen == after
+    assert fit(tmp_path / "by hand", by_hand, EMA(0.5)) == after
     assert are_equal(model.state_dict(), by_hand.state_dict())
 
 
 def test_the_factor_that_a_schedule_begins_with_plays_no_part(tmp_path):
     model = model_of(partial(OneCycleLR, max_lr=0.05))
     finder = LRFinder(1e-4, 10, num_training_steps=30)
-    fit(tmp_path, model, finder)
-    assert [Rates.seen[0][0], Rates.seen[29][0]] == pytest.approx([1e-4, 10])
+    rates = fit(tmp_path, model, finder)
+    assert [rates[0][0], rates[29][0]] == pytest.approx([1e-4, 10])
     assert model.lr == finder.lr
 
 

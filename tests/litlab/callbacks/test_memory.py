@@ -1,9 +1,8 @@
 """Memory and speed of each epoch, and snapshots of what takes the memory."""
 
-import time
 from contextlib import suppress
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from tests.litlab.callbacks.tiny import Tiny, fit
 
 def test_logs_each_epoch_without_validation(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
     class Timed(Tiny):
         def on_train_batch_start(self, *_):
@@ -44,14 +43,10 @@ def test_logs_each_epoch_without_validation(tmp_path, monkeypatch):
 )
 def test_snapshots(tmp_path, monkeypatch, error, files):
     """What is asked of CUDA's allocator, where there is none."""
-    asked = []
-    monkeypatch.setattr(
-        torch.cuda.memory, "_record_memory_history", lambda enabled="all": asked.append(enabled)
-    )
-    monkeypatch.setattr(
-        torch.cuda.memory, "_dump_snapshot", lambda path: Path(path).write_text("a snapshot")
-    )
-    monkeypatch.setattr(torch.cuda, "memory_summary", lambda: "a table")
+    record = Mock()
+    monkeypatch.setattr("torch.cuda.memory._record_memory_history", record)
+    monkeypatch.setattr("torch.cuda.memory._dump_snapshot", lambda path: Path(path).touch())
+    monkeypatch.setattr("torch.cuda.memory_summary", lambda: "a table")
 
     class Snapshot(MemorySnapshot):
         def on_train_start(self, trainer, pl_module):
@@ -62,7 +57,7 @@ def test_snapshots(tmp_path, monkeypatch, error, files):
     fail = LambdaCallback(on_train_batch_end=Mock(side_effect=error))
     with suppress(ZeroDivisionError, torch.OutOfMemoryError):
         fit(tmp_path, Tiny(), Snapshot(2), fail, logger=CSVLogger(tmp_path), limit_val_batches=0)
-    assert asked == ["all", None]
+    assert record.mock_calls == [call(), call(enabled=None)]
     assert [path.name for path in tmp_path.rglob("memory-*.pickle")] == files
 
 

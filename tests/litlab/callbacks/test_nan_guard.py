@@ -7,7 +7,6 @@ from lightning.pytorch.plugins import MixedPrecision
 from torch import nn
 
 from litlab.callbacks import EMA
-from litlab.callbacks import nan_guard as guard
 from litlab.callbacks.nan_guard import NaNGuard
 from litlab.errors import UserError
 from tests.litlab.callbacks import tiny
@@ -112,7 +111,7 @@ def test_bad_steps_are_the_scaler_s_own_affair(spoil, scale, skips):
 
 
 def test_a_scaler_that_finds_no_scale_is_stopped(monkeypatch):
-    monkeypatch.setattr(guard, "IN_A_ROW", 5)
+    monkeypatch.setattr("litlab.callbacks.nan_guard.IN_A_ROW", 5)
     model = Model()
     model.network[0].register_forward_hook(lambda module, inputs, output: output * float("nan"))
     scaler = torch.amp.GradScaler("cpu")

@@ -3,11 +3,11 @@
 import json
 import re
 
-from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader, default_collate
 
-from litlab.callbacks import StepProfiler, profiler
+from litlab.callbacks import StepProfiler
 from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 SECONDS = {  # of each part, per batch
@@ -21,7 +21,7 @@ SECONDS = {  # of each part, per batch
 }
 
 
-class Clock(Callback):
+class Clock:
     """A clock that stands still but for what is added."""
 
     now = 0.0
@@ -29,59 +29,37 @@ class Clock(Callback):
     def perf_counter(self):
         return self.now
 
-    def add(self, part):
+    def add(self, part, result=None):
+        """Let the time of a part pass; return its result."""
         self.now += SECONDS[part]
-
-    def on_train_batch_end(self, *_):
-        self.add("callbacks and the rest")
-
-
-class Timed(Tiny):
-    def __init__(self, clock):
-        super().__init__()
-        self.clock = clock
-
-    def transfer_batch_to_device(self, batch, *_):
-        self.clock.add("copying to the device")
-        return batch
-
-    def on_after_batch_transfer(self, batch, dataloader_idx):
-        self.clock.add("transform")
-        return batch
-
-    def training_step(self, batch, batch_idx):
-        self.clock.add("forward")
-        loss = super().training_step(batch, batch_idx)
-        loss.register_hook(lambda _: self.clock.add("backward"))
-        return loss
-
-    def validation_step(self, batch, batch_idx):
-        self.clock.now += 1e6
-
-    def configure_optimizers(self):
-        optimizer = super().configure_optimizers()
-        optimizer.register_step_post_hook(lambda *_: self.clock.add("optimizer"))
-        return optimizer
-
-    def train_dataloader(self):
-        def collate(samples):
-            self.clock.add("waiting for data")
-            return default_collate(samples)
-
-        return DataLoader(TinyData(24).dataset, batch_size=4, collate_fn=collate)
+        return result
 
 
 def test_parts_of_a_step_and_its_trace(tmp_path, monkeypatch, capsys):
     """Two batches are measured after the first, and two are recorded, all that twice; validations
     belong to none.
     """
-    clock = Clock()
-    monkeypatch.setattr(profiler, "time", clock)
+    clock, model = Clock(), Tiny()
+    monkeypatch.setattr("litlab.callbacks.profiler.time", clock)
+    model.transfer_batch_to_device = lambda batch, *_: clock.add("copying to the device", batch)
+    model.on_after_batch_transfer = lambda batch, _: clock.add("transform", batch)
+    model.network.register_forward_hook(lambda *_: clock.add("forward"))
+    model.network[4].bias.register_hook(lambda _: clock.add("backward"))
+    optimizer = model.configure_optimizers()
+    optimizer.register_step_post_hook(lambda *_: clock.add("optimizer"))
+    model.configure_optimizers = lambda: optimizer
+    rest = LambdaCallback(on_train_batch_end=lambda *_: clock.add("callbacks and the rest"))
+    data = TinyData(24)
+
+    def collate(samples):
+        return clock.add("waiting for data", default_collate(samples))
+
     trainer = make_trainer(
-        tmp_path, max_epochs=2, logger=CSVLogger(tmp_path, "", "run"), callbacks=[clock],
+        tmp_path, max_epochs=2, logger=CSVLogger(tmp_path, "", "run"), callbacks=[rest],
         profiler=StepProfiler(skip=1, steps=2, repeat=2, with_stack=True), val_check_interval=1,
     )  # fmt: skip
-    trainer.fit(Timed(clock), val_dataloaders=TinyData(24).val_dataloader())
+    loader = DataLoader(data.dataset, batch_size=4, collate_fn=collate)
+    trainer.fit(model, loader, data.val_dataloader())
     folder, out = tmp_path / "run", capsys.readouterr().out
     rows = dict(re.findall(r"^(\w[a-z ]+?) +([\d.]+) +0\.\d+$", out, re.MULTILINE))
     assert {part: float(ms) for part, ms in rows.items()} == {

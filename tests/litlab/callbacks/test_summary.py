@@ -4,7 +4,7 @@ import os
 import re
 
 import torch
-from lightning.pytorch.callbacks import LambdaCallback, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from litlab.callbacks import VRAM, Compile, RunSummary
@@ -17,11 +17,6 @@ from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 from tests.litlab.runs.make import command
 
 
-def log_score(trainer, model):
-    """It is best, 0.75, in the second of three epochs."""
-    model.log("val/score", [0.5, 0.75, 0.25][model.current_epoch])
-
-
 def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     tmp_path = tmp_path / "a&run"
     tmp_path.mkdir()
@@ -29,15 +24,13 @@ def test_fit_of_a_resumed_run_and_test(tmp_path, monkeypatch, capsys):
     write_json(tmp_path / "metrics.json", {"seconds": 5400.0})
     record = RunRecord(Run(command(), RunFolder(tmp_path)))
     summary, checkpoint = RunSummary(), ModelCheckpoint(monitor="val/score", mode="max")
+    callbacks = [VRAM(), Compile("default", backend="eager"), record, summary, checkpoint]
     trainer = make_trainer(
         tmp_path, max_epochs=3, num_sanity_val_steps=0, logger=TensorBoardLogger(tmp_path, "", ""),
-        enable_checkpointing=True,
-        callbacks=[
-            VRAM(), Compile("default", backend="eager"), record, summary, checkpoint,
-            LambdaCallback(on_validation_epoch_end=log_score),
-        ],
+        enable_checkpointing=True, callbacks=callbacks,
     )  # fmt: skip
-    model, data = Tiny(), TinyData()
+    model, data, scores = Tiny(), TinyData(), [0.5, 0.75, 0.25]
+    model.on_validation_epoch_end = lambda: model.log("val/score", scores[model.current_epoch])
     data.generated, data.description = True, "10 noise images"
     model.stand_in = "RANDOM, not pre-trained"
     trainer.fit(model, data)

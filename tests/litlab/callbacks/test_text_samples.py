@@ -63,24 +63,17 @@ def test_the_most_confident_mistakes_and_some_that_are_right(tmp_path):
     assert (first, last) == (right[0], right[-1])  # from all over the test split
 
 
-class Counted(Texts):
-    """Two numbers of each text: 0 or 1, and 1."""
-
-    class_names, target_std = (), [2.0, 1.0]
-
-    def __init__(self):
-        super().__init__()
-        self.labels = torch.stack([self.labels, torch.ones(40)], 1)
-
-
-def count(batch):
-    """Believes that the first number is the evidence."""
-    return {"predicted": nn.functional.pad(batch[0]["ids"], (0, 1), value=1.0)}
-
-
 def test_of_numbers_those_with_the_largest_error_come_first(tmp_path):
-    """In deviations of each; test_image_plots.py has labels of which several are true."""
-    data = Counted()
+    """In deviations of each, of two numbers of each text: 0 or 1, and 1. The model believes that
+    the first is the evidence. test_image_plots.py has labels of which several are true.
+    """
+    data = Texts()
+    data.class_names, data.target_std = (), [2.0, 1.0]
+    data.labels = torch.stack([data.labels, torch.ones(40)], 1)
+
+    def count(batch):
+        return {"predicted": nn.functional.pad(batch[0]["ids"], (0, 1), value=1.0)}
+
     table = rows(tmp_path, data, count)
     error = (data.evidence - data.labels[:, 0]).abs() / 2
     numbers = [row["number"] for row in table]

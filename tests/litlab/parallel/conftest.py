@@ -49,7 +49,7 @@ runs:  # one after the other, with the number of processes
 
 @pytest.fixture(scope="module")
 def folder(make_once) -> Path:
-    def fill(folder: Path) -> None:
+    def fill(folder):
         for world, cases in CASES["runs"]:
             program.run(folder, world, cases)
 

@@ -13,20 +13,22 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import torch
 from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import LambdaCallback
 
 from litlab.callbacks import EMA, SWA, Freeze, FreezeRule, NaNGuard
 from litlab.checkpointing.resume import ExactResume
 from litlab.checkpointing.sharded import ShardedCheckpointIO, ShardWriter
 from litlab.errors import UserError
 from litlab.parallel import ShardedStrategy
+from litlab.testing import Losses
+from litlab.util.ranks import data_ranks, gather_rows
 from tests.conftest import ROOT
 from tests.litlab.callbacks.tiny import make_trainer
-from tests.litlab.parallel.tiny import Losses, Tokens, classifier
+from tests.litlab.parallel.tiny import Tokens, classifier
 from tests.processes import Python, ranks
 
 BATCH, EPOCH, STEPS = 24, 3, 6  # samples of a step, steps of an epoch and of a fit
@@ -44,7 +46,7 @@ class Save(Callback):
     process begins late to write it, or finds too little room.
     """
 
-    def __init__(self, path: Path, parts: bool, room: int | None) -> None:
+    def __init__(self, path, parts, room):
         within = path.with_name(f"{path.stem}-{WITHIN}.ckpt")
         self.paths = {**({FIRST: within} if parts else {}), WITHIN: within, STEPS: path}
         self.best, self.parts, self.room = path.with_name(f"{path.stem}-best.ckpt"), parts, room
@@ -69,11 +71,10 @@ class Save(Callback):
         ShardWriter.write_data = lambda *arguments: (time.sleep(0.2), write(*arguments))[1]
 
 
-def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True,
-          resume: str | None = None, model: dict | None = None, offload: bool = False,
-          average: str | None = None, freeze: dict | None = None,
-          validated: bool = False, parts: bool = False, room: int | None = None,
-          **options: Any) -> None:  # fmt: skip
+def train(
+    folder, name, strategy="auto", fitted=True, resume=None, model=None, offload=False,
+    average=None, freeze=None, validated=False, parts=False, room=None, **options
+):  # fmt: skip
     """Train and test; what is not `fitted` is tested only.
 
     In "both" pairs of processes share layers. `freeze` has epochs by pattern. With `parts` each
@@ -84,16 +85,19 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True,
     sharded = strategy in ("fsdp2", "tp", "both")
     batch = BATCH * replicas // WORLD // options.get("accumulate_grad_batches", 1)
     # All begin with the weights of the first process
-    losses, module = Losses(), classifier(seed=1 + RANK, **(model or {}))
+    module = classifier(seed=1 + RANK, **(model or {}))
     data = Tokens(batch_size=batch)
     data.train_samples = EPOCH * BATCH
     rules = [FreezeRule(pattern, epochs) for pattern, epochs in (freeze or {}).items()]
     saving = Save(folder / f"{name}.ckpt", parts, room)
     torch.manual_seed(0)
     divided = ShardedStrategy(replicas, True, offload, parts, parts) if sharded else strategy
-    callbacks = [losses, ExactResume(), Freeze(rules), NaNGuard(), *AVERAGES[average](), saving]
+    losses, labels = Losses(), []
+    tested = LambdaCallback(on_test_batch_end=lambda *given: labels.append(given[3][1]))
+    callbacks = [losses, tested, ExactResume(), Freeze(rules), NaNGuard(), *AVERAGES[average]()]
     trainer = make_trainer(
-        folder, devices=WORLD, max_epochs=STEPS // EPOCH, strategy=divided, callbacks=callbacks,
+        folder, devices=WORLD, max_epochs=STEPS // EPOCH, strategy=divided,
+        callbacks=[*callbacks, saving],
         plugins=[ShardedCheckpointIO()], use_distributed_sampler=False, num_sanity_val_steps=0,
         **options,
     )  # fmt: skip
@@ -102,20 +106,22 @@ def train(folder: Path, name: str, strategy: str = "auto", fitted: bool = True,
         backend = mock.Mock(wraps=torch.distributed, get_backend=lambda: "nccl")
         with mock.patch("lightning.pytorch.loops.utilities.dist", backend):
             trainer.validate(module, data, verbose=False)
-    metrics = {}
+    metrics, mean_losses = {}, []
     if fitted:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
         logged = trainer.callback_metrics.items()
         metrics = {key: value.item() for key, value in logged if key.startswith("val/")}
         checkpoint = None
+        sums = trainer.strategy.reduce(torch.tensor(losses.values), reduce_op="sum")
+        mean_losses = (sums / data_ranks(trainer)["world_size"]).tolist()
     metrics |= trainer.test(module, data, ckpt_path=checkpoint, weights_only=True, verbose=False)[0]
-    metrics["samples"] = len(losses.labels)  # of the test: each counts once
+    metrics["samples"] = len(gather_rows(trainer, torch.cat(labels)))  # each counts once
     if trainer.is_global_zero:
-        result = {"losses": losses.values, "metrics": metrics}
+        result = {"losses": mean_losses, "metrics": metrics}
         (folder / f"{name}.json").write_text(json.dumps(result))
 
 
-def start(script: Path, world: int, folder: Path, *arguments: object) -> list[Python]:
+def start(script, world, folder, *arguments) -> list[Python]:
     """Start a script in some processes, in a folder."""
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     return [
@@ -124,7 +130,7 @@ def start(script: Path, world: int, folder: Path, *arguments: object) -> list[Py
     ]
 
 
-def wait(processes: list[Python], code: int = 0) -> list[str]:
+def wait(processes, code=0) -> list[str]:
     """Return what processes have printed; it is shown where one of them fails."""
     printed = ["".join(process.communicate()) for process in processes]
     assert [process.returncode for process in processes] == [code] * len(processes), "\n".join(
@@ -133,7 +139,7 @@ def wait(processes: list[Python], code: int = 0) -> list[str]:
     return printed
 
 
-def run(folder: Path, world: int, cases: dict[str, dict], code: int = 0) -> list[str]:
+def run(folder, world, cases, code=0) -> list[str]:
     return wait(start(Path(__file__), world, folder, json.dumps(cases)), code)
 
 

@@ -34,14 +34,13 @@ def divide():
     """
     distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
 
-    def divide_model(model: LightningModule, *shape: int, **settings: Any) -> ShardedStrategy:
+    def divide_model(model, *shape, **settings):
         strategy = ShardedStrategy(tensor_parallel_size=shape[1], **settings)
         strategy._device_mesh = init_device_mesh(
             "cpu", shape, mesh_dim_names=("data_parallel", "tensor_parallel")
         )
         strategy._model = strategy._lightning_module = model
         strategy.divide(model)
-        return strategy
 
     yield divide_model
     distributed.destroy_process_group()

@@ -72,7 +72,7 @@ def test_nothing_in_the_metadata_is_executed(copy, monkeypatch, tmp_path):
 def test_shards_that_are_named_wrongly_cut_or_missing_are_one_line(copy):
     path, shards = copy
 
-    def assert_unreadable() -> None:
+    def assert_unreadable():
         with pytest.raises(UserError, match=r"its shards can't be read") as raised:
             AtomicCheckpointIO().load_checkpoint(path)
         assert "\n" not in str(raised.value)

@@ -3,8 +3,6 @@
 Neither 21 nor 17 samples of validation and test can be divided among the processes.
 """
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -13,7 +11,7 @@ from litlab.runs.folder import read_json
 from tests.litlab.callbacks.tiny import are_equal
 
 
-def saved(folder: Path, name: str) -> dict:
+def saved(folder, name):
     return AtomicCheckpointIO().load_checkpoint(folder / f"{name}.ckpt")
 
 

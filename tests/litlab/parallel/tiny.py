@@ -1,11 +1,8 @@
-"""A small Transformer with a plan, data that no number of processes divides, and losses that all
-processes share.
-"""
+"""A small Transformer with a plan, and data that no number of processes divides."""
 
 from functools import partial
 
 import torch
-from lightning.pytorch import Callback
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
@@ -15,7 +12,6 @@ from litlab.data.target import Classes
 from litlab.data.target_metadata import TargetMetadata
 from litlab.parallel import ParallelPlan
 from litlab.tasks import Classifier
-from litlab.util.ranks import data_ranks, gather_rows
 
 TOKENS, TIME, CLASSES = 40, 7, 5
 
@@ -23,7 +19,7 @@ TOKENS, TIME, CLASSES = 40, 7, 5
 class Block(nn.Module):
     """Attention behind a norm."""
 
-    def __init__(self, size: int, heads: int, dropout: float) -> None:
+    def __init__(self, size, heads, dropout):
         super().__init__()
         self.heads, self.norm = heads, nn.LayerNorm(size)
         self.inputs, self.output = nn.Linear(size, 3 * size), nn.Linear(size, size)
@@ -69,8 +65,7 @@ class Tokens(ExperimentData):
 
     def open(self, stage):
         self.sizes = {"train": self.train_samples, "val": 21, "test": 17}
-        names = [str(number) for number in range(CLASSES)]
-        return TargetMetadata(target=Classes(["label"], names))
+        return TargetMetadata(target=Classes(["label"], [*map(str, range(CLASSES))]))
 
     def samples(self, split):
         generator = torch.Generator().manual_seed(len(split))
@@ -78,31 +73,7 @@ class Tokens(ExperimentData):
         return TensorDataset(ids, F.one_hot(ids % CLASSES, CLASSES).sum(1).argmax(1))
 
 
-class Losses(Callback):
-    """The loss of each training batch, and the labels of the test, of all processes together."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-        self.tested: list[int] = []
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        total = trainer.strategy.reduce(outputs["loss"].detach().clone(), reduce_op="sum").item()
-        self.values.append(total / data_ranks(trainer)["world_size"])
-
-    def on_test_batch_end(self, trainer, pl_module, outputs, batch, *_):
-        self.tested += batch[1].tolist()
-
-    def on_test_epoch_end(self, trainer, pl_module):
-        self.labels = gather_rows(trainer, torch.tensor(self.tested))
-
-
-def classifier(
-    optimizer: str = "AdamW",
-    lr: float = 3e-3,
-    foreach: bool | None = None,
-    seed: int = 1,
-    **settings,
-):
+def classifier(optimizer="AdamW", lr=3e-3, foreach=None, seed=1, **settings):
     torch.manual_seed(seed)
     momentum = {"momentum": 0.9} if optimizer == "SGD" else {}
     update = partial(getattr(torch.optim, optimizer), lr=lr, foreach=foreach, **momentum)

@@ -1,6 +1,5 @@
 """The command ``bench`` with real trials of a tiny experiment."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 import yaml
 
 from litlab.commands.bench.settings import Change
+from litlab.runs.folder import write_json
 from tests.litlab.commands.bench.test_compare import CPU
 from tests.litlab.runs.conftest import error
 
@@ -71,7 +71,7 @@ def made_up(monkeypatch) -> None:
 
     def run_child(module, package, file, steps, *flags, **_):
         measured = {"trial": {"rates": [1.0] * 5}, "steps": 1, "facts": asdict(CPU)}
-        Path(file).write_text(json.dumps(measured))
+        write_json(Path(file), measured)
         return 130 if "--channels_last=true" in flags else 0
 
     monkeypatch.setattr("litlab.commands.bench.bench.run_child", run_child)

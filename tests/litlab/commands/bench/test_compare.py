@@ -16,30 +16,28 @@ from litlab.commands.bench.compare import (
     search,
     take_turns,
 )
-from litlab.commands.bench.settings import Change, Facts, Side, list_candidates, read_sides
+from litlab.commands.bench.settings import Change, Facts, list_candidates, read_sides
 
 FUSED, LAST = Change("fused", "true"), Change("channels_last", "true")
 COMPILE = Change("compile", "default")
 
 
-def trial(rate: float, spread: float = 0.01, startup: float = 1.0) -> Trial:
+def trial(rate, spread=0.01, startup=1.0) -> Trial:
     return Trial([rate * (1 + spread * offset) for offset in (-2, -1, 0, 1, 2)], startup)
 
 
 class Bench:
     """Trials that are faster by a factor for each change; a factor of 0 fails."""
 
-    def __init__(self, **factors: float) -> None:
-        self.factors = factors
-        self.made: list[Side] = []
-        self.trials: dict[Side, Trial] = {}
+    def __init__(self, **factors):
+        self.factors, self.made, self.trials = factors, [], {}
 
-    def measure(self, side: Side) -> Trial:
+    def measure(self, side):
         self.made.append(side)
         factor = math.prod(self.factors.get(change.name, 1.0) for change in side)
         return trial(100 * factor) if factor else Trial(reason="out of memory")
 
-    def search(self, *changes: Change) -> Side:
+    def search(self, *changes):
         self.trials[()] = self.measure(())
         search(changes, self.trials, self.measure)
         return choose_best(self.trials, math.inf)

@@ -15,7 +15,7 @@ from litlab.tasks import Classifier
 from tests.litlab.callbacks.tiny import make_trainer
 
 
-def make_data(unit: float = 1.0, has_val: bool = True) -> LightningDataModule:
+def make_data(unit=1.0, has_val=True) -> LightningDataModule:
     """300 samples of 6 numbers in 4 classes, in batches of 5, to train and to validate on."""
     samples = TensorDataset(unit * torch.randn(300, 6), torch.arange(300) % 4)
     data = LightningDataModule()
@@ -25,7 +25,7 @@ def make_data(unit: float = 1.0, has_val: bool = True) -> LightningDataModule:
     return data
 
 
-def make_model(change=None, beside: bool = False, lr: float = 0.01) -> Classifier:
+def make_model(change=None, beside=False, lr=0.01) -> Classifier:
     """Two layers; `change` makes something else of their inputs and outputs.
 
     Args:
@@ -50,7 +50,7 @@ def checked(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
 
-    def check_it(module: Classifier, data=None, callbacks=(), **settings) -> str:
+    def check_it(module, data=None, callbacks=(), **settings):
         settings |= {"logger": TensorBoardLogger(tmp_path), "enable_checkpointing": True}
         callbacks = [ModelCheckpoint(), *callbacks]
         run = make_trainer(tmp_path, callbacks=callbacks, max_epochs=3, **settings)

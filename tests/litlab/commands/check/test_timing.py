@@ -6,12 +6,9 @@ import pytest
 from lightning.pytorch import Trainer
 
 from litlab.commands.check.check import run_length
-from litlab.util import steps as probe
 from tests.litlab.commands.check.conftest import make_data, make_model
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*does not have many workers", "ignore:.*tensorboardX", "ignore:Total length of `list`"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:.*tensorboardX", "ignore:Total length of `list`")
 
 
 @pytest.mark.parametrize(
@@ -34,7 +31,7 @@ def test_the_steps_after_a_warm_up_are_timed(checked, monkeypatch, has_val, seco
         return outputs
 
     module = make_model(pass_time)
-    monkeypatch.setattr(probe.time, "perf_counter", lambda: now)
+    monkeypatch.setattr("time.perf_counter", lambda: now)
     out = checked(module, make_data(has_val=has_val))
     assert [row for row in rows if row not in out] == []
     assert done == steps

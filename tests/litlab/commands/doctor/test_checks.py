@@ -9,35 +9,20 @@ import torch
 
 from litlab.commands.doctor import checks, processes
 from litlab.util import limits
-from litlab.util.team import use_package
 
-METADATA = """\
-Metadata-Version: 2.1
-Name: lab
-Version: 1.0
-Requires-Python: <3
-Requires-Dist: numpy<1
-Requires-Dist: nowhere>=2
-Requires-Dist: never; extra == 'serve'
+PROJECT = """
+[project]
+requires-python = "<3"
+dependencies = ["numpy<1", "nowhere>=2", "never; sys_platform == 'never'"]
 """
 NUMPY = metadata.version("numpy")
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="torch has a GPU")
 
 
-@pytest.fixture
-def lab(tmp_path, monkeypatch):
-    """A team's package ``lab`` with the metadata of an installed distribution."""
-    (tmp_path / "lab").mkdir()
-    (tmp_path / "lab/__init__.py").touch()
-    (tmp_path / "lab-1.0.dist-info").mkdir()
-    (tmp_path / "lab-1.0.dist-info/METADATA").write_text(METADATA)
-    monkeypatch.syspath_prepend(tmp_path)
-    use_package("lab")
-    yield tmp_path
-    use_package("auks")
-
-
-def test_a_python_and_packages_that_do_not_fit_fail(lab):
+def test_a_python_and_packages_that_do_not_fit_fail(tmp_path, monkeypatch):
+    """Of a checkout; test_doctor.py has an installed distribution."""
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    monkeypatch.setattr(checks, "package_folder", lambda: tmp_path / "src/lab")
     [(status, text)] = checks.check_python()
     assert (status, "the project needs <3" in text) == ("FAIL", True)
     assert list(checks.check_packages()) == [
@@ -76,8 +61,8 @@ def test_the_tightest_control_group_counts(tmp_path, monkeypatch):
     (tmp_path / "own").write_text("0::/job/step\n")
     monkeypatch.setattr(limits, "CGROUPS", tmp_path)
     monkeypatch.setattr(limits, "GROUP", tmp_path / "own")
-    monkeypatch.setattr(checks.os, "sched_getaffinity", lambda process: range(8), raising=False)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(8), raising=False)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 8)
     assert checks.count_cores() == 1.5
     (status, text), *_ = checks.check_devices()
     assert (status, text.partition("; ")[2]) == ("warn", "export OMP_NUM_THREADS=1")

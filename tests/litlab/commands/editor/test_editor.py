@@ -37,7 +37,7 @@ WRONG = {
 }
 
 
-def find_mistake(validator: Draft7Validator, text: str) -> str:
+def find_mistake(validator, text) -> str:
     """Return what an editor underlines in YAML, as its place and the reason; empty where nothing is
     wrong.
     """

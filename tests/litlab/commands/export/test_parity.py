@@ -15,9 +15,10 @@ from litlab.metrics import StageMetrics
 from tests.litlab.commands.export.test_graph import Rows
 
 ROWS = torch.arange(300.0).view(100, 3)
+BATCHES = [(ROWS[:60],), (ROWS[60:],)]
 
 
-def measure(change, rows=ROWS, serving=None):
+def measure(change, serving=None):
     """Compare sums with changed ones; the parity, and the shapes that were compared."""
     shapes = []
 
@@ -28,14 +29,14 @@ def measure(change, rows=ROWS, serving=None):
     def add_up(rows):
         return (rows.sum(dim=1, keepdim=True),)
 
-    return compare(add_up, run, serving or Rows(), iter([(rows[:60],), (rows[60:],)])), shapes
+    return compare(add_up, run, serving or Rows(), iter(BATCHES)), shapes
 
 
 def test_equal_models_are_compared_at_several_sizes():
     parity, shapes = measure(lambda sums: sums)
     assert parity == Parity(0.0, 0.0, None, 100)
     assert [size for size, _ in shapes] == [1, 2, 3, 7, 32, 15, 40]
-    _, shapes = measure(lambda sums: sums, serving=Rows(TIME))
+    _, shapes = measure(lambda sums: sums, Rows(TIME))
     assert shapes[:3] == [(2, 1), (2, 9), (1, 3)]
 
 
@@ -45,7 +46,7 @@ def test_one_answer_that_is_off_is_found():
     assert parity.mean_difference == pytest.approx(0.005, abs=1e-4)
     serving = Rows()
     serving.unit = lambda: torch.tensor(4.0)
-    parity, _ = measure(lambda sums: sums + 1, serving=serving)
+    parity, _ = measure(lambda sums: sums + 1, serving)
     assert parity.difference == pytest.approx(0.25, abs=1e-4)
     parity, _ = measure(lambda sums: np.where(sums > 800, np.nan, sums).astype(np.float32))
     assert math.isinf(parity.difference)
@@ -58,7 +59,7 @@ def test_whole_numbers_and_masks_are_compared():
         lambda rows: (rows.argmax(dim=1), (rows > 100).unsqueeze(1)),
         lambda arrays: [arrays[0].argmax(axis=1) + 1, (arrays[0] > 100)[:, None]],
         serving,
-        iter([(ROWS[:60],), (ROWS[60:],)]),
+        iter(BATCHES),
     )
     assert parity == Parity(1.0, 0.5, None, 100)
 

@@ -5,7 +5,6 @@ and its lines.
 import copy
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
 from functools import cache, partial
 
 import pytest
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from litlab.callbacks import EMA, ActivationCheckpointing
 from litlab.commands.plan import plan as plans
 from litlab.commands.plan.measure import measure
-from litlab.commands.plan.plan import Devices, Estimate, Layout, estimate, layout_of, list_layouts
+from litlab.commands.plan.plan import Devices, Layout, estimate, layout_of, list_layouts
 from litlab.errors import UserError
 from litlab.parallel import ParallelPlan
 from tests.conftest import BRIEF
@@ -64,11 +63,11 @@ class Manual(Module):
 
 
 @cache
-def step_of(build: Callable[[], LightningModule] = Module, *callbacks, precision="32-true"):
+def step_of(build=Module, *callbacks, precision="32-true"):
     return measure(build, [kind() for kind in callbacks], torch.ones(ROWS, SIZE), precision, False)
 
 
-def planned(layout: Layout, count: int, *callbacks, batches: int = 1, **settings) -> Estimate:
+def planned(layout, count, *callbacks, batches=1, **settings):
     devices = Devices(1, count, 2**30)
     return estimate(layout, step_of(Module, *callbacks, **settings), devices, batches)
 

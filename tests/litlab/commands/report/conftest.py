@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 
@@ -30,13 +29,13 @@ class Page:
         )
 
     @property
-    def text(self) -> str:
+    def text(self):
         """What is read, with single spaces."""
         return " ".join(
             unescape(re.sub("<style.*?</style>|<[^>]+>", " ", self.source, flags=re.DOTALL)).split()
         )
 
-    def section(self, name: str) -> str:
+    def section(self, name):
         """The source of a section."""
         [section] = re.findall(rf'<section id="{name}">.*?</section>', self.source, re.DOTALL)
         return section
@@ -44,21 +43,22 @@ class Page:
 
 @pytest.fixture
 def logs(run, small_data, make_once, monkeypatch, tmp_path) -> Path:
-    """Runs, in the folder that commands run in: images, series, table/version_0 and version_1
-    (another seed), and spend.
+    """Runs, in the folder that commands run in: images, table/version_0 and version_1 (another
+    seed), and spend.
     """
     table = f"--config={CONFIGS}/table.yaml"
+    callbacks = "--trainer.callbacks=[ConfusionMatrix,Baselines]"
+    spend = "--model=Regressor --data.target=spend --experiment=spend"
 
-    def train(folder: Path) -> None:
+    def train(folder):
         monkeypatch.chdir(folder)
-        for flags, name in (
-            ("--model.width=8 --trainer.callbacks=[ConfusionMatrix,Baselines]", "images"),
-            ("--data.targets=null", "series"),
-            (table, None),
-            (f"{table} --seed_everything=1", None),
-            (f"{table} --model=Regressor --data.target=spend --experiment=spend", None),
+        for flags in (
+            [*small_data["images"], "--model.width=8", callbacks],
+            [table],
+            [table, "--seed_everything=1"],
+            [table, *spend.split()],
         ):
-            run("fit", *small_data.get(name, []), *BRIEF, *flags.split()).check()
+            run("fit", *flags, *BRIEF).check()
 
     shutil.copytree(make_once("reported", train), tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -66,10 +66,10 @@ def logs(run, small_data, make_once, monkeypatch, tmp_path) -> Path:
 
 
 @pytest.fixture
-def report(run, logs) -> Callable[..., Page]:
+def report(run, logs):
     """Runs ``report`` and returns the page that it has written."""
 
-    def make(*arguments: object) -> Page:
+    def make(*arguments):
         done = run("report", *arguments).check()
         assert "Traceback" not in done.err
         return Page(Path(done.out.splitlines()[0]).read_text(encoding="utf-8"))

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -41,11 +40,11 @@ FLAGS = {
 
 @dataclass(frozen=True)
 class Example:
-    """A run, the content of a file to predict from, and the rows that ``predict`` has written."""
+    """A run, the content of a file to predict from, and the table that ``predict`` has written."""
 
     run: Path
     content: bytes
-    predicted: list[dict[Any, Any]]
+    predicted: pd.DataFrame
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def example(images, texts, series, make_once) -> Callable[[str], Example]:
         "rows": ROWS.encode(),
     }
 
-    def train(kind: str, folder: Path) -> None:
+    def train(kind, folder):
         shutil.copytree(images, folder / "images")
         shutil.copy(texts, folder / "texts.csv")
         shutil.copy(series, folder / "series.csv")
@@ -71,9 +70,9 @@ def example(images, texts, series, make_once) -> Callable[[str], Example]:
             for line in (fit, predict):
                 assert command(patch, line, package="auks") == 0
 
-    def of(kind: str) -> Example:
+    def of(kind):
         folder = make_once(f"served_{kind}", partial(train, kind))
-        predicted = pd.read_csv(folder / "out.csv").to_dict("records")
+        predicted = pd.read_csv(folder / "out.csv")
         return Example(folder / "lightning_logs" / kind / "version_0", contents[kind], predicted)
 
     return of
@@ -85,7 +84,7 @@ def exported(example, make_once, monkeypatch) -> Path:
     exported here.
     """
 
-    def export(folder: Path) -> None:
+    def export(folder):
         _, reference, manifest = load_servable(str(example("texts").run), [])
         write_graph("torchscript", None, reference, folder / "model.ts")
         write_manifest(folder, manifest | {"format": "torchscript", "versions": {}})
@@ -116,7 +115,7 @@ def client(models) -> Iterator[Callable[..., TestClient]]:
     """
     with ExitStack() as stack:
 
-        def connect(kind: str) -> TestClient:
+        def connect(kind):
             model = models(kind)
             app = build_app(model.manifest, Batcher(model.answer, 32), ServeOptions(package="auks"))
             return stack.enter_context(TestClient(app, base_url="http://localhost"))

@@ -8,12 +8,11 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 from litlab.commands.serve.app import WEB
 from litlab.commands.serve.batcher import Batcher
@@ -24,7 +23,7 @@ from litlab.data.tables.serving import TabularServing
 from litlab.errors import UserError
 
 
-def list_requests(kind: str, content: bytes) -> Iterator[dict[str, Any]]:
+def list_requests(kind, content):
     """The ways to send an input: as a file in a form, and in JSON."""
     if kind == "texts":
         content = content.rpartition(b",")[2]
@@ -39,44 +38,29 @@ def list_requests(kind: str, content: bytes) -> Iterator[dict[str, Any]]:
         yield from ({"json": {field: value}} for value in (content.decode(), rows))
 
 
-def lay_out(kind: str, answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Answers as the rows that ``predict`` writes."""
+def lay_out(kind, answer):
+    """An answer as the table that ``predict`` writes."""
     if kind == "series":
         columns = {"date": answer["times"], **answer["forecast"]}
         for end in ("lower", "upper"):
             columns |= {f"{name}_{end}": values for name, values in answer[end].items()}
-        return pd.DataFrame(columns).to_dict("records")
+        return pd.DataFrame(columns)
     if kind == "rows":
-        return (
-            pd.DataFrame([row["predicted"] for row in answer["rows"]])
-            .add_prefix("predicted_")
-            .to_dict("records")
-        )
-    return [
-        {
-            "prediction": answer["class"],
-            "probability": answer["probability"],
-            **answer["probabilities"],
-        }
-    ]
+        return pd.DataFrame([row["predicted"] for row in answer["rows"]]).add_prefix("predicted_")
+    best = {"prediction": answer["class"], "probability": answer["probability"]}
+    return pd.DataFrame([best | answer["probabilities"]])
 
 
 @pytest.mark.parametrize("served", ["images", "texts", "series", "rows", "exported"])
 def test_answers_are_those_of_predict(example, client, served):
     kind = "texts" if served == "exported" else served
-    expected = [
-        {name: value for name, value in row.items() if name not in ("row", "file", "text")}
-        for row in example(kind).predicted
-    ]
+    expected = example(kind).predicted.drop(columns=["row", "file", "text"], errors="ignore")
     for request in list_requests(kind, example(kind).content):
         response = client(served).post("/predict", **request)
         assert response.status_code == 200, response.text
         answer = response.json()
-        for row, of_predict in zip(lay_out(kind, answer), expected, strict=True):
-            assert row == {
-                name: value if isinstance(value, str) else pytest.approx(value, rel=1e-4, abs=2e-5)
-                for name, value in of_predict.items()
-            }
+        shown = lay_out(kind, answer)
+        assert_frame_equal(shown, expected, check_like=True, rtol=1e-4, atol=2e-5)
         if kind == "series":
             last = example("series").content.decode().splitlines()[-1].split(",")
             assert (len(answer["past"]["times"]), answer["past"]["times"][-1]) == (48, last[0])
@@ -111,7 +95,7 @@ def test_an_example_is_answered(models, monkeypatch):
         warm_up(model, Batcher(model.answer, 1), 0.1)
 
 
-@pytest.mark.parametrize("freq", ["h", "15min", "B", "W-WED", "MS", "ME", "QS-OCT", "YE-DEC"])
+@pytest.mark.parametrize("freq", ["15min", "B", "W-WED", "ME", "QS-OCT"])
 def test_examples_of_series_have_any_step(models, freq):
     facts = models("series").manifest["facts"]
     for rows in (1, 2, 100):
@@ -122,10 +106,8 @@ def test_examples_of_series_have_any_step(models, freq):
 @pytest.mark.parametrize(
     ("form", "times", "targets"),
     [
-        ({}, "%Y-%m-%d", "price"),
         ({"time_format": "%d/%m/%Y"}, "%d/%m/%Y", "plan"),
-        ({"decimal": ",", "thousands": "."}, "%Y-%m-%d %H:%M", ["yes", "no"]),
-        ({"decimal": ",", "thousands": "."}, "%Y-%m-%dT%H:%M+02:00", "price"),
+        ({"decimal": ",", "thousands": "."}, "%Y-%m-%dT%H:%M+02:00", ["yes", "no"]),
     ],
 )
 def test_examples_of_tables_are_read(form, times, targets):
@@ -133,8 +115,7 @@ def test_examples_of_tables_are_read(form, times, targets):
     days = pd.date_range("2024-01-01", periods=200, freq="37h").strftime(times)
     columns = {
         "day": days, "size": np.linspace(700, 1300, 200), "city": [*"xy"] * 100,
-        "price": np.arange(200) / 7, "plan": [*"abcb"] * 50, "yes": [0, 1] * 100,
-        "no": [0, 0, 1, 1] * 50,
+        "plan": [*"abcb"] * 50, "yes": [0, 1] * 100, "no": [0, 0, 1, 1] * 50,
     }  # fmt: skip
     task = "labels" if isinstance(targets, list) else None
     data = TabularData(path=pd.DataFrame(columns), target=targets, task=task, dates=["day"], **form)

@@ -10,20 +10,21 @@ from PIL import Image
 JSON = {"Content-Type": "application/json"}
 
 
-def form(file: bytes) -> tuple[bytes, dict[str, str]]:
+def form(file: bytes):
     """Body and headers of a form with a file."""
     part = b'--limit\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n' + file
     return part + b"\r\n--limit--\r\n", {"Content-Type": "multipart/form-data; boundary=limit"}
 
 
-def make_picture(side: int) -> bytes:
+def make_picture(side):
     """A black picture, which takes few bytes however large it is."""
     stream = io.BytesIO()
     Image.new("1", (side, side)).save(stream, "PNG")
     return stream.getvalue()
 
 
-def as_json(**content: object) -> tuple[bytes, dict[str, str]]:
+def as_json(**content):
+    """The same of JSON."""
     return json.dumps(content).encode(), JSON
 
 

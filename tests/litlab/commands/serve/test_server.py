@@ -9,13 +9,10 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
-from pathlib import Path
 from threading import Event
-from typing import Any
 
 import psutil
 import pytest
@@ -25,7 +22,7 @@ from uvicorn.supervisors import Multiprocess
 from litlab.commands.serve.app import build_app
 from litlab.commands.serve.batcher import Batcher
 from litlab.commands.serve.options import ServeOptions
-from litlab.runs.folder import read_json
+from litlab.runs.folder import read_json, write_json
 from litlab.util.checksums import write_checksums
 from tests.conftest import OFFLINE
 from tests.processes import Python
@@ -64,14 +61,14 @@ connections.SECONDS_TO_SEND = {seconds}
 """
 
 
-def fork_server(*arguments: object, cwd: Path, change: str = "", **options: Any) -> Python:
+def fork_server(*arguments, cwd, change="", **options) -> Python:
     """`python -m auks serve` on a free port."""
     (cwd / "server.py").write_text(FORK.format(change=change))
     words = ("server.py", "serve", "--port", 0, *arguments)
     return Python(*words, cwd=cwd, merge=True, **options)
 
 
-def ask(port: int, **fields: object) -> int:
+def ask(port, **fields):
     """Return the status of an answer, or that of /health."""
     words = ["GET", "/health"]
     if fields:
@@ -83,10 +80,10 @@ def ask(port: int, **fields: object) -> int:
 
 
 @pytest.fixture
-def start(exported, tmp_path, request) -> Callable[..., tuple[Python, int]]:
+def start(exported, tmp_path, request):
     """Starts a server of the export, which ends with the test; returns it and its port."""
 
-    def start_server(*flags: object, **options: Any) -> tuple[Python, int]:
+    def start_server(*flags, **options):
         server = fork_server("--run", exported, *flags, cwd=tmp_path, **options)
         request.addfinalizer(server.kill)
         while not (found := re.search(r" at http://.*:(\d+)\n", server.printed()[0])):
@@ -116,7 +113,7 @@ def test_code_of_others_is_trusted_once(run, exported, tmp_path, monkeypatch):
     folder = shutil.copytree(exported, tmp_path / "export")
     monkeypatch.setattr(Multiprocess, "run", lambda self: None)  # it does not begin
 
-    def asked(*flags: str) -> bool:
+    def asked(*flags):
         done = run("serve --run", folder, "--port", 0, *flags)
         return done.code == 2 and "torchscript is code that runs with your rights" in done.err
 
@@ -127,8 +124,8 @@ def test_code_of_others_is_trusted_once(run, exported, tmp_path, monkeypatch):
     assert asked()
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc")  # where nothing can be remembered
     assert [asked("--trust"), asked()] == [False, True]
-    manifest = read_json(folder / "manifest.json")
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": "onnx"}))
+    manifest = folder / "manifest.json"
+    write_json(manifest, read_json(manifest) | {"format": "onnx"})
     write_checksums(folder, leave_out="use.py")
     assert not asked()
 

@@ -8,7 +8,6 @@ from typing import Any
 import optuna
 import pytest
 import yaml
-from optuna.trial import FrozenTrial
 
 from tests.conftest import Outcome
 from tests.litlab.conftest import CONFIGS
@@ -49,20 +48,20 @@ class Sweep:
     content: dict[str, Any]
 
     @property
-    def kept(self) -> Path:
+    def kept(self):
         return self.folder / "lightning_logs" / "sweeps" / "tiny"
 
-    def write(self, **content: Any) -> Path:
+    def write(self, **content) -> Path:
         self.content |= content
         file = self.folder / "tiny.yaml"
         file.write_text(yaml.safe_dump(self.content, sort_keys=False))
         return file
 
-    def start(self, *arguments: object, **content: Any) -> Outcome:
+    def start(self, *arguments, **content) -> Outcome:
         self.write(**content)
         return self.run("sweep", "--config", "tiny.yaml", *arguments)
 
-    def trials(self) -> list[FrozenTrial]:
+    def trials(self):
         url = f"sqlite:///{self.kept / 'study.db'}"
         return optuna.load_study(study_name="tiny", storage=url).trials
 
