@@ -95,7 +95,7 @@ def read_cells(
     where = name_source(source, setting)
     frame: Frame
     if isinstance(source, pd.DataFrame):
-        frame = source.reset_index(drop=True)
+        frame = _take_index(source)
     else:
         file: Any = source if isinstance(source, bytes) else check_file(source, setting)
         try:
@@ -155,8 +155,7 @@ def _read_file(
         import pyarrow.parquet
 
         # Else pandas would make floats of whole numbers where one is missing
-        frame = pyarrow.parquet.read_table(file).to_pandas(integer_object_nulls=True)
-        return frame.reset_index(drop=True)
+        return _take_index(pyarrow.parquet.read_table(file).to_pandas(integer_object_nulls=True))
     if suffix in (".json", ".jsonl"):
         # Not by `pandas.read_json`, which makes numbers and dates of texts that look like some
         text = Path(file).read_text("utf-8-sig").strip()
@@ -167,6 +166,14 @@ def _read_file(
     is_excel = suffix == ".xlsx"
     frame = _read_excel(file, where) if is_excel else _read_csv(file, form, where, bad_rows)
     return frame if frame.empty else _name_columns(frame, names, where)  # a sheet may be empty
+
+
+def _take_index(frame: Frame) -> Frame:
+    """Return a frame with its rows counted from 0; what an index has a name for is a column, such
+    as the times of a series.
+    """
+    names = [name for name in frame.index.names if name is not None]
+    return frame.reset_index(names).reset_index(drop=True)
 
 
 def _read_csv(source: Path | bytes, form: FileFormat, where: str, bad_rows: Policy) -> Frame:

@@ -48,7 +48,8 @@ def write_outputs(
 ) -> None:
     """Write the predictions of a model: columns of the input, then those of the target.
 
-    If a class has the name of a column before it, the columns of all classes begin with ``class_``.
+    If a class has the name of a column before it, the columns of all classes begin with ``class_``;
+    a column of the input that is called like one of the target begins with ``id_``.
 
     Args:
         path: The file.
@@ -71,6 +72,7 @@ def write_outputs(
     taken = {*inputs, "prediction", "probability"}
     prefix = "class_" if taken & {*target.names} else ""
     columns = target.tabulate(outputs.numpy(), prefix)
+    inputs = {f"id_{name}" if name in columns else name: cells for name, cells in inputs.items()}
     write_predictions(path, {**inputs, **columns})
 
 

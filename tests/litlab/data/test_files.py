@@ -3,6 +3,7 @@
 import gzip
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from litlab.data.files import FileFormat, read_cells
@@ -45,6 +46,13 @@ def test_cells_and_rows():
     assert frame["b"].tolist() == ["two words", "NA"]
     assert frame.index.tolist() == [2, 5]  # empty rows count
     assert read_cells(b"1,x\n2,y\n", names=["n", "t"]).index.tolist() == [1, 2]
+
+
+def test_an_index_with_a_name_is_a_column():
+    frame = pd.DataFrame({"a": [1, 2]}, pd.Index(["x", "y"], name="b"))
+    frame.to_parquet("my.parquet")
+    for source in (frame, Path("my.parquet")):
+        assert read_cells(source).to_dict() == {"b": {1: "x", 2: "y"}, "a": {1: 1, 2: 2}}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,12 @@ def test_all_digits_are_written_and_no_others(dtype, most):
     assert texts.str.len().max() <= most
 
 
+def test_ids_are_not_lost_under_the_name_of_a_prediction():
+    inputs, target = {"row": [1], "predicted_a": ["x"]}, Numbers(["a"], [0.0], [1.0])
+    write_outputs(Path("o.csv"), inputs, target, torch.ones(1, 1))
+    assert Path("o.csv").read_text() == "row,id_predicted_a,predicted_a\n1,x,1.0\n"
+
+
 def test_what_is_not_finite_or_of_other_classes_is_not_written(tmp_path):
     target, rows = Classes(["kind"], ["cat", "dog"]), {"file": ["a", "b"]}
     for outputs, message in (

@@ -331,6 +331,15 @@ class ImageData(UserData):
         if not self.by_split:  # each stage has its setup
             self._divide()
         mean, std = self._choose_colours()
+        # A cutout that covers an image would leave nothing, and no border is so wide
+        least = min(self._surveyed.image_shape[1:])
+        for name in ("crop", "cutout"):
+            pixels = getattr(self.augment, name)
+            if pixels >= least:
+                raise UserError(
+                    f"data.augment.{name}: {pixels} must be less than the {least} pixels of the "
+                    "images; lower it"
+                )
         if self.is_lazy:
             self.by_split["train"].transforms = self.transforms
         return replace(self._surveyed, mean=mean, std=std)
@@ -383,6 +392,11 @@ class ImageData(UserData):
         if normalize != "data":
             colours = _IMAGENET if normalize == "imagenet" else normalize
             channels = self._surveyed.image_shape[0]
+            if len(colours) != 2 or not min(colours[1], default=0) > 0:
+                raise UserError(
+                    f"data.normalize: {colours} is not valid; give two lists, the means and the "
+                    "deviations, which are above 0"
+                )
             if {*map(len, colours)} != {channels}:
                 raise UserError(
                     f"data.normalize: it has means and deviations of {len(colours[0])} channels, "

@@ -101,6 +101,9 @@ class TabularMetadata(TargetMetadata):
 def split_dates(rows: Frame, columns: Mapping[str, Column]) -> Frame:
     """Return rows with parts of each date in its place, as numbers: year, month, weekday (from 0,
     Monday), and days since 1970.
+
+    Raises:
+        UserError: There is a column of that name.
     """
     for name, column in columns.items():
         if column.kind == "time":
@@ -110,7 +113,13 @@ def split_dates(rows: Frame, columns: Mapping[str, Column]) -> Frame:
             days = (seconds / 86_400).where(rows[name].notna())
             numbers = (times.year, times.month, times.day_of_week, days)
             for suffix, values in zip(_PARTS, numbers, strict=True):
-                rows[f"{name} {suffix}"] = values.astype("float64")
+                part = f"{name} {suffix}"
+                if part in rows:
+                    raise UserError(
+                        f"data.dates: a part of {name!r} would be called {part!r}, as a column of "
+                        "the table is; rename one of them"
+                    )
+                rows[part] = values.astype("float64")
             rows = rows.drop(columns=name)
     return rows
 

@@ -34,6 +34,20 @@ def test_normalisations(pets, normalize):
     assert data.serving().encode(raw[None])[0].equal(image)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"augment": Augment(crop=6)}, "data.augment.crop: 6 must be less than the 6 pixels"),
+        ({"augment": Augment(cutout=6)}, "data.augment.cutout: 6 must be less than the 6 pixels"),
+        ({"normalize": [[0.5] * 3]}, "data.normalize: [[0.5, 0.5, 0.5]] is not valid; give two"),
+        ({"normalize": [[0.5] * 3, [0.2, 0.0, 0.2]]}, "data.normalize: "),
+        ({"normalize": []}, "data.normalize: [] is not valid"),
+    ],
+)
+def test_settings_that_leave_nothing_of_an_image(pets, settings, message):
+    assert refusal(prepared, make(pets, **settings)).startswith(message)
+
+
 def test_large_sets_stay_in_the_file(pets, monkeypatch):
     """Where memory is short, batches come from the mapped file and get their border one by one: the
     same images.

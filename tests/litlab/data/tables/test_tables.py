@@ -82,6 +82,10 @@ def test_parts_of_a_date_that_are_constant_are_left_out(days, parts):
     assert numbers[0, 2:].tolist() == [new[part] for part in parts]
     constant = make(frame.assign(sold="2024-05-01"), dates=["sold"])
     assert "sold is constant; add --data.ignore+ '[\"sold\"]'" in refusal(prepared, constant)
+    same = make(frame.assign(**{"sold year": range(100)}), dates=["sold"])
+    assert "'sold' would be called 'sold year', as a column of the table is" in refusal(
+        prepared, same
+    )
 
 
 @pytest.mark.parametrize(
