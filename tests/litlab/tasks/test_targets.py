@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 
-from litlab.data.target import Classes, Labels, Numbers, load_target
 from tests.litlab.conftest import CONFIGS
 
 RUN = Path("lightning_logs/table/version_0")
@@ -69,12 +68,3 @@ def test_numbers_far_from_zero_keep_their_digits(fit, frame):
     predicted = np.array([float(row["predicted_far"]) for row in rows])
     assert np.abs(predicted - frame["far"]).mean() < 3
     assert len({*predicted.tolist()}) > 500
-
-
-def test_a_checkpoint_keeps_what_is_predicted():
-    for target in (
-        Classes(["kind"], ["a", "b"]),
-        Numbers(["x", "y"], [1.0, 2.0], [3.0, 4.0]),
-        Labels(["tags"], ["a", "b"], ";"),
-    ):
-        assert load_target(json.loads(json.dumps(target.state_dict()))) == target
