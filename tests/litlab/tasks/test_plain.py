@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from lightning.pytorch.demos.boring_classes import BoringModel
 
-from tests.litlab.tasks import plain
 from tests.litlab.runs.conftest import error
+from tests.litlab.tasks import plain
 
 CONFIG = Path(__file__).parent / "plain/plain.yaml"
 FIT = ("fit", "--config", CONFIG)
