@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from litlab.data import Augment, ImageData, TextData
 from tests.litlab.callbacks.tiny import make_trainer
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.images.conftest import PublicPets
+from tests.litlab.data.images.conftest import Digits
 from tests.tiny_files import flip
 
 assert_same = partial(assert_close, rtol=0, atol=0)
@@ -80,8 +80,8 @@ def test_a_damaged_cache_is_prepared_again(make, said, place):
         (ImageData, ".", "folder"),
         (ImageData, "photos.csv", "folder"),  # whatever its name
         (ImageData, "a.parquet", "csv"),
-        (PublicPets, "elsewhere", None),
-        (PublicPets, ".", "folder"),
+        (Digits, "elsewhere", None),
+        (Digits, ".", "folder"),
     ],
 )
 def test_a_path_tells_what_is_read(kind, path, dataset):

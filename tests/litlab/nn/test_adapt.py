@@ -13,7 +13,6 @@ from torchvision.models import get_model
 
 from litlab.nn import pretrained
 from litlab.nn.adapt import adapt_network
-from tests.conftest import OFFLINE
 from tests.litlab.data.conftest import refusal
 from tests.tiny_files import flip
 
@@ -50,11 +49,9 @@ URL = torchvision.models.ResNet18_Weights.IMAGENET1K_V1.url
 
 
 @pytest.fixture(autouse=True)
-def file(monkeypatch, tmp_path) -> Path:
-    """The place of a download, and no network."""
+def file(run, monkeypatch, tmp_path) -> Path:
+    """The place of a download; where commands run there is no network."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
-    for name, value in OFFLINE.items():
-        monkeypatch.setenv(name, value)
     file = tmp_path / "torch/hub/checkpoints" / URL.rpartition("/")[2]
     file.parent.mkdir(parents=True)
     return file

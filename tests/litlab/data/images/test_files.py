@@ -14,7 +14,7 @@ from litlab.data import ImageData
 from litlab.data.images.decode import find_kinds
 from tests.litlab.data.conftest import prepared, refusal
 from tests.litlab.data.images.conftest import (
-    PublicPets,
+    Digits,
     make,
     pixels,
     take,
@@ -75,7 +75,7 @@ def test_changes_of_equal_size_and_date_are_seen(pets):
     assert take(prepared(make(pets, image_size=(4, 4))), "test").shape == (3, 4, 4)
 
 
-@pytest.mark.parametrize("kind", [ImageData, PublicPets])
+@pytest.mark.parametrize("kind", [ImageData, Digits])
 def test_a_folder_of_classes_alone_is_split(pets, kind):
     """Also where a public set has the class's name: it is not taken for the folder of its files."""
     data = prepared(make(pets / "train", kind=kind, image_size=(8, 6)))
