@@ -113,7 +113,7 @@ def test_a_subclass_with_a_loss_of_its_own_as_documented(run, tmp_path, monkeypa
     page = (ROOT / "docs/experiments.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     [code] = [block for block in blocks if "SmoothClassifier" in block]
-    Path(tmp_path, "smooth.py").write_text(code)
+    Path("smooth.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     from smooth import SmoothClassifier  # pyright: ignore[reportMissingImports]
 

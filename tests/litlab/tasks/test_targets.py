@@ -26,11 +26,11 @@ def frame() -> pd.DataFrame:
 
 
 @pytest.fixture
-def fit(run, frame, tmp_path):
+def fit(run, frame):
     """Fits a table of the frame, and predicts it; returns its metrics and predictions."""
 
     def fit_it(target: str, columns: list[str], *flags: str):
-        frame[["size", "age", "city", *columns, "key"]].to_csv(tmp_path / "rows.csv", index=False)
+        frame[["size", "age", "city", *columns, "key"]].to_csv("rows.csv", index=False)
         data = ["--data.dataset=csv", "--data.path=rows.csv", "--data.id_column=key"]
         more = "--trainer.max_epochs=8 --data.batch_size=32 --trainer.callbacks=Baselines".split()
         usual = ["--model.optimizer.lr=0.05", f"--data.target={target}"]
