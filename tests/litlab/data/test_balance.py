@@ -28,7 +28,7 @@ def draw(epochs, balance="even", rank=0, ranks=1):
     drawn = []
     for epoch in epochs:
         sampler.set_epoch(epoch)
-        drawn.append(torch.cat(list(sampler)))
+        drawn.append(torch.cat([*sampler]))
     return drawn
 
 

@@ -137,11 +137,8 @@ def test_samples_of_a_step_are_of_about_the_same_length_and_steps_in_random_orde
 
 
 def test_a_process_reads_its_own_shards_and_few_at_a_time():
-    def make(size, batch_size, **options):
-        return ShardBatches([10] * 12, batch_size, 2, **options)
-
-    ranks = share(make, 120, 10, 3, train=True)
-    read = [[{*(batch // 10).tolist()} for batch in rank] for rank in ranks]
+    ranks = share(in_shards, 60, 5, 3, train=True)
+    read = [[{*(batch // 5).tolist()} for batch in rank] for rank in ranks]
     assert [len(set().union(*rank)) for rank in read] == [4, 4, 4]
     together = {len(shards) for rank in read for shards in rank}
     assert {2} <= together <= {1, 2}, "two are shuffled together"

@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from lightning.pytorch.demos.boring_classes import BoringModel
 
 from tests.litlab.runs.conftest import error
+from tests.litlab.tasks.plain import PointsData
 
 CONFIG = Path(__file__).parent / "plain/plain.yaml"
 FIT = ("fit", "--config", CONFIG)
@@ -29,12 +31,15 @@ def test_all_verbs(run):
 
 
 @pytest.mark.parametrize(
-    ("name", "lacks"),
-    [("Points", "validation_step test_step"), ("PointsData", "test_dataloader")],
+    ("owner", "lacks", "says"),
+    [
+        (BoringModel, ["validation_step", "test_step"], "Points has no test_step"),
+        (PointsData, ["test_dataloader"], "PointsData has no test_dataloader"),
+    ],
 )
-def test_what_it_lacks_is_left_out_in_one_line(run, monkeypatch, name, lacks):
-    for method in lacks.split():
-        monkeypatch.delattr(f"tests.litlab.tasks.plain.{name}.{method}")
+def test_what_it_lacks_is_left_out_in_one_line(run, monkeypatch, owner, lacks, says):
+    for method in lacks:
+        monkeypatch.delattr(owner, method)
     done = run(*FIT, "--checkpoint.monitor=null", "--trainer.max_epochs=1").check()
-    assert f"{name} has no {lacks.split()[-1]}: not tested" in done.err
+    assert f"{says}: not tested" in done.err
     assert json.loads((FOLDER / "status.json").read_text())["status"] == "finished"

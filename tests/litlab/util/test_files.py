@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from litlab.util.files import check_replaceable, record_digests, write_output
-from tests.litlab.data.conftest import refusal
+from tests.litlab.data.conftest import _folder, refusal  # noqa: F401 - a fixture
 from tests.litlab.runs.conftest import error
 
 THEIRS = b"date,predictor_a\n1,2\n"
@@ -46,15 +46,13 @@ def put(kind: str, path: Path) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_refuse_before_they_work(run, folder, series, command):
-    path = COMMANDS[command]
-    for kind in ("file", "link"):
-        put(kind, path)
-        done = run(*command.format(series=series).split())
-        assert f"{path}: something else is there" in error(done)
-        assert done.out == "", "nothing was done"
-        assert path.read_bytes() == Path("theirs").read_bytes() == THEIRS
-        assert path.is_symlink() == (kind == "link")
-        path.unlink()
+    """Whatever it is: here a link, which is neither followed nor replaced."""
+    put("link", path := COMMANDS[command])
+    done = run(*command.format(series=series).split())
+    assert f"{path}: something else is there" in error(done)
+    assert done.out == "", "nothing was done"
+    assert path.is_symlink()
+    assert path.read_bytes() == THEIRS
 
 
 def test_no_link_in_the_folder_of_a_run_leads_out_of_it(run, folder):
@@ -78,8 +76,7 @@ def test_what_was_written_is_replaced_until_it_is_edited(run, folder, series, co
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link", "dangling link", "pipe"])
-def test_whatever_is_there_is_kept(tmp_path, monkeypatch, kind):
-    monkeypatch.chdir(tmp_path)
+def test_whatever_is_there_is_kept(kind):
     path = Path("page.html")
     for _ in range(2):
         write_output(path, "ours")
@@ -91,17 +88,17 @@ def test_whatever_is_there_is_kept(tmp_path, monkeypatch, kind):
 
 
 def test_a_folder_is_all_that_is_in_it(tmp_path):
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep/graph").write_text("ours")
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    (deep / "graph").write_text("ours")
     record_digests(tmp_path)
     check_replaceable(tmp_path)
-    (tmp_path / "deep/notes").write_text("mine")
+    (deep / "notes").write_text("mine")
     assert "something else is there" in refusal(check_replaceable, tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["file", "dangling link", "pipe"])
-def test_a_folder_that_can_not_be_written_to_is_refused_before(tmp_path, monkeypatch, kind):
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_that_can_not_be_written_to_is_refused_before(kind):
     put(kind, Path("no/folder"))
     line = refusal(check_replaceable, Path("no/folder/deep/page.html"))
     assert "folder is not a folder that you can write to" in line

@@ -12,8 +12,8 @@ from litlab.data import ImageData, PublicImages
 from tests.litlab.data.conftest import prepared
 
 
-class PublicPets(ImageData):
-    public = PublicImages("pets", "Pets", ("pets.zip",), ("a", "b"), (3, 8, 6))
+class Digits(ImageData):
+    public = PublicImages("mnist", "MNIST", ("MNIST.zip",), tuple("0123456789"), (1, 28, 28))
 
 
 def write_image(path: Path, size=(8, 6), mode="RGB", value=None, seed=0) -> None:

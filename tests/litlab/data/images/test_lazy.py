@@ -28,12 +28,12 @@ class Tilt(torch.nn.Module):
 
 
 @pytest.fixture
-def photos(tmp_path):
+def photos():
     """24 images of two classes and different sizes, and 8 to test on."""
     for split, count in (("train", 24), ("test", 8)):
-        folder = tmp_path / "photos" / split
+        folder = Path("photos", split)
         write_images(folder, count, size=lambda number: (12 + number % 3, 10 + number % 4))
-    return tmp_path / "photos"
+    return "photos"
 
 
 @pytest.fixture

@@ -8,13 +8,8 @@ from urllib.error import URLError
 
 import numpy as np
 
-from litlab.data import ImageData, PublicImages
 from tests.litlab.data.conftest import prepared, refusal
-from tests.litlab.data.images.conftest import make
-
-
-class Digits(ImageData):
-    public = PublicImages("mnist", "MNIST", ("MNIST.zip",), tuple("0123456789"), (1, 28, 28))
+from tests.litlab.data.images.conftest import Digits, make
 
 
 def write_digits(root: Path) -> np.ndarray:

@@ -129,9 +129,10 @@ def write_tar(path, files, tell):
                 archive.addfile(member, io.BytesIO(content))
 
 
-@pytest.mark.parametrize("names", ["{split}-{number:04}.tar", "{split}/{number}.tar"])
-@pytest.mark.parametrize("kind", ["cls", "json"])
-def test_shards_of_others(photos, tmp_path, names, kind):
+@pytest.mark.parametrize(
+    ("kind", "names"), [("cls", "{split}-{number:04}.tar"), ("json", "{split}/{number}.tar")]
+)
+def test_shards_of_others(photos, tmp_path, kind, names):
     """Also with more images and texts of a sample than are read, and folders in names."""
 
     def tell(file):
@@ -156,13 +157,9 @@ def test_shards_of_others(photos, tmp_path, names, kind):
 @pytest.mark.parametrize("name", ["pets.tar", "train-0.tar", "val/7.TAR"])
 def test_a_single_tar_file(photos, tmp_path, name):
     """Its name says nothing of a split, and what lies beside it does not count."""
-
-    def tell(file):
-        return {"cls": file.parent.name.encode()}
-
     files, path = sorted(photos.glob("train/*/*.png")), tmp_path / name
-    write_tar(path, files, tell)
-    write_tar(tmp_path / "other.tar", files[:10], tell)
+    for tar, some in ((path, files), (tmp_path / "other.tar", files[:10])):
+        write_tar(tar, some, lambda file: {"cls": file.parent.name.encode()})
     path.with_name("index.parquet").write_bytes(b"of others")
     data = prepared(ImageData(path=path, **SETTINGS))
     assert data.sizes == {"train": 48, "val": 6, "test": 6}

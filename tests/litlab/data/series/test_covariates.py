@@ -141,18 +141,15 @@ def test_the_forecast_begins_where_a_target_ends(lacking, column, first):
     assert write_and_read(later, torch.zeros(1, 3, 2, 3))["date"].tolist() == days
 
 
-def test_unknown_categories_are_counted(later, said):
-    batch = predict(later, make_future().assign(region="west"))
-    assert said[-1].startswith("warning: --input: in 63 of 63 rows column 'region' has a category")
-    assert not batch["covariates"][..., 5:].any()
-
-
-def test_numbers_far_from_the_training_are_counted(later, said):
+def test_what_is_far_from_the_training_is_counted(later, said):
     frame, (low, high) = make_future(), later.metadata.ranges["sales"]
     for times, is_far in ((0.9, False), (1.1, True)):
         sales = frame["sales"].where(frame["sales"].isna(), high + times * (high - low))
         predict(later, frame.assign(sales=sales))
         assert ("column 'sales' is far from all" in "".join(said)) == is_far
+    batch = predict(later, frame.assign(region="west"))
+    assert said[-1].startswith("warning: --input: in 63 of 63 rows column 'region' has a category")
+    assert not batch["covariates"][..., 5:].any()
 
 
 def test_requests(later):

@@ -45,7 +45,6 @@ SCALE = "nothing can be learned from column 'load', which"
     ("rows", "values", "message"),
     [
         (8, range(8), "a series needs 9 rows with a target, and the series has 8; give more"),
-        (11, range(11), "no window fits into 8 train rows"),
         (20, range(20), "no window fits into 2 val rows"),
         (30, [0.0, 1e300, 1.0] * 10, SCALE),
         (30, 1000.1, SCALE),

@@ -41,17 +41,6 @@ def test_numbers_far_from_the_training_are_counted(said):
     assert said[-1].startswith("warning: --input: in 1 of 8 rows column 'size' is far from all")
 
 
-def test_new_files_that_do_not_fit():
-    new = make_houses(8)
-    wrong = new.assign(size=["big", *range(7)])
-    for frame, message in (
-        (new.rename(columns={"age": "Age"}), "there is no column 'age', only 'size', 'Age'"),
-        (wrong, "1 of 8 rows can't be used: row 1 ('size' is big, not a number); correct"),
-    ):
-        assert message in refusal(predict, frame)
-    assert predict(wrong, bad_rows="drop")[2]["row"].tolist() == [*"2345678"]
-
-
 def test_a_checkpoint_of_other_data_is_refused():
     for options, facts in (
         ({"target": "kind"}, "task"),

@@ -100,13 +100,3 @@ def test_parts_of_a_date_that_are_constant_are_left_out(days, parts):
 def test_the_target_tells_the_task(count, setting, task):
     data = make(make_houses().assign(price=np.arange(100) % count), task=setting)
     assert data.description.endswith(f" of 2 numbers and 2 categories, {task} of price")
-
-
-def test_classes():
-    frame = make_houses()
-    frame.loc[frame.index % 5 == 0, "kind"] = "Flat"
-    data = prepared(make(frame, target="kind"))
-    assert (data.class_names, data.num_classes) == (["Flat", "flat", "house"], 3)
-    _, target = data.samples("train")[torch.arange(70)]
-    assert [data.class_names[number] for number in target] == data.table["train"]["kind"].tolist()
-    assert [(data.labels(split) == 0).sum() for split in data.sizes] == [14, 2, 4]

@@ -3,16 +3,17 @@
 from pathlib import Path
 
 import torch
-from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch import LightningDataModule
 from lightning.pytorch.callbacks import BasePredictionWriter
 from lightning.pytorch.cli import OptimizerCallable
+from lightning.pytorch.demos.boring_classes import BoringModel
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics.classification import BinaryAUROC
 
 
-class Points(LightningModule):
+class Points(BoringModel):
     """Tells points whose coordinates add up to more than 0 from the others.
 
     Args:
@@ -22,39 +23,27 @@ class Points(LightningModule):
     def __init__(self, optimizer: OptimizerCallable = torch.optim.Adam) -> None:
         super().__init__()
         self.save_hyperparameters(ignore="optimizer")
-        self.layers = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1), nn.Flatten(0))
+        self.layer = nn.Linear(4, 2)
+        self.auroc = BinaryAUROC()  # of validation and test
         self.make_optimizer = optimizer
-        self.aurocs = nn.ModuleDict(
-            {f"of_{stage}": BinaryAUROC() for stage in ("train", "val", "test")}
-        )
 
-    def forward(self, points):
-        return self.layers(points)
-
-    def training_step(self, batch, batch_idx):
-        return {"loss": self._shared_step(batch, "train")}
+    def step(self, batch):
+        """What Lightning's model does in training, validation and test."""
+        points, labels = batch
+        logits, stage = self(points), self.trainer.state.stage.dataloader_prefix
+        loss = F.cross_entropy(logits, labels)
+        metrics = {f"{stage}_loss": loss}
+        if not self.training:
+            self.auroc(logits[:, 1] - logits[:, 0], labels)
+            metrics[f"{stage}_auroc"] = self.auroc
+        self.log_dict(metrics, on_step=False, on_epoch=True)
+        return loss
 
     def configure_optimizers(self):
         return self.make_optimizer(self.parameters())
 
-    def _shared_step(self, batch, stage):
-        points, labels = batch
-        logits, auroc = self(points), self.aurocs[f"of_{stage}"]
-        loss = F.binary_cross_entropy_with_logits(logits, labels.float())
-        auroc(logits, labels)
-        self.log_dict(
-            {f"{stage}_loss": loss, f"{stage}_auroc": auroc}, on_step=False, on_epoch=True
-        )
-        return loss
-
-    def validation_step(self, batch, batch_idx):
-        self._shared_step(batch, "val")
-
-    def test_step(self, batch, batch_idx):
-        self._shared_step(batch, "test")
-
     def predict_step(self, batch, batch_idx):
-        return self(batch[0]).sigmoid()
+        return self(batch[0]).softmax(1)[:, 1]
 
 
 class PointsData(LightningDataModule):
