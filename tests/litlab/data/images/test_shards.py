@@ -158,7 +158,8 @@ def test_shards_of_others(photos, tmp_path, kind, names):
 def test_a_single_tar_file(photos, tmp_path, name):
     """Its name says nothing of a split, and what lies beside it does not count."""
     files, path = sorted(photos.glob("train/*/*.png")), tmp_path / name
-    for tar, some in ((path, files), (tmp_path / "other.tar", files[:10])):
+    new = tmp_path / "new"
+    for tar, some in ((path, files), (tmp_path / "other.tar", files[:10]), (new, files[::-1])):
         write_tar(tar, some, lambda file: {"cls": file.parent.name.encode()})
     path.with_name("index.parquet").write_bytes(b"of others")
     data = prepared(ImageData(path=path, **SETTINGS))
@@ -167,8 +168,7 @@ def test_a_single_tar_file(photos, tmp_path, name):
     check_first(data, files)
 
     # Another file takes its place while this process goes on
-    write_tar(tmp_path / "new", files[::-1], tell)
-    (tmp_path / "new").replace(path)
+    new.replace(path)
     check_first(prepared(ImageData(path=path, **SETTINGS)), files[::-1])
 
 
