@@ -65,12 +65,6 @@ class MAML(ExperimentModule):
         self.train_metrics = StageMetrics("train")
         self.steps = steps
 
-    def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the network's output without an inner step, (point, target), for inputs of shape
-        (point, feature).
-        """
-        return self.network(x)
-
     def predictions(
         self, support_x: Tensor, support_y: Tensor, x: Tensor, steps: Sequence[int]
     ) -> Tensor:
@@ -103,7 +97,8 @@ class MAML(ExperimentModule):
         # Lightning evaluates in inference mode, where nothing has a gradient; in no_grad,
         # torch.func.grad works.
         with torch.inference_mode(False), torch.set_grad_enabled(tracked):
-            parts = [_normal(part.to(self.dtype)) for part in (support_x, support_y, x)]
+            # Copies, as autograd takes no tensors that were made in inference mode
+            parts = [part.to(self.dtype).clone() for part in (support_x, support_y, x)]
             try:
                 # Each task has its own dropout
                 return vmap(of_task, randomness="different")(*parts)
@@ -215,8 +210,3 @@ class TaskErrors(Sums):
         totals, counts = self.sums
         means = zip(self.steps, (totals / counts).float(), strict=True)
         return {f"mse_{steps}": mean for steps, mean in means if steps in TEST_STEPS}
-
-
-def _normal(tensor: Tensor) -> Tensor:
-    """Return the tensor, or a copy of one made in inference mode, which autograd does not take."""
-    return tensor.clone() if tensor.is_inference() else tensor
