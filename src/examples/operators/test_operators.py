@@ -34,7 +34,7 @@ def test_short_names_and_the_composition_in_a_run_of_before(run, short):
     """One network three times: the folder's config, names on the command line, and plain PyTorch
     in its place, which a run takes without being trained again.
     """
-    small = [*short(CONFIG), "--model.members=1"]
+    small = [*short(CONFIG), "--model.members=1", "--model.network.embed_dim=16"]
     runs = (
         run("fit --config", CONFIG, *small),
         run("fit --config", TEXT, *small, *NAMES),
