@@ -11,17 +11,18 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.conftest import Outcome
 
-# For each experiment a small model, and batches small enough for 8 steps of one epoch.
+# For experiments a small model, and batches small enough for 8 steps of one epoch.
+TEXT = "--model.network.embed_dim=16 --model.members=1 --data.batch_size=12".split()
 SMALL = {
     "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
-    "text": ["--model.network.embed_dim=16", "--data.batch_size=12"],
+    "cifar_vgg": ["--model.network.widths=[4,4,4]", "--model.network.hidden=[]",
+                  "--data.batch_size=20"],
     "forecast": ["--model.network.hidden_size=16", "--data.batch_size=32"],
-    "cifar_vgg": [
-        "--model.network.widths=[4, 4, 4]",
-        "--model.network.hidden=[]",
-        "--data.batch_size=20",
-    ],
-}
+    "language_model": ["--model.length=2"],
+    "operators": TEXT,
+    "text": TEXT,
+    "transfer": ["--trainer.limit_train_batches=1"],
+}  # fmt: skip
 
 
 def config_of(folder: Path) -> dict:

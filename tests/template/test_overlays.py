@@ -23,7 +23,6 @@ FEWER = {
     "noise_scale": ["--trainer.callbacks.every_n_steps=2"],
     "optimizer_in_backward": ["--trainer.gradient_clip_val=null"],
     "swa": ["--ema=null"],
-    "--compile.dynamic=true": ["--model.members=1"],
     # inductor: tests/litlab/callbacks
     "graph_breaks": ["--compile.backend=eager", "--data.batch_size=20"],
 }

@@ -36,7 +36,7 @@ class TestSegmenter(ModuleContract):
     config = CONFIG
     settings = (
         "--data.dataset=folder", "--data.path={shapes}", "--data.batch_size=8",
-        "--model.network.width=8", "--trainer.callbacks=[]",
+        "--model.network.width=8", "--model.optimizer.lr=0.02", "--trainer.callbacks=[]",
     )  # fmt: skip
     loss_at_start = 1.87  # ln(3) and the Dice loss of equal shares
     tolerance = 0.35  # with a head of small weights, whose loss is that, it gets stuck

@@ -20,7 +20,7 @@ class TestTransformerClassifier(ModuleContract):
     settings = (
         *"""
             --data.dataset=csv --data.path={texts} --data.batch_size=16
-            --model.network.embed_dim=32 --model.optimizer.init_args.lr=0.01
+            --model.network.embed_dim=16 --model.optimizer.init_args.lr=0.01
             --model.network.activation=SiLU --model.network.attention=MultiHeadAttention
             --model.network.attention.implementation=math
         """.split(),
