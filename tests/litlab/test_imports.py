@@ -122,11 +122,10 @@ def test_nothing_is_imported_in_a_circle():
 
 
 def test_a_fit_imports_what_it_uses(tmp_path):
-    flags = ["--config", "configs/linear.yaml", "--trainer.max_steps", "1"]
     script = tmp_path / "fit.py"
     script.write_text(FIT)
-    root = ["--trainer.default_root_dir", tmp_path]
-    done = Python(script, "fit", *flags, *root, cwd=SOURCES.parent)
+    line = f"fit --config configs/linear.yaml --trainer.default_root_dir {tmp_path}"
+    done = Python(script, *line.split(), "--trainer.max_steps=1", cwd=SOURCES.parent)
     printed, errors = done.communicate()
     assert done.returncode == 0, errors
     modules = printed.splitlines()[-1].split()[1:]

@@ -79,17 +79,13 @@ def test_kubernetes_manifest_fits_together(run):
     [container] = pod["containers"]
     options = dict(word.removeprefix("--").split("=") for word in container["command"][1:])
     assert int(options["nnodes"]) == spec["completions"] == spec["parallelism"]
-    assert (
-        options["rdzv_endpoint"]
-        == f"{job['metadata']['name']}-0.{service['metadata']['name']}:29400"
-    )
-    assert (
-        service["spec"]["selector"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
-    )
+    names = [part["metadata"]["name"] for part in (job, service)]
+    assert options["rdzv_endpoint"] == f"{names[0]}-0.{names[1]}:29400"
+    labels = spec["template"]["metadata"]["labels"]
+    assert labels == labels | service["spec"]["selector"]
 
     command = [str(word) for word in container["args"]][2:]
     command[command.index("configs/cifar.yaml")] = str(CONFIGS / "tabular.yaml")
-    printed = run(*command, "--print_config").check()
-    trainer = yaml.safe_load(printed.out)["trainer"]
-    nodes, devices = int(options["nnodes"]), int(options["nproc_per_node"])
-    assert (trainer["num_nodes"], int(trainer["devices"])) == (nodes, devices)
+    trainer = yaml.safe_load(run(*command, "--print_config").check().out)["trainer"]
+    nodes = [str(trainer[name]) for name in ("num_nodes", "devices")]
+    assert nodes == [options["nnodes"], options["nproc_per_node"]]

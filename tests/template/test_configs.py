@@ -5,7 +5,7 @@ import pytest
 from litlab.cli.config import Command
 from litlab.commands.plan.plan import Devices, Layout
 from litlab.commands.sweep.spec import check_space, read_spec
-from tests.conftest import CONFIGS, SHIPPED, experiment_of, settings_of
+from tests.conftest import CONFIGS, SHIPPED, experiment_of, mark_slow, settings_of
 from tests.template.overlays import SMALL, config_of
 
 
@@ -22,12 +22,10 @@ def test_experiment(run, short, tmp_path, config):
         assert monitor.replace("val/", "test/") in done.out
 
 
-FURTHER = ("forecast", "optimizers", "text", "regularisation", "schedules")
+SWEEPS = sorted(path.stem for path in CONFIGS.glob("sweeps/*.yaml"))
 
 
-@pytest.mark.parametrize(
-    "name", ["cifar", *(pytest.param(name, marks=pytest.mark.matrix) for name in FURTHER)]
-)
+@pytest.mark.parametrize("name", mark_slow(SWEEPS, "cifar"))
 def test_sweep_fits_its_config(name):
     """Every path and value, by the parser of fit."""
     check_space(read_spec(CONFIGS / f"sweeps/{name}.yaml"))

@@ -23,12 +23,8 @@ def test_curves_are_logged(run, short, tmp_path):
     """
     assert {*expected.split()} <= scalars, scalars
     assert any(name.startswith("lr-") for name in scalars)
-    assert images == {
-        "test/confusion_matrix",
-        "test/calibration",
-        "test/test_images",
-        "test/mistakes",
-    }
+    drawn = ("confusion_matrix", "calibration", "test_images", "mistakes")
+    assert images == {f"test/{name}" for name in drawn}
     # Mean over the epoch: the steps' losses are of equal batches, so their mean is the epoch's.
     steps = [event.value for event in events.Scalars("train/loss_step")]
     assert events.Scalars("train/loss")[0].value == pytest.approx(sum(steps) / 4, rel=1e-4)

@@ -11,6 +11,7 @@ import torch._dynamo.utils
 
 from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS, PACKAGE, settings_of
+from tests.litlab.runs.conftest import error
 from tests.processes import Python
 from tests.template.overlays import EFFECTS, FLAGS, SMALL, Fitted, callbacks_of, checkpoint_of
 from tests.template.test_parallel import PROCESSES
@@ -65,25 +66,19 @@ def test_overlays(run, short, tmp_path, experiment, names):
 
 
 @pytest.mark.parametrize(
-    ("experiment", "overlay", "keys"),
+    ("experiment", "overlay", "says"),
     [
-        ("linear", "muon", ["model.optimizer"]),
-        ("forecast", "tta", ["model.flip_tta", "LSTMForecaster"]),
-        (
-            "cifar_vgg",
-            "activation_checkpointing",
-            ["activation_checkpointing.blocks", "model.network"],
-        ),
+        ("linear", "muon", "model.optimizer"),
+        ("forecast", "tta", "model.flip_tta: .*LSTMForecaster"),
+        ("cifar_vgg", "activation_checkpointing", "activation_checkpointing.blocks: .*model.netwo"),
     ],
 )
 def test_an_overlay_that_does_not_fit_says_so_in_one_line(
-    run, short, tmp_path, experiment, overlay, keys
+    run, short, tmp_path, experiment, overlay, says
 ):
     config = CONFIGS / f"{experiment}.yaml"
     done = run("fit --config", config, *short(config), "--config", CONFIGS / f"with/{overlay}.yaml")
-    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
-    assert (done.code, len(errors)) == (2, 1), done.err
-    assert all(key in errors[0] for key in keys), errors
+    assert re.search(says, error(done))
     assert not list(tmp_path.glob("lightning_logs/*/*"))
 
 

@@ -5,7 +5,7 @@ tests alike.
 import pytest
 
 from litlab.runs.folder import read_json
-from tests.conftest import CONFIGS, PACKAGE
+from tests.conftest import CONFIGS, PACKAGE, mark_slow
 from tests.processes import Python, ranks
 
 SMALL = """
@@ -14,17 +14,10 @@ SMALL = """
     --trainer.precision=32-true
 """.split()  # fmt: skip
 PROCESSES = {"fsdp2": 2, "tensor_parallel": 2, "fsdp2_tensor_parallel": 4, "offload": 2}
-# tests/litlab/parallel has what these do
-IN_OTHERS = ("fsdp2", "fsdp2_tensor_parallel", "offload")
 
 
-@pytest.mark.parametrize(
-    "overlay",
-    [
-        pytest.param(name, marks=pytest.mark.matrix if name in IN_OTHERS else [])
-        for name in PROCESSES
-    ],
-)
+# tests/litlab/parallel has what the others do
+@pytest.mark.parametrize("overlay", mark_slow(PROCESSES, "tensor_parallel"))
 def test_one_process_reads_what_several_have_trained(run, short, tmp_path, overlay):
     base, over = CONFIGS / "text.yaml", CONFIGS / f"with/{overlay}.yaml"
     flags = [*short(base), "--config", over, *SMALL, f"--trainer.devices={PROCESSES[overlay]}"]

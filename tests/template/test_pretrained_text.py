@@ -1,13 +1,13 @@
 """The pre-trained text encoder, with a tiny random BERT in a folder, through the command line."""
 
-import csv
-
+import pandas as pd
 import pytest
 import torch
 
 from litlab.commands.export import export_run
 from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS
+from tests.litlab.runs.conftest import error
 
 transformers = pytest.importorskip("transformers")
 
@@ -64,12 +64,10 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     # Padding changes nothing: a text has the same prediction alone and beside a longer one.
     (tmp_path / "one.txt").write_text("sun word1\n")
     (tmp_path / "two.txt").write_text("sun word1\nrain" + " word2" * 20)
-    probabilities = []
     for name in ("one", "two"):
         run(f"predict --run=last --input={name}.txt --output={name}.csv").check()
-        with (tmp_path / f"{name}.csv").open() as stream:
-            probabilities.append(float(next(csv.DictReader(stream))["probability"]))
-    assert probabilities[0] == pytest.approx(probabilities[1], abs=1e-6)
+    one, two = (pd.read_csv(f"{name}.csv")["probability"][0] for name in ("one", "two"))
+    assert one == pytest.approx(two, abs=1e-6)
 
     monkeypatch.setattr(export_run, "SECONDS", 0.001)
     # Weights are in the checkpoint: of the folder only the config is read.
@@ -82,20 +80,18 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     (bert / "elsewhere").rename(bert / "model.safetensors")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ("--data.tokenizer=word", "set data.tokenizer to the same name"),
-        ("--data.max_tokens=65", "lower data.max_tokens"),
-        ("--data.tokenizer=nothing_here", "data.tokenizer: nothing_here can't be loaded"),
-        ("--model.network.name=nothing_here", "model.network.name: nothing_here can't be loaded"),
-    ],
-)
-def test_refusals(run, flags, monkeypatch, wrong, message):
+REFUSED = {
+    "--data.tokenizer=word": "set data.tokenizer to the same name",
+    "--data.max_tokens=65": "lower data.max_tokens",
+    "--data.tokenizer=nothing_here": "data.tokenizer: nothing_here can't be loaded",
+    "--model.network.name=nothing_here": "model.network.name: nothing_here can't be loaded",
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_refusals(run, flags, monkeypatch, wrong):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    done = run("fit", *flags, wrong)
-    assert done.code == 2
-    assert message in done.err
+    assert REFUSED[wrong] in error(run("fit", *flags, wrong))
 
 
 def test_layer_decay_takes_each_block_of_the_encoder_for_a_layer(run, flags):

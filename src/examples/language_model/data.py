@@ -21,7 +21,7 @@ from litlab.errors import UserError
 from litlab.nn.pretrained_text import load_pretrained
 from litlab.types import PositiveInt
 
-SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
+SHARES = {"train": (0.0, 0.8), "val": (0.8, 0.9), "test": (0.9, 1.0)}
 NO_TARGET = -100  # what cross-entropy ignores
 ORDER = 6  # of the n-gram model
 make_dataset: Any = StackDataset  # of tensors, which are no Datasets for a type checker
@@ -81,10 +81,9 @@ class TextFile(ExperimentData):
             text = "\n".join(make_corpus(4)["text"])
         else:
             text = check_file(self.path, "data.path").read_text("utf-8")
-        ends = [round(len(text) * share) for share in (0.0, 0.8, 0.9, 1.0)]
         return {
-            name: text[begin:end]
-            for name, begin, end in zip(SHARES, ends[:-1], ends[1:], strict=True)
+            name: text[slice(*(round(share * len(text)) for share in shares))]
+            for name, shares in SHARES.items()
         }
 
     @property

@@ -160,10 +160,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     run = RunFolder(folder / "lightning_logs/run/version_0")
     events = EventAccumulator(str(run.path), {"scalars": 0}, purge_orphaned_data=False)
     events.Reload()
-    ran = {
-        **dict(leaves(load_torch_file(folder / "final.pt"))),
-        **dict(leaves(read_json(run.metrics))),
-    }
+    ran = dict(leaves(load_torch_file(folder / "final.pt"))) | dict(leaves(read_json(run.metrics)))
     del ran["/seconds"], ran["/peak_memory_gib"]
     ran["status"] = run.read_state()["status"]
     for path in run.checkpoints.iterdir():
@@ -193,8 +190,6 @@ def differences(one: dict, other: dict) -> list[str]:
 
 
 def same(one: Any, other: Any) -> bool:
-    return (
-        torch.equal(one, other)
-        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
-        else one == other
-    )
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    return one == other

@@ -30,13 +30,8 @@ def fit(tmp_path):
             def on_save_checkpoint(self, trainer, pl_module, checkpoint):
                 written.append(trainer.global_step)
 
-        settings = {
-            "max_epochs": 4,
-            "enable_checkpointing": True,
-            "num_sanity_val_steps": 0,
-            **settings,
-        }
-        tiny.fit(tmp_path, Scripted(), keep, Note(), data=TinyData(4, 1), **settings)
+        defaults = {"max_epochs": 4, "enable_checkpointing": True, "num_sanity_val_steps": 0}
+        tiny.fit(tmp_path, Scripted(), keep, Note(), data=TinyData(4, 1), **defaults | settings)
         kept = {
             path.name: torch.load(path, weights_only=True)["global_step"]
             for path in tmp_path.glob("*.ckpt")

@@ -48,10 +48,8 @@ def test_another_number_of_processes(tmp_path, whole):
 
     fit(tmp_path, (1, 3))
     as_if_of_two(tmp_path / "last.ckpt")
-    with pytest.raises(
-        UserError,
-        match=r"^trainer.devices: .* that 2 data-parallel processes shared, .* makes 1 of",
-    ):
+    says = r"^trainer.devices: .* that 2 data-parallel processes shared, .* makes 1 of"
+    with pytest.raises(UserError, match=says):
         fit(tmp_path, resume=True)
     fit(tmp_path, (1, 0))
     as_if_of_two(tmp_path / "last.ckpt")
@@ -59,24 +57,18 @@ def test_another_number_of_processes(tmp_path, whole):
     assert fitting.callback_metrics == whole[1].callback_metrics
 
 
-SCHEDULERS = {
-    "warm-up": WarmupDecay,
-    "cosine": lr_scheduler.CosineAnnealingLR,
-    "one-cycle": partial(lr_scheduler.OneCycleLR, max_lr=0.1),
-}
-
-
 @pytest.mark.filterwarnings("ignore:A `OneCycleLR`")
 @pytest.mark.parametrize(
-    ("name", "stop"),
-    [("warm-up", (1, 3)), ("cosine", (2, 0)), ("one-cycle", None)],
-    ids=str,
+    ("scheduler", "stop"),
+    [
+        (WarmupDecay, (1, 3)),
+        (lr_scheduler.CosineAnnealingLR, (2, 0)),
+        (partial(lr_scheduler.OneCycleLR, max_lr=0.1), None),
+    ],
 )
-def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop):
-    settings = {
-        "accumulate_grad_batches": 1,
-        "module": partial(Draws, schedule=Schedule(SCHEDULERS[name], "step")),
-    }
+def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, scheduler, stop):
+    module = partial(Draws, schedule=Schedule(scheduler, "step"))
+    settings = {"accumulate_grad_batches": 1, "module": module}
     fit(tmp_path / "run", stop, max_epochs=3, **settings)
     _, fitting = fit(tmp_path / "run", resume=True, max_epochs=6, **settings)
     _, fitted = fit(tmp_path / "whole", max_epochs=6, **settings)

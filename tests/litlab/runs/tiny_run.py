@@ -53,16 +53,9 @@ def rank() -> int:
 def act(where: str, model: Model, batch_idx: int) -> None:
     """Takes its time, and sends signals to this process at a planned moment."""
     time.sleep(model.plan.get("seconds", 0.0))
-    plan = model.plan.get("signal")
-    if (
-        not plan
-        or where != plan["in"]
-        or plan.get("rank", 0) not in (rank(), "all")
-        or hasattr(model, "sent")
-    ):
-        return
-    if model.global_step == plan["step"] and batch_idx == plan.get("batch", batch_idx):
-        model.sent = True
+    plan = model.plan.get("signal", {})
+    moment = {"in": where, "step": model.global_step, "batch": batch_idx}
+    if plan.get("rank", 0) in (rank(), "all") and plan == plan | moment:
         for name in plan["names"]:
             os.kill(os.getpid(), getattr(signal, name))
             time.sleep(0.05)
