@@ -72,12 +72,6 @@ def test_names_that_no_experiment_can_have(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
-def test_each_new_run_has_a_folder_of_its_own(tmp_path):
-    runs = [create_run(tmp_path, "night/mine") for _ in range(3)]
-    assert [run.path.name for run in runs] == ["version_0", "version_1", "version_2"]
-    assert not runs[0].is_run()  # before anything is in it
-
-
 def test_a_run_is_running_while_its_lock_is_held(tmp_path):
     run = create_run(tmp_path / "lightning_logs", "mine")
     write(run.status, status="running")
