@@ -3,6 +3,7 @@
 The process that only hands tests to workers imports neither torch nor Lightning.
 """
 
+import gc
 import logging
 import os
 import sys
@@ -67,6 +68,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that no process is left alone with it at the end."""
     items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+def pytest_collection_finish() -> None:
+    """Let Python look for garbage among what tests make alone: all that is imported is a lot."""
+    gc.freeze()
 
 
 @dataclass

@@ -58,7 +58,7 @@ EFFECTS = {
     "agc": lambda run: run.config["agc"]["init_args"]["factor"] == 0.1,
     "batch_size_finder": lambda run: "Finished batch size finder" in run.err,
     "lr_finder": lambda run: (run.folder / "lr_finder.png").is_file(),
-    "tta": lambda run: (run.model["flip_tta"], run.model["shift_tta"]) == (True, 1),
+    "tta": lambda run: run.model["flip_tta"] and run.model["shift_tta"] == 1,
     # All in the first epoch
     "accumulate_schedule": lambda run: run.last["global_step"] == 8,
     "activation_checkpointing": lambda run: "computed again in the backward pass" in run.err,

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,7 @@ def test_commands_of_the_pages(run, monkeypatch):
         verb, *words = shlex.split(command)[3:]
         if verb == "bench":  # what it measures are settings of fit
             own = ("--minutes", "--allow", "--compare")
-            pairs = zip(["", *words], words, strict=False)
+            pairs = pairwise(["", *words])
             words = [word for before, word in pairs if before not in own and word not in own]
         if verb in ("fit", "bench") and "--resume" not in words:
             verb, words = "fit", [*words, "--print_config"]

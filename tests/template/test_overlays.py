@@ -110,4 +110,3 @@ def test_ddp_trains_profiles_and_tests_one_network_in_both_processes(run, images
     shared = read_json(folder / "metrics.json")["test"]
     run("test --run=cifar --trainer.strategy=auto --trainer.devices=1").check()
     assert read_json(folder / "metrics.json")["test"] == pytest.approx(shared, rel=1e-5)
-    assert shared["test/acc"] * 49 == pytest.approx(round(shared["test/acc"] * 49), abs=1e-4)

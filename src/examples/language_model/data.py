@@ -24,7 +24,6 @@ from litlab.types import PositiveInt
 SHARES = {"train": (0.0, 0.8), "val": (0.8, 0.9), "test": (0.9, 1.0)}
 NO_TARGET = -100  # what cross-entropy ignores
 ORDER = 6  # of the n-gram model
-make_dataset: Any = StackDataset  # of tensors, which are no Datasets for a type checker
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,8 @@ class TextFile(ExperimentData):
         tokenizer = Tokenizer.from_str(self.metadata.tokenizer)
         ids = [torch.tensor(tokenizer.encode(line).ids) for line in self.prompts]
         lengths = torch.tensor([*map(len, ids)])
-        return make_dataset(ids=pad_sequence(ids, batch_first=True), length=lengths)
+        tensors: Any = {"ids": pad_sequence(ids, batch_first=True), "length": lengths}
+        return StackDataset(**tensors)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with each prompt and how it goes on."""

@@ -60,10 +60,9 @@ class MAML(ExperimentModule):
         super().__init__(**training)
         self.network = network
         self.inner_lr, self.inner_steps, self.first_order = inner_lr, inner_steps, first_order
-        steps = sorted({*TEST_STEPS, inner_steps})
-        self.set_metrics({"errors": TaskErrors(steps)})
+        self.steps = sorted({*TEST_STEPS, inner_steps})
+        self.set_metrics({"errors": TaskErrors(self.steps)})
         self.train_metrics = StageMetrics("train")
-        self.steps = steps
 
     def predictions(
         self, support_x: Tensor, support_y: Tensor, x: Tensor, steps: Sequence[int]
@@ -160,8 +159,8 @@ class MAML(ExperimentModule):
             batch["support_x"], batch["support_y"], batch["query_x"], steps
         )
         # An error in bfloat16 has two digits
-        least = torch.promote_types(predicted.dtype, torch.float32)
-        return (predicted.to(least) - batch["query_y"].to(least)[:, None]).square().mean(dim=(2, 3))
+        predicted = predicted.to(torch.promote_types(predicted.dtype, torch.float32))
+        return (predicted - batch["query_y"][:, None]).square().mean(dim=(2, 3))
 
     def _inner_step(self, params: Params, x: Tensor, y: Tensor) -> Params:
         """Return the parameters after a gradient step on the points x, (point, feature), and y,

@@ -23,15 +23,10 @@ def test_a_task_is_a_sinusoid_of_the_papers_ranges():
     data = Sinusoids(shots=5, queries=15, batch_size=2000, train_tasks=2000)
     batch = next(data.batches("train"))
     assert (batch["support_x"].shape, batch["query_y"].shape) == ((2000, 5, 1), (2000, 15, 1))
-    x, y = (
-        torch.cat([batch[f"support_{axis}"], batch[f"query_{axis}"]], dim=1)[..., 0]
-        for axis in "xy"
-    )
-    torch.testing.assert_close(
-        y, batch["amplitude"][:, None] * torch.sin(x - batch["phase"][:, None])
-    )
-    ranges = (x, -5, 5), (batch["amplitude"], 0.1, 5), (batch["phase"], 0, math.pi)
-    for values, low, high in ranges:
+    x, y = (torch.cat([batch[f"support_{axis}"], batch[f"query_{axis}"]], dim=1) for axis in "xy")
+    amplitude, phase = (batch[name][:, None, None] for name in ("amplitude", "phase"))
+    torch.testing.assert_close(y, amplitude * torch.sin(x - phase))
+    for values, low, high in ((x, -5, 5), (amplitude, 0.1, 5), (phase, 0, math.pi)):
         assert low <= values.min() < low + 0.02 * (high - low)
         assert high - 0.02 * (high - low) < values.max() < high
 

@@ -50,9 +50,9 @@ COMMON = (
         --trainer.accumulate_grad_batches=2 --trainer.log_every_n_steps=2
         --trainer.precision=32-true --trainer.enable_model_summary=false
         --trainer.enable_progress_bar=false --early_stopping=null --checkpoint.monitor=null
+        --checkpoint.every_n_train_steps=1 --ema.decay=0.99 --experiment=run
     """.split(),
     "--trainer.callbacks=[{class_path: tests.litlab.checkpointing.interrupting.Interrupt}]",
-    "--experiment=run",
 )  # fmt: skip
 
 
@@ -95,12 +95,11 @@ class Resuming:
 
     def flags(self, cell: Cell) -> list[str]:
         """The flags of a fit."""
-        return [
-            "--ema.decay=0.99", *self.own(cell), *COMMON, f"--data.num_workers={cell.workers}",
-            *(["--trainer.strategy=ddp", "--trainer.devices=2"] if cell.ranks > 1 else []),
-            "--checkpoint.every_n_train_steps=1",
-            *self.over(cell),
-        ]  # fmt: skip
+        ranks = f"""
+            --data.num_workers={cell.workers} --trainer.devices={cell.ranks}
+            --trainer.strategy={"ddp" if cell.ranks > 1 else "auto"}
+        """
+        return [*self.own(cell), *COMMON, *ranks.split(), *self.over(cell)]
 
     def whole(self, cell: Cell) -> dict:
         """The same run without interruption, by one process that prepares its batches itself; made

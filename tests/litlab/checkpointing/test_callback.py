@@ -41,7 +41,6 @@ def fit(tmp_path):
         ({"accumulate_grad_batches": 2, "max_epochs": 2}, [1, 2, 3, 4]),
         ({"val_check_interval": 3, "max_epochs": 1}, [1, 2, 4]),  # nor where a validation follows
         ({"max_steps": 6, "val_check_interval": 2}, [1, 3, 4, 5, 6]),  # after its last validation
-        ({"max_steps": 6, "limit_val_batches": 0}, [1, 2, 3, 4, 5, 6]),
     ],
     ids=str,
 )

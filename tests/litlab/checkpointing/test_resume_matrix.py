@@ -88,7 +88,9 @@ SCHEDULES = {
     for (name, path), interval, frequency in product(SCHEDULERS.items(), ("step", "epoch"), (1, 2))
 }
 EXTRAS = "averaged", "accumulation by epoch", *[*SETTINGS][-4:]
-SAVED = "", " + by epoch"
+WITH_EXTRAS = (
+    f"{name} epoch 2 + {extra}" for name in ("val", "train", "warm-up") for extra in EXTRAS
+)
 
 # After how many steps it is resumed
 REPRESENTATIVE = {
@@ -121,10 +123,9 @@ MATRIX = [
     *((experiment, *way) for experiment in ("text", "series", "frozen") for way in WAYS),
     *product([*SETTINGS, TOGETHER], ["kill"], ["inside"]),
     *product(
-        [f"series + {schedule}{saved}" for schedule, saved in product(SCHEDULES, SAVED)]
-        + [
-            f"series + {name} epoch 2 + {extra}{saved}"
-            for name, extra, saved in product(("val", "train", "warm-up"), EXTRAS, SAVED)
+        [
+            f"series + {schedule}{saved}"
+            for schedule in (*SCHEDULES, *WITH_EXTRAS) for saved in ("", " + by epoch")
         ],
         ["exception"], ("inside", "first batch", "validation", "end"),
     ),

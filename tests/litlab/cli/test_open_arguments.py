@@ -19,21 +19,13 @@ def make_layer(kind: str, width: int = 2, **settings: Any) -> nn.Module:
     return KINDS[kind](3, width, **settings)
 
 
-class Holder(nn.Module):
-    """What has a network."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-
 MAKE_LAYER = f"{__name__}.make_layer"
 
 
 def parse(network: str, *arguments: str) -> Any:
     parser = ExperimentParser()
     parser.add_argument("--model", type=nn.Module | None)
-    model = [f"--model={__name__}.Holder", f"--model.network={network}"]
+    model = ["--model=litlab.tasks.Classifier", f"--model.network={network}"]
     flags = [f"--model.network.{argument}" for argument in arguments]
     return parser, parser.parse_args([*model, *flags])
 

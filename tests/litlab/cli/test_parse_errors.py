@@ -62,8 +62,6 @@ MISTAKES = [
     ("resume: last", "resume: a config file can't set it; give it as the flag --resume"),
     ("allow_modules: os", "allow_modules: a config file can't set it"),
     # Types
-    ("trainer: {max_epochs: three}", ":10: trainer.max_epochs: three is not valid; it must be one "
-     "of int, null", "trainer: {max_epochs: 3}"),
     ("generated->cifar", ":9: data.dataset: cifar is not valid; it must be one of 'folder', 'csv', "
      "'shards', 'gen", "generated->folder"),
     ("lr: 0.1->lr: fast", ":5: model.optimizer.lr: fast is not valid; it must be one of float, Te",

@@ -80,14 +80,15 @@ def test_a_fit_starts_with_the_weights_of_another_run(run, folder, settings):
     assert "6 of the model's 6 tensors match" in begun.err
     new = RunFolder(folder.path.with_name("version_1"))
     best = next(folder.checkpoints.glob("epoch=*.ckpt"))
-    assert f"init_from: {best.relative_to(folder.path.parents[2])}" in new.config.read_text()
+    name = best.relative_to(folder.path.parents[2])
+    assert f"init_from: {name}" in new.config.read_text()
     there = torch.load(best, weights_only=True)["state_dict"]
     here = torch.load(new.checkpoints / "last.ckpt", weights_only=True)["state_dict"]
     torch.testing.assert_close(here, there, atol=1e-8, rtol=0)
 
     best.rename(folder.path / best.name)
-    for done in (run("test --run series/version_0"), run(*fit, "--init_from=series/version_0")):
-        assert f"there is no checkpoint {best.relative_to(folder.path.parents[2])}" in error(done)
+    for command in (["test --run series/version_0"], [*fit, "--init_from=series/version_0"]):
+        assert f"there is no checkpoint {name}" in error(run(*command))
 
 
 def test_damaged_checkpoints_are_refused_and_a_run_goes_on_from_the_newest_whole_one(

@@ -32,13 +32,15 @@ class Data(TinyData):
 
 
 class Raise(Callback):
-    def __init__(self, error: BaseException, hook: str) -> None:
-        self.error = error
-        setattr(self, hook, self.fail)
+    def __init__(self, message: str) -> None:
+        self.message = message
 
-    def fail(self, trainer, *_):
-        if trainer.current_epoch > 0 or trainer.testing:
-            raise self.error
+    def on_train_batch_start(self, trainer, *_):
+        if trainer.current_epoch > 0:
+            raise RuntimeError(self.message)
+
+    def on_test_start(self, *_):
+        raise RuntimeError(self.message)
 
 
 class Peak(Callback):
@@ -124,7 +126,7 @@ def test_a_fit_its_test_and_a_fit_that_continues_it(make, monkeypatch):
 
 def test_a_fit_that_fails(train):
     with pytest.raises(RuntimeError):
-        train(Raise(RuntimeError("no room with password=hunter2x\nmore"), "on_train_batch_start"))
+        train(Raise("no room with password=hunter2x\nmore"))
     state, metrics = read_json(FOLDER.status), read_json(FOLDER.metrics)
     assert state["ended"]
     assert state["place"].pop("line").startswith(f"{os.path.relpath(__file__)}:")
@@ -139,7 +141,7 @@ def test_a_fit_whose_test_fails_is_not_finished(train):
         trainer.test(Tiny(), Data(), verbose=False)
 
     with pytest.raises(RuntimeError):
-        train(Raise(RuntimeError("broken"), "on_test_start"), max_epochs=1, then=evaluate)
+        train(Raise("broken"), max_epochs=1, then=evaluate)
     state = FOLDER.read_state()
     assert (state["status"], state["reason"]) == ("failed", "in its test: RuntimeError: broken")
     events = b"".join(file.read_bytes() for file in FOLDER.path.glob("events*"))
@@ -166,10 +168,8 @@ def test_all_numbers_of_a_run_are_those_of_its_best_checkpoint(make):
     assert (metrics["val"], metrics["test"]) == (best, {"test/acc": 0.5})
     FOLDER.metrics.unlink()  # as if it had been killed before it was written
     with Run.start(command(run=FOLDER)) as run:
-        trainer = make(run, last, max_epochs=4)
-        trainer.fit(
-            Falling(), Data(), ckpt_path=FOLDER.checkpoints / "last.ckpt", weights_only=True
-        )
+        resumed = {"ckpt_path": FOLDER.checkpoints / "last.ckpt", "weights_only": True}
+        make(run, last, max_epochs=4).fit(Falling(), Data(), **resumed)
     metrics = read_json(FOLDER.metrics)
     assert (metrics["val"], metrics["val_checkpoint"]) == (best, metrics["best"]["checkpoint"])
 
@@ -178,12 +178,10 @@ def test_all_numbers_of_a_run_are_those_of_its_best_checkpoint(make):
 def test_what_another_process_is_starting_is_not_started_again(make, is_auto):
     first, second = command(), command()
     first.line.is_auto, second.line.is_auto = is_auto, True
+    says = r"^tiny\S*: another process trains it; wait"
     with Run.start(first) as run:
         make(run, max_epochs=1).fit(Tiny(), Data())
-        with (
-            pytest.raises(UserError, match=r"^tiny\S*: another process trains it; wait"),
-            Run.start(second),
-        ):
+        with pytest.raises(UserError, match=says), Run.start(second):
             pass
     assert [path.name for path in FOLDER.path.parent.iterdir() if path.is_dir()] == ["version_0"]
 

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -143,7 +142,6 @@ def test_what_is_refused(root, main, arguments, line):
 BROKEN = {
     "cut": lambda path: path.write_text('{"val": {'),
     "deep": lambda path: path.write_text("[" * 100_000),
-    "folder": Path.mkdir,
     "pipe": os.mkfifo,
     "text": lambda path: write(path, started=1, val={"val/acc": "high"}, commit=[]),
     "best": lambda path: write(

@@ -30,12 +30,12 @@ SGD = partial(torch.optim.SGD, lr=0.1)
 
 class TestLSTMForecaster(ModuleContract):
     config = CONFIGS / "forecast.yaml"
-    settings = (
-        *"""
+    settings = tuple(
+        """
             --data.dataset=generated --data.batch_size=10 --data.context_length=48
             --data.horizon=24 --trainer.callbacks=[] --model.network.dropout=0
-        """.split(),
-    )  # fmt: skip
+        """.split()
+    )
     tolerance = 0.01
     overfit_steps = 50
     overfit_share = 0.5
@@ -141,14 +141,14 @@ def test_members_are_trained_each_by_itself():
 def test_a_training_that_goes_on_keeps_its_skip(tmp_path):
     def fit(epochs, resume=None):
         model, data = build(skip="ridge", dropout=0.0, optimizer=SGD), TinySeries()
-        callbacks = [EMA(0.5), ModelCheckpoint(tmp_path, filename=f"ridge{epochs}")]
-        options = {"enable_checkpointing": True, "max_epochs": epochs, "resume": resume}
-        run_fit(tmp_path, model, *callbacks, data=data, **options)
+        options = {"data": data, "enable_checkpointing": True, "max_epochs": epochs}
+        keep = ModelCheckpoint(tmp_path, filename=f"ridge{epochs}")
+        run_fit(tmp_path, model, EMA(0.5), keep, resume=resume, **options)
         return model.state_dict(), data.ridge_calls
 
     straight, _ = fit(2)
     fit(1)
-    resumed, calls = fit(2, resume=tmp_path / "ridge1.ckpt")
+    resumed, calls = fit(2, tmp_path / "ridge1.ckpt")
     assert calls == []
     assert straight["network.skip.is_set"]
     assert are_equal(straight, resumed)
