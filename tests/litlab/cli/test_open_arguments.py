@@ -25,7 +25,7 @@ MAKE_LAYER = f"{__name__}.make_layer"
 def parse(network: str, *arguments: str) -> Any:
     parser = ExperimentParser()
     parser.add_argument("--model", type=nn.Module | None)
-    model = ["--model=litlab.tasks.Classifier", f"--model.network={network}"]
+    model = ["--model=tests.litlab.callbacks.tiny.Tiny", f"--model.network={network}"]
     flags = [f"--model.network.{argument}" for argument in arguments]
     return parser, parser.parse_args([*model, *flags])
 
