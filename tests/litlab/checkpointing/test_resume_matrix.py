@@ -97,6 +97,7 @@ REPRESENTATIVE = {
     # Saving must not change how floats are summed
     Cell("streamed + frozen + metrics", "SIGTERM", "inside", workers=2): 6,
     Cell("series", "SIGTERM", "validation", ranks=2): 8,
+    Cell("series", "SIGTERM", "validation"): 8,
     Cell("series + val step 2 + unvalidated", "SIGINT", "last step"): 12,
     Cell("series", "SIGTERM", "last batch"): 8,
     Cell("series", "kill", "best"): 7,
