@@ -12,7 +12,13 @@ from tests.litlab.checkpointing.resuming import Cell, Resuming
 # For each experiment a batch with which an epoch has 7 batches, and flags that make it small.
 EXPERIMENTS = {
     "cifar": (22, "--model.width=16"),
-    "text": (18, "--data.max_tokens=16 --data.long_texts=crop --model.network.embed_dim=16"),
+    "text": (
+        18,
+        """
+            --data.max_tokens=16 --data.long_texts=crop --model.network.embed_dim=16
+            --model.network.ngrams=0
+        """,
+    ),
     "forecast": (96, "--model.network.hidden_size=8"),
     "tabular": (600, "--model=Regressor --data.target=[spend] --model.network.hidden_sizes=[8]"),
 }
