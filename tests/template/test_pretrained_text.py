@@ -65,7 +65,7 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     (tmp_path / "two.txt").write_text("sun word1\nrain" + " word2" * 20)
     for name in ("one", "two"):
         run(f"predict --run=last --input={name}.txt --output={name}.csv").check()
-    one, two = (pd.read_csv(f"{name}.csv")["probability"][0] for name in ("one", "two"))
+    one, two = (float(pd.read_csv(f"{name}.csv")["probability"][0]) for name in ("one", "two"))
     assert one == pytest.approx(two, abs=1e-6)
 
     monkeypatch.setattr(export_run, "SECONDS", 0.001)
