@@ -9,11 +9,7 @@ from tests.conftest import OFFLINE, ROOT
 from tests.processes import Python
 
 NOT_COPIED = {".git", ".venv", "build", "data", "dist", "lightning_logs"}  # of the root
-WHO = {
-    f"GIT_{role}_{name}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for name, value in (("NAME", "Ann"), ("EMAIL", "ann@team"))
-}
+WHO = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
 
 
 class Clone:
@@ -23,7 +19,7 @@ class Clone:
         self.root = root
 
     def shell(self, script: str) -> str:
-        settings = {**os.environ, **WHO, "GIT_CONFIG_GLOBAL": os.devnull}
+        settings = os.environ | dict.fromkeys(WHO, "ann") | {"GIT_CONFIG_GLOBAL": os.devnull}
         done = subprocess.run(
             ["bash", "-euc", script], cwd=self.root, env=settings, capture_output=True, text=True
         )
@@ -60,7 +56,5 @@ def clone_tree(root: Path) -> Clone:
 
 def not_of_the_tree(folder: str, names: list[str]) -> set[str]:
     """Names in a folder that no test needs, and that may be large."""
-    made = {
-        name for name in names if name.endswith((".egg-info", "_cache")) or name == "__pycache__"
-    }
-    return made | (NOT_COPIED & set(names) if Path(folder) == ROOT else set())
+    made = {name for name in names if name.endswith((".egg-info", "_cache", "__pycache__"))}
+    return made | (NOT_COPIED & {*names} if Path(folder) == ROOT else set())

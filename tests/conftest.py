@@ -3,10 +3,11 @@
 The process that only hands tests to workers imports neither torch nor Lightning.
 """
 
+import gc
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -67,6 +68,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that no process is left alone with it at the end."""
     items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+def pytest_collection_finish() -> None:
+    """Let Python look for garbage among what tests make alone: all that is imported is a lot."""
+    gc.freeze()
 
 
 @dataclass
@@ -168,17 +174,22 @@ def settings_of(config: Path) -> dict[str, Any]:
     def merged(before: Any, over: Any) -> Any:
         if not (isinstance(before, dict) and isinstance(over, dict)):
             return over
-        return {**before, **{key: merged(before.get(key), value) for key, value in over.items()}}
+        return before | {key: merged(before.get(key), value) for key, value in over.items()}
 
-    return reduce(
-        merged, (yaml.safe_load(file.read_text()) for file in (*find_bases(config), config))
-    )
+    files = (*find_bases(config), config)
+    return reduce(merged, (yaml.safe_load(file.read_text()) for file in files))
 
 
 def small_data(name: str, request: pytest.FixtureRequest) -> list[str]:
     """Flags that make the data of a class small, if they are known."""
     files = {kind: request.getfixturevalue(kind) for kind in ("images", "texts", "series")}
     return SMALL_DATA.get(name, "").format(**files).split()
+
+
+def mark_slow(cases: Iterable[str], *fast: str) -> list[Any]:
+    """Cases of a test, of which all but the fast ones are run with ``-m matrix`` alone."""
+    slow = pytest.mark.matrix
+    return [case if case in fast else pytest.param(case, marks=slow) for case in cases]
 
 
 @pytest.fixture

@@ -35,13 +35,12 @@ expect_warnings = pytest.mark.filterwarnings(
 )
 # Small, and without what needs numbers or reads them: results, checkpoints, a progress bar, a log
 # step.
-FEW = [
-    "--checkpoint=null", "--early_stopping=null", "--trainer.enable_progress_bar=false",
-    "--trainer.log_every_n_steps=1000", "--trainer.precision=32-true",
-    "--trainer.limit_train_batches=3", "--trainer.limit_val_batches=2",
-    "--trainer.limit_test_batches=2", "--test_after_fit=false", "--trainer.max_epochs=1",
-    "--trainer.inference_mode=false", "--ema.decay=0.9", "--data.batch_size=8",
-]  # fmt: skip
+FEW = """
+    --checkpoint=null --early_stopping=null --trainer.enable_progress_bar=false
+    --trainer.log_every_n_steps=1000 --trainer.precision=32-true --trainer.limit_train_batches=3
+    --trainer.limit_val_batches=2 --trainer.limit_test_batches=2 --test_after_fit=false
+    --trainer.max_epochs=1 --trainer.inference_mode=false --ema.decay=0.9 --data.batch_size=8
+""".split()
 DEVICE = torch.device("cuda", 0)
 COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
 
@@ -73,11 +72,9 @@ class Watch(TorchDispatchMode):
         if func in COPIES and isinstance(result, FakeTensor):
             source = args[1] if func is torch.ops.aten.copy_.default else args[0]
             blocking = not kwargs.get("non_blocking", len(args) > 2 and args[2])
-            if blocking and source.device.type != result.device.type:
-                self.waits(
-                    f"{tuple(source.shape)} is copied from {source.device.type} to "
-                    f"{result.device.type}"
-                )
+            before, after = source.device.type, result.device.type
+            if blocking and before != after:
+                self.waits(f"{tuple(source.shape)} is copied from {before} to {after}")
         return result
 
     def waits(self, what: str) -> None:
@@ -188,10 +185,9 @@ def fake_modes(watch: Watch) -> Iterator[None]:
 
 def _copy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     copied = self.detach().clone()
-    memo[id(self)] = (
-        nn.Parameter(copied, self.requires_grad) if isinstance(self, nn.Parameter) else copied
-    )
-    return memo[id(self)]
+    if isinstance(self, nn.Parameter):
+        copied = nn.Parameter(copied, self.requires_grad)
+    return memo.setdefault(id(self), copied)
 
 
 def _outside(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -213,25 +209,23 @@ def on_fake_cuda(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         The number of steps of each stage, after the fit.
     """
     watch, fit, steps = Watch(), Trainer.fit, Counter[str]()
-    for name, what in {
-        "is_bf16_supported": True, "default_generators": (torch.Generator(),),
-        "get_device_name": "fake",
+    for name, value in {
+        "is_bf16_supported": True, "get_device_name": "fake",
         "get_device_properties": SimpleNamespace(major=9, total_memory=1), "mem_get_info": (0, 1),
         "reset_peak_memory_stats": None, "max_memory_allocated": 0, "max_memory_reserved": 0,
     }.items():  # fmt: skip
-        there = what if name == "default_generators" else lambda *_, value=what, **__: value
-        monkeypatch.setattr(torch.cuda, name, there)
+        monkeypatch.setattr(torch.cuda, name, mock.Mock(return_value=value))
+    monkeypatch.setattr(torch.cuda, "default_generators", (torch.Generator(),))
     monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
     monkeypatch.setattr(
         torch.accelerator, "synchronize", lambda *_: watch.waits("the device is synchronized")
     )
-    monkeypatch.setattr(_DataLoaderSource, "dataloader", _outside(_DataLoaderSource.dataloader))
     for loop in (fit_loop, evaluation_loop):  # it counts on the device
         monkeypatch.setattr(loop, "has_len_all_ranks", lambda loader, *_: len(loader) > 0)
     for kind, name in (
-        (dataloader.DataLoader, "__iter__"),
+        (_DataLoaderSource, "dataloader"), (dataloader.DataLoader, "__iter__"),
         (dataloader._BaseDataLoaderIter, "__next__"),
-    ):
+    ):  # fmt: skip
         monkeypatch.setattr(kind, name, _outside(getattr(kind, name)))
 
     def fit_and_test(trainer: Trainer, model: Any, datamodule: Any, **kwargs: Any) -> None:

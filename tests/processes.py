@@ -104,11 +104,7 @@ class Python:
     def wait(self, timeout: float = 240) -> int:
         """Its exit code, below 0 for one that was killed."""
         code = self.poll(timeout)
-        if code is None:
-            said = "\n".join(self.printed())
-            raise AssertionError(
-                f"process {self.pid} has not ended in {timeout} seconds, and has printed:\n{said}"
-            )
+        assert code is not None, f"not ended in {timeout} seconds: {self.printed()}"
         return code
 
     def communicate(self, timeout: float = 240) -> tuple[str, str]:

@@ -24,9 +24,7 @@ IMAGES = CONFIGS / "images.yaml"
 )
 def test_what_waits_is_found(on_fake_cuda, run, short, monkeypatch, spoil, says):
     step = Classifier.training_step
-    monkeypatch.setattr(
-        Classifier, "training_step", lambda self, batch, number: spoil(step(self, batch, number))
-    )
+    monkeypatch.setattr(Classifier, "training_step", lambda *args: spoil(step(*args)))
     with pytest.raises(Waited, match=says):
         run("fit --config", IMAGES, *short(IMAGES), *FEW)
     assert on_fake_cuda["train"] == 2  # the first step may look at the data

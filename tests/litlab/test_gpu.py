@@ -7,6 +7,7 @@ import pytest
 import torch
 from lightning.pytorch import Callback
 
+from litlab.runs.find import find_run
 from tests.litlab.conftest import CONFIGS
 
 QUIET = [
@@ -48,31 +49,26 @@ class NoWaiting(Callback):
 
 
 @pytest.fixture
-def fit(run, short, tmp_path):
+def fit(run, short):
     """Fits an experiment of auks on one GPU; returns its newest checkpoint."""
 
     def fit_on_gpu(name, *flags):
         config = CONFIGS / f"{name}.yaml"
         gpu = "--trainer.accelerator=gpu --trainer.devices=1".split()
         run("fit --config", config, *short(config), *gpu, *flags).check()
-        newest = max(
-            (tmp_path / f"lightning_logs/{name}").iterdir(), key=lambda path: path.stat().st_mtime
-        )
-        return torch.load(newest / "checkpoints/last.ckpt", weights_only=True)
+        return torch.load(find_run("last").checkpoints / "last.ckpt", weights_only=True)
 
     return fit_on_gpu
 
 
 @pytest.mark.parametrize("name", ["images", "text", "series"])
-def test_float16_is_scaled_and_the_scale_resumes(fit, run, tmp_path, name):
+def test_float16_is_scaled_and_the_scale_resumes(fit, run, name):
     checkpoint = fit(name, "--trainer.precision=16-mixed")
     scaler = checkpoint["ClippingMixedPrecision"]
     assert all(value.isfinite().all() for value in checkpoint["state_dict"].values())
     assert scaler["scale"] > 1
     run("fit --resume last --trainer.max_epochs=2 --trainer.log_every_n_steps=1").check()
-    newest = torch.load(
-        tmp_path / f"lightning_logs/{name}/version_0/checkpoints/last.ckpt", weights_only=True
-    )
+    newest = torch.load(find_run("last").checkpoints / "last.ckpt", weights_only=True)
     assert newest["ClippingMixedPrecision"]["_growth_tracker"] != scaler["_growth_tracker"]
 
 

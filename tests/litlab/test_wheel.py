@@ -14,10 +14,8 @@ def test_the_wheel_has_whatever_the_sources_have(tmp_path):
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=ignore)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
-    build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
-    subprocess.run(
-        [sys.executable, "-c", build, "."], cwd=tmp_path, check=True, capture_output=True
-    )
+    build = [sys.executable, "-c", "from setuptools.build_meta import *; build_wheel('.')"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
     [wheel] = tmp_path.glob("*.whl")
     packed = {name for name in ZipFile(wheel).namelist() if name.startswith("litlab/")}
     files = [path for path in (tmp_path / "src/litlab").rglob("*") if path.is_file()]

@@ -11,17 +11,18 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.conftest import Outcome
 
-# For each experiment a small model, and batches small enough for 8 steps of one epoch.
+# For experiments a small model, and batches small enough for 8 steps of one epoch.
+TEXT = "--model.network.embed_dim=16 --model.members=1 --data.batch_size=12".split()
 SMALL = {
     "cifar": ["--model.width=16", "--model.small_image_fraction=0", "--data.batch_size=16"],
-    "text": ["--model.network.embed_dim=16", "--data.batch_size=12"],
+    "cifar_vgg": ["--model.network.widths=[4,4,4]", "--model.network.hidden=[]",
+                  "--data.batch_size=20"],
     "forecast": ["--model.network.hidden_size=16", "--data.batch_size=32"],
-    "cifar_vgg": [
-        "--model.network.widths=[4, 4, 4]",
-        "--model.network.hidden=[]",
-        "--data.batch_size=20",
-    ],
-}
+    "language_model": ["--model.length=2"],
+    "operators": TEXT,
+    "text": TEXT,
+    "transfer": ["--trainer.limit_train_batches=1"],
+}  # fmt: skip
 
 
 def config_of(folder: Path) -> dict:
@@ -57,7 +58,7 @@ EFFECTS = {
     "agc": lambda run: run.config["agc"]["init_args"]["factor"] == 0.1,
     "batch_size_finder": lambda run: "Finished batch size finder" in run.err,
     "lr_finder": lambda run: (run.folder / "lr_finder.png").is_file(),
-    "tta": lambda run: (run.model["flip_tta"], run.model["shift_tta"]) == (True, 1),
+    "tta": lambda run: run.model["flip_tta"] and run.model["shift_tta"] == 1,
     # All in the first epoch
     "accumulate_schedule": lambda run: run.last["global_step"] == 8,
     "activation_checkpointing": lambda run: "computed again in the backward pass" in run.err,

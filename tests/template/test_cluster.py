@@ -34,12 +34,11 @@ def test_slurm_script_saves_requeues_and_resumes(tmp_path, monkeypatch):
         (programs / name).write_text(f"#!/bin/sh\n{line}\n")
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    variables = os.environ | {
-        "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_CPUS_PER_TASK": "1",
-    }  # fmt: skip
+    for name, value in (("JOB_NUM_NODES", 2), ("NTASKS_PER_NODE", 1), ("CPUS_PER_TASK", 1)):
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
     settings = [*SETTINGS, f"--trainer.callbacks.file={gate}"]
     script = ["bash", CLUSTER / "slurm.sh", CONFIGS / "tabular.yaml", *settings]
-    subprocess.run(script, env=variables, cwd=tmp_path, check=True)
+    subprocess.run(script, cwd=tmp_path, check=True)
     options, _, command = (tmp_path / "srun.txt").read_text().partition("python\n")
     assert options == "--wait=300\n"
 
@@ -62,11 +61,10 @@ def test_slurm_script_saves_requeues_and_resumes(tmp_path, monkeypatch):
 
 def start(command: list[str], folder: Path, **environment: object) -> list[Python]:
     """Starts a command as two tasks of a job, each on a node of its own."""
-    port = ranks(2)[0]["MASTER_PORT"]
     shared = f"""
         SLURM_JOB_ID=7 SLURM_JOB_NAME=fit SLURM_NTASKS=2 SLURM_NTASKS_PER_NODE=1 SLURM_NNODES=2
         SLURM_JOB_NUM_NODES=2 SLURM_LOCALID=0 SLURM_NODELIST={socket.gethostname()}
-        MASTER_ADDR=127.0.0.1 MASTER_PORT={port}
+        MASTER_ADDR=127.0.0.1 MASTER_PORT={ranks(2)[0]["MASTER_PORT"]}
     """
     job = dict(pair.split("=") for pair in shared.split()) | environment
     tasks = [job | {"SLURM_PROCID": number, "SLURM_NODEID": number} for number in range(2)]
@@ -79,17 +77,13 @@ def test_kubernetes_manifest_fits_together(run):
     [container] = pod["containers"]
     options = dict(word.removeprefix("--").split("=") for word in container["command"][1:])
     assert int(options["nnodes"]) == spec["completions"] == spec["parallelism"]
-    assert (
-        options["rdzv_endpoint"]
-        == f"{job['metadata']['name']}-0.{service['metadata']['name']}:29400"
-    )
-    assert (
-        service["spec"]["selector"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
-    )
+    names = [part["metadata"]["name"] for part in (job, service)]
+    assert options["rdzv_endpoint"] == f"{names[0]}-0.{names[1]}:29400"
+    labels = spec["template"]["metadata"]["labels"]
+    assert labels == labels | service["spec"]["selector"]
 
     command = [str(word) for word in container["args"]][2:]
     command[command.index("configs/cifar.yaml")] = str(CONFIGS / "tabular.yaml")
-    printed = run(*command, "--print_config").check()
-    trainer = yaml.safe_load(printed.out)["trainer"]
-    nodes, devices = int(options["nnodes"]), int(options["nproc_per_node"])
-    assert (trainer["num_nodes"], int(trainer["devices"])) == (nodes, devices)
+    trainer = yaml.safe_load(run(*command, "--print_config").check().out)["trainer"]
+    nodes = [str(trainer[name]) for name in ("num_nodes", "devices")]
+    assert nodes == [options["nnodes"], options["nproc_per_node"]]

@@ -5,15 +5,15 @@ import pytest
 from litlab.cli.config import Command
 from litlab.commands.plan.plan import Devices, Layout
 from litlab.commands.sweep.spec import check_space, read_spec
-from tests.conftest import CONFIGS, SHIPPED, experiment_of, settings_of
-from tests.template.overlays import config_of
+from tests.conftest import CONFIGS, SHIPPED, experiment_of, mark_slow, settings_of
+from tests.template.overlays import SMALL, config_of
 
 
 @pytest.mark.parametrize("config", SHIPPED, ids=experiment_of)
 def test_experiment(run, short, tmp_path, config):
     experiment = settings_of(config)["experiment"]
     assert experiment == experiment_of(config)
-    done = run("fit --config", config, *short(config)).check()
+    done = run("fit --config", config, *short(config), *SMALL.get(experiment, [])).check()
     folder = tmp_path / f"lightning_logs/{experiment}/version_0"
     assert (folder / "checkpoints/last.ckpt").is_file()
     # And yet it names nothing that is refused
@@ -22,12 +22,10 @@ def test_experiment(run, short, tmp_path, config):
         assert monitor.replace("val/", "test/") in done.out
 
 
-FURTHER = ("forecast", "optimizers", "text", "regularisation", "schedules")
+SWEEPS = sorted(path.stem for path in CONFIGS.glob("sweeps/*.yaml"))
 
 
-@pytest.mark.parametrize(
-    "name", ["cifar", *(pytest.param(name, marks=pytest.mark.matrix) for name in FURTHER)]
-)
+@pytest.mark.parametrize("name", mark_slow(SWEEPS, "cifar"))
 def test_sweep_fits_its_config(name):
     """Every path and value, by the parser of fit."""
     check_space(read_spec(CONFIGS / f"sweeps/{name}.yaml"))
@@ -48,9 +46,8 @@ def test_it_is_fitted_trained_and_tested_again(run, short):
     model = """
         --model=Classifier --model.network=timm.create_model --model.network.model_name=resnet10t
         --model.network.pretrained=false --model.network.drop_rate=0.1
-        --model.optimizer=torch.optim.AdamW
-    """.split()
-    run(
-        "fit --config", config, *short(config), *model, "--data.mode=L", "--test_after_fit=false"
-    ).check()
-    assert "test/acc" in run("test --run=last").out
+        --model.optimizer=torch.optim.AdamW --data.mode=L --data.batch_size=20
+        --trainer.limit_train_batches=1 --trainer.limit_val_batches=1 --test_after_fit=false
+    """
+    run("fit --config", config, *short(config), *model.split()).check()
+    assert "test/acc" in run("test --run=last --trainer.limit_test_batches=1").out

@@ -7,10 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from litlab.util.files import write_text
 from tests.conftest import CONFIGS, PACKAGE, ROOT
 
 PROJECT = f"python -m {PACKAGE} "
@@ -49,11 +51,9 @@ def test_the_site(tmp_path):
     """A link that leads nowhere is a warning, and fails."""
     done = build(ROOT / "docs", tmp_path)
     assert done.returncode == 0, done.stderr
-    pages = {
-        path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")
-    }
-    for page in pages - {Path("index")}:
-        assert f"{page}.html" in links(tmp_path / "index.html")
+    docs = ROOT / "docs"
+    pages = {str(page.relative_to(docs).with_suffix(".html")) for page in docs.rglob("*.md")}
+    assert pages - {"index.html"} <= links(tmp_path / "index.html")
     # So that every page is two clicks away
     assert "](docs/index.md)" in (ROOT / "README.md").read_text()
 
@@ -63,9 +63,8 @@ def test_the_site(tmp_path):
     assert (tmp_path / config).read_bytes() == (ROOT / "configs/linear.yaml").read_bytes()
 
     # Diagrams are drawn.
-    assert re.search(
-        r'class="mermaid[^>]*>\s*graph TD', (tmp_path / "architecture.html").read_text()
-    )
+    page = (tmp_path / "architecture.html").read_text()
+    assert re.search(r'class="mermaid[^>]*>\s*graph TD', page)
 
 
 def read_commands(text: str) -> list[str]:
@@ -90,8 +89,7 @@ def _clone(tmp_path):
     shutil.copy(CONFIGS / "cifar.yaml", tmp_path / "configs/mine.yaml")
     (tmp_path / "src").symlink_to(ROOT / "src")
     for overlay in ("bench/cifar/bench.yaml", "sweeps/cifar/best.yaml"):
-        (tmp_path / "lightning_logs" / overlay).parent.mkdir(parents=True)
-        (tmp_path / "lightning_logs" / overlay).write_text("trainer: {max_epochs: 2}\n")
+        write_text(tmp_path / "lightning_logs" / overlay, "trainer: {max_epochs: 2}\n")
 
 
 @pytest.mark.usefixtures("_clone")
@@ -106,7 +104,7 @@ def test_commands_of_the_pages(run, monkeypatch):
         verb, *words = shlex.split(command)[3:]
         if verb == "bench":  # what it measures are settings of fit
             own = ("--minutes", "--allow", "--compare")
-            pairs = zip(["", *words], words, strict=False)
+            pairs = pairwise(["", *words])
             words = [word for before, word in pairs if before not in own and word not in own]
         if verb in ("fit", "bench") and "--resume" not in words:
             verb, words = "fit", [*words, "--print_config"]

@@ -22,17 +22,16 @@ from litlab.commands.export.folder import write_manifest
 from litlab.commands.export.graph import trace
 from litlab.errors import UserError
 from litlab.runs.folder import read_json
-from tests.conftest import CONFIGS, Outcome
+from tests.conftest import CONFIGS, Outcome, mark_slow
 from tests.template.overlays import SMALL
 
 # Whose exporters can do less, as docs/deploy.md says
 OLD_TORCH = Version(torch.__version__) < Version("2.12")
-NOT_WITH_OLD_TORCH = pytest.mark.skipif(OLD_TORCH, reason="torch 2.10 and 2.11 can't export it")
 # In float32, as exports are: `auto` is bfloat16 on some CPUs.
 FLAGS = """
     --trainer.accelerator=cpu --trainer.precision=32-true --trainer.max_epochs=1
     --trainer.callbacks=[] --test_after_fit=false
-""".split()  # fmt: skip
+"""
 AXES = yaml.safe_load("""
 image: [batch, 3, 32, 32]
 ids: [batch, time]
@@ -48,18 +47,18 @@ def export(images, texts, series, make_once, run, monkeypatch):
     """Exports a run of an experiment, which is trained for an epoch, once, into a folder."""
     monkeypatch.setattr(export_run, "SECONDS", 0.001)
     data = {
-        "cifar": ["--data.dataset=folder", f"--data.path={images}", *SMALL["cifar"]],
-        "text": ["--data.dataset=csv", f"--data.path={texts}", *SMALL["text"]],
+        "cifar": f"--data.dataset=folder --data.path={images} {' '.join(SMALL['cifar'])}",
+        "text": f"--data.dataset=csv --data.path={texts} {' '.join(SMALL['text'])}",
         "forecast": f"""
             --data.dataset=csv --data.path={series} --data.context_length=24 --data.horizon=12
             --data.targets=[load] --data.covariates=[hour,heat] --data.batch_size=32
-        """.split(),
-        "tabular": ["--data.target=churn"],
+        """,
+        "tabular": "--data.target=churn",
     }
 
     def fit(name: str, folder: Path) -> None:
         monkeypatch.chdir(folder)
-        run("fit", f"--config={CONFIGS}/{name}.yaml", *data[name], *FLAGS).check()
+        run(f"fit --config={CONFIGS}/{name}.yaml {data[name]} {FLAGS}").check()
 
     def export(name: str, form: str, output: Path, *flags: str) -> Outcome:
         folder = make_once(f"trained_{name}", partial(fit, name))
@@ -87,23 +86,20 @@ def exported(export_once, tmp_path) -> Path:
     return shutil.copytree(export_once("tabular", "onnx"), tmp_path / "copy")
 
 
-SLOW = pytest.mark.matrix
-EXPORTS = [
-    ("tabular", "onnx"), ("forecast", "torchscript"), ("cifar", "pt2"),
-    pytest.param("forecast", "onnx", marks=[NOT_WITH_OLD_TORCH, SLOW]),
-    pytest.param("cifar", "onnx", marks=[NOT_WITH_OLD_TORCH, SLOW]),
-    *(
-        pytest.param(*which, marks=SLOW)
-        for which in [
-            ("text", "onnx"), ("text", "torchscript"), ("cifar", "torchscript"), ("text", "pt2"),
-            ("forecast", "pt2"), ("tabular", "aoti"), ("text", "aoti"), ("cifar", "aoti"),
-        ]
-    ),
-]  # fmt: skip
+EXPORTS = (
+    "tabular onnx", "tabular aoti", "text onnx", "text torchscript", "text pt2", "text aoti",
+    "forecast onnx", "forecast torchscript", "forecast pt2",
+    "cifar onnx", "cifar torchscript", "cifar pt2", "cifar aoti",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "form"), EXPORTS)
-def test_an_export_answers_like_the_run(name, form, export_once, monkeypatch):
+@pytest.mark.parametrize(
+    "line", mark_slow(EXPORTS, "tabular onnx", "forecast torchscript", "cifar pt2")
+)
+def test_an_export_answers_like_the_run(line, export_once):
+    if OLD_TORCH and line in ("forecast onnx", "cifar onnx"):
+        pytest.skip("torch 2.10 and 2.11 can't export it")
+    name, form = line.split()
     folder = export_once(name, form)
     check_trusted(folder, trust=False)  # it was exported here
     manifest = read_json(folder / "manifest.json")
@@ -116,25 +112,17 @@ def test_an_export_answers_like_the_run(name, form, export_once, monkeypatch):
     assert manifest["run"]["name"] == f"{name}/version_0"
 
 
-QUANTIZED = [
-    ("tabular", "onnx", "int8-static"),
-    *(
-        pytest.param(*which, marks=SLOW)
-        for which in [
-            ("tabular", "pt2", "int8-weights"),
-            ("tabular", "onnx", "int8-dynamic"),
-            ("text", "onnx", "int8-weights"),
-            ("text", "aoti", "int8-dynamic"),
-            ("cifar", "onnx", "int8-static"),
-            ("cifar", "aoti", "int8-static"),
-        ]
-    ),
-]
+QUANTIZED = (
+    "tabular onnx int8-static", "tabular onnx int8-dynamic", "tabular pt2 int8-weights",
+    "text onnx int8-weights", "text aoti int8-dynamic", "cifar onnx int8-static",
+    "cifar aoti int8-static",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "form", "kind"), QUANTIZED)
-def test_quantized(name, form, kind, export, exported):
+@pytest.mark.parametrize("line", mark_slow(QUANTIZED, "tabular onnx int8-static"))
+def test_quantized(line, export, exported):
     """It replaces an earlier export."""
+    name, form, kind = line.split()
     done = export(name, form, exported, f"--quantize={kind}")
     if OLD_TORCH and kind == "int8-static":
         assert (done.code, "quantizes nothing with torch" in done.err) == (2, True)
@@ -151,33 +139,27 @@ def test_quantized(name, form, kind, export, exported):
     )
 
 
-REFUSED = [
-    ("forecast", "onnx", "--quantize=int8-weights", "of the weights; leave --quantize out"),
-    ("tabular", "pt2", "--opset=18", "pt2 has no opset; choose --format onnx"),
-    (
-        "tabular",
-        "torchscript",
-        "--quantize=int8-weights",
-        "TorchScript has no quantized layers; choose --format onnx",
-    ),
+REFUSED = {
+    "forecast onnx --quantize=int8-weights": "of the weights; leave --quantize out",
+    "tabular pt2 --opset=18": "pt2 has no opset; choose --format onnx",
+    "tabular torchscript --quantize=int8-weights": "TorchScript has no quantized layers; choose",
     # What is traced has another weight
-    ("tabular", "pt2", "--data.batch_size=64", "the exported model differs by"),
-]
+    "tabular pt2 --data.batch_size=64": "the exported model differs by",
+}
 
 
-@pytest.mark.parametrize(("name", "form", "flag", "message"), REFUSED)
-def test_what_can_not_be_exported_is_refused_in_one_line(
-    name, form, flag, message, export, tmp_path, monkeypatch
-):
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_can_not_be_exported_is_refused_in_one_line(line, export, tmp_path, monkeypatch):
     def trace_with_another_weight(module, serving):
         changed = copy.deepcopy(module)
         next(changed.parameters()).data += 0.05
         return trace(changed, serving)
 
     monkeypatch.setattr(export_run, "trace", trace_with_another_weight)
+    name, form, flag = line.split()
     done = export(name, form, tmp_path / "export", flag)
     assert done.code == 2, done.err
-    assert message in done.err.splitlines()[-1]
+    assert REFUSED[line] in done.err.splitlines()[-1]
     assert not list(tmp_path.iterdir()), "nothing half-written"
 
 

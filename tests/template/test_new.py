@@ -20,9 +20,8 @@ def test_the_page_shows_what_is_written_and_printed(run, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "litlab.commands.scaffold.new.package_folder", lambda: tmp_path / "src/project"
     )
-    typed, printed = re.findall(r"^```(?:bash|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[
-        :2
-    ]
+    blocks = re.findall(r"^```(?:bash|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    typed, printed = blocks[:2]
     done = run(*typed.split()[3:])
     assert (done.code, done.err, done.out) == (0, "", printed)
 

@@ -11,6 +11,7 @@ import torch._dynamo.utils
 
 from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS, PACKAGE, settings_of
+from tests.litlab.runs.conftest import error
 from tests.processes import Python
 from tests.template.overlays import EFFECTS, FLAGS, SMALL, Fitted, callbacks_of, checkpoint_of
 from tests.template.test_parallel import PROCESSES
@@ -23,7 +24,6 @@ FEWER = {
     "noise_scale": ["--trainer.callbacks.every_n_steps=2"],
     "optimizer_in_backward": ["--trainer.gradient_clip_val=null"],
     "swa": ["--ema=null"],
-    "--compile.dynamic=true": ["--model.members=1"],
     # inductor: tests/litlab/callbacks
     "graph_breaks": ["--compile.backend=eager", "--data.batch_size=20"],
 }
@@ -66,25 +66,19 @@ def test_overlays(run, short, tmp_path, experiment, names):
 
 
 @pytest.mark.parametrize(
-    ("experiment", "overlay", "keys"),
+    ("experiment", "overlay", "says"),
     [
-        ("linear", "muon", ["model.optimizer"]),
-        ("forecast", "tta", ["model.flip_tta", "LSTMForecaster"]),
-        (
-            "cifar_vgg",
-            "activation_checkpointing",
-            ["activation_checkpointing.blocks", "model.network"],
-        ),
+        ("linear", "muon", "model.optimizer"),
+        ("forecast", "tta", "model.flip_tta: .*LSTMForecaster"),
+        ("cifar_vgg", "activation_checkpointing", "activation_checkpointing.blocks: .*model.netwo"),
     ],
 )
 def test_an_overlay_that_does_not_fit_says_so_in_one_line(
-    run, short, tmp_path, experiment, overlay, keys
+    run, short, tmp_path, experiment, overlay, says
 ):
     config = CONFIGS / f"{experiment}.yaml"
     done = run("fit --config", config, *short(config), "--config", CONFIGS / f"with/{overlay}.yaml")
-    errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
-    assert (done.code, len(errors)) == (2, 1), done.err
-    assert all(key in errors[0] for key in keys), errors
+    assert re.search(says, error(done))
     assert not list(tmp_path.glob("lightning_logs/*/*"))
 
 
@@ -116,4 +110,3 @@ def test_ddp_trains_profiles_and_tests_one_network_in_both_processes(run, images
     shared = read_json(folder / "metrics.json")["test"]
     run("test --run=cifar --trainer.strategy=auto --trainer.devices=1").check()
     assert read_json(folder / "metrics.json")["test"] == pytest.approx(shared, rel=1e-5)
-    assert shared["test/acc"] * 49 == pytest.approx(round(shared["test/acc"] * 49), abs=1e-4)

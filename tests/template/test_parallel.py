@@ -5,33 +5,24 @@ tests alike.
 import pytest
 
 from litlab.runs.folder import read_json
-from tests.conftest import CONFIGS, PACKAGE
+from tests.conftest import CONFIGS, PACKAGE, mark_slow
 from tests.processes import Python, ranks
 
 SMALL = """
     --model.network.embed_dim=16 --model.network.num_layers=2 --data.batch_size=12
     --trainer.max_epochs=1 --trainer.limit_train_batches=3 --trainer.accelerator=cpu
     --trainer.precision=32-true
-""".split()  # fmt: skip
+"""
 PROCESSES = {"fsdp2": 2, "tensor_parallel": 2, "fsdp2_tensor_parallel": 4, "offload": 2}
-# tests/litlab/parallel has what these do
-IN_OTHERS = ("fsdp2", "fsdp2_tensor_parallel", "offload")
 
 
-@pytest.mark.parametrize(
-    "overlay",
-    [
-        pytest.param(name, marks=pytest.mark.matrix if name in IN_OTHERS else [])
-        for name in PROCESSES
-    ],
-)
+# tests/litlab/parallel has what the others do
+@pytest.mark.parametrize("overlay", mark_slow(PROCESSES, "tensor_parallel"))
 def test_one_process_reads_what_several_have_trained(run, short, tmp_path, overlay):
-    base, over = CONFIGS / "text.yaml", CONFIGS / f"with/{overlay}.yaml"
-    flags = [*short(base), "--config", over, *SMALL, f"--trainer.devices={PROCESSES[overlay]}"]
-    command = ["-m", PACKAGE, "fit", "--config", base, *flags]
-    started = [
-        Python(*command, cwd=tmp_path, environment=rank) for rank in ranks(PROCESSES[overlay])
-    ]
+    base, count = CONFIGS / "text.yaml", PROCESSES[overlay]
+    own = f"--config={CONFIGS}/with/{overlay}.yaml {SMALL} --trainer.devices={count}".split()
+    command = ["-m", PACKAGE, "fit", "--config", base, *short(base), *own]
+    started = [Python(*command, cwd=tmp_path, environment=rank) for rank in ranks(count)]
     for process in started:
         assert process.wait() == 0, process.printed()
     folder = tmp_path / "lightning_logs/text/version_0"

@@ -1,7 +1,6 @@
 """The pre-trained text encoder, with a tiny random BERT in a folder, through the command line."""
 
-import csv
-
+import pandas as pd
 import pytest
 import torch
 
@@ -10,6 +9,7 @@ from litlab.errors import UserError
 from litlab.nn import PretrainedText
 from litlab.runs.folder import read_json
 from tests.conftest import CONFIGS
+from tests.litlab.runs.conftest import error
 
 transformers = pytest.importorskip("transformers")
 
@@ -41,20 +41,19 @@ def bert(tmp_path_factory, texts):
 
 @pytest.fixture
 def flags(bert, texts):
-    return [
-        "--config", CONFIGS / "text_pretrained.yaml", *f"""
-            --data.dataset=csv --data.path={texts} --data.max_tokens=40 --data.tokenizer={bert}
-            --model.network.name={bert} --data.batch_size=20 --trainer.precision=32-true
-            --trainer.log_every_n_steps=1 --model.optimizer.lr=0.01
-        """.split(),
-    ]  # fmt: skip
+    return f"""
+        --config={CONFIGS}/text_pretrained.yaml --data.dataset=csv --data.path={texts}
+        --data.max_tokens=40 --data.tokenizer={bert} --model.network.name={bert}
+        --data.batch_size=20 --trainer.precision=32-true --trainer.log_every_n_steps=1
+        --model.optimizer.lr=0.01
+    """
 
 
 def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeypatch):
     # In the first epoch the head alone is trained.
     rules = "[{params: network.head, epochs: 0}, {params: network, epochs: 1}]"
     more = [f"--freeze.rules={rules}", "--trainer.max_epochs=2", "--checkpoint.save_top_k=-1"]
-    run("fit", *flags, *more).check()
+    run(f"fit {flags}", *more).check()
     folder = tmp_path / "lightning_logs/text_pretrained/version_0"
     encoder = transformers.AutoModel.from_pretrained(bert).state_dict()
     name = "encoder.layer.0.attention.self.query.weight"
@@ -66,12 +65,10 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     # Padding changes nothing: a text has the same prediction alone and beside a longer one.
     (tmp_path / "one.txt").write_text("sun word1\n")
     (tmp_path / "two.txt").write_text("sun word1\nrain" + " word2" * 20)
-    probabilities = []
     for name in ("one", "two"):
         run(f"predict --run=last --input={name}.txt --output={name}.csv").check()
-        with (tmp_path / f"{name}.csv").open() as stream:
-            probabilities.append(float(next(csv.DictReader(stream))["probability"]))
-    assert probabilities[0] == pytest.approx(probabilities[1], abs=1e-6)
+    one, two = (float(pd.read_csv(f"{name}.csv")["probability"][0]) for name in ("one", "two"))
+    assert one == pytest.approx(two, abs=1e-6)
 
     monkeypatch.setattr(export_run, "SECONDS", 0.001)
     # Weights are in the checkpoint: of the folder only the config is read.
@@ -84,24 +81,22 @@ def test_it_is_trained_deployed_and_exported(run, tmp_path, bert, flags, monkeyp
     (bert / "elsewhere").rename(bert / "model.safetensors")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ("--data.tokenizer=word", "set data.tokenizer to the same name"),
-        ("--data.max_tokens=65", "lower data.max_tokens"),
-        ("--data.tokenizer=nothing_here", "data.tokenizer: nothing_here can't be loaded"),
-        ("--model.network.name=nothing_here", "model.network.name: nothing_here can't be loaded"),
-    ],
-)
-def test_refusals(run, flags, monkeypatch, wrong, message):
+REFUSED = {
+    "--data.tokenizer=word": "set data.tokenizer to the same name",
+    "--data.max_tokens=65": "lower data.max_tokens",
+    "--data.tokenizer=nothing_here": "data.tokenizer: nothing_here can't be loaded",
+    "--model.network.name=nothing_here": "model.network.name: nothing_here can't be loaded",
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_refusals(run, flags, monkeypatch, wrong):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    done = run("fit", *flags, wrong)
-    assert done.code == 2
-    assert message in done.err
+    assert REFUSED[wrong] in error(run(f"fit {flags} {wrong}"))
 
 
 def test_layer_decay_takes_each_block_of_the_encoder_for_a_layer(run, flags):
-    done = run("fit", *flags, "--freeze=null", "--check").check()
+    done = run(f"fit {flags} --freeze=null --check").check()
     assert "0.00729" in done.out  # 0.01 x 0.9^3: embeddings, two blocks, head
 
 

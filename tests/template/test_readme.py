@@ -49,10 +49,8 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
     best = clone / "lightning_logs/sweeps/forecast/best.yaml"
     write_output(best, "model.network.hidden_size: 32\n")
     projects = [command for command in COMMANDS if command.startswith("python -m project")]
-    assert len(projects) >= 13
-    verbs = {shlex.split(command)[3] for command in projects}
-    verbs_of_runs = {"validate", "test", "predict", "runs", "compare", "report"}
-    assert verbs == {"fit", "new", "sweep", "bench", "export", "serve", *verbs_of_runs}
+    verbs = "bench compare export fit new predict report runs serve sweep test validate".split()
+    assert sorted({shlex.split(command)[3] for command in projects}) == verbs
     # Of the run that `make fit` leaves, which is below
     projects.sort(key=lambda command: " report " in command)
     for command in projects:
@@ -81,12 +79,11 @@ def test_commands_in_the_order_of_the_readme(clone, run, short, monkeypatch):
 
 
 def test_every_command_is_known():
-    activate = "source .venv/bin/activate"
     known = (
         "make fit",
         "make test",
-        activate,
+        "source .venv/bin/activate",
         "python -m project ",
-        "tensorboard --logdir lightning_logs",
+        "tensorboard ",
     )
     assert all(command.startswith(known) for command in COMMANDS), COMMANDS

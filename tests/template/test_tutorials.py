@@ -8,9 +8,11 @@ commands; and a block of text after it is what they print, or some lines of it.
 import re
 import shlex
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 from litlab.runs.folder import read_json
+from litlab.util.files import write_text
 from tests.conftest import BRIEF, PACKAGE, ROOT
 from tests.processes import Python, start_pytest
 
@@ -59,19 +61,15 @@ def find_words(text: str) -> set[str]:
 
 
 def test_own_data(tmp_path, monkeypatch):
+    made = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in (f"src/{PACKAGE}", "configs", "tests"):
-        shutil.copytree(
-            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
-        )
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=made)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "stopped.py").write_text(STOPPED)
     monkeypatch.chdir(tmp_path)
-    for (file, kind, text), (_, after, shown) in zip(
-        BLOCKS, [*BLOCKS[1:], ("", "", "")], strict=True
-    ):
+    for (file, kind, text), (_, after, shown) in pairwise([*BLOCKS, ("", "", "")]):
         if file:
-            Path(file).parent.mkdir(parents=True, exist_ok=True)
-            Path(file).write_text(text)
+            write_text(Path(file), text)
         if kind == "bash":
             printed = "".join(run_line(line) for line in text.splitlines())
             expected = shown if after == "text" else ""

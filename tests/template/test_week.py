@@ -79,12 +79,11 @@ def test_two_people_share_a_branch_and_a_folder_of_runs(upstream, tmp_path):
         list(pool.map(lambda clone: clone.call(f"lab {fit}"), people))
     for clone in people:
         assert len(re.findall(r"mine/version_[01] +finished", clone.call("lab runs"))) == 2
-    assert re.search(
-        r"lr +0\.0[12] +0\.0[12]", people[0].call("lab compare mine/version_0 mine/version_1")
-    )
+    ann, bob = people
+    compared = ann.call("lab compare mine/version_0 mine/version_1")
+    assert re.search(r"lr +0\.0[12] +0\.0[12]", compared)
 
     # What a merge could not decide is refused until somebody has
-    ann, bob = people
     ann.shell(f"git pull --quiet --no-rebase {bob.root} main || true")
     refused = ann.call(f"lab {fit}", code=2)
     assert re.fullmatch(r"error: configs/mine\.yaml: .*conflict.*\n", refused)

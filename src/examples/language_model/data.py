@@ -21,10 +21,9 @@ from litlab.errors import UserError
 from litlab.nn.pretrained_text import load_pretrained
 from litlab.types import PositiveInt
 
-SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
+SHARES = {"train": (0.0, 0.8), "val": (0.8, 0.9), "test": (0.9, 1.0)}
 NO_TARGET = -100  # what cross-entropy ignores
 ORDER = 6  # of the n-gram model
-make_dataset: Any = StackDataset  # of tensors, which are no Datasets for a type checker
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,9 @@ class TextFile(ExperimentData):
             text = "\n".join(make_corpus(4)["text"])
         else:
             text = check_file(self.path, "data.path").read_text("utf-8")
-        ends = [round(len(text) * share) for share in (0.0, 0.8, 0.9, 1.0)]
         return {
-            name: text[begin:end]
-            for name, begin, end in zip(SHARES, ends[:-1], ends[1:], strict=True)
+            name: text[slice(*(round(share * len(text)) for share in shares))]
+            for name, shares in SHARES.items()
         }
 
     @property
@@ -154,7 +152,8 @@ class TextFile(ExperimentData):
         tokenizer = Tokenizer.from_str(self.metadata.tokenizer)
         ids = [torch.tensor(tokenizer.encode(line).ids) for line in self.prompts]
         lengths = torch.tensor([*map(len, ids)])
-        return make_dataset(ids=pad_sequence(ids, batch_first=True), length=lengths)
+        tensors: Any = {"ids": pad_sequence(ids, batch_first=True), "length": lengths}
+        return StackDataset(**tensors)
 
     def write_predictions(self, outputs: list[Tensor], path: str) -> None:
         """Write a file with each prompt and how it goes on."""

@@ -60,16 +60,9 @@ class MAML(ExperimentModule):
         super().__init__(**training)
         self.network = network
         self.inner_lr, self.inner_steps, self.first_order = inner_lr, inner_steps, first_order
-        steps = sorted({*TEST_STEPS, inner_steps})
-        self.set_metrics({"errors": TaskErrors(steps)})
+        self.steps = sorted({*TEST_STEPS, inner_steps})
+        self.set_metrics({"errors": TaskErrors(self.steps)})
         self.train_metrics = StageMetrics("train")
-        self.steps = steps
-
-    def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the network's output without an inner step, (point, target), for inputs of shape
-        (point, feature).
-        """
-        return self.network(x)
 
     def predictions(
         self, support_x: Tensor, support_y: Tensor, x: Tensor, steps: Sequence[int]
@@ -103,7 +96,8 @@ class MAML(ExperimentModule):
         # Lightning evaluates in inference mode, where nothing has a gradient; in no_grad,
         # torch.func.grad works.
         with torch.inference_mode(False), torch.set_grad_enabled(tracked):
-            parts = [_normal(part.to(self.dtype)) for part in (support_x, support_y, x)]
+            # Copies, as autograd takes no tensors that were made in inference mode
+            parts = [part.to(self.dtype).clone() for part in (support_x, support_y, x)]
             try:
                 # Each task has its own dropout
                 return vmap(of_task, randomness="different")(*parts)
@@ -165,8 +159,8 @@ class MAML(ExperimentModule):
             batch["support_x"], batch["support_y"], batch["query_x"], steps
         )
         # An error in bfloat16 has two digits
-        least = torch.promote_types(predicted.dtype, torch.float32)
-        return (predicted.to(least) - batch["query_y"].to(least)[:, None]).square().mean(dim=(2, 3))
+        predicted = predicted.to(torch.promote_types(predicted.dtype, torch.float32))
+        return (predicted - batch["query_y"][:, None]).square().mean(dim=(2, 3))
 
     def _inner_step(self, params: Params, x: Tensor, y: Tensor) -> Params:
         """Return the parameters after a gradient step on the points x, (point, feature), and y,
@@ -215,8 +209,3 @@ class TaskErrors(Sums):
         totals, counts = self.sums
         means = zip(self.steps, (totals / counts).float(), strict=True)
         return {f"mse_{steps}": mean for steps, mean in means if steps in TEST_STEPS}
-
-
-def _normal(tensor: Tensor) -> Tensor:
-    """Return the tensor, or a copy of one made in inference mode, which autograd does not take."""
-    return tensor.clone() if tensor.is_inference() else tensor

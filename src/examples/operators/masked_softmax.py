@@ -75,20 +75,16 @@ def _has_tangent(scores: Tensor) -> bool:
 @functools.cache
 def _register() -> None:
     """Tell torch what it can't read from the kernels: shapes, derivatives, vmap."""
-    forward, backward = "examples::masked_softmax", "examples::masked_softmax_backward"
-    torch.library.register_fake(forward, lambda scores, mask, scale: _allocate_like(scores))
-    torch.library.register_fake(backward, lambda grad, weights, scale: _allocate_like(grad))
-    torch.library.register_autograd(forward, _backward, setup_context=_keep_weights)
-    torch.library.register_autograd(backward, _double_backward, setup_context=_keep_inputs)
-    torch.library.register_vmap(
-        forward, functools.partial(_map_batch, torch.ops.examples.masked_softmax)
-    )
-    torch.library.register_vmap(
-        backward, functools.partial(_map_batch, torch.ops.examples.masked_softmax_backward)
-    )
+    for operator, backward, keep in (
+        (torch.ops.examples.masked_softmax, _backward, _keep_weights),
+        (torch.ops.examples.masked_softmax_backward, _double_backward, _keep_inputs),
+    ):
+        torch.library.register_fake(operator.default, _allocate_like)
+        torch.library.register_autograd(operator.default, backward, setup_context=keep)
+        torch.library.register_vmap(operator.default, functools.partial(_map_batch, operator))
 
 
-def _allocate_like(tensor: Tensor) -> Tensor:
+def _allocate_like(tensor: Tensor, *others: Any) -> Tensor:
     return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 

@@ -53,6 +53,8 @@ class SquaredReLUGradient(torch.autograd.Function):
     where x > 0 and 0 elsewhere, is finite.
     """
 
+    generate_vmap_rule = True  # torch maps each of its operations
+
     @staticmethod
     def forward(grad: Tensor, output: Tensor) -> Tensor:
         """Return the gradient by x, of the shape of the two."""
@@ -77,19 +79,6 @@ class SquaredReLUGradient(torch.autograd.Function):
         root = torch.where(positive, output, 1.0).rsqrt()
         by_output = torch.where(positive, grad_grad * grad * root, 0.0)
         return SquaredReLUGradient.apply(grad_grad, output), by_output
-
-    @staticmethod
-    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
-        info: Any, in_dims: tuple[int | None, int | None], grad: Tensor, output: Tensor
-    ) -> tuple[Tensor, int]:
-        """Work on all samples at once, with the batch in front; what is the same for all is
-        broadcast.
-        """
-        grad, output = (
-            tensor if dim is None else tensor.movedim(dim, 0)
-            for tensor, dim in zip((grad, output), in_dims, strict=True)
-        )
-        return SquaredReLUGradient.apply(*torch.broadcast_tensors(grad, output)), 0
 
 
 class SquaredReLU(nn.Module):

@@ -159,9 +159,9 @@ def open_mask(file: str) -> Image.Image:
         raise UserError(f"{file}: it can't be read ({first_line(error)}); replace it") from error
 
 
-def draw_shapes(folder: Path) -> None:
+def draw_shapes(folder: Path, count: int = 600) -> None:
     """Write what `make_shapes` draws."""
-    for kind, pictures in zip(("images", "masks"), make_shapes(), strict=True):
+    for kind, pictures in zip(("images", "masks"), make_shapes(count), strict=True):
         (folder / kind).mkdir()
         for number, picture in enumerate(pictures):
             Image.fromarray(picture).save(folder / kind / f"{number:03}.png")

@@ -42,12 +42,13 @@ class UNet(nn.Module):
         """Return logits, (batch, class, height, width), of images (batch, channel,
         height, width).
         """
-        kept: list[Tensor] = []
-        x = images
-        for number, block in enumerate(self.down):
-            x = block(F.max_pool2d(x, 2) if number else x)
-            kept.append(x)
-        for block, beside in zip(self.up, kept[-2::-1], strict=True):
+        first, *further = self.down
+        sizes = [first(images)]
+        for block in further:
+            sizes.append(block(F.max_pool2d(sizes[-1], 2)))
+        x = sizes.pop()
+        for block in self.up:
+            beside = sizes.pop()
             x = F.interpolate(x, size=beside.shape[2:], mode="nearest")
             x = block(torch.cat([beside, x], dim=1))
         return self.head(x)

@@ -15,7 +15,6 @@ from torch.utils.data import TensorDataset
 from litlab.checkpointing.callback import RunCheckpoint
 from litlab.checkpointing.resume import ExactResume
 from litlab.data.module import ExperimentData
-from litlab.data.sampler import EpochBatches
 from litlab.data.serving import Metadata
 from litlab.tasks import Classifier
 from tests.litlab.callbacks.tiny import make_trainer
@@ -28,8 +27,8 @@ class Interrupted(Exception):
 
 
 class Data(ExperimentData):
-    def __init__(self, batch_size: int = 4) -> None:
-        super().__init__(batch_size=batch_size)
+    def __init__(self) -> None:
+        super().__init__(batch_size=4)
         inputs = torch.randn(20, 6, generator=torch.Generator().manual_seed(0))
         self.dataset = TensorDataset(inputs, torch.arange(20) % 3)
 
@@ -40,16 +39,6 @@ class Data(ExperimentData):
     def samples(self, split):
         return self.dataset
 
-    def sampler(self, samples, split):
-        size = self.batch_size if split == "train" else 10
-        return EpochBatches(20, size, **self.sampler_options(split))
-
-    def on_after_batch_transfer(self, batch, dataloader_idx):
-        inputs, labels = batch
-        if self.trainer.training:
-            inputs = inputs + torch.randn_like(inputs)
-        return inputs, labels
-
 
 class Draws(Classifier):
     """Draws before each step, and stops before one."""
@@ -58,9 +47,8 @@ class Draws(Classifier):
         network = nn.Sequential(
             nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.4), nn.Linear(8, 3)
         )
-        super().__init__(
-            network, num_classes=3, optimizer=partial(torch.optim.Adam, lr=0.05), schedule=schedule
-        )
+        adam = partial(torch.optim.Adam, lr=0.05)
+        super().__init__(network, num_classes=3, optimizer=adam, schedule=schedule)
         self.stop, self.drawn, self.rates = stop, {}, {}
 
     def on_train_batch_start(self, batch, batch_idx):
@@ -91,9 +79,8 @@ def fit(
         model, last = module(stop), folder / "last.ckpt"
         keep = RunCheckpoint(str(folder), **options)
         defaults = {"max_epochs": 2, "accumulate_grad_batches": 2, "enable_checkpointing": True}
-        fitting = make_trainer(
-            folder, callbacks=[ExactResume(), keep, *callbacks], **defaults | settings
-        )
+        callbacks = [ExactResume(), keep, *callbacks]
+        fitting = make_trainer(folder, callbacks=callbacks, **defaults | settings)
         with nullcontext() if stop is None else pytest.raises(Interrupted):
             fitting.fit(model, data(), ckpt_path=last if resume else None, weights_only=True)
     return model, fitting

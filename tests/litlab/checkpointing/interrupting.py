@@ -62,16 +62,14 @@ class Interrupt(Callback):
         io.save_checkpoint, io.remove_checkpoint = saved, removed
 
     def _reached(self, trainer, hook):
-        how, *place = os.environ.get("INTERRUPT", "never").split()
-        if (
-            place != [hook, str(trainer.current_epoch), str(trainer.fit_loop.batch_idx)]
-            or trainer.sanity_checking
-        ):
+        how, _, place = os.environ["INTERRUPT"].partition(" ")
+        here = f"{hook} {trainer.current_epoch} {trainer.fit_loop.batch_idx}"
+        if place != here or trainer.sanity_checking:
             return
         if how == "full":
             torch.save = _no_room
         if how == "exception":
-            raise Deliberate(" ".join(place))
+            raise Deliberate(place)
         if how == "kill" and trainer.is_global_zero:
             os.kill(os.getpid(), signal.SIGKILL)
         if how.startswith("SIG") and trainer.global_rank == trainer.world_size - 1:

@@ -50,9 +50,9 @@ COMMON = (
         --trainer.accumulate_grad_batches=2 --trainer.log_every_n_steps=2
         --trainer.precision=32-true --trainer.enable_model_summary=false
         --trainer.enable_progress_bar=false --early_stopping=null --checkpoint.monitor=null
+        --checkpoint.every_n_train_steps=1 --ema.decay=0.99 --experiment=run
     """.split(),
     "--trainer.callbacks=[{class_path: tests.litlab.checkpointing.interrupting.Interrupt}]",
-    "--experiment=run",
 )  # fmt: skip
 
 
@@ -95,12 +95,11 @@ class Resuming:
 
     def flags(self, cell: Cell) -> list[str]:
         """The flags of a fit."""
-        return [
-            "--ema.decay=0.99", *self.own(cell), *COMMON, f"--data.num_workers={cell.workers}",
-            *(["--trainer.strategy=ddp", "--trainer.devices=2"] if cell.ranks > 1 else []),
-            "--checkpoint.every_n_train_steps=1",
-            *self.over(cell),
-        ]  # fmt: skip
+        ranks = f"""
+            --data.num_workers={cell.workers} --trainer.devices={cell.ranks}
+            --trainer.strategy={"ddp" if cell.ranks > 1 else "auto"}
+        """
+        return [*self.own(cell), *COMMON, *ranks.split(), *self.over(cell)]
 
     def whole(self, cell: Cell) -> dict:
         """The same run without interruption, by one process that prepares its batches itself; made
@@ -160,10 +159,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     run = RunFolder(folder / "lightning_logs/run/version_0")
     events = EventAccumulator(str(run.path), {"scalars": 0}, purge_orphaned_data=False)
     events.Reload()
-    ran = {
-        **dict(leaves(load_torch_file(folder / "final.pt"))),
-        **dict(leaves(read_json(run.metrics))),
-    }
+    ran = dict(leaves(load_torch_file(folder / "final.pt"))) | dict(leaves(read_json(run.metrics)))
     del ran["/seconds"], ran["/peak_memory_gib"]
     ran["status"] = run.read_state()["status"]
     for path in run.checkpoints.iterdir():
@@ -193,8 +189,6 @@ def differences(one: dict, other: dict) -> list[str]:
 
 
 def same(one: Any, other: Any) -> bool:
-    return (
-        torch.equal(one, other)
-        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)
-        else one == other
-    )
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    return one == other

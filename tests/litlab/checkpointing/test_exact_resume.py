@@ -1,7 +1,6 @@
 """ExactResume by itself, in this process; test_resume_matrix.py is from end to end."""
 
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,8 +21,8 @@ def whole(tmp_path_factory):
     return fit(tmp_path_factory.mktemp("whole"), max_epochs=3)
 
 
-@pytest.mark.parametrize("options", [{}, EACH_STEP], ids=["each epoch", "each step"])
-@pytest.mark.parametrize("further", [-1, 9], ids=str)
+@pytest.mark.parametrize("options", [{}, EACH_STEP])
+@pytest.mark.parametrize("further", [-1, 9])
 def test_an_epoch_that_max_steps_has_cut_short_goes_on(tmp_path, whole, options, further):
     """Neither as the next epoch nor from its start, and with the sums of its first part."""
     first, before = fit(tmp_path, options=options, max_steps=4)
@@ -40,43 +39,36 @@ def test_an_epoch_that_max_steps_has_cut_short_goes_on(tmp_path, whole, options,
 def test_another_number_of_processes(tmp_path, whole):
     """Within an epoch it is refused, from its end nothing depends on it."""
 
-    def as_if_of_two(path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+
+    def fit_as_if_two(stop: tuple[int, int]) -> None:
+        fit(tmp_path, stop)
         checkpoint = torch.load(path, weights_only=True)
-        assert len(checkpoint[KEY]) == 1
-        checkpoint[KEY].append({**checkpoint[KEY][0], "data_rank": 1})
+        [rank] = checkpoint[KEY]
+        checkpoint[KEY].append({**rank, "data_rank": 1})
         torch.save(checkpoint, path)
 
-    fit(tmp_path, (1, 3))
-    as_if_of_two(tmp_path / "last.ckpt")
-    with pytest.raises(
-        UserError,
-        match=r"^trainer.devices: .* that 2 data-parallel processes shared, .* makes 1 of",
-    ):
+    fit_as_if_two((1, 3))
+    says = r"^trainer.devices: .* that 2 data-parallel processes shared, .* makes 1 of"
+    with pytest.raises(UserError, match=says):
         fit(tmp_path, resume=True)
-    fit(tmp_path, (1, 0))
-    as_if_of_two(tmp_path / "last.ckpt")
+    fit_as_if_two((1, 0))
     _, fitting = fit(tmp_path, resume=True, max_epochs=3)
     assert fitting.callback_metrics == whole[1].callback_metrics
 
 
-SCHEDULERS = {
-    "warm-up": WarmupDecay,
-    "cosine": lr_scheduler.CosineAnnealingLR,
-    "one-cycle": partial(lr_scheduler.OneCycleLR, max_lr=0.1),
-}
-
-
 @pytest.mark.filterwarnings("ignore:A `OneCycleLR`")
 @pytest.mark.parametrize(
-    ("name", "stop"),
-    [("warm-up", (1, 3)), ("cosine", (2, 0)), ("one-cycle", None)],
-    ids=str,
+    ("scheduler", "stop"),
+    [
+        (WarmupDecay, (1, 3)),
+        (lr_scheduler.CosineAnnealingLR, (2, 0)),
+        (partial(lr_scheduler.OneCycleLR, max_lr=0.1), None),
+    ],
 )
-def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, name, stop):
-    settings = {
-        "accumulate_grad_batches": 1,
-        "module": partial(Draws, schedule=Schedule(SCHEDULERS[name], "step")),
-    }
+def test_a_schedule_ends_with_a_run_that_goes_on_for_longer(tmp_path, scheduler, stop):
+    module = partial(Draws, schedule=Schedule(scheduler, "step"))
+    settings = {"accumulate_grad_batches": 1, "module": module}
     fit(tmp_path / "run", stop, max_epochs=3, **settings)
     _, fitting = fit(tmp_path / "run", resume=True, max_epochs=6, **settings)
     _, fitted = fit(tmp_path / "whole", max_epochs=6, **settings)

@@ -6,6 +6,7 @@ import pytest
 import torch
 import yaml
 
+from tests.litlab.callbacks.tiny import are_equal
 from tests.litlab.conftest import CONFIGS
 from tests.litlab.runs.conftest import error
 
@@ -50,22 +51,18 @@ def test_callbacks_that_go_together(run, series):
     saved = torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)
     assert saved["global_step"] == 4 + 2  # two batches are one in the second epoch
     assert saved["callbacks"]["Timer"]["time_elapsed"]["train"] > 0
-    assert not all(
-        torch.equal(saved["state_dict"][key], w) for key, w in saved["current_model_state"].items()
-    )
+    assert not are_equal(saved["state_dict"], saved["current_model_state"])
     again = "fit --resume smoke --trainer.max_epochs=3".split()
     assert "count_samples here; if you trust it, add --allow_modules litlab" in error(run(*again))
     run(*again, "--allow_modules=litlab.util").check()
-    assert (
-        torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 4 + 2 + 2
-    )
+    saved = torch.load(FOLDER / "checkpoints/last.ckpt", weights_only=True)
+    assert saved["global_step"] == 4 + 2 + 2
 
 
 def test_what_is_not_in_checkpoints_is_not_resumed(run, folder):
     config = yaml.safe_load(folder.config.read_text())
-    config["trainer"]["callbacks"] = [
-        {"class_path": "lightning.pytorch.callbacks.LearningRateFinder"}
-    ]
+    finder = {"class_path": "lightning.pytorch.callbacks.LearningRateFinder"}
+    config["trainer"]["callbacks"] = [finder]
     folder.config.write_text(yaml.safe_dump(config))
     line = "trainer.callbacks: checkpoints don't hold what LearningRateFinder has done"
     assert line in error(run("fit --resume series --trainer.max_epochs=3"))

@@ -5,6 +5,8 @@ pytest -k resume_matrix                a representative part
 pytest -k resume_matrix -m matrix      all of it
 """
 
+import math
+import shlex
 from itertools import product
 
 import pytest
@@ -13,17 +15,12 @@ from litlab.data import ImageData
 from litlab.data.images.shards import write_shards
 from litlab.data.store import new_folder
 from tests.litlab.checkpointing.resuming import AT_CHECKPOINTS, EPOCHS, Cell, Resuming
-from tests.litlab.conftest import CONFIGS
 
 INTERRUPT = "{class_path: tests.litlab.checkpointing.interrupting.Interrupt}"
 BY_EPOCH = (
     "{class_path: GradientAccumulationScheduler, init_args: {scheduling: {0: 1, 1: 2, 2: 4}}}"
 )
 EVERY_BATCH = "--trainer.accumulate_grad_batches=1"
-FREEZE = "--freeze={rules: [{params: network.5, epochs: 0}, {params: network, epochs: %d}]}"
-GROUPS = (
-    "{rules: [{params: network.5, lr_scale: 2.0}], layer_decay: 0.5, decay_norms_and_biases: false}"
-)
 METRICS = """{
     # All it has seen, in lists
     auroc: {class_path: torchmetrics.AUROC, init_args: {task: multiclass}},
@@ -34,42 +31,43 @@ METRICS = """{
 # Settings, each an experiment: of the images, or of what stands before it. Those in TOGETHER are
 # also one.
 SETTINGS = {
-    "frozen": [FREEZE % 2, f"--model.param_groups={GROUPS}"],  # the second epoch is interrupted
-    "metrics": [f"--model.metrics={METRICS}"],
-    "Muon": [
-        "--model.optimizer={class_path: litlab.optim.Muon, init_args: {lr: 0.01, rest: sgd, "
-        "rest_lr: 0.05}}"
-    ],
-    "accumulation by epoch": [EVERY_BATCH, f"--trainer.callbacks=[{INTERRUPT}, {BY_EPOCH}]"],
-    "mixup and cutmix": ["--model.mixup=0.2", "--model.cutmix=1.0"],
-    "activation checkpointing": ["--activation_checkpointing.blocks=[network.1, network.5]"],
-    "adaptive clipping": ["--agc.factor=0.1", "--grad_norms={}"],
-    "classes drawn evenly": ["--data.balance=even"],
-    "averaged": ["--ema=null", "--swa.start=0"],
-    "8-bit AdamW": [
-        "--model.optimizer=torchao.optim.AdamW8bit",
-        "--model.optimizer.lr=0.01",
-        "--model.width=128",
-    ],
-    "in the backward pass": [
-        EVERY_BATCH,
-        "--nan_guard=null",
-        "--trainer.callbacks+=OptimizerInBackward",
-    ],
-    "bfloat16": ["--trainer.precision=bf16-true"],
-    "compiled": ["--compile.mode=default"],
-    "by epoch": ["--checkpoint.every_n_train_steps=null"],
-    "unvalidated": ["--trainer.limit_val_batches=0"],
-    "often": ["--trainer.val_check_interval=2"],
-    "rare": ["--trainer.check_val_every_n_epoch=2"],
+    # The second epoch is interrupted
+    "frozen": """
+        --freeze='{rules: [{params: network.5, epochs: 0}, {params: network, epochs: 2}]}'
+        --model.param_groups='{rules: [{params: network.5, lr_scale: 2.0}], layer_decay: 0.5,
+        decay_norms_and_biases: false}'
+    """,
+    "metrics": f"--model.metrics='{METRICS}'",
+    "Muon": """
+        --model.optimizer=litlab.optim.Muon --model.optimizer.lr=0.01 --model.optimizer.rest=sgd
+        --model.optimizer.rest_lr=0.05
+    """,
+    "accumulation by epoch": f"{EVERY_BATCH} --trainer.callbacks='[{INTERRUPT}, {BY_EPOCH}]'",
+    "mixup and cutmix": "--model.mixup=0.2 --model.cutmix=1.0",
+    "activation checkpointing": "--activation_checkpointing.blocks=[network.1,network.5]",
+    "adaptive clipping": "--agc.factor=0.1 --grad_norms={}",
+    "classes drawn evenly": "--data.balance=even",
+    "averaged": "--ema=null --swa.start=0",
+    "8-bit AdamW": """
+        --model.optimizer=torchao.optim.AdamW8bit --model.optimizer.lr=0.01 --model.width=128
+    """,
+    "in the backward pass": f"""
+        {EVERY_BATCH} --nan_guard=null --trainer.callbacks+=OptimizerInBackward
+    """,
+    "bfloat16": "--trainer.precision=bf16-true",
+    "compiled": "--compile.mode=default",
+    "by epoch": "--checkpoint.every_n_train_steps=null",
+    "unvalidated": "--trainer.limit_val_batches=0",
+    "often": "--trainer.val_check_interval=2",
+    "rare": "--trainer.check_val_every_n_epoch=2",
     **{
-        f"stopping by {monitor}": [
-            f"--early_stopping.monitor={monitor}/loss", "--early_stopping.patience=2",
-            "--early_stopping.min_delta=10", "--trainer.max_epochs=4",
-        ]
+        f"stopping by {monitor}": f"""
+            --early_stopping.monitor={monitor}/loss --early_stopping.patience=2
+            --early_stopping.min_delta=10 --trainer.max_epochs=4
+        """
         for monitor in ("train", "val")
     },
-}  # fmt: skip
+}
 TOGETHER = " + ".join([*SETTINGS][2:9])
 # Than 10 below the best: always
 WORSE = """torch.optim.lr_scheduler.ReduceLROnPlateau,
@@ -83,14 +81,16 @@ SCHEDULERS = {
     "warm-up": "WarmupDecay, init_args: {warmup: 0.3, decay: cosine}",
 }
 SCHEDULES = {
-    f"{name} {interval} {frequency}": [
-        f"--model.schedule={{scheduler: {{class_path: {path}}}, interval: {interval}, frequency: "
-        f"{frequency}, monitor: {f'{name}/loss' if interval == 'epoch' else 'drawn'}}}"
-    ]
+    f"{name} {interval} {frequency}": f"""
+        --model.schedule='{{scheduler: {{class_path: {path}}}, interval: {interval}, frequency:
+        {frequency}, monitor: {f"{name}/loss" if interval == "epoch" else "drawn"}}}'
+    """
     for (name, path), interval, frequency in product(SCHEDULERS.items(), ("step", "epoch"), (1, 2))
 }
 EXTRAS = "averaged", "accumulation by epoch", *[*SETTINGS][-4:]
-SAVED = "", " + by epoch"
+WITH_EXTRAS = (
+    f"{name} epoch 2 + {extra}" for name in ("val", "train", "warm-up") for extra in EXTRAS
+)
 
 # After how many steps it is resumed
 REPRESENTATIVE = {
@@ -120,16 +120,15 @@ MATRIX = [
     ),
     *product(["series"], ("kill", "exception"), AT_CHECKPOINTS, (0,), (1, 2)),
     *product(["streamed"], ["kill"], ("inside", "end"), (0, 2), (2,)),
-    *product(["series"], ["full"], ("best", "removed", "best, end", "removed, end"), (0,), (1,)),
+    *product(["series"], ["full"], ("best", "removed", "best, end", "removed, end")),
     *((experiment, *way) for experiment in ("text", "series", "frozen") for way in WAYS),
-    *product([*SETTINGS, TOGETHER], ["kill"], ["inside"], (0,), (1,)),
+    *product([*SETTINGS, TOGETHER], ["kill"], ["inside"]),
     *product(
-        [f"series + {schedule}{saved}" for schedule, saved in product(SCHEDULES, SAVED)]
-        + [
-            f"series + {name} epoch 2 + {extra}{saved}"
-            for name, extra, saved in product(("val", "train", "warm-up"), EXTRAS, SAVED)
+        [
+            f"series + {schedule}{saved}"
+            for schedule in (*SCHEDULES, *WITH_EXTRAS) for saved in ("", " + by epoch")
         ],
-        ["exception"], ("inside", "first batch", "validation", "end"), (0,), (1,),
+        ["exception"], ("inside", "first batch", "validation", "end"),
     ),
     ("metrics", "kill", "inside", 0, 2),
 ]  # fmt: skip
@@ -143,43 +142,33 @@ def list_cells():
 
 
 @pytest.fixture(scope="module")
-def resuming(images, texts, series, tmp_path_factory) -> Resuming:
+def resuming(images, small_data, tmp_path_factory) -> Resuming:
     folder = tmp_path_factory.mktemp("shards")
     data = ImageData("folder", str(images), cache="none", cache_dir=str(folder))
     data.setup()
     with new_folder(folder / "images") as staging:
         write_shards(data, staging, 50_000)
 
-    # The config of an experiment, its data, and a batch with which an epoch has BATCHES.
-    cut = ["--data.max_tokens=16", "--data.long_texts=crop"]
-    shards = [f"--data.path={folder}/images", "--data.shuffle_shards=3"]
+    # The config and data of an experiment, and a batch with which an epoch has BATCHES.
+    shards = f"--data.dataset=shards --data.path={folder}/images --data.shuffle_shards=3"
+    cut = "--data.max_tokens=16 --data.long_texts=crop"
     experiments = {
-        "images": ("images", ["--data.dataset=folder", f"--data.path={images}"], 22),
-        "streamed": ("images", ["--data.dataset=shards", *shards], 23),
-        "text": ("text", ["--data.dataset=csv", f"--data.path={texts}", *cut], 18),
-        "series": (
-            "series",
-            f"""
-                --data.dataset=csv --data.path={series} --data.targets=[load]
-                --data.val_fraction=0.2
-            """.split(),
-            96,
-        ),
+        "images": (small_data["images"], 22),
+        "streamed": ([*small_data["images"], *shards.split()], 23),
+        "text": ([*small_data["text"], *cut.split()], 18),
+        "series": (small_data["series"], 96),
     }
 
     def own(cell: Cell) -> list[str]:
-        config, flags, batch = experiments.get(
-            cell.experiment.partition(" + ")[0], experiments["images"]
-        )
-        size = -(-batch // cell.ranks)  # rounded up
-        return ["--config", str(CONFIGS / f"{config}.yaml"), *flags, f"--data.batch_size={size}"]
+        first = cell.experiment.partition(" + ")[0]
+        flags, batch = experiments.get(first, experiments["images"])
+        return [*flags, f"--data.batch_size={math.ceil(batch / cell.ranks)}"]
 
-    all_settings = SETTINGS | SCHEDULES
+    settings = SETTINGS | SCHEDULES
 
     def over(cell: Cell) -> list[str]:
-        return [
-            flag for name in cell.experiment.split(" + ") for flag in all_settings.get(name, ())
-        ]
+        names = cell.experiment.split(" + ")
+        return shlex.split(" ".join(settings.get(name, "") for name in names))
 
     return Resuming("auks", tmp_path_factory.mktemp("resuming"), own, over)
 
@@ -189,10 +178,8 @@ def test_a_resumed_run_is_exact(cell, resuming, signals):
     assert resuming.interrupted(cell) == (REPRESENTATIVE[cell], [])
     if "metrics" in cell.experiment:
         ran = resuming.whole(cell)
-        names = [
-            f"curves/{stage}/{name}" for stage in ("train", "val") for name in ("auroc", "hinge")
-        ]
-        assert [len(ran[name]) for name in names] == [EPOCHS] * len(names)
+        for stage, name in product(("train", "val"), ("auroc", "hinge")):
+            assert len(ran[f"curves/{stage}/{name}"]) == EPOCHS
         assert len({value for _, value in ran["curves/train/auroc"]}) == EPOCHS
 
 

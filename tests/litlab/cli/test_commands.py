@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.litlab.runs.conftest import error
+
 GREET = """
 def main(arguments):
     print("hello", *arguments)
@@ -40,8 +42,5 @@ def test_a_command_of_the_team(run):
 
 
 def test_a_mistyped_command_names_the_nearest(run):
-    done = run("great")
-    assert (done.code, done.err) == (
-        2,
-        "error: great: there is no such command; did you mean 'greet'?\n",
-    )
+    line = "error: great: there is no such command; did you mean 'greet'?"
+    assert error(run("great")) == line

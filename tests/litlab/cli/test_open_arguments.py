@@ -19,32 +19,27 @@ def make_layer(kind: str, width: int = 2, **settings: Any) -> nn.Module:
     return KINDS[kind](3, width, **settings)
 
 
-class Holder(nn.Module):
-    """What has a network."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
+MAKE_LAYER = f"{__name__}.make_layer"
 
 
-def parse(path: str, *flags: str) -> Any:
+def parse(network: str, *arguments: str) -> Any:
     parser = ExperimentParser()
     parser.add_argument("--model", type=nn.Module | None)
-    model = [f"--model={__name__}.Holder", f"--model.network={path}"]
+    model = ["--model=tests.litlab.callbacks.tiny.Tiny", f"--model.network={network}"]
+    flags = [f"--model.network.{argument}" for argument in arguments]
     return parser, parser.parse_args([*model, *flags])
 
 
 @pytest.mark.parametrize(
-    ("flags", "value"),
+    ("arguments", "value"),
     [
-        (["kind=conv", "kernel_size=5"], (5, 5)),
-        (["kernel_size=1", "init_args.kind=conv"], (1, 1)),
-        (["kind=conv", "dict_kwargs.kernel_size=7", "kernel_size=3"], (3, 3)),
+        ("kind=conv kernel_size=5", (5, 5)),
+        ("kernel_size=1 init_args.kind=conv", (1, 1)),
+        ("kind=conv dict_kwargs.kernel_size=7 kernel_size=3", (3, 3)),
     ],
 )
-def test_every_parser_reads_them_and_the_last_one_counts(flags, value):
-    flags = [f"--model.network.{flag}" for flag in ("width=4", *flags)]
-    parser, config = parse(f"{__name__}.make_layer", *flags)
+def test_every_parser_reads_them_and_the_last_one_counts(arguments, value):
+    parser, config = parse(MAKE_LAYER, "width=4", *arguments.split())
     layer = parser.instantiate(config).model.network
     assert (layer.kernel_size, layer.out_channels) == (value, 4)
 
@@ -57,24 +52,21 @@ def test_every_parser_reads_them_and_the_last_one_counts(flags, value):
 
 
 def test_one_that_the_call_refuses_is_named():
-    flags = [f"--model.network.{flag}" for flag in ("kind=conv", "kernel_size=5", "gruops=3")]
-    parser, config = parse(f"{__name__}.make_layer", *flags)
+    parser, config = parse(MAKE_LAYER, "kind=conv", "kernel_size=5", "gruops=3")
     with pytest.raises(ValueError, match="gruops") as caught, building("model"):
         parser.instantiate(config)
     line = "model: Conv2d has no 'gruops'; correct it, or leave it out"
     assert str(explain_error(caught.value)).startswith(line)
 
 
-@pytest.mark.parametrize(
-    "path", ["torchvision.models.resnet18", "torch.nn.Identity", "torch.nn.Tanh"]
-)
+@pytest.mark.parametrize("path", ["torchvision.models.resnet18", "torch.nn.Identity"])
 def test_what_the_parser_can_tell_is_checked(path):
     with pytest.raises(UserError, match="kernel_size"):
-        parse(path, "--model.network.kernel_size=5")
+        parse(path, "kernel_size=5")
 
 
 def test_in_yaml_the_advice_works():
-    block = {"class_path": f"{__name__}.make_layer", "init_args": {"kind": "conv"}}
+    block = {"class_path": MAKE_LAYER, "init_args": {"kind": "conv"}}
     with pytest.raises(UserError, match=r"has no 'kernel_size'; put .* in dict_kwargs"):
         parse(json.dumps({**block, "init_args": {"kind": "conv", "kernel_size": 3}}))
     parser, config = parse(json.dumps({**block, "dict_kwargs": {"kernel_size": 3}}))

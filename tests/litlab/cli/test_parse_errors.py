@@ -5,6 +5,7 @@ nothing half-written.
 import pytest
 
 from litlab.cli.config import Command
+from tests.litlab.runs.conftest import error
 
 GOOD = """\
 model:
@@ -45,8 +46,6 @@ MISTAKES = [
     # Keys
     ("traner: {max_epochs: 3}", "mine.yaml:10: traner.max_epochs: there is no such key; did you "
      "mean 'trainer.max_epochs'?", "trainer.max_epochs: 3"),
-    ("trainer.max_epoch: 3", ":10: trainer.max_epoch: there is no such key; did you mean"),
-    ("width->widht", ":4: model.widht: SmallCNN has no 'widht'; did you mean 'width'?"),
     ("scheduler:->schduler:", ":6: model.schedule.schduler: Schedule has no 'schduler'; did"),
     ("width: 16->colour: 1", "SmallCNN has no 'colour'; it has width, num_classes, image_sh"),
     ("trainer: {callbacks: [{class_path: EMA, init_args: {decy: 0.9}}]}", ":10: trainer.callbacks."
@@ -54,7 +53,6 @@ MISTAKES = [
      "trainer: {callbacks: [{class_path: EMA, init_args: {decay: 0.9}}]}"),
     ("init_args: {dataset->initargs: {dataset", ":7: data: there is no key 'initargs' beside "
      "class_path and init_args; did you mean 'init_args'?"),
-    ("class_path: SmallCNN->classpath: SmallCNN", "there is no key 'classpath' beside"),
     (f"{SGD}{{class_path: torch.optim.SGD, lr: 0.1}}", ":5: model.optimizer: there is no key 'lr' "
      "beside class_path and init_args; put it in init_args"),
     (f"{SGD}{{lr: 0.1}}", ":5: model.optimizer: it names no Optimizer; give class_path and"),
@@ -67,11 +65,7 @@ MISTAKES = [
     ("trainer: {max_epochs: 3", "mine.yaml:11: not valid YAML: did not find expected"),
     ("resume: last", "resume: a config file can't set it; give it as the flag --resume"),
     ("allow_modules: os", "allow_modules: a config file can't set it"),
-    ("data_changed: true", "data_changed: a config file can't set it"),
     # Types
-    ("trainer: {max_epochs: three}", ":10: trainer.max_epochs: three is not valid; it must be one "
-     "of int, null", "trainer: {max_epochs: 3}"),
-    ('trainer: {max_epochs: "a\\nb"}', ":10: trainer.max_epochs: a"),
     ("generated->cifar", ":9: data.dataset: cifar is not valid; it must be one of 'folder', 'csv', "
      "'shards', 'gen", "generated->folder"),
     ("lr: 0.1->lr: fast", ":5: model.optimizer.lr: fast is not valid; it must be one of float, Te",
@@ -95,7 +89,6 @@ MISTAKES = [
     ("SmallCNN->3", "class_path: 3 is not valid; it must be the name or path of a class"),
     ("SmallCNN->nomodule.Mine", "there is no module nomodule; install its package, or correct the "
      "path", "SmallCNN->auks.images.SmallCNN"),
-    ("SmallCNN->torch.zq.Mine", "torch has no 'zq'; correct the path"),
     ("SmallCNN->breaks.Mine", "breaks.Mine can't be imported (no key here); python -c 'import "
      "breaks' shows where"),
 ]  # fmt: skip
@@ -122,10 +115,8 @@ def write(tmp_path, monkeypatch):
 def test_a_mistake_is_one_line_whose_advice_works(run, write, tmp_path, case):
     mistake, says, *followed = case
     done = run(*write(mistake))
-    assert done.code == 2, done.out + done.err
-    [error] = [line for line in done.err.splitlines() if line.startswith("error: ")]
-    assert says in error
-    assert "Traceback" not in done.err
+    assert says in error(done)
+    assert done.err.count("error: ") == 1
     assert {path.name for path in tmp_path.iterdir()} == {"mine.yaml", "library"}
     for change in followed:
         Command(write(change))
@@ -142,6 +133,4 @@ def test_a_mistake_is_one_line_whose_advice_works(run, write, tmp_path, case):
 )
 def test_what_is_missing(run, write, line, says):
     write("")
-    done = run(*line.split())
-    assert done.code == 2
-    assert says in done.err
+    assert says in error(run(line))

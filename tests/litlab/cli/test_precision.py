@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger
-from lightning.pytorch.plugins import MixedPrecision
 from torch import nn
 
 from litlab.cli import precision
@@ -17,9 +16,8 @@ from litlab.parallel import ShardedStrategy
 from litlab.util.device import has_fast_bfloat16
 from tests.litlab.callbacks.tiny import Tiny, TinyData
 
-QUIET = dict.fromkeys(
-    ["logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"], False
-)
+LOUD = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+QUIET = {"accelerator": "cpu", **dict.fromkeys(LOUD, False)}
 
 
 @pytest.fixture(autouse=True)
@@ -40,15 +38,14 @@ def test_gpus(monkeypatch, major, result):
     assert choose_precision(torch.device("cuda", 0))[0] == result
 
 
-@pytest.mark.parametrize(("there", "features"), [(True, ["bf16"]), (False, ["avx2", "avx512_f"])])
-def test_a_cpu_gets_what_it_has_units_for(monkeypatch, caplog, there, features):
-    monkeypatch.setattr(
-        torch.cpu, "get_capabilities", lambda: dict.fromkeys(features, True), raising=False
-    )
-    trainer = ExperimentTrainer(precision="auto", accelerator="cpu", **QUIET)
-    result, has = ("bf16-mixed", "has units") if there else ("32-true", "has no units")
-    assert trainer.precision == result
-    assert isinstance(trainer.precision_plugin, MixedPrecision) == there
+@pytest.mark.parametrize(
+    ("feature", "result", "has"),
+    [("bf16", "bf16-mixed", "has units"), ("avx512_f", "32-true", "has no units")],
+)
+def test_a_cpu_gets_what_it_has_units_for(monkeypatch, caplog, feature, result, has):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {feature: True}, raising=False)
+    trainer = ExperimentTrainer(precision="auto", **QUIET)
+    assert trainer.precision == trainer.precision_plugin.precision == result
     assert f"Precision: {result}, as this CPU {has} for bfloat16\n" in caplog.text
 
 
@@ -60,14 +57,14 @@ def test_strategies_that_divide_the_model_scale_no_gradients(monkeypatch, strate
         precision, "choose_precision", lambda _: ("16-mixed", "as a Tesla T4 has none for bfloat16")
     )
     with pytest.raises(UserError, match=r"^trainer\.precision: 16-mixed scales the loss"):
-        ExperimentTrainer(precision=setting, accelerator="cpu", strategy=strategy, **QUIET)
+        ExperimentTrainer(precision=setting, strategy=strategy, **QUIET)
 
 
 def test_tf32(monkeypatch):
     products = []
     monkeypatch.setattr(torch, "set_float32_matmul_precision", products.append)
     for tf32, convolutions in ((None, True), (False, False), (True, True)):
-        ExperimentTrainer(tf32=tf32, accelerator="cpu", **QUIET)
+        ExperimentTrainer(tf32=tf32, **QUIET)
         assert torch.backends.cudnn.allow_tf32 is convolutions
     assert products == ["highest", "high"]
 
@@ -75,7 +72,7 @@ def test_tf32(monkeypatch):
 def test_a_cpu_trains_depthwise_convolutions_in_float32(caplog):
     depthwise = nn.Conv2d(4, 8, 3, groups=4)
     network = nn.Sequential(nn.Conv2d(3, 4, 3), depthwise, nn.Conv2d(8, 4, 1, groups=2))
-    plugin = ExperimentTrainer(accelerator="cpu", precision="bf16-mixed", **QUIET).precision_plugin
+    plugin = ExperimentTrainer(precision="bf16-mixed", **QUIET).precision_plugin
     seen = []
     plugin.convert_module(network)
     for layer in network:
@@ -106,13 +103,10 @@ def test_a_cpu_trains_depthwise_convolutions_in_float32(caplog):
 # bf16-true and 16-true
 
 
-@pytest.mark.parametrize(
-    ("setting", "half"), [("bf16-true", torch.bfloat16), ("16-true", torch.float16)]
-)
-def test_norms_keep_their_weights_statistics_and_arithmetic(setting, half):
-    norm, conv = nn.BatchNorm2d(4), nn.Conv2d(3, 4, 3)
+def test_norms_keep_their_weights_statistics_and_arithmetic():
+    norm, conv, half = nn.BatchNorm2d(4), nn.Conv2d(3, 4, 3), torch.bfloat16
     norm.running_mean.fill_(1 / 3)  # which bfloat16 does not have
-    plugin = HalfWithFloat32Norms(setting)
+    plugin = HalfWithFloat32Norms("bf16-true")
     plugin.convert_module(nn.Sequential(conv, nn.Sequential(norm)))
     assert {weight.dtype for weight in conv.parameters()} == {half}
     assert {norm.weight.dtype, norm.running_mean.dtype} == {torch.float32}
@@ -126,7 +120,7 @@ def test_norms_keep_their_weights_statistics_and_arithmetic(setting, half):
 
 
 def test_bfloat16_is_clipped_with_a_fused_optimizer_too():
-    trainer = ExperimentTrainer(accelerator="cpu", precision="bf16-mixed", **QUIET)
+    trainer = ExperimentTrainer(precision="bf16-mixed", **QUIET)
     weight = nn.Parameter(torch.ones(3))
     weight.grad = torch.full((3,), 5.0)
     trainer.precision_plugin.clip_gradients(torch.optim.SGD([weight], lr=0.1, fused=True), 1.0)
@@ -138,7 +132,7 @@ def test_bfloat16_is_clipped_with_a_fused_optimizer_too():
 
 @pytest.mark.parametrize(("batches", "every"), [(5, 1), (30, 3)])
 def test_an_epoch_has_its_points_however_short_it_is(tmp_path, batches, every):
-    quiet = QUIET | {"logger": CSVLogger(tmp_path), "accelerator": "cpu", "limit_val_batches": 0}
+    quiet = QUIET | {"logger": CSVLogger(tmp_path), "limit_val_batches": 0}
     trainer = ExperimentTrainer(max_epochs=1, **quiet)
     trainer.fit(Tiny(), TinyData(samples=batches, batch_size=1))  # a warning would be an error
     assert trainer.log_every_n_steps == every

@@ -29,6 +29,5 @@ def test_an_argument_that_a_class_needs():
     with pytest.raises(TypeError) as caught, building("model.schedule"):
         StepLR(None)  # pyright: ignore[reportCallIssue, reportArgumentType]
     line = explain_error(caught.value)
-    assert (
-        line == "model.schedule: StepLR needs 'step_size'; add it; LITLAB_TRACEBACK=1 shows where"
-    )
+    says = "model.schedule: StepLR needs 'step_size'; add it; LITLAB_TRACEBACK=1 shows where"
+    assert line == says

@@ -1,36 +1,25 @@
 """A repository to look at, and what tests look for."""
 
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from litlab.runs.folder import RunFolder
+from litlab.util.files import write_text
+from tests.clone import Clone
 from tests.conftest import Outcome
 
 
 @pytest.fixture
-def repository(tmp_path, monkeypatch) -> tuple[Path, Callable[..., str]]:
-    """A git repository with one committed module, and a function that runs git in it."""
+def repository(tmp_path, monkeypatch) -> Clone:
+    """A git repository with one committed module."""
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, "/dev/null")
-    root = tmp_path / "code"
-    (root / "src").mkdir(parents=True)
-    (root / "src" / "model.py").write_text("width = 1\n")
-    (root / ".gitignore").write_text("data/\n")
-
-    def git(*arguments: str) -> str:
-        identity = "git -c user.name=x -c user.email=x@y.org -c commit.gpgsign=false".split()
-        return subprocess.run(
-            [*identity, *arguments], cwd=root, check=True, capture_output=True, text=True
-        ).stdout.strip()
-
-    git("init", "--quiet")
-    git("add", ".")
-    git("commit", "--quiet", "--message", "first")
-    return root, git
+    code = Clone(tmp_path / "code")
+    write_text(code.root / "src/model.py", "width = 1\n")
+    write_text(code.root / ".gitignore", "data/\n")
+    code.shell("git init --quiet")
+    code.commit()
+    return code
 
 
 def error(done: Outcome) -> str:

@@ -16,13 +16,13 @@ CONFIG = {"data": {"api_key": "hunter2x", "size": 3}}
 COMMIT = "1234567890abcdef1234567890abcdef12345678"
 
 
-def command(verb: str = "fit", run: RunFolder | None = None, data_changed: bool = False) -> Any:
+def command(run: RunFolder | None = None) -> Any:
     """What a `Run` asks of a parsed command line."""
     trainer = SimpleNamespace(default_root_dir=None, logger=None, fast_dev_run=False)
-    config = SimpleNamespace(trainer=trainer, experiment="tiny", data_changed=data_changed)
+    config = SimpleNamespace(trainer=trainer, experiment="tiny", data_changed=False)
     line = SimpleNamespace(run=run, is_auto=False)
     settings = {"get_settings": lambda: CONFIG, "read_settings": lambda file: CONFIG}
-    return SimpleNamespace(verb=verb, config=config, line=line, **settings)
+    return SimpleNamespace(verb="fit", config=config, line=line, **settings)
 
 
 def write_run(

@@ -1,5 +1,7 @@
 """The files of a run, and finding a run by what the user types."""
 
+import re
+
 import pytest
 
 from litlab.errors import UserError
@@ -49,9 +51,8 @@ def test_finds_a_run_by_what_is_typed(root):
 
 @pytest.mark.parametrize("text", HINTS)
 def test_says_what_is_near_to_a_run_that_is_not_there(root, text):
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=re.escape(HINTS[text])):
         find_run(text)
-    assert HINTS[text] in str(error.value)
 
 
 def test_the_newest_run_that_can_be_resumed(root):
@@ -71,16 +72,9 @@ def test_names_that_no_experiment_can_have(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
-def test_each_new_run_has_a_folder_of_its_own(tmp_path):
-    runs = [create_run(tmp_path, "night/mine") for _ in range(3)]
-    assert [run.path.name for run in runs] == ["version_0", "version_1", "version_2"]
-    assert not runs[0].is_run()  # before anything is in it
-
-
 def test_a_run_is_running_while_its_lock_is_held(tmp_path):
     run = create_run(tmp_path / "lightning_logs", "mine")
     write(run.status, status="running")
-    assert run.read_state()["status"] == "killed"
     with RunFolder(run.path).lock():
         assert run.read_state()["status"] == "running"
     assert run.read_state()["status"] == "killed"

@@ -13,6 +13,7 @@ from litlab.runs.folder import RunFolder, read_json
 from litlab.runs.results import measure_spreads
 from tests.conftest import BRIEF, Outcome
 from tests.litlab.conftest import CONFIGS
+from tests.litlab.runs.conftest import error
 from tests.litlab.runs.make import write_run
 from tests.litlab.runs.trouble import COMMAND
 
@@ -104,18 +105,16 @@ def recorded(run, monkeypatch) -> Callable[..., list[tuple[str, ...]]]:
 
 
 def test_folds(recorded, run):
-    flags = ["--data=tests.litlab.runs.trouble.Folds", "--allow_modules=tests"]
-    varied = [words[-2:] for words in recorded(*flags, "--folds=3", code=1)]
+    images = "--data=ImageData"  # which can be cut into folds
+    varied = [words[-2:] for words in recorded(images, "--folds=3", code=1)]
     assert varied == [
         (f"--experiment=series/folds_0/fold_{fold}", f"--data.fold={fold}/3") for fold in range(3)
     ]
     assert json.loads(run("runs --json").out)[0]["status"] == "failed"
-    assert len(recorded(*flags, "--folds=3")) == 1  # the others are finished
-    assert len(recorded(*flags, "--folds=2")) == 2
-    assert [row["run"] for row in json.loads(run("runs --json").out)] == [
-        "series/folds_1",
-        "series/folds_0",
-    ]
+    assert len(recorded(images, "--folds=3")) == 1  # the others are finished
+    assert len(recorded(images, "--folds=2")) == 2
+    groups = [row["run"] for row in json.loads(run("runs --json").out)]
+    assert groups == ["series/folds_1", "series/folds_0"]
 
 
 def test_a_damaged_file_of_one_run_is_named_and_the_others_count(recorded, run):
@@ -130,38 +129,35 @@ def test_a_damaged_file_of_one_run_is_named_and_the_others_count(recorded, run):
 
 def test_a_group_has_the_same_settings(recorded, run):
     """However they are typed; further seeds join it."""
-    assert len(recorded("--seeds", "0,1", "--trainer.max_epochs", "3")) == 2
+    assert len(recorded(*"--seeds 0,1 --trainer.max_epochs 3".split())) == 2
     again = ["--trainer.max_epochs=3", "--allow_modules=x", "--seeds=1,0"]
     assert recorded(*again) == []
     assert len(recorded("--trainer.max_epochs=3", "--seeds=2,1")) == 1
     assert read_json(GROUP.group)["members"] == [0, 1, 2]
-    assert (
-        "--experiment=series/seeds_1/seed_1" in recorded("--trainer.max_epochs=4", "--seeds=1,0")[0]
-    )
+    other = recorded("--trainer.max_epochs=4", "--seeds=1,0")
+    assert "--experiment=series/seeds_1/seed_1" in other[0]
     with GROUP.lock():
-        done = run(*FIT, "--trainer.max_epochs=3", "--seeds=0,1")
-    assert (done.code, "another process trains it" in done.err) == (2, True)
+        assert "another process trains it" in error(run(*FIT, *again[:1], "--seeds=0,1"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["--seeds", "7"], "'7' is not valid; give two or more, each once, such as 0,1,2"),
-        (["--seeds=0,-1"], "'0,-1' is not valid"),
-        (["--seeds=0,0"], "'0,0' is not valid"),
-        (
-            ["--data=lightning.pytorch.demos.boring_classes.BoringDataModule", "--folds=5"],
-            "no setting 'fold'",
-        ),
-        (["--seeds=0,1", "--resume", "auto"], "--seeds: it doesn't go together with --resume"),
-        (["--seeds=0,1", "--folds=2"], "--seeds: it doesn't go together with --folds"),
-        (["--seeds=0,1", "--trainer.logger=false"], "no metrics are kept; unset them"),
-        (["--seeds=0,1", "RANK"], "start it without torchrun or srun"),
-    ],
-)
-def test_mistakes_are_one_line_and_leave_nothing(run, monkeypatch, arguments, line):
-    if arguments[-1] == "RANK":
-        monkeypatch.setenv(arguments.pop(), "0")
-    done = run(*FIT, *arguments)
-    assert (done.code, done.err.count("error: "), line in done.err) == (2, 1, True), done
+BORING = "lightning.pytorch.demos.boring_classes.BoringDataModule"
+MISTAKES = {
+    "--seeds 7": "'7' is not valid; give two or more, each once, such as 0,1,2",
+    "--seeds=0,-1": "'0,-1' is not valid",
+    "--seeds=0,0": "'0,0' is not valid",
+    f"--data={BORING} --folds=5": "no setting 'fold'",
+    "--seeds=0,1 --resume auto": "--seeds: it doesn't go together with --resume",
+    "--seeds=0,1 --folds=2": "--seeds: it doesn't go together with --folds",
+    "--seeds=0,1 --trainer.logger=false": "no metrics are kept; unset them",
+}
+
+
+@pytest.mark.parametrize("flags", MISTAKES)
+def test_mistakes_are_one_line_and_leave_nothing(run, flags):
+    assert MISTAKES[flags] in error(run(*FIT, *flags.split()))
     assert not Path("lightning_logs").exists()
+
+
+def test_a_group_is_started_by_one_process(run, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    assert "start it without torchrun or srun" in error(run(*FIT, "--seeds=0,1"))

@@ -9,10 +9,8 @@ from litlab.runs.children import explain_failure, run_child
 
 
 def test_what_was_monitored_says_which_value_is_better():
-    assert (
-        results.find_direction("test/loss", [{}, {"best": {"monitor": "val/loss", "mode": "max"}}])
-        == 1
-    )
+    metrics = [{}, {"best": {"monitor": "val/loss", "mode": "max"}}]
+    assert results.find_direction("test/loss", metrics) == 1
 
 
 # What metrics.json holds, and what is shown of it

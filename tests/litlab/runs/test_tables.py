@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -67,9 +66,8 @@ def test_the_newest_first_with_its_results(root, show):
     results = {"test/iou[/dog]": 0.75, "test/x": 2.5}
     write_run(root, "iou/version_0", best=0.25, monitor="val/iou[cat]", test=results)
     shown = show(table.main, "iou", "--sort", "test/x")["iou/version_0"]
-    assert shown[1:3] == ["test/x 2.5000", "test/iou[/dog] 0.7500"], (
-        "names are no markup, and what is sorted by is shown"
-    )
+    # Names are no markup, and what is sorted by is shown
+    assert shown[1:3] == ["test/x 2.5000", "test/iou[/dog] 0.7500"]
 
 
 def test_runs_of_sweeps_are_counted_and_shown_where_they_are_named(root, show):
@@ -141,15 +139,13 @@ def test_what_is_refused(root, main, arguments, line):
     write_run(root, "lost/version_0", hours_ago=9).config.unlink()
     write(root / "cifar_vgg/version_0/provenance.json", commit="--upload-pack=x; rm -rf ~")
     write(root / "lost/version_0/provenance.json", commit="abc", uncommitted="x")
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError, match=line):
         main(arguments.split())
-    assert line in str(refused.value)
 
 
 BROKEN = {
     "cut": lambda path: path.write_text('{"val": {'),
     "deep": lambda path: path.write_text("[" * 100_000),
-    "folder": Path.mkdir,
     "pipe": os.mkfifo,
     "text": lambda path: write(path, started=1, val={"val/acc": "high"}, commit=[]),
     "best": lambda path: write(
@@ -173,9 +169,7 @@ def test_a_damaged_file_marks_its_row_and_the_others_are_listed(root, show, kind
     rows = show(table.main)
     for name in names:
         assert rows[f"bad/{name}"][0].endswith(", a file is damaged")
-        assert [
-            line for line in rows if line.startswith(f"lightning_logs/bad/{name}/{name}.json: ")
-        ]
+        assert f"\nlightning_logs/bad/{name}/{name}.json: " in "\n".join(rows)
     assert rows["cifar/version_1"][:2] == ["finished", "val/acc 0.9000"]
     assert find_run("last").name == "cifar/version_1"
     rows = show(compare.main, *(f"bad/{name}" for name in names), "cifar/version_1")

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import torch
 from lightning.fabric.strategies.launchers import subprocess_script
-from lightning.pytorch import Callback, LightningModule, seed_everything
-from torch import nn
+from lightning.pytorch import Callback, seed_everything
 
 from litlab.callbacks.nan_guard import NaNGuard
 from litlab.checkpointing.callback import RunCheckpoint
@@ -22,20 +21,19 @@ from litlab.checkpointing.resume import ExactResume
 from litlab.errors import UserError
 from litlab.runs.signals import StopSignals
 from litlab.util.team import use_package
-from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.callbacks.tiny import Tiny, TinyData, make_trainer
 
 
-class Model(LightningModule):
+class Model(Tiny):
     """Sends signals, or spoils its loss, as a plan says."""
 
     def __init__(self, plan: dict) -> None:
         super().__init__()
         self.plan = plan
-        self.network = nn.Linear(4, 1)
 
     def training_step(self, batch, batch_idx):
         act("step", self, batch_idx)
-        loss = self.network(batch[0]).square().mean()
+        loss = super().training_step(batch, batch_idx)
         spoil = self.plan.get("nan")
         if spoil and self.global_step == spoil["step"] and self.global_rank == spoil["rank"]:
             loss = loss + float("nan")  # its gradient stays finite
@@ -43,41 +41,9 @@ class Model(LightningModule):
 
     def validation_step(self, batch, batch_idx):
         act("sanity" if self.trainer.sanity_checking else "validation", self, batch_idx)
-        self.log("val/loss", self.network(batch[0]).square().mean(), sync_dist=True)
 
     def test_step(self, batch, batch_idx):
         act("test", self, batch_idx)
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.05)
-
-    def train_dataloader(self):
-        return Batches(6)
-
-    def val_dataloader(self):
-        return Batches(3)
-
-    test_dataloader = val_dataloader
-
-
-class Batches:
-    """The same batch so many times; where a resumed epoch goes on does not matter."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __iter__(self):
-        batch = [torch.randn(5, 4, generator=torch.Generator().manual_seed(1))]
-        yield from [batch] * self.count
-
-    def state_dict(self):  # Lightning warns of mid-epoch checkpoints with loaders that can't resume
-        return {}
-
-    def load_state_dict(self, state):
-        pass
 
 
 def rank() -> int:
@@ -87,16 +53,9 @@ def rank() -> int:
 def act(where: str, model: Model, batch_idx: int) -> None:
     """Takes its time, and sends signals to this process at a planned moment."""
     time.sleep(model.plan.get("seconds", 0.0))
-    plan = model.plan.get("signal")
-    if (
-        not plan
-        or where != plan["in"]
-        or plan.get("rank", 0) not in (rank(), "all")
-        or hasattr(model, "sent")
-    ):
-        return
-    if model.global_step == plan["step"] and batch_idx == plan.get("batch", batch_idx):
-        model.sent = True
+    plan = model.plan.get("signal", {})
+    moment = {"in": where, "step": model.global_step, "batch": batch_idx}
+    if plan.get("rank", 0) in (rank(), "all") and plan == plan | moment:
         for name in plan["names"]:
             os.kill(os.getpid(), getattr(signal, name))
             time.sleep(0.05)
@@ -115,15 +74,16 @@ def run(plan: dict) -> int:
     """One fit or test; returns the exit code of the process that it would be."""
     seed_everything(0, verbose=False)
     folder = Path(plan["folder"])
-    kept = RunCheckpoint(str(folder / "checkpoints"), monitor="val/loss")
+    kept = RunCheckpoint(str(folder / "checkpoints"))
     callbacks = [ExactResume(), StopSignals(), NaNGuard(), Report(), kept]
-    settings = {"max_epochs": 3, "enable_checkpointing": True, **plan.get("trainer", {})}
+    settings = {
+        "max_epochs": 3, "limit_val_batches": 3, "enable_checkpointing": True,
+        "use_distributed_sampler": False, **plan.get("trainer", {}),
+    }  # fmt: skip
     trainer = make_trainer(folder, plugins=[AtomicCheckpointIO()], callbacks=callbacks, **settings)
     try:
-        if plan.get("verb") == "test":
-            trainer.test(Model(plan))
-        else:
-            trainer.fit(Model(plan))
+        # Six batches of each stage
+        getattr(trainer, plan.get("verb", "fit"))(Model(plan), TinyData(24))
     except UserError as error:
         print(f"rank {rank()}: error: {error}", flush=True)
         return 2

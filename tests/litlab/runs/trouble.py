@@ -1,14 +1,12 @@
-"""What happens to the fits of the tests, in their second epoch; and data with folds."""
+"""What happens to the fits of the tests, in their second epoch."""
 
 import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 from lightning.pytorch import Callback
 
-from litlab.data import SeriesData
 from litlab.runs.folder import read_json
 from litlab.runs.signals import StopSignals
 
@@ -38,11 +36,3 @@ class Trouble(Callback):
             deadline = time.monotonic() + SECONDS
             while not signals._signum and time.monotonic() < deadline:
                 time.sleep(0.02)
-
-
-class Folds(SeriesData):
-    """Series with a setting that names the fold."""
-
-    def __init__(self, fold: str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.fold = fold

@@ -10,7 +10,7 @@ def test_ag_news(tmp_path):
     (tmp_path / "ag_news").mkdir()
     for split, count in (("train", 40), ("test", 8)):
         rows = [f'"{i % 4 + 1}","Title {i}","Said ""{split}"" \\ {i}"\n' for i in range(count)]
-        (tmp_path / "ag_news" / f"{split}.csv").write_text("".join(rows), encoding="utf-8")
+        (tmp_path / f"ag_news/{split}.csv").write_text("".join(rows))
     frame = AGNewsData.public.read(tmp_path)
     assert frame["text"][43] == 'Title 3 Said "test" \\ 3'
     assert frame["split"].tolist() == ["train"] * 40 + ["test"] * 8
@@ -23,8 +23,7 @@ def test_imdb_is_read_from_the_archive(tmp_path):
             folder = tmp_path / "aclImdb" / split / label
             folder.mkdir(parents=True)
             for i in range(count):
-                text = f"{split} {label} {i} é"
-                (folder / f"{i}_{i % 10}.txt").write_text(text, encoding="utf-8")
+                (folder / f"{i}_{i % 10}.txt").write_text(f"{split} {label} {i} é", "utf-8")
     (tmp_path / "aclImdb/train/urls_pos.txt").touch()
     shutil.make_archive(str(tmp_path / "aclImdb_v1"), "gztar", tmp_path, "aclImdb")
     frame = IMDBData.public.read(tmp_path)

@@ -11,22 +11,16 @@ from tests.conftest import CONFIGS
 class TestCifarCNN(ModuleContract):
     config = CONFIGS / "cifar.yaml"
     settings = (
-        *"""
-            --data.dataset=folder --data.path={images} --data.batch_size=20 --model.width=16
-        """.split(),
-    )
+        "--data.dataset=folder", "--data.path={images}", "--data.batch_size=20",
+        "--model.width=16",
+    )  # fmt: skip
     loss_at_start = math.log(10)
     overfit_share = 0.5  # labels are smoothed
 
     def test_the_first_batch_whitens_the_patches_and_images_are_small_in_the_first_half(
         self, build
     ):
-        flags = (
-            "--trainer.max_epochs=2",
-            "--trainer.limit_train_batches=2",
-            "--trainer.limit_val_batches=0",
-        )
-        model, data, trainer = build(*flags)
+        model, data, trainer = build("--trainer.max_epochs=2", "--trainer.limit_train_batches=2")
         assert not model.network.whitened
         seen, sizes = [], []
         whiten = model.network.whiten

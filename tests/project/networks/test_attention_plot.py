@@ -5,14 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from lightning.pytorch import LightningDataModule
-from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
 
 from litlab.callbacks import AttentionPlot
 from litlab.data.text.tokenizer import train_tokenizer
 from project.models.transformer_classifier import TransformerClassifier
 from project.networks.text_transformer import TextTransformer
-from tests.litlab.callbacks.tiny import make_trainer
+from tests.litlab.callbacks.tiny import evaluate
 
 FIRE = 2
 
@@ -49,9 +48,8 @@ def draw(folder, pooling=("attention",), compiled=False, **settings):
         network.compile(backend=lambda graph, _: graphs.append(graph) or graph)
         with torch.inference_mode():
             network.eval()(Texts.ids[:2])  # as validation does
-    plot, logger = AttentionPlot(4), CSVLogger(folder, name="", version="")
-    model = TransformerClassifier(network, max_tokens=5, num_classes=2)
-    make_trainer(folder, logger=logger, callbacks=[plot]).test(model, Texts(), verbose=False)
+    plot = AttentionPlot(4)
+    evaluate(folder, TransformerClassifier(network, max_tokens=5, num_classes=2), Texts(), plot)
     assert len(graphs) == compiled  # not again, with hooks
     return plot.strips
 

@@ -1,5 +1,7 @@
 """The networks of images: shapes, the whitened start, dropout by layer, norms."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -23,19 +25,16 @@ def test_convolutions_start_as_the_identity():
     torch.testing.assert_close(block.conv1(images)[:, :32], images)
 
 
-MLP_OPTIONS = {"norm": nn.LayerNorm, "image_shape": (1, 4, 5), "num_classes": 3}
-VGG_OPTIONS = {"widths": (8, 8, 16), "hidden": (16, 8)}
+SMALL_MLP = partial(MLP, (7, 6), norm=nn.LayerNorm, image_shape=(1, 4, 5), num_classes=3)
+SMALL_VGG = partial(VGG, widths=(8, 8, 16), hidden=(16, 8), block_dropout=[0.1, 0.5, 0])
 
 
 @pytest.mark.parametrize(
     ("network", "rates"),
     [
-        (MLP((7, 6), dropout=0.3, **MLP_OPTIONS), [0.3, 0.3]),
-        (MLP((7, 6), dropout=[0.3, 0.2], **MLP_OPTIONS), [0.3, 0.2]),
-        (
-            VGG(block_dropout=[0.1, 0.5, 0], head_dropout=[0.5, 0.3], **VGG_OPTIONS),
-            [0.1, 0.5, 0, 0.5, 0.3],
-        ),
+        (SMALL_MLP(dropout=0.3), [0.3, 0.3]),
+        (SMALL_MLP(dropout=[0.3, 0.2]), [0.3, 0.2]),
+        (SMALL_VGG(head_dropout=[0.5, 0.3]), [0.1, 0.5, 0, 0.5, 0.3]),
     ],
 )
 def test_each_layer_has_its_dropout(network, rates):
@@ -44,7 +43,7 @@ def test_each_layer_has_its_dropout(network, rates):
 
 
 def test_blocks_of_vgg_halve_images_and_drop_whole_channels():
-    network, images = VGG(block_dropout=[0.1, 0.5, 0], **VGG_OPTIONS), torch.randn(20, 3, 32, 32)
+    network, images = SMALL_VGG(), torch.randn(20, 3, 32, 32)
     assert network.features(images).shape == (20, 16, 4, 4)
     dropped = network.features[:14](images).flatten(2).eq(0).all(2)
     assert 0.3 < dropped.float().mean() < 0.7

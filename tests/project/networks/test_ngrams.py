@@ -22,22 +22,23 @@ def _pad(texts: list[list[int]]) -> torch.Tensor:
     return torch.tensor([text + [0] * (5 - len(text)) for text in texts])
 
 
-def _odds(with_it: tuple[int, int], texts: tuple[int, int] = (2, 3)) -> list[float]:
-    """Of both classes, by the texts of each that have an n-gram."""
-    first, second = ((n + 1) / (of + 2) for n, of in zip(with_it, texts, strict=True))
-    return [math.log(first / second), math.log(second / first)]
+def _odds(first: int, second: int) -> list[float]:
+    """Of both classes, by how many of their two and three texts have an n-gram."""
+    odds = math.log((first + 1) / (2 + 2) / ((second + 1) / (3 + 2)))
+    return [odds, -odds]
 
 
 def test_log_odds_are_those_of_the_texts_that_have_an_ngram():
     part = _count(TEXTS, LABELS).eval()
     hashes = part.hash(_pad([[A, B, A, C]]))
+    none = [0.0, 0.0]
     expected = torch.tensor(
         [
-            [_odds((2, 1)), _odds((1, 1))],  # A, twice in the first text; A B
-            [_odds((2, 2)), _odds((1, 0))],  # B; B A
-            [_odds((2, 1)), [0.0, 0.0]],  # A; A C, which no text has
-            [_odds((0, 3)), [0.0, 0.0]],  # C; nothing follows
-            [[0.0, 0.0], [0.0, 0.0]],  # padding
+            [_odds(2, 1), _odds(1, 1)],  # A, twice in the first text; A B
+            [_odds(2, 2), _odds(1, 0)],  # B; B A
+            [_odds(2, 1), none],  # A; A C, which no text has
+            [_odds(0, 3), none],  # C; nothing follows
+            [none, none],  # padding
         ]
     )
     torch.testing.assert_close(part.log_odds[hashes[0]].float(), expected, rtol=1e-3, atol=1e-3)
