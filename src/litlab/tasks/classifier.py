@@ -127,6 +127,8 @@ class Classifier(ExperimentModule):
         self.register_buffer(
             "class_weights", None if class_weights is None else torch.ones(num_classes)
         )
+        # Steps read settings by their names: one that no step reads is refused, see `Preflight`
+        self.mixup, self.cutmix = mixup, cutmix
         self.mix = make_mix(num_classes, mixup, cutmix)
         self.flip_tta, self.shift_tta = flip_tta, shift_tta
 
@@ -190,7 +192,7 @@ class Classifier(ExperimentModule):
         and labels.
         """
         # Mixes draw from torch's own generators, which `ExactResume` seeds for each batch.
-        mixed = self.mix(*batch) if self.mix else batch
+        mixed = self.mix(*batch) if self.mixup or self.cutmix else batch
         logits, target = self.evaluation_outputs(mixed)
         # Metrics take labels; of shares the larger one counts
         labels = target if target.ndim == 1 else target.argmax(dim=1)
