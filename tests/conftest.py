@@ -75,6 +75,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()  # or libraries would report what is left as leaked
+
+
 @dataclass
 class Outcome:
     """What a command left: its exit code and what it printed."""
