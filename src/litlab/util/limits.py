@@ -22,7 +22,8 @@ def find_groups(controller: str) -> Iterator[Path]:
     lines = GROUP.read_text().splitlines() if GROUP.is_file() else []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers in ("", controller):  # version 2 has none, and all in one tree
+        # Version 2 has none, and all in one tree; version 1 may have several, as cpu,cpuacct
+        if not controllers or controller in controllers.split(","):
             group = CGROUPS / controllers / path.lstrip("/")
             yield from (group, *group.parents)
 
@@ -33,9 +34,12 @@ def count_cores() -> float:
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     for folder in find_groups("cpu"):
-        quota = folder / "cpu.max"
-        if quota.is_file() and "max" not in quota.read_text():
-            most, period = map(int, quota.read_text().split())
+        # The time that is granted in each period
+        most, period = (_find_number(folder / "cpu.max", end) for end in (r"^(\d+) ", r" (\d+)$"))
+        if most is None:  # no limit, or version 1
+            files = "cpu.cfs_quota_us", "cpu.cfs_period_us"
+            most, period = (_find_number(folder / file) for file in files)
+        if most and period:
             cores = min(cores, most / period)
     return cores
 

@@ -1,4 +1,4 @@
-"""What control groups leave of the memory."""
+"""What control groups leave of memory and cores; doctor's tests have version 2 of cores."""
 
 import psutil
 import pytest
@@ -27,3 +27,16 @@ def test_the_limit_of_a_container_counts(tmp_path, monkeypatch, version, path, l
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     expected = (memory.total, memory.available) if free is None else (limit, free)
     assert limits.find_memory() == expected
+
+
+def test_the_cores_of_a_group_of_version_1(tmp_path, monkeypatch):
+    for group, quota in (("", -1), ("job", 150_000)):
+        folder = tmp_path / "cpu,cpuacct" / group
+        folder.mkdir(parents=True)
+        (folder / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        (folder / "cpu.cfs_period_us").write_text("100000\n")
+    (tmp_path / "own").write_text("4:cpu,cpuacct:/job\n")
+    monkeypatch.setattr(limits, "CGROUPS", tmp_path)
+    monkeypatch.setattr(limits, "GROUP", tmp_path / "own")
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(8), raising=False)
+    assert limits.count_cores() == 1.5
