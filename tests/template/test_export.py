@@ -142,6 +142,7 @@ def test_quantized(line, export, exported):
 REFUSED = {
     "forecast onnx --quantize=int8-weights": "of the weights; leave --quantize out",
     "tabular pt2 --opset=18": "pt2 has no opset; choose --format onnx",
+    "tabular onnx --opset=5": "the model can't be written in 5, but in 18; choose",
     "tabular torchscript --quantize=int8-weights": "TorchScript has no quantized layers; choose",
     # What is traced has another weight
     "tabular pt2 --data.batch_size=64": "the exported model differs by",

@@ -55,11 +55,18 @@ def test_the_layout_of_images_changes_and_that_of_volumes_does_not(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "callback", [ActivationCheckpointing("network.0"), OptimizerInBackward(), QAT()]
+    "callback",
+    [
+        ActivationCheckpointing("network.0"),
+        OptimizerInBackward(),
+        QAT(),
+        Freeze([FreezeRule("network.0", 1)]),
+    ],
 )
 def test_a_fit_that_failed_leaves_the_model_as_it_was(tmp_path, callback):
     model, fail = Tiny(), LambdaCallback(on_train_batch_end=Mock(side_effect=ZeroDivisionError))
     with pytest.raises(ZeroDivisionError):
         fit(tmp_path, model, callback, fail)
+    assert all(parameter.requires_grad for parameter in model.parameters())
     assert not any("forward" in vars(module) for module in model.modules())
     assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())

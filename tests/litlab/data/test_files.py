@@ -76,6 +76,11 @@ def test_excel():
     book.save(path)
     frame = read_cells(path)
     assert (frame.columns.tolist(), frame.index.tolist()) == (["a", "b"], [2, 3])
+    Workbook().save("empty.xlsx")
+    assert (
+        refusal(read_cells, "empty.xlsx")
+        == "empty.xlsx: there are no rows; give one for each sample"
+    )
     sheet["A3"] = "=A2+1"
     book.save(path)
     assert "row 3, column 1 holds a formula without its result; open" in refusal(read_cells, path)

@@ -5,7 +5,7 @@ perfect.
 import pytest
 
 from litlab.data import ImageData, TabularData, TextData
-from tests.litlab.data.conftest import prepared
+from tests.litlab.data.conftest import prepared, refusal
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,11 @@ def test_baselines(monkeypatch, said, kind, settings, least, most):
     assert data.fingerprint == kind("generated", **settings).fingerprint
     assert data.description.startswith(f"GENERATED {data.kind}: ")
     assert not any("warning" in line for line in said)
+
+
+@pytest.mark.parametrize("kind", [ImageData, TextData])
+@pytest.mark.parametrize("setting", ["group_column", "split_column"])
+def test_columns_that_made_up_data_lacks_are_refused(kind, setting):
+    message = refusal(prepared, kind("generated", **{setting: "patient"}))
+    assert "there is no column 'patient'" in message
+    assert message.endswith("leave out the setting that names it")

@@ -68,6 +68,11 @@ def test_weights_come_from_torchs_cache_and_no_code(file):
     assert refusal(pretrained, "resnet18", fallback="random") == line
 
 
+def test_weights_that_are_not_there_are_refused_with_those_that_are():
+    line = "resnet18 has no IMAGENET1K_V9; choose one of IMAGENET1K_V1, DEFAULT"
+    assert line in refusal(pretrained, "resnet18", "IMAGENET1K_V9")
+
+
 def test_random_weights_take_their_place_aloud_and_only_if_told(file):
     line = f"; save {URL} as {file}, or set fallback: random"
     assert refusal(pretrained, "resnet18").endswith(line)

@@ -51,6 +51,7 @@ def read(tmp_path):
             "direction: it is not known whether",
         ),
         ({"seeds": True}, "seeds: True is not valid"),
+        ({"hours": 0}, "hours: 0 is not valid"),
         ({"sampler": "grid"}, "space.model.optimizer.lr: a grid needs a step"),
         ({"settings": {"seed_everything": 3}}, "seed_everything: the sweep sets it"),
         ({"space": {"a": {"low": 0.1, "high": 1.0, "step": 0}}}, "space.a: `step > 0` must hold"),

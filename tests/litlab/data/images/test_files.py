@@ -94,6 +94,14 @@ def test_one_picture_in_two_classes_or_in_two_splits(pets, said):
     assert "training has 1 of the 10 images for evaluation, too" in said[-1]
 
 
+@pytest.mark.parametrize("target", ["name", "split", "digest"])
+def test_targets_may_be_called_like_what_is_known_of_pictures(pets, said, target):
+    files = [*map(str, pets.glob("*/*/*.png"))]
+    labels = [Path(file).parent.name for file in files]
+    prepared(make(pd.DataFrame({"file": files, target: labels}), target=target))
+    assert not said
+
+
 def test_heic_names_its_package(pets, monkeypatch):
     """Whatever ends the name: phones also call them .jpg."""
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
