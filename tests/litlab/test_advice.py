@@ -277,7 +277,7 @@ SETTINGS = [
     ("text", "--swa {}", "set ema or swa to null", "--swa {} --ema null"),
     ("series", f"--swa {{}} {ENDLESS}",
      "set trainer.max_epochs", "--swa {} --trainer.max_epochs 2"),
-    ("text", "--checkpoint.mode min", "set max", ""),
+    ("text", "--checkpoint.mode min", "set max, or leave mode out", ""),
     ("text", "--checkpoint.monitor val/new --checkpoint.mode null", "set min or max", ""),
     ("text", "--checkpoint.monitor val/ac", "did you mean 'val/acc'?", ""),
     ("text", "--model.class_weights even --data.balance even", "leave one of the two out",

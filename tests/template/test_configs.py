@@ -14,6 +14,7 @@ def test_experiment(run, short, tmp_path, config):
     experiment = settings_of(config)["experiment"]
     assert experiment == experiment_of(config)
     done = run("fit --config", config, *short(config), *SMALL.get(experiment, [])).check()
+    assert "Test metric" not in done.out, "Lightning's table says what the summary says"
     folder = tmp_path / f"lightning_logs/{experiment}/version_0"
     assert (folder / "checkpoints/last.ckpt").is_file()
     # And yet it names nothing that is refused

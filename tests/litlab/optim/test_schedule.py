@@ -78,7 +78,7 @@ def test_a_length_that_is_left_out_is_that_of_the_run(scheduler, frequency, leng
 @pytest.mark.parametrize(
     ("schedule", "length", "says"),
     [
-        (Schedule(torchs.ReduceLROnPlateau, monitor="val/acc"), 20, "better when higher; set max"),
+        (Schedule(torchs.ReduceLROnPlateau, monitor="val/acc"), 20, "better when higher; set max$"),
         (Schedule(torchs.CosineAnnealingLR), math.inf, "T_max is not set, .*trainer.max_epochs"),
     ],
 )
