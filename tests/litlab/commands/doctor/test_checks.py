@@ -75,3 +75,17 @@ def test_processes_that_take_too_long_fail(monkeypatch):
     monkeypatch.setattr(processes, "SECONDS", 0.1)
     [(status, line)] = processes.check_processes()
     assert (status, line.startswith("two of them have no sum")) == ("FAIL", True)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [("exit 0", "ok"), ("echo error: no headers >&2; exit 1", "warn"), (None, "warn")],
+)
+def test_the_compiler_is_tried(tmp_path, monkeypatch, script, expected):
+    file = tmp_path / "c++"
+    if script:
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+    monkeypatch.setenv("CXX", str(file))
+    [(status, text)] = checks.check_compiler()
+    assert (status, "no headers" in text) == (expected, "headers" in (script or ""))
