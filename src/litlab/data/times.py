@@ -59,8 +59,8 @@ def read_times(
     # Numbers, as 1700000000, have no zone. The user's format comes first, as 2024013112 may be the
     # hour 12 of a day
     texts = read_plain(cells, form)
-    numbers = None if _fits(texts, form.time_format) else _read_clock_numbers(texts)
-    if numbers is not None:
+    numbers = _read_clock_numbers(texts)
+    if numbers is not None and not _fits(texts, form.time_format):
         return numbers, None
 
     # All others are a clock's time and perhaps an offset. One file with and one without offsets
@@ -121,14 +121,14 @@ def _read_clock_numbers(texts: Cells) -> Cells | None:
 
 def _fits(texts: Cells, time_format: str | None) -> bool:
     """Return whether a format is set, and all cells that are there are written like that."""
-    return bool(time_format) and _parse(texts, time_format).notna().equals(texts.notna())
+    return bool(time_format) and _parse_format(texts, time_format).notna().equals(texts.notna())
 
 
 def _parse_times(texts: Cells, time_format: str | None, where: str) -> Cells:
     import pandas as pd
 
     if time_format:
-        return _parse(texts, time_format)
+        return _parse_format(texts, time_format)
     # ISO 8601 can be read in one way only
     texts = texts.mask(texts.str.match(NO_DATE))
     times = pd.to_datetime(texts, format="ISO8601", errors="coerce")
@@ -152,7 +152,7 @@ def _parse_times(texts: Cells, time_format: str | None, where: str) -> Cells:
     return times.where(times.dt.year >= 1000)
 
 
-def _parse(texts: Cells, time_format: str) -> Cells:
+def _parse_format(texts: Cells, time_format: str) -> Cells:
     import pandas as pd
 
     return pd.to_datetime(texts, format=time_format, errors="coerce")

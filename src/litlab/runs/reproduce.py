@@ -50,5 +50,5 @@ def main(arguments: list[str]) -> int:
     if origin.get("uncommitted"):
         diff = run.path.absolute() / Path(origin["uncommitted"]["file"]).name
         print(printable(shlex.join(["git", "apply", str(diff)])))
-    print(shlex.join(team.build_command("fit", "--config", str(run.config))))
+    print(team.typed("fit", "--config", str(run.config)))
     return 0

@@ -6,7 +6,6 @@ that.
 """
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from litlab.errors import UserError
 from litlab.runs.table import show_table
 from litlab.util.device import GIB
 from litlab.util.steps import describe_batch
-from litlab.util.team import build_command
+from litlab.util.team import typed
 
 PARAMETERS, GRADIENTS, OPTIMIZER, AVERAGE = (
     "parameters",
@@ -236,4 +235,4 @@ def show(estimates: list[Estimate], devices: Devices, words: list[str]) -> None:
     elif estimates[0] not in fitting:
         sizes = [f"--trainer.devices={devices.per_node}", f"--trainer.num_nodes={devices.nodes}"]
         print(f"The first that fits: {fitting[0].layout.title}")
-        print(shlex.join(build_command(*words, *fitting[0].layout.flags(devices), *sizes)))
+        print(typed(*words, *fitting[0].layout.flags(devices), *sizes))

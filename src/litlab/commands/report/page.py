@@ -283,7 +283,7 @@ def list_origins(runs: Mapping[str, Facts]) -> list[Markup]:
 def list_commands(runs: Mapping[str, Facts]) -> list[Markup]:
     lines = []
     for facts in runs.values():
-        lines.append(shlex.join(team.build_command("reproduce", str(facts.run.path))))
+        lines.append(team.typed("reproduce", str(facts.run.path)))
         lines.append("# " + shlex.join(facts.record.get("command", [])))
     return [show.code("\n".join(lines))]
 

@@ -1,6 +1,5 @@
 """``python -m PACKAGE report``: a page about one run or several, for people who were not there."""
 
-import shlex
 import sys
 from pathlib import Path
 
@@ -47,7 +46,7 @@ def main(arguments: list[str]) -> int:
             f"warning: {generated}: on GENERATED data; it says nothing about the real data",
             file=sys.stderr,
         )
-    write_output(output, build_page(facts, shlex.join(team.build_command("report", *arguments))))
+    write_output(output, build_page(facts, team.typed("report", *arguments)))
     print(output)
     return 0
 

@@ -2,7 +2,6 @@
 figures.
 """
 
-import shlex
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -125,7 +124,7 @@ def write_report(spec: Spec, study: optuna.Study) -> Path:
         drawing = f'<div class="plot" style="min-width: {width}px">{drawing}</div>'
         sections.append((title, [Markup(f'<div class="scroll">{drawing}</div>')]))
     page = spec.folder / PAGE
-    command = shlex.join(team.build_command("sweep", "--config", str(spec.file), "--report"))
+    command = team.typed("sweep", "--config", str(spec.file), "--report")
     write_output(page, render_page(f"Sweep {spec.name}", sections, command, script="plotly.min.js"))
     write_output(spec.folder / SCRIPT, get_plotlyjs())
     return page

@@ -8,7 +8,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from litlab.data.draws import uniform
+from litlab.data.images.decode import ImageMetadata
 from litlab.data.images.serving import ImageServing
+from litlab.errors import UserError
 from litlab.types import NonNegativeFloat, NonNegativeInt
 
 _DRAWN = ("cutout_y", "cutout_x", "brightness", "contrast")
@@ -38,6 +40,20 @@ class Augment:
     cutout: NonNegativeInt = 0
     brightness: NonNegativeFloat = 0.0
     contrast: NonNegativeFloat = 0.0
+
+
+def check_augment(augment: Augment, form: ImageMetadata) -> None:
+    """Refuse a cutout that would leave nothing of an image, and a crop that no border is wide
+    enough for.
+    """
+    least = min(form.image_shape[1:])
+    for name in ("crop", "cutout"):
+        pixels = getattr(augment, name)
+        if pixels >= least:
+            raise UserError(
+                f"data.augment.{name}: {pixels} must be less than the {least} pixels of the "
+                "images; lower it"
+            )
 
 
 def augment_batch(

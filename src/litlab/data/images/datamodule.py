@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from litlab.data.files import Frame, UserFile, check_file, name_source
 from litlab.data.generated import make_images
-from litlab.data.images.augment import Augment, augment_batch
+from litlab.data.images.augment import Augment, augment_batch, check_augment
 from litlab.data.images.decode import (
     ImageMetadata,
     Mode,
@@ -328,18 +328,10 @@ class ImageData(UserData):
         drop_bad_images(listing.names, problems, self._surveyed, self.bad_rows, "data.path")
 
     def open(self, stage: str | None) -> ImageMetadata:
+        check_augment(self.augment, self._surveyed)  # before any image is decoded
         if not self.by_split:  # each stage has its setup
             self._divide()
         mean, std = self._choose_colours()
-        # A cutout that covers an image would leave nothing, and no border is so wide
-        least = min(self._surveyed.image_shape[1:])
-        for name in ("crop", "cutout"):
-            pixels = getattr(self.augment, name)
-            if pixels >= least:
-                raise UserError(
-                    f"data.augment.{name}: {pixels} must be less than the {least} pixels of the "
-                    "images; lower it"
-                )
         if self.is_lazy:
             self.by_split["train"].transforms = self.transforms
         return replace(self._surveyed, mean=mean, std=std)
